@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything a developer types. Each target makes what it needs first; a second call finds it done.
+#
+#   make demo      train a small model that overflows, find the operator, cut it out, run it alone
+#   make test      the tests                       make lint     style, types, layers, sizes
+#   make zoo       the zoo of faults through the real command line, some ten minutes
+#   make bench     what recording costs            make docs     the documentation, docs/_build/html
+#   make interop   tests against real producers, each in its own environment
+#
+# PYTHON=python3.12 chooses the interpreter, PIP_FLAGS is passed to every pip install (an index of CPU builds of torch, say).
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-dev.txt
+NATIVE := $(wildcard src/opscope/kernels/native/*)
+BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
+PRODUCERS := $(patsubst tests/interop/%.txt,%,$(wildcard tests/interop/*.txt))
+
+.PHONY: venv build demo test zoo lint interop bench docs clean
+
+venv: $(VENV)/.tools
+
+$(VENV)/.tools:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "opscope needs Python 3.10 or newer; make PYTHON=… chooses one")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) "scikit-build-core>=0.10" "nanobind>=2.2"
+	command -v cmake >/dev/null || $(PIP_INSTALL) cmake
+	touch $@
+
+build: $(VENV)/.built
+
+# No build isolation: what builds the kernels is in the environment already, so that this also works without a network.
+$(VENV)/.built: $(VENV)/.tools pyproject.toml constraints-dev.txt CMakeLists.txt $(NATIVE)
+	$(PIP_INSTALL) --no-build-isolation -e '.[dev]'
+	touch $@
+
+demo: build
+	$(BIN)/python scripts/demo.py
+
+test: build
+	$(BIN)/python -m pytest -n 2 -m "not interop and not zoo"
+
+# Every program of the zoo through the real command line, with and without opscope.
+zoo: build
+	$(BIN)/python -m pytest -n 2 -m zoo tests/zoo
+
+lint: build
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_size.py
+
+# Each real producer has an environment of its own, .venv-NAME, made from tests/interop/NAME.txt; the tests are told by variables.
+interop: build $(PRODUCERS:%=.venv-%/.ready)
+	env $(foreach name,$(PRODUCERS),OPSCOPE_$(shell echo $(name) | tr a-z A-Z)_PYTHON=$(CURDIR)/.venv-$(name)/bin/python) \
+		$(BIN)/python -m pytest -m interop
+
+.venv-%/.ready: tests/interop/%.txt
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	touch $@
+
+bench: build
+	@for script in $(BENCHMARKS); do echo "# $$script"; $(BIN)/python "$$script"; done
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+$(VENV)/.docs: $(VENV)/.built
+	$(PIP_INSTALL) --no-build-isolation -e '.[docs]'
+	touch $@
+
+clean:
+	rm -rf build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

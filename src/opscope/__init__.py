@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the operator that broke a model, and prove it.
+
+    import opscope
+
+    with opscope.record("runs/x"):      # or: opscope run -- python train.py
+        train()
+    document = opscope.scan(opscope.open_run("runs/x"))
+
+Every name is loaded when it is first used: importing opscope costs next to nothing and loads no framework. In a program whose
+environment has OPSCOPE="options", importing opscope also starts a recording as soon as torch has been imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from opscope.errors import FormatError, MissingValueError, NewerFormatError, OpscopeError, RecordError, UnavailableError, UsageError
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from opscope.analysis.scan import scan as scan
+    from opscope.formats.registry import open_run as open_run
+    from opscope.record.join import mark_step as mark_step
+    from opscope.record.join import record as record
+    from opscope.record.seed import seed_all as seed_all
+    from opscope.repro.write import write as repro
+    from opscope.run.finding import Document as Document
+    from opscope.run.finding import Finding as Finding
+    from opscope.run.protocol import Run as Run
+    from opscope.run.selection import Selection as Selection
+
+
+__all__ = [
+    "Document",
+    "Finding",
+    "FormatError",
+    "MissingValueError",
+    "NewerFormatError",
+    "OpscopeError",
+    "RecordError",
+    "Run",
+    "Selection",
+    "UnavailableError",
+    "UsageError",
+    "__version__",
+    "mark_step",
+    "open_run",
+    "record",
+    "repro",
+    "scan",
+    "seed_all",
+]
+
+# Name -> the module it lives in; it has the same name there.
+_HOMES = {
+    "Document": "opscope.run.finding",
+    "Finding": "opscope.run.finding",
+    "Run": "opscope.run.protocol",
+    "Selection": "opscope.run.selection",
+    "mark_step": "opscope.record.join",
+    "open_run": "opscope.formats.registry",
+    "scan": "opscope.analysis.scan",
+    "seed_all": "opscope.record.seed",
+}
+# Rooms that bear the name of a public function -> the module and name of that function.
+_ROOMS = {"record": ("opscope.record.join", "record"), "repro": ("opscope.repro.write", "write")}
+
+
+class _CallableRoom(ModuleType):
+    """A package that is also the function of its name.
+
+    Python binds a package as an attribute of its parent as soon as anything inside it is imported, over any function of that
+    name. So the package itself answers the call.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module, function = _ROOMS[self.__name__.rpartition(".")[2]]
+        return getattr(importlib.import_module(module), function)(*args, **kwargs)
+
+
+class _Face(ModuleType):
+    """This package; it makes such a room callable in the moment Python binds it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _ROOMS and type(value) is ModuleType:
+            value.__class__ = _CallableRoom
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
+
+if os.environ.get("OPSCOPE") or os.environ.get("OPSCOPE_RUN"):
+    importlib.import_module("opscope.record.activate").activate()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"opscope.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'opscope' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

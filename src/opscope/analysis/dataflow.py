@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows what is not finite through a run: who produced it, who read it, which call it began with.
+
+Calls are taken in order; the rule for one call is judge.soundness.judge. The state of a tensor is found by its version;
+where no output row carries an input's version (a write through a view, a write nobody saw) by the latest earlier output on
+the same storage that held the same kind of value. What nobody produced has arrived. Assumptions: docs/scan.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opscope.judge.arguments import Arguments, parse_arguments
+from opscope.judge.operators import (
+    BRINGS,
+    GUARDS,
+    MOVES,
+    PREDICATES,
+    SILENT,
+    element_of,
+    family,
+    is_collective,
+    is_overwritten,
+    is_per_element,
+)
+from opscope.judge.reading import is_finite, is_read
+from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
+
+if TYPE_CHECKING:
+    from opscope.analysis.rows import Node, Row
+
+Identity = tuple[int, str, object]
+KINDS = ("nan", "pos_inf", "neg_inf")
+MAX_ORIGINS = 4096  # told apart; later ones count as the last
+
+
+class Origin(msgspec.Struct):
+    """Where something that is not finite began.
+
+    cause: computed, mask, uninitialised, constant, moved (judge.soundness), arrived (nobody recorded produced it), received (by a
+    collective, from sound values of this rank) or unseen (by a call of sound inputs whose result was read later). confirmed: it
+    is an accusation; pending ones are not until NaN or +Inf derives from them or they get somewhere. used: some call computed
+    with it, beyond moving and guarding. hidden_by: the first call that left no trace of it; asked_by: the first that only asked
+    what it is; failed_in: the first that raised an error on it.
+    """
+
+    bit: int
+    node: Node
+    cause: str
+    row: Row | None = None
+    confirmed: bool = False
+    used: bool = False
+    hidden_by: Node | None = None
+    asked_by: Node | None = None
+    failed_in: Node | None = None
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """A tensor row and the condition of its state at that call."""
+
+    node: Node
+    row: Row
+    condition: Condition
+
+
+class Flow:
+    """Conditions of all tensor states of the given calls, which must come in order within each process."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.origins: list[Origin] = []
+        self.untold = 0
+        self.written: list[Mark] = []
+        self.read: list[Mark] = []
+        self.produced: dict[Identity, Mark] = {}
+        self.readers: dict[Identity, list[Node]] = defaultdict(list)
+        self.unsound: set[int] = set()
+        self.sending: dict[tuple[int, str], set[int]] = defaultdict(set)
+        self._conditions: dict[Identity, Condition] = {}
+        self._storages: dict[tuple[int, int], list[Mark]] = defaultdict(list)
+        self._names: dict[tuple[int, str], Mark] = {}
+        self._last: dict[int, Mark] = {}
+        self._unseen: dict[Identity, Node] = {}
+        for node in nodes:
+            self._take(node)
+
+    @property
+    def mark(self) -> int:
+        """Bit of the next origin."""
+        return 1 << min(len(self.origins), MAX_ORIGINS)
+
+    def add(self, origin: Origin) -> None:
+        """Keep an origin; of those beyond MAX_ORIGINS only the first, which stands for all."""
+        if len(self.origins) <= MAX_ORIGINS:
+            self.origins.append(origin)
+        else:
+            self.untold += 1
+
+    # -- one call ---------------------------------------------------------------------------------------------
+
+    def _take(self, node: Node) -> None:
+        arguments = parse_arguments(node.args)
+        if not is_per_element(node.op):
+            self._judge(node, node.inputs, node.outputs, arguments)
+            return
+        shared = [row for row in node.inputs if element_of(row.slot) is None]
+        groups: dict[int, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+        for row in node.inputs:
+            element = element_of(row.slot)
+            if element is not None:
+                groups[element][0].append(row)
+        for row in node.outputs:
+            element = element_of(row.slot)
+            groups[int(row.slot) if element is None and row.slot.isdigit() else element or 0][1].append(row)
+        for element, (inputs, outputs) in groups.items():
+            self._judge(node, [*inputs, *shared], outputs, arguments.element(element))
+
+    def _judge(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> None:
+        if family(node.op) in BRINGS:
+            return  # brought in from outside when the loader had time to: it arrives where it is first read
+        held = [Held(row, self._condition(node, row)) for row in inputs]
+        mark = self.mark
+        judged = judge(node.op, arguments, held, outputs, mark=mark, backward=node.phase == "backward")
+        if judged.kind in {"origin", "pending"}:
+            received = is_collective(node.op, node.phase)
+            cause = "received" if received else judged.cause or "computed"
+            self.add(Origin(mark, node, cause, confirmed=judged.kind == "origin"))
+        self._confirm(judged.confirmed)
+        if any(one.condition.taint for one in held):
+            self.unsound.add(id(node))
+        given = 0
+        for one in held:
+            if not is_overwritten(node.op, one.reading.slot):
+                given |= one.condition.taint | one.condition.pending
+        self._note_reading(node, given, hides=judged.kind == "hider")
+        for row, condition in zip(outputs, judged.outputs, strict=True):
+            if condition != FINITE:
+                self._note_output(Mark(node, row, condition))
+            elif not is_read(row):
+                self._note_unseen(node, row)
+
+    def _confirm(self, bits: int) -> None:
+        for origin in self.of(bits):
+            origin.confirmed = True
+
+    def of(self, bits: int) -> list[Origin]:
+        """Origins of these bits."""
+        found = []
+        while bits:
+            low = bits & -bits
+            found.append(self.origins[low.bit_length() - 1])
+            bits ^= low
+        return found
+
+    def _note_reading(self, node: Node, given: int, *, hides: bool) -> None:
+        if not given:
+            return
+        name = family(node.op)
+        computes = name not in MOVES and name not in GUARDS and name not in SILENT
+        if is_collective(node.op, node.phase):
+            self.sending[node.step, name].add(node.rank)
+        for origin in self.of(given):
+            origin.used = origin.used or computes
+            origin.failed_in = origin.failed_in or (node if node.error else None)
+            if hides and name in PREDICATES:
+                origin.asked_by = origin.asked_by or node
+            elif hides:
+                origin.hidden_by = origin.hidden_by or node
+
+    def _note_output(self, mark: Mark) -> None:
+        row = mark.row
+        self.written.append(mark)
+        identity = identity_of(row)
+        if identity is not None:
+            self._conditions[identity] = mark.condition
+            self.produced.setdefault(identity, mark)  # a view that covers the same elements has its base's version
+        if row.storage is not None:
+            self._storages[row.process, row.storage].append(mark)
+        if row.tensor_name is not None:
+            self._names[row.process, row.tensor_name] = mark
+        if mark.condition.taint:
+            self._last[row.process] = mark
+
+    def _note_unseen(self, node: Node, row: Row) -> None:
+        """An output that was not looked at on return, of sound inputs: if it turns out unsound, this is where it began."""
+        identity = identity_of(row)
+        if identity is not None:
+            self._unseen[identity] = node
+        if row.storage is not None:
+            self._unseen[row.process, "storage", row.storage] = node
+
+    # -- one input --------------------------------------------------------------------------------------------
+
+    def _condition(self, node: Node, row: Row) -> Condition:
+        """Condition of an input; a finite one needs no search."""
+        if is_finite(row):
+            return FINITE
+        identity = identity_of(row)
+        condition = None if identity is None else self._conditions.get(identity)
+        if condition is None:
+            condition = self._search(node, row, identity)
+        if condition != FINITE and not is_overwritten(node.op, row.slot):
+            self.read.append(Mark(node, row, condition))
+            if identity is not None:
+                self.readers[identity].append(node)
+        return condition
+
+    def _search(self, node: Node, row: Row, identity: Identity | None) -> Condition:
+        found = self._by_storage(row) or self._by_name(row)
+        if not found and row.version is None and row.storage is None and self._last.get(row.process) is not None:
+            found = [self._last[row.process]]  # a dump without edges: what spreads is not a second cause
+        if not found and (not is_read(row) or is_overwritten(node.op, row.slot)):
+            return FINITE
+        if not found:
+            return self._arrival(node, row, identity)
+        condition = FINITE
+        for mark in found:
+            condition |= mark.condition
+        if identity is not None:
+            self._conditions[identity] = condition
+            self.produced[identity] = max(found, key=lambda mark: (bool(mark.condition.taint), mark.node.index))
+        return condition
+
+    def _by_storage(self, row: Row) -> list[Mark]:
+        """Latest outputs on the row's storage that held each kind of value it holds, those at its own offset first."""
+        if row.storage is None:
+            return []
+        log = self._storages.get((row.process, row.storage), [])
+        found: list[Mark] = []
+        for kind in KINDS:
+            if not getattr(row, kind) and is_read(row):
+                continue
+            fitting = [mark for mark in log if getattr(mark.row, kind) or not is_read(mark.row) or not is_read(row)]
+            known = [mark for mark in fitting if not mark.condition.uninitialised] or fitting
+            near = [mark for mark in known if mark.row.offset == row.offset] or known
+            if near and near[-1] not in found:
+                found.append(near[-1])
+            if not near and getattr(row, kind) and kind != "neg_inf":
+                return []
+        return found
+
+    def _by_name(self, row: Row) -> list[Mark]:
+        """For dumps without versions: the parameter of this name was damaged before."""
+        if row.tensor_name is None or row.role not in {"parameter", "buffer", "gradient"} or row.version is not None:
+            return []
+        mark = self._names.get((row.process, row.tensor_name))
+        return [] if mark is None else [mark]
+
+    def _arrival(self, node: Node, row: Row, identity: Identity | None) -> Condition:
+        mark = self.mark
+        condition = arrived(row, role=row.role, mark=mark)
+        if condition.taint or condition.pending:
+            self.add(self._arrived(node, row, identity, mark, confirmed=bool(condition.taint)))
+        if identity is not None:
+            self._conditions[identity] = condition
+        return condition
+
+    def _arrived(self, node: Node, row: Row, identity: Identity | None, mark: int, *, confirmed: bool) -> Origin:
+        maker = self._unseen.get(identity) if identity is not None else None
+        if maker is None and row.storage is not None:
+            maker = self._unseen.get((row.process, "storage", row.storage))
+        if maker is None:
+            return Origin(mark, node, "arrived", row=row, confirmed=confirmed)
+        received = is_collective(maker.op, maker.phase)
+        return Origin(mark, maker, "received" if received else "unseen", row=row, confirmed=confirmed, used=True)
+
+
+def identity_of(row: Row) -> Identity | None:
+    """What makes two rows the same tensor state: the version; where a dump has none, content that is hardly a coincidence."""
+    if row.version is not None:
+        return (row.process, "version", row.version)
+    if row.storage is not None:
+        return None
+    if row.digest is not None:
+        return (row.process, "digest", (row.digest, row.dtype))
+    if row.nan is None:
+        return None
+    return (row.process, "content", (row.dtype, row.size, row.nan, row.pos_inf, row.neg_inf, row.min, row.max, row.l2norm))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Early warning: values of narrow types that come near the limit, before anything overflowed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from opscope.analysis.tables import Tables
+from opscope.judge.limits import NARROW, largest_finite
+from opscope.judge.operators import VIEWS, family
+
+MAX_WARNINGS = 10
+
+# A value exactly at the limit is a mask or was clipped; it is no sign of growth.
+_NEAR = """
+    WITH near AS (
+        SELECT DISTINCT c.rank, c.name, t.dtype, t.slot
+        FROM tensors t JOIN calls c ON t.process = c.process AND t."index" = c."index"
+        WHERE t.near_limit > 0 AND t.io = 'output' AND t.dtype IN (SELECT unnest(?)) AND c.level = 'operator')
+    SELECT n.rank, n.name, n.dtype, c.step, c.op, greatest(abs(t.min), abs(t.max))
+    FROM near n JOIN calls c ON c.rank = n.rank AND c.name = n.name
+    JOIN tensors t ON t.process = c.process AND t."index" = c."index" AND t.io = 'output' AND t.slot = n.slot
+    WHERE t.max IS NOT NULL
+    ORDER BY n.rank, n.name, c.step
+"""
+
+
+def near_limit_warnings(tables: Tables) -> list[str]:
+    """One line for each call whose outputs come near the limit of float16 or fp8, those that grow first."""
+    rows = tables.rows(_NEAR, [sorted(NARROW)])
+    series: dict[tuple[int, str, str], list[tuple[int, float]]] = {}
+    for rank, name, dtype, step, op, largest in rows:
+        if family(op) in VIEWS:
+            continue  # says again what the call said whose result it looks at
+        series.setdefault((rank, name, dtype), []).append((step, largest))
+    lines = [(growing, line) for site, values in series.items() for growing, line in _line(site, values)]
+    lines.sort(key=lambda item: not item[0])
+    return [line for _, line in lines[:MAX_WARNINGS]]
+
+
+def _line(site: tuple[int, str, str], values: list[tuple[int, float]]) -> list[tuple[bool, Any]]:
+    rank, name, dtype = site
+    limit = largest_finite(dtype)
+    step, largest = max(values, key=lambda item: item[1])
+    if limit is None or largest >= limit or largest < 0.9 * limit:
+        return []
+    sizes = [size for _, size in values]
+    growing = len(sizes) >= 3 and sizes[-1] > 1.5 * sizes[0] and all(later >= 0.9 * earlier for earlier, later in pairwise(sizes))
+    trend = f", growing from {sizes[0]:.3g} in step {values[0][0]}" if growing else ""
+    return [(growing, f"rank {rank}: {name} reaches {largest:.4g} in step {step}, near the limit of {dtype} ({limit:g}){trend}")]

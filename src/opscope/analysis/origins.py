@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which origins of a flow are accusations, and what is said of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.analysis.dataflow import Flow, Origin
+from opscope.analysis.findings import Accusation
+from opscope.analysis.reach import Reach, Reached
+from opscope.analysis.skips import Skips
+from opscope.judge.operators import family, is_overwritten
+from opscope.judge.reading import is_read
+
+if TYPE_CHECKING:
+    from opscope.analysis.rows import Node, Row
+
+REACHED, OPEN, HIDDEN = 0, 1, 2
+MAX_FOLLOWERS = 16
+LATER = frozenset({"backward", "recompute"})
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What bears on how sure one can be: was everything recorded (no torn file, no hidden operator, from step 0)."""
+
+    whole: bool
+    first_steps: dict[int, int]
+
+
+class Sorted(msgspec.Struct, frozen=True):
+    """Origins that are findings, and those of steps that a GradScaler skipped on purpose."""
+
+    accusations: tuple[Accusation, ...]
+    skipped: tuple[tuple[Origin, Reached | None], ...]
+
+
+def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> Sorted:
+    """Accusations of a flow; call it after every sink has been noted."""
+    accused: dict[int, tuple[Origin, Reached | None]] = {}
+    skipped = []
+    for origin in flow.origins:
+        reached = reach.of(origin)
+        if not _accused(origin, reached, flow, reach):
+            continue
+        if skips.excuses(origin, reach.damaged_parameters):
+            skipped.append((origin, reached))
+        else:
+            accused[origin.bit] = (origin, reached)
+    primaries = _Primaries(accused.values())
+    followers: dict[int, list[Origin]] = {}
+    for origin, _ in accused.values():
+        primary = primaries.of(origin)
+        if primary is not None:
+            followers.setdefault(primary.bit, []).append(origin)
+    following = {origin.bit for found in followers.values() for origin in found}
+    accusations = tuple(
+        _accusation(origin, reached, followers.get(bit, []), context) for bit, (origin, reached) in accused.items() if bit not in following
+    )
+    return Sorted(accusations, tuple(skipped))
+
+
+class _Primaries:
+    """Of which other origin an origin is only the consequence.
+
+    The gradient, or the recomputation, of a call that is itself accused; and whatever goes wrong in the backward pass of a loss
+    that an origin has reached before: its gradients mean nothing.
+    """
+
+    def __init__(self, accused: Iterable[tuple[Origin, Reached | None]]) -> None:
+        self._calls: dict[tuple[int, int], Origin] = {}
+        self._losses: dict[tuple[int, int], Origin] = {}
+        for origin, reached in accused:
+            node = origin.node
+            if reached is None or node.phase in LATER:
+                continue
+            self._calls.setdefault((node.process, node.index), origin)
+            if reached.what == "loss" and reached.step == node.step:
+                self._losses.setdefault((node.process, node.step), origin)
+
+    def of(self, origin: Origin) -> Origin | None:
+        """The origin that this one follows from, or None."""
+        node = origin.node
+        if node.phase not in LATER:
+            return None
+        if node.forward_index is not None and (node.process, node.forward_index) in self._calls:
+            return self._calls[node.process, node.forward_index]
+        first = self._losses.get((node.process, node.step))
+        return first if first is not None and first.node.index < node.index else None
+
+
+def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) -> bool:
+    if not origin.confirmed or (reached is None and _guarded_by_its_own_node(origin)):
+        return False
+    if origin.cause == "received":
+        return not _was_sent(origin, flow, reach)
+    if origin.cause in {"moved", "constant"} or _is_placeholder(origin):
+        # NaN that marks what is missing is made and guarded on purpose; an accusation needs somebody who computed with it.
+        return origin.used or reached is not None
+    if origin.cause == "arrived":
+        return origin.used or reached is not None or origin.hidden_by is not None
+    return True
+
+
+def _is_placeholder(origin: Origin) -> bool:
+    """Whether it is a single NaN in the program's text: torch.tensor(float("nan"))."""
+    return origin.cause == "arrived" and origin.row is not None and origin.row.size == 1 and family(origin.node.op) == "lift_fresh"
+
+
+def _guarded_by_its_own_node(origin: Origin) -> bool:
+    """Whether the autograd node that made it also put it right, as PyTorch's gradient of a norm does at 0."""
+    node, hider = origin.node, origin.hidden_by
+    if hider is None or node.phase != "backward" or node.forward_index is None:
+        return False
+    return hider.phase == "backward" and hider.forward_index == node.forward_index
+
+
+def _was_sent(origin: Origin, flow: Flow, reach: Reach) -> bool:
+    """Whether what a collective returned was put in by some rank.
+
+    Either another rank handed something unsound to the same kind of collective in the same step, or an origin of that step
+    got somewhere: buckets of gradients are filled where nobody records, so the way from there into the collective is unseen.
+    """
+    node = origin.node
+    if flow.sending[node.step, family(node.op)] - {node.rank}:
+        return True
+    return any(
+        other.cause != "received" and other.node.step == node.step and other.bit in reach.first
+        and (other.node.rank != node.rank or other.node.index < node.index)
+        for other in flow.origins
+    )  # fmt: skip
+
+
+def _accusation(origin: Origin, reached: Reached | None, followers: Sequence[Origin], context: Context) -> Accusation:
+    node = origin.node
+    unread = _unread(node)
+    hider = None if reached is not None else origin.hidden_by or origin.asked_by
+    hidden = None if hider is None else hider.name
+    evidence: dict[str, Any] = {
+        "reached": None if reached is None else reached.what,
+        "reached_at": None if reached is None else {"step": reached.step, "call": reached.call, "tensor_name": reached.tensor_name},
+        "path": [] if reached is None else list(reached.path),
+        "hidden_by": hidden,
+        "arrived": origin.cause in {"arrived", "moved"},
+    }
+    if reached is not None and reached.nan_at is not None:
+        evidence["nan_at"] = reached.nan_at
+    if unread:
+        evidence["unread_inputs"] = unread
+    if origin.failed_in is not None:
+        evidence["failed_in"] = origin.failed_in.name
+    if followers:
+        named = [{"call": other.node.name, "op": other.node.op, "step": other.node.step} for other in followers]
+        evidence["followed_by"] = named[:MAX_FOLLOWERS]
+    return Accusation(
+        process=node.process,
+        index=node.index,
+        reasons=_reasons(origin),
+        confidence=_confidence(origin, context, unread=bool(unread)),
+        evidence=evidence,
+        order=_order(origin, reached, hidden),
+        judged=origin.cause not in {"arrived", "moved"},
+    )
+
+
+def _order(origin: Origin, reached: Reached | None, hidden: str | None) -> int:
+    if reached is not None or origin.failed_in is not None:
+        return REACHED
+    return OPEN if hidden is None else HIDDEN
+
+
+def _unread(node: Node) -> list[str]:
+    """Slots of inputs whose values nobody looked at and that could show in the result."""
+    return [row.slot for row in node.inputs if not is_read(row) and not is_overwritten(node.op, row.slot)]
+
+
+def _confidence(origin: Origin, context: Context, *, unread: bool) -> str:
+    if origin.cause in {"uninitialised", "received"}:
+        return "likely"
+    if origin.cause in {"moved", "unseen"} or unread:
+        return "suspected"
+    if origin.cause == "arrived":
+        begins = context.first_steps.get(origin.node.process, 0) == 0
+        return "proven" if context.whole and begins else "likely"
+    return "likely" if origin.node.level != "operator" else "proven"
+
+
+def _reasons(origin: Origin) -> tuple[str, ...]:
+    if origin.cause == "arrived":
+        return (f"arrived unsound: {_described(origin.row)}",)
+    if origin.cause == "moved":
+        return ("holds what none of its recorded inputs held: it was written where nobody recorded",)
+    if origin.cause == "unseen":
+        return ("its result was not looked at on return, and held NaN or infinities when it was read",)
+    if origin.cause == "uninitialised":
+        return ("reads memory that was allocated and never set",)
+    if origin.cause == "mask":
+        return ("turned a mask of infinities into an unsound value",)
+    if origin.cause == "constant":
+        return ("a NaN that is a scalar argument",)
+    if origin.cause == "received":
+        return ("result of a collective whose inputs on this rank are sound",)
+    return ()
+
+
+def _described(row: Row | None) -> str:
+    if row is None:
+        return "a tensor that nobody recorded produced"
+    held = [f"{count} {word}" for count, word in ((row.nan, "NaN"), (row.pos_inf, "+Inf"), (row.neg_inf, "-Inf")) if count]
+    what = " ".join(word for word in (row.role, row.tensor_name) if word) or "a tensor"
+    return f"{what} ({row.io} {row.slot}) holds {', '.join(held)} and nobody recorded produced it"

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The question of `opscope scan`: where did the first overflow, NaN or infinity come from, what spread it, what hid it.
+
+The rules are docs/soundness.md; what is assumed of the rows is docs/scan.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import opscope
+from opscope.analysis.crashes import crash_accusations
+from opscope.analysis.dataflow import Flow, Origin
+from opscope.analysis.early import near_limit_warnings
+from opscope.analysis.findings import Accusation, build
+from opscope.analysis.gradients import gradient_report
+from opscope.analysis.nodes import losses, suspicious_calls
+from opscope.analysis.origins import Context, sort_origins
+from opscope.analysis.quiet import quiet_accusations
+from opscope.analysis.reach import Reach, Reached
+from opscope.analysis.rows import Screen, screen
+from opscope.analysis.skips import Skips
+from opscope.analysis.summary import counts, first_line, recorded_judgements
+from opscope.analysis.tables import Tables, open_tables
+from opscope.run.finding import Document, Finding
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+    from opscope.run.selection import Selection
+
+
+class Soundness(msgspec.Struct, frozen=True):
+    """What following the values that are not finite gave."""
+
+    accusations: tuple[Accusation, ...] = ()
+    skipped: tuple[tuple[Origin, Reached | None], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def scan(run: Run, *, selection: Selection | None = None) -> Document:
+    """Findings of a run, most likely culprit first; the document's verdict is "clean" when there are none.
+
+    selection chooses among the findings. The whole run is followed all the same, since the cause of what happens in step 5
+    may lie in step 3; findings outside of the selection are counted in summary.warnings. complete is false when the run has
+    problems. Raises FormatError for a table that cannot be read.
+    """
+    with open_tables(run) as tables:
+        return _scanned(tables, selection)
+
+
+def _scanned(tables: Tables, selection: Selection | None) -> Document:
+    run = tables.run
+    facts = counts(run)
+    found = screen(tables, facts.status)
+    sound = _follow(tables, found, facts.first_steps)
+    accusations = [*sound.accusations, *crash_accusations(tables), *recorded_judgements(run)]
+    gradients = gradient_report(tables, facts.spans)
+    every = (*build(tables, accusations), *gradients.findings)
+    chosen = tuple(finding for finding in every if _wanted(finding, selection))
+    warnings = [*sound.warnings, *(near_limit_warnings(tables) if found.near else ()), *gradients.warnings, *run.problems]
+    if len(chosen) < len(every):
+        warnings.append(f"{len(every) - len(chosen)} findings lie outside of the selection, the first at {first_line(every[0])}")
+    summary: dict[str, Any] = {
+        "steps": facts.steps,
+        "calls_per_step": facts.calls_per_step,
+        "ranks": facts.ranks,
+        "tensors": found.tensors,
+        "warnings": warnings,
+        "skipped_steps": _skipped(sound),
+        "first": first_line(chosen[0]) if chosen else None,
+        "hidden_calls": run.info.hidden_calls,
+        "overhead": run.info.overhead,
+    }
+    return Document(
+        opscope=opscope.__version__, verb="scan", runs=(run.info.path,), verdict="found" if chosen else "clean",
+        complete=not run.problems, findings=chosen, summary=summary,
+    )  # fmt: skip
+
+
+def _follow(tables: Tables, found: Screen, first_steps: dict[int, int]) -> Soundness:
+    """Origins of everything that is not sound; nothing is loaded for a clean run."""
+    if found.clean:
+        return Soundness()
+    nodes, left_out = suspicious_calls(tables, found)
+    run, flow = tables.run, Flow(nodes)
+    reach = Reach(flow, losses(tables, nodes) if flow.written else frozenset())
+    skips = Skips(nodes)
+    context = Context(whole=not run.problems and not run.info.hidden_calls, first_steps=first_steps)
+    origins = sort_origins(flow, reach, skips, context)
+    warnings = [f"{left_out} later calls that touch values that are not finite were not followed"] if left_out else []
+    if flow.untold:
+        warnings.append(f"{flow.untold} more origins were not told apart")
+    for process, steps in skips.steps.items():
+        stubborn = skips.stubborn(process)
+        if stubborn:
+            warnings.append(f"GradScaler skipped {len(stubborn)} steps in a row of {len(steps)}: the scale keeps falling")
+    return Soundness((*origins.accusations, *quiet_accusations(nodes, flow)), origins.skipped, tuple(warnings))
+
+
+def _skipped(sound: Soundness) -> list[dict[str, Any]]:
+    """One record for each step that a GradScaler skipped on purpose, with the first origin in it."""
+    first: dict[tuple[int, int], Origin] = {}
+    for origin, _ in sound.skipped:
+        place = (origin.node.rank, origin.node.step)
+        if place not in first or origin.node.index < first[place].node.index:
+            first[place] = origin
+    return [
+        {"rank": rank, "step": step, "call": origin.node.name, "op": origin.node.op, "source": origin.node.source}
+        for (rank, step), origin in sorted(first.items())
+    ]
+
+
+def _wanted(finding: Finding, selection: Selection | None) -> bool:
+    if selection is None:
+        return True
+    return (
+        selection.wants_step(finding.step)
+        and selection.wants_rank(finding.rank)
+        and (selection.phases is None or finding.phase in selection.phases)
+        and selection.wants_op(finding.op or "", finding.call, finding.module)
+    )

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of a run, verdicts that were reached while it ran, and a finding in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.analysis.findings import Accusation
+from opscope.analysis.tables import filled, keys_of
+from opscope.run.query import columns, records
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.run.finding import Finding
+    from opscope.run.protocol import Run
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What table calls says in numbers.
+
+    steps: how many were recorded and ended; calls_per_step: median over steps and processes, all levels; first_steps: by process;
+    spans: first and last index of each (process, rank, step); status: keys of the calls that have a status bit.
+    """
+
+    steps: int
+    calls_per_step: int
+    ranks: list[int]
+    first_steps: dict[int, int]
+    spans: dict[tuple[int, int, int], tuple[int, int]]
+    status: list[NDArray[np.int64]]
+
+
+def counts(run: Run) -> Counts:
+    """Counted from the numeric columns of table calls alone."""
+    sizes: dict[tuple[int, int, int], int] = {}
+    spans: dict[tuple[int, int, int], tuple[int, int]] = {}
+    status: list[NDArray[np.int64]] = []
+    for batch in columns(run, "calls", ("process", "rank", "step", "index", "status")):
+        overflowed = filled(batch["status"]) != 0
+        if overflowed.any():
+            status.append(keys_of(batch["process"][overflowed], batch["index"][overflowed]))
+        for place, indices in _steps_of(batch["process"], batch["rank"], batch["step"], batch["index"]):
+            low, high = int(indices.min()), int(indices.max())
+            known = spans.get(place, (low, high))
+            spans[place] = (min(low, known[0]), max(high, known[1]))
+            sizes[place] = sizes.get(place, 0) + len(indices)
+    first: dict[int, int] = {}
+    for process, _, step in sizes:
+        first[process] = min(step, first.get(process, step))
+    return Counts(
+        steps=_ended_steps(run, {step for _, _, step in sizes}),
+        calls_per_step=int(np.median(list(sizes.values()))) if sizes else 0,
+        ranks=sorted({rank for _, rank, _ in sizes}),
+        first_steps=first,
+        spans=spans,
+        status=status,
+    )
+
+
+def _ended_steps(run: Run, recorded: set[int]) -> int:
+    """How many recorded steps have ended; calls after the last one (a loss that is printed) begin none of their own."""
+    ended = max((process.steps for process in run.processes if process.steps is not None), default=None)
+    return len({step for step in recorded if ended is None or step < ended} or recorded)
+
+
+def _steps_of(
+    process: NDArray[np.int32], rank: NDArray[np.int32], step: NDArray[np.int32], index: NDArray[np.int64]
+) -> list[tuple[tuple[int, int, int], NDArray[np.int64]]]:
+    """Indices of a batch by (process, rank, step); most batches hold one step."""
+    if not len(index):
+        return []
+    if all((column == column[0]).all() for column in (step, rank, process)):
+        return [((int(process[0]), int(rank[0]), int(step[0])), np.asarray(index))]
+    places = np.stack([np.asarray(process), np.asarray(rank), np.asarray(step)], axis=1)
+    found, inverse = np.unique(places, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    return [((place[0], place[1], place[2]), np.asarray(index)[inverse == i]) for i, place in enumerate(found.tolist())]
+
+
+def recorded_judgements(run: Run) -> list[Accusation]:
+    """Verdicts of `opscope run --check`, as accusations of their own kinds."""
+    return [
+        Accusation(
+            process=row.process,
+            index=row.index,
+            kind=row.kind,
+            reasons=(_words(row.kind, row.substitute),),
+            confidence="proven" if row.kind == "nondeterminism" else "likely",
+            evidence={"substitute": row.substitute, "error": row.error, "tolerance": row.tolerance, "sample": row.sample},
+            judged=False,
+        )
+        for row in records(run, "judgements")
+    ]
+
+
+def _words(kind: str, substitute: str | None) -> str:
+    if kind == "nondeterminism":
+        return "the same inputs gave different bits when the call was run again"
+    return f"differs from {substitute or 'its substitute'} by more than the tolerance"
+
+
+def first_line(finding: Finding) -> str:
+    """ "step 3 aten::bmm.default forward blocks.2.attn train.py:41" """
+    words = [f"step {finding.step}", finding.op, finding.phase, finding.module, finding.source]
+    return " ".join(word for word in words if word)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking a run: one connection for all queries of a scan, and calls as numbers, (process, index) packed into one int64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from nanoarrow.c_array import c_array_from_buffers
+from nanoarrow.c_array_stream import CArrayStream
+
+from opscope.run.arrow import arrow_schema, schema_of
+from opscope.run.query import connect
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.run.protocol import Run
+
+_FETCH = 4096
+_SHIFT = 40  # an index stays below 2^40 calls in a process
+
+
+_COLUMNS = {"process": "int32", "index": "int64"}
+
+
+class _KeyTable:
+    """Calls as an Arrow table of their two columns."""
+
+    def __init__(self, keys: NDArray[np.int64]) -> None:
+        self._columns = (processes_of(keys).astype(np.int32), keys & ((1 << _SHIFT) - 1))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        kinds = _COLUMNS.values()
+        children = [
+            c_array_from_buffers(arrow_schema(kind), len(values), [None, np.ascontiguousarray(values)], null_count=0)
+            for kind, values in zip(kinds, self._columns, strict=True)
+        ]
+        whole = c_array_from_buffers(schema_of(_COLUMNS), len(self._columns[0]), [None], null_count=0, children=children)
+        return CArrayStream.from_c_arrays([whole], schema_of(_COLUMNS)).__arrow_c_stream__(requested_schema)
+
+
+def key(process: int, index: int) -> int:
+    """The number of one call."""
+    return (process << _SHIFT) | index
+
+
+def keys_of(process: NDArray[Any], index: NDArray[Any]) -> NDArray[np.int64]:
+    """One number for each row of two columns."""
+    return (np.asarray(process).astype(np.int64) << _SHIFT) | np.asarray(index).astype(np.int64)
+
+
+def processes_of(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The process of each number."""
+    return keys >> _SHIFT
+
+
+def merged(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """All numbers of several arrays, sorted, each once."""
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+
+
+def filled(column: NDArray[Any]) -> NDArray[Any]:
+    """The numbers of a column, 0 where null."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    return np.where(np.ma.getmaskarray(column), column.dtype.type(0), np.ma.getdata(column))
+
+
+class Tables:
+    """A run and one duckdb connection to it, opened when the first query is made."""
+
+    def __init__(self, run: Run, opened: ExitStack) -> None:
+        self.run = run
+        self._opened = opened
+        self._connection: Any = None
+
+    def rows(self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a query of our own; wanted gives it a view wanted(process, "index") of these calls."""
+        return list(self.stream(query, parameters, wanted=wanted))
+
+    def stream(self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The same, fetched as they are asked for."""
+        if self._connection is None:
+            self._connection = self._opened.enter_context(connect(self.run))
+        if wanted is not None:
+            self._connection.register("wanted", _KeyTable(wanted))
+        cursor = self._connection.execute(query, list(parameters))
+        while found := cursor.fetchmany(_FETCH):
+            yield from found
+
+
+@contextmanager
+def open_tables(run: Run) -> Iterator[Tables]:
+    """Tables of a run, to be asked within the block."""
+    with ExitStack() as opened:
+        yield Tables(run, opened)

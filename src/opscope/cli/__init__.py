@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: one thin module for each verb, and what every verb has in common: exit codes, one-line errors, pipes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from opscope.cli.failing import report_bug, report_error
+from opscope.errors import OpscopeError
+
+INTERRUPTED = 130  # 128 + SIGINT
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code (docs/architecture.md, section 6); nothing is raised."""
+    for stream in (sys.stdout, sys.stderr):
+        # A path that is no valid Unicode, or a terminal that has no ∈, is no reason to fail.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        from opscope.cli.app import dispatch
+
+        code = dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except OpscopeError as error:
+        return report_error(error, error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as error:
+        return report_error(error, 2)
+    except RuntimeError as error:
+        # duckdb takes Ctrl-C during a query and raises this in its place.
+        return INTERRUPTED if str(error) == "Query interrupted" else report_bug(error)
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is one line and a file, not a traceback
+        return report_bug(error)
+    return code

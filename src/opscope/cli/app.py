@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs, and how words become a call of one of them. A verb's module is imported when the verb is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
+
+from opscope import __version__
+from opscope.errors import UsageError
+
+ABOUT = """Find the operator that broke a model, and prove it.
+
+opscope run -- python train.py      records any command and says what it found
+"""
+
+# In the order a person meets them.
+VERBS: tuple[tuple[str, str], ...] = (
+    ("run", "Run any command under recording and say what was found."),
+    ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
+    ("repro", "Cut one call out into a folder with a script that stands alone."),
+    ("convert", "Read any known dump, write plain files or another tool's layout."),
+    ("show", "List calls, those of one line of code too; print one with its tensors."),
+    ("query", "SQL over the tables of a run."),
+    ("doctor", "Say which versions and devices are here, what is missing, and why."),
+)
+
+
+def make_app() -> App:
+    """The command line as a cyclopts application."""
+    app = App(
+        name="opscope",
+        help=ABOUT,
+        help_format="plaintext",
+        version=f"opscope {__version__}",
+        default_parameter=Parameter(negative=()),
+    )
+    for place, (verb, about) in enumerate(VERBS):
+        app.command(f"opscope.cli.{verb}:{verb}", name=verb, help=about, sort_key=place)
+    return app
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Run the verb that these words name; UsageError for words that make no sense."""
+    words = list(arguments)
+    if words[:1] == ["run"]:
+        from opscope.cli.run import with_command_apart
+
+        words = with_command_apart(words)
+    try:
+        code = make_app()(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        verb = words[0] if words and words[0] in dict(VERBS) else ""
+        see = f"opscope {verb} --help" if verb else "opscope --help"
+        message = _sentence(str(error))
+        raise UsageError(f"{message} See {see}" if message.endswith("?") else f"{message}; see {see}") from error
+    return code if isinstance(code, int) else 0
+
+
+def _sentence(message: str) -> str:
+    """A message of cyclopts in the manner of ours: one line, no capital, no full stop."""
+    line = " ".join(message.split()).rstrip(".")
+    return line[:1].lower() + line[1:]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope convert`: any known dump to plain files or to another tool's layout."""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from opscope import __version__
+from opscope.cli.failing import note
+from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.printing import INCOMPLETE
+from opscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from opscope.formats.convert import Job, Report
+
+UNREADABLE = 2
+_LISTED = 20  # failures named on stderr; all are in the --json document
+
+Type = Literal["npy", "bin", "msnpy", "pt", "txt", "csv", "safetensors", "mindspore", "msprobe", "cann"]
+
+
+def convert(  # noqa: PLR0913 - the options of the manual
+    *sources: str,
+    out: Annotated[str, Parameter(name=("-o", "--out"), help="Folder to write into.")],
+    kind: Annotated[Type, Parameter(name="--type", help="What to write; mindspore, msprobe and cann are whole layouts.")] = "npy",
+    layout: Annotated[str | None, Parameter(help="Layout to convert CANN tensors to, NCHW; left as on the device without it.")] = None,
+    shape: Annotated[str | None, Parameter(help="Shape of CANN tensors where the header has none, 1,3,224,224.")] = None,
+    inputs: Annotated[str | None, Parameter(help="Only these inputs, 0,2.")] = None,
+    outputs: Annotated[str | None, Parameter(help="Only these outputs, 0.")] = None,
+    jobs: Annotated[int, Parameter(help="Threads; as many as there are cores without it.")] = 0,
+    json: Json = False,
+    selection: Selected = EVERYTHING,
+) -> int:
+    """Read any known dump and write its tensors as files, or as another tool's dump.
+
+    Goes on past what cannot be read and lists it at the end. Exit code 0: all written, 2: a source cannot be read or nothing
+    was written, 3: something was left out.
+
+    Parameters
+    ----------
+    sources
+        Dumps or runs: folders or files; each of several gets a folder of its own.
+    """
+    from opscope.formats.convert import Job
+    from opscope.formats.writing.engine import Wanted
+
+    if not sources:
+        raise UsageError("convert: name at least one dump; see opscope convert --help")
+    wanted = Wanted(selection=selection.selection(), inputs=_numbers(inputs, "inputs"), outputs=_numbers(outputs, "outputs"))
+    job = Job(
+        out=Path(out), kind=kind, wanted=wanted, layout=layout, shape=_numbers(shape, "shape") or (), jobs=_checked_jobs(jobs),
+    )  # fmt: skip
+    report = _run([Path(source) for source in sources], job, quiet=json)
+    if json:
+        print(json_module.dumps(_document(sources, job, report), ensure_ascii=False))
+    else:
+        _say(job, report)
+    return _exit_code(report)
+
+
+def _numbers(text: str | None, what: str) -> tuple[int, ...] | None:
+    """Numbers between commas; UsageError for anything else."""
+    if text is None:
+        return None
+    if re.fullmatch(r"\s*\d{1,10}(\s*,\s*\d{1,10})*\s*", text) is None:
+        raise UsageError(f"--{what} {text!r} is no list of numbers like 0,2")
+    return tuple(int(part) for part in text.split(","))
+
+
+def _checked_jobs(jobs: int) -> int:
+    if not 0 <= jobs <= 1024:
+        raise UsageError(f"--jobs {jobs}: from 1 to 1024")
+    return jobs
+
+
+def _no_bar(what: str, done: int, total: int) -> None:
+    """Progress where nobody watches."""
+    del what, done, total
+
+
+def _run(sources: list[Path], job: Job, *, quiet: bool) -> Report:
+    """Convert under a progress bar on stderr, where that is a terminal."""
+    import sys
+
+    from opscope.formats.convert import convert as convert_all
+
+    if quiet or not sys.stderr.isatty():
+        return convert_all(sources, job, _no_bar)
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(Path(what).name, total=total or None)
+            bar.update(tasks[what], completed=done)
+
+        return convert_all(sources, job, show)
+
+
+def _say(job: Job, report: Report) -> None:
+    print(f"{report.tensors} tensors written to {job.out}")
+    for line in (*report.problems, *report.failures)[:_LISTED]:
+        note(line)
+    rest = len(report.problems) + len(report.failures) - _LISTED
+    if rest > 0:
+        note(f"and {rest} more; --json lists all")
+
+
+def _document(sources: tuple[str, ...], job: Job, report: Report) -> dict[str, object]:
+    return {
+        "opscope": __version__, "verb": "convert", "runs": list(sources), "out": str(job.out), "type": job.kind,
+        "complete": not report.failures and not report.problems, "tensors": report.tensors, "failures": report.failures,
+        "summary": {"warnings": report.problems},
+    }  # fmt: skip
+
+
+def _exit_code(report: Report) -> int:
+    if report.failures and report.tensors == 0:
+        return UNREADABLE
+    return INCOMPLETE if report.failures or report.problems else 0

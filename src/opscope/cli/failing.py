@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the command line fails: one line on stderr."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+
+BUG = 101
+
+
+def note(line: str) -> None:
+    """One line on stderr, where everything goes that is not the result."""
+    print(f"opscope: {' '.join(line.split())}", file=sys.stderr, flush=True)
+
+
+def report_error(error: Exception, code: int) -> int:
+    """Say what went wrong in one line, and give back the exit code."""
+    note(str(error) or type(error).__name__)
+    return code
+
+
+def report_bug(error: BaseException) -> int:
+    """Say that opscope itself failed and where the traceback was written; the exit code for that."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="opscope-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(text)
+        where = f"the traceback is in {file.name}"
+    except OSError:
+        where = f"the last line of the traceback: {text.splitlines()[-2].strip()}"
+    note(f"this is a bug in opscope: {type(error).__name__}: {error}; {where}, please report it")
+    return BUG

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a user types to calls of a run: a CALL, or a line of code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from opscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from opscope.run.names import Resolved
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+    from opscope.run.selection import Selection
+
+MAX_LINES_NAMED = 12
+
+
+def chosen_call(run: Run, text: str) -> Resolved:
+    """The call that a CALL means; one without a step means the first finding's step, else the first occurrence."""
+    from opscope.run.names import parse_call_name, resolve
+
+    wanted = parse_call_name(text)
+    if wanted.step is not None or wanted.index is not None:
+        return resolve(run, text)
+    found = resolve(run, text)
+    if found.note is None:
+        return found
+    from opscope.analysis.scan import scan
+
+    findings = scan(run).findings
+    return resolve(run, text, step=findings[0].step) if findings else found
+
+
+def calls_of_line(run: Run, text: str, selection: Selection) -> Iterator[Call]:
+    """Calls that FILE:LINE ran, by any frame of their stack or by their source; UsageError when there is none.
+
+    FILE is a path or the last parts of one. The backward calls of a line have it as their source where their own stack
+    holds nothing but the engine.
+    """
+    from opscope.report.source import names_place, parse_place
+    from opscope.run.query import record_of, sql
+
+    place = parse_place(text)
+    if place is None:
+        raise UsageError(f"--source {text!r}: write FILE:LINE, train.py:41")
+    stacks = [
+        row["process"] << 32 | row["stack"]
+        for row in sql(run, "SELECT process, stack, frames FROM stacks")
+        if any(names_place(frame, place) for frame in row["frames"])
+    ]
+    sources = [row["source"] for row in sql(run, "SELECT DISTINCT source FROM calls WHERE source IS NOT NULL")]
+    meant = [source for source in sources if names_place(source, place)]
+    if not stacks and not meant:
+        raise UsageError(_no_such_line(text, place, sources))
+    condition = "list_contains(?, (process::BIGINT << 32) | stack) OR list_contains(?, source)"
+    query = f'SELECT * FROM calls WHERE {condition} ORDER BY rank, process, step, "index"'  # noqa: S608 - fixed text
+    for row in sql(run, query, [stacks, meant]):
+        call: Call = record_of("calls", row)
+        if selection.wants_call(call):
+            yield call
+
+
+def _no_such_line(text: str, place: tuple[str, int], sources: list[str]) -> str:
+    from opscope.report.source import names_place, parse_place
+
+    places = (parse_place(source) for source in sources)
+    lines = sorted({found[1] for found in places if found is not None and names_place(f"{found[0]}:0", (place[0], 0))})
+    if not lines:
+        return f"--source {text}: no call of this run came from a file of that name"
+    shown = ", ".join(map(str, sorted(lines, key=lambda line: abs(line - place[1]))[:MAX_LINES_NAMED]))
+    return f"--source {text}: no call came from that line; nearest lines that ran one: {shown}"

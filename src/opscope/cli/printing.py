@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verbs share when they print: documents in pieces, and what is missing from a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from opscope.cli.failing import note
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+
+INCOMPLETE = 3
+
+
+def write_pieces(pieces: Iterable[str]) -> None:
+    """Write one document to stdout, piece by piece."""
+    for piece in pieces:
+        sys.stdout.write(piece)
+    sys.stdout.write("\n")
+
+
+def completeness(run: Run) -> int:
+    """Say on stderr what is torn or missing; the exit code for that, 0 when nothing is."""
+    for problem in run.problems:
+        note(problem)
+    return INCOMPLETE if run.problems else 0

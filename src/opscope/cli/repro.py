@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope repro`: one call, cut out into a folder that stands alone, and tried at once."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope import __version__
+from opscope.cli.failing import note
+from opscope.cli.finding_calls import chosen_call
+from opscope.cli.options import Json
+from opscope.cli.printing import completeness
+from opscope.run.finding import Document
+
+if TYPE_CHECKING:
+    from opscope.repro import Outcome, Repro
+
+WORDS = {
+    "reproduced": "reproduced",
+    "flaky": "flaky",
+    "not-reproduced": "not reproduced here",
+    "cannot-try": "cannot be tried here",
+    "timeout": "no verdict",
+    "died": "no verdict",
+}
+STYLES = {"reproduced": "bold red", "flaky": "bold yellow", "not-reproduced": "bold green"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions:
+    """How the script is tried, once it is written."""
+
+    device: Annotated[str | None, Parameter(help="Device the script uses, cpu, cuda:0, npu:0; by default the recorded one.")] = None
+    dtype: Annotated[str | None, Parameter(help="Floating type the script uses, float32, float64; by default the recorded ones.")] = None
+    repeat: Annotated[int, Parameter(help="How often the call is made; a failure that comes and goes is flaky.")] = 3
+    imports: Annotated[
+        tuple[str, ...],
+        Parameter(name="--import", help="Module, .py file or shared library that registers the operator; may be given again."),
+    ] = ()
+    timeout: Annotated[float, Parameter(help="Seconds the trial may take.")] = 300.0
+
+
+Trial = Annotated[TrialOptions, Parameter(name="*")]
+AS_RECORDED = TrialOptions()
+
+
+def repro(
+    run: str,
+    call: str,
+    /,
+    *,
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The folder to write; one that exists gets a sibling.")] = Path("case"),
+    json: Json = False,
+    trial: Trial = AS_RECORDED,
+) -> int:
+    """Cut one operator call out into a folder with a script that stands alone, and try it.
+
+    Exit code 0: the script ran and nothing failed, 1: the failure shows (every time, or now and then), 2: the call cannot
+    be made again, 125: it cannot be tried here.
+
+    Parameters
+    ----------
+    run
+        A run, or any known dump.
+    call
+        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first.
+    """
+    from opscope.formats.registry import open_run
+    from opscope.repro import execute, write
+
+    opened = open_run(run)
+    chosen = chosen_call(opened, call)
+    if chosen.note is not None:
+        note(f"{chosen.call.name}: {chosen.note}")
+    imports = tuple(_lasting(name) for name in trial.imports)
+    folder = free_folder(output)
+    written = write(opened, chosen.call, folder, device=trial.device, dtype=trial.dtype, imports=imports)
+    if folder != output:
+        note(f"{output} exists; written to {folder}")
+    outcome = execute(folder, repeat=trial.repeat, timeout=trial.timeout)
+    done = msgspec.structs.replace(written, outcome=outcome)
+    if json:
+        from opscope.report.json import json_text
+
+        print(json_text(_document(run, done, outcome, complete=not opened.problems)))
+    else:
+        _print(folder, outcome)
+    return outcome.exit_code or completeness(opened)
+
+
+def free_folder(wanted: Path) -> Path:
+    """The folder asked for, or a sibling of one that holds something: nothing is overwritten."""
+    candidate, number = wanted, 2
+    while candidate.exists() and (not candidate.is_dir() or any(candidate.iterdir())):
+        candidate, number = wanted.with_name(f"{wanted.name}-{number}"), number + 1
+    return candidate
+
+
+def _lasting(name: str) -> str:
+    """A library's name as it is understood from every directory."""
+    return str(Path(name).absolute()) if Path(name).is_file() else name
+
+
+def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Document:
+    return Document(
+        opscope=__version__,
+        verb="repro",
+        runs=(run,),
+        verdict="found" if outcome.exit_code == 1 else "clean",
+        complete=complete,
+        summary={**msgspec.structs.asdict(done), "word": WORDS[outcome.status]},
+    )
+
+
+def _print(folder: Path, outcome: Outcome) -> None:
+    from opscope.report.console import line, make_console
+
+    console = make_console()
+    for text in outcome.lines[:-1]:
+        console.print(line(text))
+    counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
+    said = (f"{WORDS[outcome.status]}{counted}", STYLES.get(outcome.status, "bold"))
+    console.print(line(said, f": {outcome.reason}"))
+    command = f"python {shlex.quote(str(folder / 'repro.py'))}"
+    console.print(line(("next  ", "bold"), f"{command}   (or --dtype float64, --device cpu, --repeat 10)"))

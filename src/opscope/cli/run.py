@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope run`: a command under recording, and the verdict at its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope import __version__
+from opscope.cli.failing import note, report_bug
+from opscope.errors import OpscopeError
+from opscope.record.config import OPTIONS, Option, config_from, read_words, split_command
+from opscope.record.launch import LaunchResult, launch
+from opscope.run.finding import Document
+
+
+def _field(option: Option) -> tuple[str, Any, Any]:
+    kind: Any = bool | None if option.takes is None else str | None
+    negative = [f"--no-{option.word}"] if option.takes is None else []
+    parameter = Parameter(name=list(option.flags), help=option.help, negative=negative)
+    return option.field, Annotated[kind, parameter], field(default=None)
+
+
+# One table of options serves the command line, OPSCOPE and the configuration file.
+RunOptions = make_dataclass("RunOptions", [_field(option) for option in OPTIONS], kw_only=True, frozen=True)
+RunOptions.__module__ = __name__  # where the annotations are to be read; make_dataclass leaves "types"
+NO_OPTIONS = RunOptions()
+
+
+def with_command_apart(words: Sequence[str]) -> list[str]:
+    """`run` and its words with `--` before the command, so that no option of the command is taken for one of ours."""
+    options, command = split_command(words[1:], more=("--json-file",))
+    return [words[0], *options, "--", *command] if command else [words[0], *options]
+
+
+def run(
+    *command: str,
+    options: Annotated[RunOptions, Parameter(name="*")] = NO_OPTIONS,  # type: ignore[valid-type]
+    json_file: Annotated[Path | None, Parameter(help="Write the JSON document there; stdout is the command's.")] = None,
+) -> int:
+    """Run any command under recording, its children and ranks included, and say what was found.
+
+    The exit code is the command's own. The options may also stand in the environment variable OPSCOPE.
+
+    Parameters
+    ----------
+    command
+        The command and its arguments, after --.
+    """
+    words = {name: value for name, value in asdict(options).items() if value is not None}
+    config = config_from(read_words(os.environ.get("OPSCOPE", "")), words)
+    result = launch(config, command)
+    try:
+        document = conclude(result)
+        if json_file is not None and document is not None:
+            from opscope.report.json import json_text
+
+            json_file.write_text(json_text(document) + "\n", encoding="utf-8")
+    except (OpscopeError, OSError) as error:
+        note(f"{error}; the run is in {result.run}")
+    except KeyboardInterrupt:
+        note(f"interrupted; see opscope scan {result.run}")
+    except Exception as error:  # noqa: BLE001 - the command's exit code is what counts, whatever happens to its verdict
+        report_bug(error)
+    return result.exit_code
+
+
+def conclude(result: LaunchResult) -> Document | None:
+    """Scan what was recorded, draw the verdict on stderr, and give back the document; None when there is no run."""
+    if result.run is None:
+        return None
+    facts = {"exit_code": result.exit_code, "seconds": round(result.seconds, 3), "processes": result.processes}
+    if result.nothing_recorded is not None:
+        note(result.nothing_recorded)
+        summary = {"warnings": [result.nothing_recorded], **facts}
+        return Document(opscope=__version__, verb="run", runs=(str(result.run),), complete=False, summary=summary)
+    from opscope.analysis.scan import scan
+    from opscope.formats.registry import open_run
+    from opscope.report.terminal import print_verdict
+
+    found = scan(open_run(result.run))
+    summary = {**found.summary, **facts, "warnings": [*found.summary.get("warnings", ()), *result.notes]}
+    document = msgspec.structs.replace(found, verb="run", runs=(str(result.run),), summary=summary)
+    print_verdict(document, stderr=True)
+    return document

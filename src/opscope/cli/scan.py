@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope scan`: the first overflow, NaN or Inf of a run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.printing import INCOMPLETE
+from opscope.run.finding import Document, Finding
+
+FAIL_ON = "Exit 1 for any finding, or only for one that reached a loss, a gradient or a parameter."
+
+
+def scan(
+    run: str,
+    /,
+    *,
+    json: Json = False,
+    fail_on: Annotated[Literal["any", "reached"], Parameter(help=FAIL_ON)] = "any",
+    selection: Selected = EVERYTHING,
+) -> int:
+    """Name the first overflow, NaN or Inf of a run: its origin, what spread it, what hid it, and its source line.
+
+    Exit code 0: nothing found, 1: something found, 2: the run cannot be read, 3: nothing found in an incomplete run.
+
+    Parameters
+    ----------
+    run
+        A run, or any known dump.
+    """
+    from opscope.analysis.scan import scan as ask
+    from opscope.formats.registry import open_run
+
+    document = msgspec.structs.replace(ask(open_run(run), selection=selection.selection()), runs=(run,))
+    if json:
+        from opscope.report.json import json_text
+
+        print(json_text(document))
+    else:
+        from opscope.report.terminal import print_verdict
+
+        print_verdict(document)
+    return exit_code(document, fail_on=fail_on)
+
+
+def exit_code(document: Document, *, fail_on: str) -> int:
+    """1 for findings that count, 3 when there is none but the run was incomplete, else 0."""
+    counted = [finding for finding in document.findings if fail_on == "any" or _reached(finding)]
+    if counted:
+        return 1
+    return 0 if document.complete else INCOMPLETE
+
+
+def _reached(finding: Finding) -> bool:
+    """Whether a finding did damage; only an origin can stay without consequence."""
+    return finding.kind != "overflow-origin" or any(record.get("reached") for record in finding.evidence)

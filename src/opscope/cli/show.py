@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope show`: calls of a run, from a line of code to its operators to their data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from opscope import __version__
+from opscope.cli.failing import note
+from opscope.cli.finding_calls import calls_of_line, chosen_call
+from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.printing import completeness, write_pieces
+from opscope.errors import MissingValueError
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call, Tensor
+    from opscope.run.selection import Selection
+
+
+def show(
+    run: str,
+    call: str | None = None,
+    /,
+    *,
+    source: Annotated[str | None, Parameter(help="Only calls that this line ran, FILE:LINE; any frame of the stack.")] = None,
+    values: Annotated[bool, Parameter(help="Also print elements, where they were kept.")] = False,
+    json: Json = False,
+    selection: Selected = EVERYTHING,
+) -> int:
+    """List the calls of a run with their tensors, or print one call with all that is known about it.
+
+    Parameters
+    ----------
+    run
+        A run, or any known dump.
+    call
+        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first.
+    """
+    from opscope.formats.registry import open_run
+    from opscope.run.query import calls
+
+    opened = open_run(run)
+    wanted = selection.selection()
+    if call is not None:
+        chosen = chosen_call(opened, call)
+        if chosen.note is not None:
+            note(f"{chosen.call.name}: {chosen.note}")
+        found: Iterable[Call] = [chosen.call]
+    else:
+        found = calls(opened, wanted) if source is None else calls_of_line(opened, source, wanted)
+    if json:
+        write_pieces(_document(run, opened, found, wanted, values=values))
+    elif call is not None:
+        _print_page(opened, next(iter(found)), values=values)
+    else:
+        _print_list(opened, found, wanted, values=values)
+    return completeness(opened)
+
+
+def _print_list(run: Run, found: Iterable[Call], wanted: Selection, *, values: bool) -> None:
+    from opscope.report.calls import call_lines
+    from opscope.report.console import make_console, print_lines
+    from opscope.run.query import tensors_of
+
+    console = make_console()
+    processes = {process.process: process for process in run.processes}
+    ranks = len({process.rank for process in run.processes}) > 1
+    here = Path.cwd()
+    none = True
+    for call in found:
+        none = False
+        tensors = tensors_of(run, call, io=wanted.io)
+        print_lines(console, call_lines(call, tensors, processes, ranks=ranks, here=here))
+        if values:
+            _print_values(run, tensors)
+    if none:
+        note("no call is selected")
+
+
+def _print_page(run: Run, call: Call, *, values: bool) -> None:
+    from opscope.report.calls import call_page
+    from opscope.report.console import make_console, print_lines
+    from opscope.run.query import tensors_of
+
+    tensors = tensors_of(run, call)
+    console = make_console()
+    processes = {process.process: process for process in run.processes}
+    print_lines(console, call_page(call, tensors, processes, frames_of(run, call)))
+    if values:
+        _print_values(run, tensors)
+
+
+def _print_values(run: Run, tensors: Iterable[Tensor]) -> None:
+    from opscope.report.calls import WORD
+    from opscope.report.console import line, make_console, print_lines
+    from opscope.report.values import excerpt
+
+    console = make_console()
+    for tensor in tensors:
+        print_lines(console, [line((f"{WORD.get(tensor.io, tensor.io)} {tensor.slot}", "bold"))])
+        try:
+            lines = excerpt(run.value(tensor))
+        except MissingValueError as error:
+            lines = [f"not kept: {error}"]
+        print_lines(console, (line(f"  {text}") for text in lines))
+
+
+def frames_of(run: Run, call: Call) -> tuple[str, ...]:
+    """The Python stack of a call, innermost first; empty where none was recorded."""
+    from opscope.run.query import sql
+
+    if call.stack is None:
+        return ()
+    rows = sql(run, "SELECT frames FROM stacks WHERE process = ? AND stack = ? LIMIT 1", [call.process, call.stack])
+    return tuple(next(rows, {"frames": ()})["frames"] or ())
+
+
+def _document(path: str, run: Run, found: Iterable[Call], wanted: Selection, *, values: bool) -> Iterator[str]:
+    from opscope.report.json import json_pieces
+    from opscope.run.query import tensors_of
+
+    kept: list[Call] = []
+
+    def remembered() -> Iterator[Call]:
+        for call in found:
+            kept.append(call)
+            yield call
+
+    tensors = (tensor for call in kept for tensor in tensors_of(run, call, io=wanted.io))
+    lists: list[tuple[str, Iterable[Any]]] = [("calls", remembered()), ("tensors", tensors), ("processes", run.processes)]
+    if values:
+        lists.append(("values", (_elements(run, tensor) for call in kept for tensor in tensors_of(run, call, io=wanted.io))))
+    head = {"opscope": __version__, "verb": "show", "runs": [path], "complete": not run.problems}
+    return json_pieces(head, lists)
+
+
+def _elements(run: Run, tensor: Tensor) -> dict[str, Any]:
+    from opscope.report.values import elements
+
+    place = {"process": tensor.process, "index": tensor.index, "io": tensor.io, "slot": tensor.slot}
+    try:
+        return {**place, **elements(run.value(tensor))}
+    except MissingValueError:
+        return {**place, "size": tensor.size, "elements": None}

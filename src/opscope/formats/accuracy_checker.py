@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dumps of api_accuracy_checker: forward_info_{rank}.json, backward_info_{rank}.json, stack_info_{rank}.json.
+
+    {"Functional*silu*0": {"args": [{"type": "torch.Tensor", "dtype": …, "shape": …, "Max": …, "Min": …, "datapath": …}, …], "kwargs": {…}}}
+
+in a step{n} folder or none. A backward entry is the list of the gradients that came in. Values, where they were kept, are .pt files
+in forward_real_data*/ and backward_real_data*/ beside the json; of a datapath only the file's name is used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import FormatError
+from opscope.formats.bounded_json import load_json
+from opscope.formats.folders import file_names, folder_names, walk
+from opscope.formats.foreign import ForeignRun, Tables
+from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
+from opscope.formats.msprobe.reader import load_value
+from opscope.formats.msprobe.stacks import read_stacks, user_line
+from opscope.formats.registry import Format
+from opscope.run.protocol import RunInfo
+from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+
+_FILE = re.compile(r"(forward|backward)_info_(\d{1,12})\.json")
+_STEP = re.compile(r"step(\d{1,9})")
+_KEY = re.compile(r"([^*]+)\*(.+)\*(\d{1,15})")
+_DEPTH = 3
+_KEPT = {"dtype", "shape", "requires_grad", "tensor_class", "layout"}
+
+
+class _Place(msgspec.Struct, frozen=True):
+    folder: Path
+    step: int
+    owner: int
+    phases: tuple[str, ...]
+
+
+class _Source(msgspec.Struct, frozen=True):
+    leaves: tuple[tuple[str, TensorLeaf], ...]
+    files: dict[str, str]
+
+
+def detect(path: Path) -> bool:
+    """Whether a folder holds such json files, by name and first bytes."""
+    if not path.is_dir():
+        return False
+    return any(_looks_right(place.folder / f"{place.phases[0]}_info_{place.owner}.json") for place in _places(path))
+
+
+def _looks_right(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return re.match(rb'\s*\{\s*("[^"]{1,1000}\*\d+"\s*:|\})', stream.read(4096)) is not None
+    except OSError:
+        return False
+
+
+def _places(root: Path) -> Iterator[_Place]:
+    for folder, _ in walk(root, _DEPTH):
+        owners: dict[int, list[str]] = defaultdict(list)
+        for name in reversed(file_names(folder)):  # forward before backward
+            found = _FILE.fullmatch(name)
+            if found:
+                owners[int(found[2])].append(found[1])
+        step = _STEP.fullmatch(folder.name)
+        for owner, phases in sorted(owners.items()):
+            yield _Place(folder, int(step[1]) if step else 0, owner, tuple(phases))
+
+
+def open_dump(path: Path) -> Run:
+    """The dump as a run; FormatError when no json in it can be read."""
+    builder = _Builder(path)
+    owners: dict[int, list[_Place]] = defaultdict(list)
+    for place in _places(path):
+        owners[place.owner].append(place)
+    small = all(owner < 100_000 for owner in owners) and 0 in owners  # ranks, not process numbers
+    processes = []
+    for process, owner in enumerate(sorted(owners)):
+        processes.append(builder.add_process(process, owner if small else process, sorted(owners[owner], key=lambda place: place.step)))
+    if not builder.read:
+        raise FormatError(path, builder.problems[0] if builder.problems else "no forward_info_*.json below it")
+    tables = Tables(calls=tuple(builder.calls), processes=tuple(processes), stacks=tuple(builder.stacks), problems=tuple(builder.problems))
+    return ForeignRun(RunInfo(path=str(path), format="api_accuracy_checker"), path, tables, builder.draft, load=load_value)
+
+
+FORMAT = Format("api_accuracy_checker", detect, open_dump)
+
+
+class _Builder:
+    """Collects the calls of a dump."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.calls: list[Call] = []
+        self.stacks: list[Stack] = []
+        self.problems: list[str] = []
+        self.read = False
+        self._sources: dict[tuple[int, int], _Source] = {}
+
+    def add_process(self, process: int, rank: int, places: list[_Place]) -> Process:
+        """All steps of one process."""
+        index = 0
+        for place in places:
+            files = _real_data(place.folder, self.root)
+            stacks = read_stacks(self._load(place.folder / f"stack_info_{place.owner}.json"))
+            forward: dict[str, int] = {}
+            for phase in place.phases:
+                value = self._load(place.folder / f"{phase}_info_{place.owner}.json")
+                if not isinstance(value, dict):
+                    continue
+                self.read = True
+                for key, body in value.items():
+                    call = self._call(key, body, (process, rank, place.step, index), (phase, forward.get(key), stacks.get(key, ())))
+                    self.calls.append(call)
+                    self._sources[process, index] = _Source(tuple(_leaves(body, phase)), files)
+                    if phase == "forward":
+                        forward[key] = index
+                    index += 1
+        return Process(process=process, directory=str(places[0].folder), rank=rank)
+
+    def _load(self, path: Path) -> Any:
+        if not path.is_file():
+            return None
+        try:
+            return load_json(path)
+        except FormatError as error:
+            self.problems.append(str(error))
+            return None
+
+    def _call(self, key: str, body: Any, place: tuple[int, int, int, int], about: tuple[str, int | None, tuple[str, ...]]) -> Call:
+        process, rank, step, index = place
+        phase, forward, frames = about
+        found = _KEY.fullmatch(key)
+        op = f"{found[1]}.{found[2]}" if found else key
+        stack = None
+        if frames and phase == "forward":
+            stack = len(self.stacks)
+            self.stacks.append(Stack(process=process, stack=stack, frames=frames))
+        return Call(
+            process=process, rank=rank, step=step, index=index, level="api", phase=phase, op=op, name=f"{key}.{phase}",
+            forward_index=forward if phase == "backward" else None, stack=stack, source=user_line(frames),
+            args=_arguments(body) if phase == "forward" else None,
+        )  # fmt: skip
+
+    def draft(self, call: Call) -> list[Tensor]:
+        """Rows of one call."""
+        source = self._sources[call.process, call.index]
+        rows = []
+        for io, leaf in source.leaves:
+            columns = dict(leaf.columns)
+            if leaf.data_name in source.files:
+                columns = {name: columns[name] for name in columns.keys() & _KEPT} | {"value": ValueRef(source.files[leaf.data_name], "")}
+            rows.append(Tensor(process=call.process, index=call.index, io=io, slot=leaf.slot, **columns))
+        return rows
+
+
+def _real_data(folder: Path, root: Path) -> dict[str, str]:
+    """Names of kept values beside a json -> their places below root."""
+    found: dict[str, str] = {}
+    for name in folder_names(folder):
+        if "_real_data" in name:
+            prefix = os.path.relpath(folder / name, root)
+            found |= {file: f"{prefix}/{file}" for file in file_names(folder / name)}
+    return found
+
+
+def _named(value: Any) -> Any:
+    """A leaf's datapath as the data_name that msprobe's leaves have."""
+    if isinstance(value, dict):
+        path = value.get("datapath")
+        named = {key: _named(item) for key, item in value.items()}
+        return named | {"data_name": path.replace("\\", "/").rsplit("/", 1)[-1]} if isinstance(path, str) else named
+    return [_named(item) for item in value] if isinstance(value, list) else value
+
+
+def _leaves(body: Any, phase: str) -> Iterator[tuple[str, TensorLeaf]]:
+    if phase == "backward":
+        for leaf in tensors(_named(body), ""):
+            yield "input", msgspec.structs.replace(leaf, slot=leaf.slot or "0", columns=leaf.columns | {"role": "gradient"})
+        return
+    if isinstance(body, dict):
+        for leaf in tensors(_named(body.get("args")), ""):
+            yield "input", leaf
+        for leaf in tensors(_named(body.get("kwargs")), "kwargs"):
+            yield "input", leaf
+
+
+def _arguments(body: Any) -> str | None:
+    if not isinstance(body, dict):
+        return None
+    positional, named = body.get("args"), body.get("kwargs")
+    tree = {
+        "args": [argument(value, str(i)) for i, value in enumerate(positional if isinstance(positional, list) else [])],
+        "kwargs": {name: argument(value, f"kwargs.{name}") for name, value in (named if isinstance(named, dict) else {}).items()},
+    }
+    return msgspec.json.encode(tree).decode()

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read JSON that strangers wrote: NaN and Infinity accepted (msprobe writes them), size and depth bounded, errors with an offset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from opscope.errors import FormatError
+
+SIZE_LIMIT = 4 << 30
+DEPTH_LIMIT = 400
+
+
+def load_json(path: str | Path) -> Any:
+    """The value a file holds; FormatError naming file and offset when it is no JSON, too large or too deep."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > SIZE_LIMIT:
+            raise FormatError(path, f"JSON of more than {SIZE_LIMIT >> 30} GiB is not read")
+        data = file.read_bytes()
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    return parse_json(data, path)
+
+
+def parse_json(data: bytes, path: str | Path) -> Any:
+    """The value of these bytes. Nesting deeper than DEPTH_LIMIT is refused before Python's own stack would end."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(path, "is not UTF-8 text", offset=error.start) from None
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise FormatError(path, "JSON nested too deep") from None
+    except ValueError as error:
+        at = getattr(error, "pos", None)
+        raise FormatError(path, f"not JSON: {getattr(error, 'msg', error)}", offset=at) from None
+    if too_deep(value):
+        raise FormatError(path, f"JSON nested deeper than {DEPTH_LIMIT}")
+    return value
+
+
+def too_deep(value: Any, limit: int = DEPTH_LIMIT) -> bool:
+    """Whether containers nest deeper than limit."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            item
+            for part in level
+            if isinstance(part, (dict, list))
+            for item in (part.values() if isinstance(part, dict) else part)
+            if isinstance(item, (dict, list))
+        ]
+        if not level:
+            return False
+    return True

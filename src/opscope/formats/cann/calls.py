@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a directory of dump files, and the overflow bits that its Opdebug records put on them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import FormatError
+from opscope.formats import opdebug
+from opscope.formats.cann import dumpfile, tensor
+from opscope.run.schema import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from opscope.formats.cann.tree import Operator, Source
+
+Operators = dict[tuple[int, int], "Operator"]
+_BACKWARD = ("Gradients/", "Gradients_")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One overflow record: its file, and the units that overflowed."""
+
+    source: Source
+    units: tuple[opdebug.Unit, ...]
+
+    def told(self) -> dict[str, Any]:
+        """The record as plain data."""
+        return {"file": self.source.path, "units": [_told(unit) for unit in self.units]}
+
+
+def list_calls(found: Sequence[Operator], numbers: dict[int, int]) -> tuple[list[Call], Operators]:
+    """One call for each operator, in the order given, and which operator each (process, index) is; numbers: rank -> process."""
+    calls: list[Call] = []
+    operators: Operators = {}
+    indices: Counter[int] = Counter()
+    times: Counter[tuple[int, int, str]] = Counter()
+    for operator in found:
+        process, step = numbers[operator.first.rank], operator.first.step
+        times[process, step, operator.name] += 1
+        index = indices[process]
+        indices[process] += 1
+        operators[process, index] = operator
+        calls.append(_call(operator, process, index, times[process, step, operator.name]))
+    return calls, operators
+
+
+def _call(operator: Operator, process: int, index: int, times: int) -> Call:
+    first = operator.first
+    return Call(
+        process=process,
+        rank=first.rank,
+        step=first.step,
+        index=index,
+        level="operator",
+        phase="backward" if operator.name.startswith(_BACKWARD) else "forward",
+        op=first.name.op_type,
+        name=operator.name if times == 1 else f"{operator.name}#{times}",
+        task=first.name.task,
+        stream=first.name.stream,
+        context=first.name.context if len(operator.sources) == 1 else None,
+        thread=first.name.thread if len(operator.sources) == 1 else None,
+        device=first.device,
+    )
+
+
+def read_records(root: Path, sources: Sequence[Source], late: list[str]) -> list[Record]:
+    """Overflow records, earliest first; one that cannot be read leaves a line in late."""
+    ordered = sorted(sources, key=lambda source: source.name.timestamp)
+    return [Record(source, units) for source in ordered for units in _units(root / source.path, late)]
+
+
+def _units(path: Path, late: list[str]) -> list[tuple[opdebug.Unit, ...]]:
+    units = []
+    try:
+        file = dumpfile.read(path)
+        for index in range(len(file.header.output)):
+            at = tensor.place(file, "output", index)
+            record = opdebug.decode(file.payload(at).tobytes(), path, offset=file.spans[at].offset)
+            units.append(tuple(unit for unit in record.units if unit.overflowed and record.valid))
+    except FormatError as error:
+        late.append(str(error))
+    return units
+
+
+def _told(unit: opdebug.Unit) -> dict[str, Any]:
+    return {
+        "unit": unit.name, "task": unit.task, "stream": unit.stream, "context": unit.context, "thread": unit.thread,
+        "status": [hex(word) for word in unit.status], "words": list(unit.words),
+    }  # fmt: skip
+
+
+def with_status(calls: Sequence[Call], operators: Operators, records: Sequence[Record], numbers: dict[int, int]) -> list[Call]:
+    """The calls with the bits of the records that are of them.
+
+    A record whose operator was not dumped becomes a call of its own: an overflow that is known must not be silent.
+    """
+    bits: dict[tuple[int, int], int] = {}
+    lost: list[Call] = []
+    following = Counter(call.process for call in calls)
+    for record in records:
+        for unit in record.units:
+            culprit = _culprit(operators, record.source, unit) if unit.bits else None
+            if culprit is not None:
+                bits[culprit] = bits.get(culprit, 0) | unit.bits
+            elif unit.bits:
+                process = numbers[record.source.rank]
+                lost.append(_lost(record.source, unit, process, following[process]))
+                following[process] += 1
+    marked = [msgspec.structs.replace(call, status=bits[key]) if (key := (call.process, call.index)) in bits else call for call in calls]
+    return marked + lost
+
+
+def _culprit(operators: Operators, record: Source, unit: opdebug.Unit) -> tuple[int, int] | None:
+    """The earliest call in the record's directory whose task, stream, context and thread are the unit's."""
+    for key, operator in operators.items():
+        for source in operator.sources:
+            name = source.name
+            if source.directory == record.directory and opdebug.same_task(unit, name.task, name.stream, name.context, name.thread):
+                return key
+    return None
+
+
+def _lost(record: Source, unit: opdebug.Unit, process: int, index: int) -> Call:
+    return Call(
+        process=process,
+        rank=record.rank,
+        step=record.step,
+        index=index,
+        level="operator",
+        phase="forward",
+        op=record.name.op_type,
+        name=f"{unit.name} task {unit.task} stream {unit.stream} in {record.path}",
+        task=unit.task,
+        stream=unit.stream,
+        context=unit.context,
+        thread=unit.thread,
+        device=record.device,
+        status=unit.bits,
+        args=json.dumps({"overflow": _told(unit)}, ensure_ascii=False),
+    )

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts that a tool printed while a model ran: which files they are, and their lines with bounds on both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from opscope.errors import FormatError
+from opscope.formats.folders import file_names
+
+_HEAD = 1 << 16
+_MAX_FILES = 1024
+_SIZE_LIMIT = 1 << 30
+_LINE_LIMIT = 1 << 20
+_SUFFIXES = (".txt", ".log", ".out")
+_RANK = re.compile(r"(?:rank|proc)[_-]?(\d{1,6})")
+
+
+def find_logs(path: Path, looks_right: Callable[[bytes], bool]) -> list[Path]:
+    """The path itself, or the .txt, .log and .out files in a folder, whose first 64 KiB look right."""
+    files = [path] if path.is_file() else [path / name for name in file_names(path)[:_MAX_FILES] if name.endswith(_SUFFIXES)]
+    return [file for file in files if looks_right(_head(file))]
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_HEAD)
+    except OSError:
+        return b""
+
+
+def rank_of(path: Path, default: int) -> int:
+    """The rank that a file's name says."""
+    found = _RANK.search(path.stem)
+    return int(found[1]) if found else default
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """Lines without their ends; longer ones than 1 MiB are left out. FormatError for a file that cannot be read or is over 1 GiB."""
+    try:
+        if path.stat().st_size > _SIZE_LIMIT:
+            raise FormatError(path, "a text of more than 1 GiB is not read; cut it into steps")
+        with path.open("rb") as stream:
+            while piece := stream.readline(_LINE_LIMIT):
+                if not piece.endswith(b"\n") and len(piece) == _LINE_LIMIT:
+                    _skip(stream.readline)
+                    continue
+                yield piece.rstrip(b"\r\n").decode("utf-8", "replace")
+    except OSError as error:
+        raise FormatError(path, f"cannot be read ({error.strerror})") from error
+
+
+def _skip(readline: Callable[[int], bytes]) -> None:
+    while piece := readline(_LINE_LIMIT):
+        if piece.endswith(b"\n"):
+            return

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read ms_output_trace_code_graph_{g}.ir: the text MindSpore writes beside a dump (2.3 to 2.10).
+
+One block a node: "%7(name) = Conv2D(%para6_x, %0) {instance name: …} primitive_attrs: {…} cnode_attrs: {…}
+cnode_primal_attrs: {…}", then the line of host types, the line of device types (absent for some), in 2.10 a line of kinds,
+then "# Fullname with scope: (…)" (2.3: ": full_name_with_scope: (…)") and the source trace, outermost frame first.
+"PrimFunc_" before a type is how newer kernels print and no part of it. What cannot be understood becomes a problem line with
+its line number; the other blocks are still read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from opscope.errors import FormatError
+from opscope.formats.mindspore.attributes import ValueText, short_dtype, split_top
+from opscope.formats.mindspore.graph import Frame, Graph, GraphParameter, Node, Operand, TensorType
+
+_SIZE_LIMIT = 1 << 30
+_TRACE_LIMIT = 1 << 14
+_LINE_LIMIT = 1 << 22  # constants are printed inside a line
+_HEAD = re.compile(r"^\s*(?:%(\d+)(?:\([^)]*\))?\s*=\s*)?([A-Za-z_@][\w.@:$-]*)\(")
+_PARAMETER = re.compile(r"^\s*%(para\d+_(\S+?))\s*(?:\(.*?\))?\s*:\s*(.*)$")
+_NAME = re.compile(r"(?:full_name_with_scope|Fullname with scope)\s*:\s*\((.*)\)\s*$")
+_TRACE = re.compile(r"^\s*#\s*(?:-\s*)?In file (.+?)(?::(\d{1,9})(?:~(\d{1,9}))?(?:, *\d+~\d+)?|\((\d{1,9})\))\s*/(.*?)/?\s*$")
+_DEVICE = re.compile(r"^<?([A-Za-z0-9_]+?)x([A-Za-z0-9_]+)(?:\[[^\]]*\])?\{([^}]*)\}>?$")
+_SHAPE = re.compile(r"^\(([\d,\s-]*)\)$")
+
+
+def read_ir(path: str | Path) -> Graph:
+    """A graph from its .ir file; FormatError when the file cannot be read or is too large to be one."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > _SIZE_LIMIT:
+            raise FormatError(path, f"an .ir of more than {_SIZE_LIMIT >> 20} MiB is not read")
+        text = file.read_text("utf-8", "replace")
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    return parse_ir(text, str(path))
+
+
+def parse_ir(text: str, path: str = "<text>") -> Graph:
+    """A graph from the text of an .ir file; bad blocks become problems, the rest is kept."""
+    name = ""
+    nodes: list[Node] = []
+    parameters: dict[str, GraphParameter] = {}
+    problems: list[str] = []
+    block: list[str] = []
+    began = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("# IR entry:"):
+            name = line.partition("@")[2].strip() or line.partition(":")[2].strip()
+        found = _PARAMETER.match(line) if line.lstrip().startswith("%para") else None
+        if found is not None:
+            parameters.setdefault(found[1], _parameter(found[1], found[2], found[3]))
+        elif _starts_node(line):
+            _close(block, began, path, nodes, problems)
+            block, began = [line], number
+        elif line.startswith("}"):
+            _close(block, began, path, nodes, problems)
+            block = []
+        elif block:
+            block.append(line)
+    _close(block, began, path, nodes, problems)
+    return Graph(name, tuple(nodes), tuple(parameters.values()), tuple(problems))
+
+
+def _starts_node(line: str) -> bool:
+    text = line.lstrip()
+    return (text.startswith("%") and " = " in text[:400]) or text.startswith("Return(")
+
+
+def _close(block: list[str], began: int, path: str, nodes: list[Node], problems: list[str]) -> None:
+    if not block:
+        return
+    try:
+        nodes.append(_node(block, len(nodes)))
+    except ValueError as error:
+        problems.append(f"{path}:{began}: not understood: {error}")
+
+
+def _node(block: list[str], position: int) -> Node:
+    head = block[0]
+    if len(head) > _LINE_LIMIT:
+        raise ValueError("a line of more than 4 MiB")
+    found = _HEAD.match(head)
+    if found is None:
+        raise ValueError(f"no operator in {head.strip()[:60]!r}")
+    end = _closing(head, found.end() - 1)
+    types = [line.strip()[1:].strip() for line in block[1:] if line.lstrip().startswith(":") and "->" in line]
+    named = next((match[1] for line in block[1:] if (match := _NAME.search(line))), "")
+    host, device = _signature(types[0]) if types else ((), ()), None
+    if len(types) > 1 and "x" in types[1] and "{" in types[1]:
+        device = _signature(types[1])
+    attrs = _groups(head[end + 1 :])
+    return Node(
+        key=found[1] or f"return{position}",
+        op=found[2].removeprefix("PrimFunc_"),
+        name=named,
+        operands=tuple(_operand(part) for part in split_top(head[found.end() : end])),
+        attrs=attrs.get("primitive_attrs", {}),
+        node_attrs=attrs.get("cnode_attrs", {}),
+        primal=attrs.get("cnode_primal_attrs", {}),
+        host_inputs=host[0],
+        host_outputs=host[1],
+        device_inputs=device[0] if device else None,
+        device_outputs=device[1] if device else None,
+        trace=tuple(frames_of(block)),
+        from_forward=any("Corresponding forward node candidate" in line for line in block),
+    )
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the bracket opened at start closes; ValueError when it never does."""
+    depth, quoted = 0, False
+    for at in range(start, len(text)):
+        mark = text[at]
+        if mark == '"':
+            quoted = not quoted
+        elif not quoted and mark in "([{":
+            depth += 1
+        elif not quoted and mark in ")]}":
+            depth -= 1
+            if depth == 0:
+                return at
+    raise ValueError("a bracket is never closed")
+
+
+def _groups(text: str) -> dict[str, Any]:
+    """The three attribute groups after the operands."""
+    found: dict[str, Any] = {}
+    for name in ("primitive_attrs", "cnode_attrs", "cnode_primal_attrs"):
+        start = text.find(f" {name}: {{")
+        if start >= 0:
+            found[name] = ValueText(text, start + len(name) + 3).mapping()
+    return found
+
+
+def _operand(text: str) -> Operand:
+    if text.startswith("%para"):
+        return Operand("parameter", text[1:].split("(", maxsplit=1)[0])
+    if re.fullmatch(r"%\d+(\(.*\))?", text):
+        return Operand("node", text[1:].split("(", maxsplit=1)[0])
+    return Operand("constant", value=ValueText(text).value())
+
+
+def _signature(text: str) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
+    """(inputs) -> (outputs) of a host or device type line."""
+    left, _, right = text.partition(" -> ")
+    return _types(left), _spread(right)
+
+
+def _types(text: str) -> tuple[TensorType, ...]:
+    body = text.strip()
+    if not (body.startswith("(") and body.endswith(")")):
+        return ()
+    return tuple(parse_type(part) for part in split_top(body[1:-1]))
+
+
+def _spread(text: str) -> tuple[TensorType, ...]:
+    """Output types; one tuple of tensors, <Tuple[Tensor[Float32]*5], TupleShape((2, 4), (4), …)>, is several outputs."""
+    types = _types(text)
+    if len(types) != 1 or types[0].kind != "tuple":
+        return types
+    parts = split_top(text.strip()[1:-1].strip().removeprefix("<").removesuffix(">"))
+    kinds: list[str] = []
+    for part in split_top(parts[0].removeprefix("Tuple[").removesuffix("]")):
+        kind, _, count = part.partition("*")
+        kinds += [kind] * min(int(count), 4096) if count.isdigit() else [kind]
+    shapes = next((split_top(part[len("TupleShape(") : -1]) for part in parts[1:] if part.startswith("TupleShape(")), [])
+    if len(shapes) != len(kinds):
+        shapes = [""] * len(kinds)
+    return tuple(parse_type(f"<{kind}, {shape}>" if shape else f"<{kind}>") for kind, shape in zip(kinds, shapes, strict=True))
+
+
+def parse_type(text: str) -> TensorType:
+    """One type: <Tensor[Float16], (4, 16)>, <Ref[Tensor[Float32]], (8), ref_key=w>, <Float32xDefaultFormat[…]{4, 3}>, …"""
+    device = _DEVICE.match(text)
+    if device:
+        return TensorType(short_dtype(device[1]), _sizes(device[3]), device[2])
+    parts = split_top(text.strip().removeprefix("<").removesuffix(">"))
+    kind = parts[0] if parts else ""
+    inner = re.search(r"Tensor[\[(](\w+)[\])]", kind)
+    shape = next((_sizes(found[1]) for part in parts[1:] if (found := _SHAPE.match(part))), None)
+    if kind.startswith("Tuple"):
+        return TensorType(short_dtype(inner[1]) if inner else None, None, kind="tuple")
+    if inner:
+        ref = next((part.partition("=")[2].lstrip(":") for part in parts if part.startswith("ref_key=")), None)
+        dtype = short_dtype(inner[1])
+        return TensorType(dtype, shape, None, ref, "is_inplace" in parts, "string" if dtype == "string" else "tensor")
+    if kind == "String":
+        return TensorType("string", (), kind="string")
+    return TensorType(short_dtype(kind), (), kind="scalar" if short_dtype(kind) else "other")
+
+
+def _sizes(text: str) -> tuple[int, ...] | None:
+    try:
+        sizes = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        return None
+    return sizes if all(size >= 0 for size in sizes) else None
+
+
+def _parameter(key: str, name: str, text: str) -> GraphParameter:
+    """%para1_fc.bias: <Ref[Tensor[Float32]], (10), ref_key=fc.bias, …>  :  has_default  :  <device>  :  IsWeight: true"""
+    found = re.match(r"<(.*?)>\s*(?::|$)", text)
+    host = parse_type(f"<{found[1]}>") if found else TensorType(None, None)
+    weight = re.search(r"IsWeight:\s*(true|false)", text)
+    return GraphParameter(key, host.ref_key or name, host, weight[1] == "true" if weight else None)
+
+
+def frames_of(lines: Iterable[str]) -> Iterator[Frame]:
+    """Source lines of a trace, in the order they stand."""
+    for line in lines:
+        found = _TRACE.match(line) if len(line) < _TRACE_LIMIT else None
+        if found is None:
+            continue
+        first = int(found[2] or found[4])
+        code = found[5].strip()
+        yield Frame(found[1], first, int(found[3] or first), code, code.startswith(("def ", "async def ")) and bool(found[3]))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small files beside a MindSpore dump: .dump_metadata, execution order, kernel arguments."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from opscope.errors import FormatError
+from opscope.formats.bounded_json import load_json
+
+_NAME_LIMIT = 4096
+_ORDER_LIMIT = 1 << 28
+
+
+def read_order(path: Path, problems: list[str]) -> list[str]:
+    """Full names in execution order from ms_execution_order_graph_{g}.csv; empty when there is none."""
+    if not path.is_file():
+        return []
+    try:
+        if path.stat().st_size > _ORDER_LIMIT:
+            raise FormatError(path, "an execution order of more than 256 MiB is not read")
+        lines = path.read_text("utf-8-sig", "replace").splitlines()
+    except (OSError, FormatError) as error:
+        problems.append(str(error))
+        return []
+    names = [line.split(",")[0].strip() for line in lines]
+    return [name for name in names if name and not name.startswith("NodeExecutionOrder") and len(name) <= _NAME_LIMIT]
+
+
+def read_iterations(path: Path, problems: list[str]) -> list[int]:
+    """The iterations that ran, from ms_global_execution_order_graph_{g}.csv."""
+    return [int(line) for line in read_order(path, problems) if re.fullmatch(r"\d{1,9}", line)]
+
+
+def read_settings(folder: Path, problems: list[str]) -> dict[str, Any]:
+    """.dump_metadata: {"config": {"device_target": …, "ms_version": …}, "data_dump": the user's settings}; may be absent."""
+    found: dict[str, Any] = {}
+    for name in ("config", "data_dump"):
+        path = folder / f"{name}.json"
+        if not path.is_file():
+            continue
+        try:
+            value = load_json(path)
+        except FormatError as error:
+            problems.append(str(error))
+            continue
+        if isinstance(value, dict):
+            found[name] = value
+    return found
+
+
+def read_arguments(path: Path) -> dict[str, Any]:
+    """{op_type}.{op_name}.json: arguments of a kernel; MindSpore prints every value as text, which is kept as what it says."""
+    value = load_json(path)
+    if not isinstance(value, dict):
+        raise FormatError(path, "kernel arguments are not a JSON object", offset=0)
+    return {str(name): _said(item) for name, item in value.items()}
+
+
+def _said(value: Any) -> Any:
+    """The number, bool or list that a printed value says, else the text itself."""
+    if not isinstance(value, str) or len(value) > 1 << 16:
+        return value
+    text = value.strip()
+    if text in {"true", "True", "false", "False"}:
+        return text.lower() == "true"
+    try:
+        return json.loads(text.replace("(", "[").replace(")", "]")) if re.match(r"[-\d\[(]", text) else value
+    except (ValueError, RecursionError):
+        return value

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open a MindSpore dump as a run."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opscope.errors import FormatError
+from opscope.formats.foreign import ForeignRun, Tables
+from opscope.formats.manifest import has_manifest, open_manifest
+from opscope.formats.mindspore.calls import Builder, Folder, Loaded, load_graph, read_folder
+from opscope.formats.mindspore.graph import Graph
+from opscope.formats.mindspore.ir import read_ir
+from opscope.formats.mindspore.layout import Place, find_places, looks_like_dump
+from opscope.formats.mindspore.metadata import read_order, read_settings
+from opscope.formats.mindspore.pb import read_pb
+from opscope.formats.mindspore.rows import Drafter
+from opscope.formats.mindspore.values import load_value
+from opscope.formats.registry import Format
+from opscope.run.protocol import RunInfo
+from opscope.run.schema import Process
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+
+_GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.(ir|pb)")
+
+
+def detect(path: Path) -> bool:
+    """Whether a folder holds, or stands inside, a dump that MindSpore wrote itself."""
+    return path.is_dir() and looks_like_dump(path)
+
+
+def open_dump(path: Path) -> Run:
+    """The dump as a run; FormatError when there is no data folder in it. See docs/formats-mindspore.md."""
+    if has_manifest(path):
+        return open_manifest(path)
+    places = find_places(path)
+    if not places:
+        raise FormatError(path, "no data folder of a MindSpore dump below it (rank_0/NET/GRAPH/ITERATION)")
+    problems: list[str] = []
+    settings = _settings(places, problems)
+    builder = Builder(problems, cpu=settings.get("config", {}).get("device_target") == "CPU")
+    processes = tuple(_fill(builder, process, part, problems) for process, part in enumerate(_by_process(places)))
+    tables = Tables(calls=tuple(builder.calls), processes=processes, stacks=tuple(builder.stacks), problems=tuple(problems))
+    late: list[str] = []
+    drafter = Drafter(path, builder.files, builder.held, late)
+    info = RunInfo(path=str(path), format="mindspore", version=_text(settings, "ms_version"), config=settings)
+    return ForeignRun(info, path, tables, drafter, load=load_value, late=late)
+
+
+FORMAT = Format("mindspore", detect, open_dump)
+
+
+def _text(settings: dict[str, Any], name: str) -> str | None:
+    value = settings.get("config", {}).get(name)
+    return value if isinstance(value, str) else None
+
+
+def _settings(places: list[Place], problems: list[str]) -> dict[str, Any]:
+    base = next((place.base for place in places if place.base is not None), None)
+    return read_settings(base / ".dump_metadata", problems) if base is not None else {}
+
+
+def _by_process(places: list[Place]) -> list[list[Place]]:
+    """One process for each rank; asynchronous trees of several times without steps above them are several launches."""
+    groups: dict[tuple[int, str], list[Place]] = defaultdict(list)
+    times: dict[int, set[str]] = defaultdict(set)
+    for place in places:
+        times[place.rank].add(place.time)
+    for place in places:
+        stepped = place.device is None or len(times[place.rank]) < 2 or _steps_above(places, place.rank)
+        groups[place.rank, "" if stepped else place.time].append(place)
+    return [sorted(group, key=lambda place: (place.step, place.time, place.iteration, place.graph)) for _, group in sorted(groups.items())]
+
+
+def _steps_above(places: list[Place], rank: int) -> bool:
+    """Whether the launches of a device stand below folders of the user's steps."""
+    return any(place.device is not None and place.rank == rank and place.path.parents[_depth(place)].name.isdigit() for place in places)
+
+
+def _depth(place: Place) -> int:
+    return 4 if place.net else 1
+
+
+def _fill(builder: Builder, process: int, places: list[Place], problems: list[str]) -> Process:
+    """Read the folders of one process and add their calls."""
+    builder.start_process(process)
+    folders = [read_folder(place, problems) for place in places]
+    loaded = _graphs(folders, problems)
+    for folder in _in_order(folders):
+        builder.add(folder, loaded.get(folder.place.graph) if not folder.place.constants else None)
+    first = places[0]
+    directory = str(first.base) if first.base is not None else str(first.path)
+    return Process(process=process, directory=directory, rank=first.rank)
+
+
+def _in_order(folders: list[Folder]) -> list[Folder]:
+    """Folders by step; the graphs of one step by the time of their first file, constants before all."""
+    return sorted(folders, key=lambda f: (not f.place.constants, f.place.step, f.place.time, f.runs[0].time if f.runs else 0))
+
+
+def _graphs(folders: list[Folder], problems: list[str]) -> dict[int, Loaded]:
+    """Graphs with data, joined; a .pb is read where the .ir is missing or torn."""
+    base = next((folder.place.base for folder in folders if folder.place.base is not None), None)
+    if base is None:
+        return {}
+    numbers = {folder.place.graph for folder in folders}
+    graphs = {number: graph for number in numbers if (graph := _read_graph(base / "graphs", number, problems)) is not None}
+    orders = {number: read_order(base / "execution_order" / f"ms_execution_order_graph_{number}.csv", problems) for number in numbers}
+    found = {}
+    for number in numbers:
+        loaded = load_graph(base, number, [f for f in folders if f.place.graph == number and not f.place.constants], (graphs, orders))
+        if loaded is not None:
+            found[number] = loaded
+    return found
+
+
+def _read_graph(folder: Path, number: int, problems: list[str]) -> Graph | None:
+    for suffix, read in (("ir", read_ir), ("pb", read_pb)):
+        path = folder / f"ms_output_trace_code_graph_{number}.{suffix}"
+        if not path.is_file():
+            continue
+        try:
+            graph = read(path)
+        except FormatError as error:
+            problems.append(str(error))
+            continue
+        problems.extend(graph.problems)
+        if graph.nodes:
+            return graph
+    return None

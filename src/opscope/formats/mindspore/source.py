@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a node's trace and name: the user's line, the stack, the module, the phase.
+
+A trace may end at the line of a sibling of the same type after MindSpore's optimisation; the line is reported as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+
+from opscope.formats.mindspore.graph import Frame, Node
+from opscope.formats.mindspore.names import split_number
+
+_PACKAGE = re.compile(r"(?:^|/)(?:site|dist)-packages/(?:mindspore|torch|torch_npu)/|(?:^|/)mindspore/python/mindspore/")
+_DEF = re.compile(r"(?:async\s+)?def\s+(\w+)")
+_COMMUNICATION = frozenset({
+    "allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "alltoallv", "neighborexchange", "neighborexchangev2", "send",
+    "receive", "reduce", "collectivescatter", "collectivegather", "barrier", "batchisendirecv",
+})  # fmt: skip
+
+
+def user_line(trace: tuple[Frame, ...]) -> str | None:
+    """Innermost "path:line" outside of MindSpore's own package, None where there is none."""
+    for frame in reversed(trace):
+        if not frame.function and not _PACKAGE.search(frame.path):
+            return f"{frame.path}:{frame.line}"
+    return None
+
+
+def stack_frames(trace: tuple[Frame, ...]) -> tuple[str, ...]:
+    """The trace as frames of table stacks, innermost first: "path:42 in function"."""
+    frames: list[str] = []
+    function: Frame | None = None
+    for frame in trace:
+        if frame.function:
+            function = frame
+            continue
+        text = f"{frame.path}:{frame.line}"
+        if function is not None and function.path == frame.path and function.line <= frame.line <= function.last:
+            named = _DEF.match(function.code)
+            text += f" in {named[1]}" if named else ""
+        if not frames or frames[-1] != text:
+            frames.append(text)
+    return tuple(reversed(frames))
+
+
+def phase_of(op: str, name: str, node: Node | None) -> str:
+    """Phase of a kernel by its name: Gradients/… backward, …optimizer-… optimizer, recompute where the name says so."""
+    text = name.replace("/", "_")
+    if op.lower().removeprefix("_") in _COMMUNICATION:
+        return "communication"
+    if "recompute_" in text or (node is not None and node.node_attrs.get("duplicated") is True):
+        return "recompute"
+    if text.startswith("Gradients_") or "_Gradients_" in text[:40]:
+        return "backward"
+    if re.search(r"(?:^|_|/)optimizer-", text):
+        return "optimizer"
+    return "backward" if node is not None and node.from_forward else "forward"
+
+
+def module_of(name: str) -> str | None:
+    """Path of the module from a full name: Default/network-WithLossCell/_backbone-Net/fc1-Dense/MatMul-op0 gives
+    "network._backbone.fc1"; None for the flat names of files, whose slashes are lost."""
+    if "/" not in name:
+        return None
+    scopes = split_number(name)[0].split("/")[:-1]
+    return ".".join(scope.rsplit("-", 1)[0] for scope in scopes if "-" in scope)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open an msprobe dump as a run: steps, ranks, entries become calls."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.errors import FormatError
+from opscope.formats.bounded_json import load_json
+from opscope.formats.folders import file_names
+from opscope.formats.foreign import ForeignRun, Tables
+from opscope.formats.manifest import has_manifest, open_manifest
+from opscope.formats.msprobe.entries import Entry, entries_of, module_of, phase_of, read_construct
+from opscope.formats.msprobe.layout import Place, find_places, looks_like_dump
+from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
+from opscope.formats.msprobe.names import forward_name
+from opscope.formats.msprobe.stacks import read_stacks, user_line
+from opscope.formats.npy import as_true_type, read_npy
+from opscope.formats.pt import read_pt
+from opscope.formats.registry import Format
+from opscope.run.dtypes import DType
+from opscope.run.protocol import RunInfo
+from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+
+_DATA = ("dump_tensor_data", "tensor_data")
+_SIDES = (("input_args", "input", ""), ("input_kwargs", "input", "kwargs"), ("input", "input", ""), ("output", "output", ""))
+
+
+class _Source(msgspec.Struct, frozen=True):
+    """Where the rows of a call come from."""
+
+    entry: Entry
+    prefix: str  # folder of the tensor files, relative to the root
+    files: frozenset[str]
+
+
+def detect(path: Path) -> bool:
+    """Whether a path is a dump.json or debug.json of msprobe, or a folder with one."""
+    return looks_like_dump(path)
+
+
+def open_dump(path: Path) -> Run:
+    """The dump as a run; FormatError when no json in it can be read. See docs/formats-msprobe.md."""
+    if has_manifest(path):
+        return open_manifest(path)
+    places = find_places(path)
+    root = path if path.is_dir() else path.parent
+    builder = _Builder(root)
+    processes = []
+    for process, owned in enumerate(_by_owner(places)):
+        processes.append(builder.add_process(process, owned))
+    if not builder.read:
+        raise FormatError(path, builder.problems[0] if builder.problems else "no dump.json or debug.json below it")
+    tables = Tables(calls=tuple(builder.calls), processes=tuple(processes), stacks=tuple(builder.stacks), problems=tuple(builder.problems))
+    info = RunInfo(path=str(path), format="msprobe", config=builder.header)
+    return ForeignRun(info, root, tables, builder.draft, load=load_value)
+
+
+FORMAT = Format("msprobe", detect, open_dump)
+
+
+def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:  # noqa: ARG001 - the signature of all loaders
+    """Elements of a .pt or .npy of a dump in their true type."""
+    if path.suffix == ".pt":
+        return as_true_type(read_pt(path), true, path)
+    return read_npy(path, true=true)
+
+
+def _by_owner(places: list[Place]) -> list[list[Place]]:
+    """Folders of one process each, in the order of ranks."""
+    groups: dict[tuple[int | None, str], list[Place]] = defaultdict(list)
+    for place in places:
+        groups[place.rank, "" if place.rank is not None else place.owner].append(place)
+    return [sorted(group, key=lambda place: (place.step, str(place.folder))) for group in groups.values()]
+
+
+class _Builder:
+    """Collects calls, stacks and the sources of rows, folder by folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.calls: list[Call] = []
+        self.stacks: list[Stack] = []
+        self.problems: list[str] = []
+        self.header: dict[str, Any] = {}
+        self.read = False
+        self._sources: dict[tuple[int, int], _Source] = {}
+        self._known: dict[tuple[str, ...], int] = {}
+        self._index = 0
+
+    def add_process(self, process: int, places: list[Place]) -> Process:
+        """All steps of one process."""
+        self._known, self._index = {}, 0
+        rank = places[0].rank if places[0].rank is not None else process
+        names: dict[tuple[int, str], int] = defaultdict(int)
+        for place in places:
+            for name in place.files:
+                for call, source in self._folder(place, name, process, rank):
+                    names[call.step, call.name] += 1
+                    count = names[call.step, call.name]
+                    unique = call if count == 1 else msgspec.structs.replace(call, name=f"{call.name}#{count}")
+                    self.calls.append(unique)
+                    self._sources[process, call.index] = source
+        return Process(process=process, directory=str(places[0].folder), rank=rank)
+
+    def _load(self, path: Path) -> Any:
+        if not path.is_file():
+            return None
+        try:
+            return load_json(path)
+        except FormatError as error:
+            self.problems.append(str(error))
+            return None
+
+    def _folder(self, place: Place, name: str, process: int, rank: int) -> Iterator[tuple[Call, _Source]]:
+        """Calls of one json; its stacks and parents are those beside it."""
+        path = place.folder / name
+        value = self._load(path)
+        data = value.get("data") if isinstance(value, dict) else None
+        if not isinstance(data, dict):
+            if value is not None:
+                self.problems.append(f'{path}: no object "data" in it; not a dump of msprobe')
+            return
+        self.read = True
+        self.header = {key: item for key, item in value.items() if key != "data"}
+        stacks = read_stacks(self._load(place.folder / "stack.json"))
+        parents = read_construct(self._load(place.folder / "construct.json"))
+        entries = entries_of(data, parents)
+        indices = {entry.name: self._index + i for i, entry in enumerate(entries)}
+        self._index += len(entries)
+        prefix, files = self._files(place.folder)
+        for entry in entries:
+            call = self._call(entry, indices, stacks, (process, rank, place.step, bool(parents)))
+            yield call, _Source(entry, prefix, files)
+
+    def _files(self, folder: Path) -> tuple[str, frozenset[str]]:
+        """The folder of tensor files beside a json; the path that dump.json names is relative to where its writer stood."""
+        for name in _DATA:
+            if (folder / name).is_dir():
+                return os.path.relpath(folder / name, self.root), frozenset(file_names(folder / name))
+        return "", frozenset()
+
+    def _call(self, entry: Entry, indices: dict[str, int], stacks: dict[str, tuple[str, ...]], about: tuple[int, int, int, bool]) -> Call:
+        process, rank, step, constructed = about
+        frames = stacks.get(entry.name, ())
+        forward = forward_name(entry.name)
+        source = user_line(frames) or (user_line(stacks.get(forward, ())) if forward is not None else None)
+        return Call(
+            process=process, rank=rank, step=step, index=indices[entry.name], level=entry.parts.level,
+            parent=indices.get(entry.parent) if entry.parent is not None else None, phase=phase_of(entry), op=entry.parts.op,
+            module=module_of(entry, constructed=constructed), name=entry.name,
+            forward_index=indices.get(forward) if forward is not None else None, stack=self._stack(process, frames), source=source,
+            args=_arguments(entry.body),
+        )  # fmt: skip
+
+    def _stack(self, process: int, frames: tuple[str, ...]) -> int | None:
+        if not frames:
+            return None
+        if frames not in self._known:
+            self._known[frames] = len(self._known)
+            self.stacks.append(Stack(process=process, stack=self._known[frames], frames=frames))
+        return self._known[frames]
+
+    def draft(self, call: Call) -> list[Tensor]:
+        """Rows of one call: the file's values where it is there, else what dump.json says."""
+        source = self._sources[call.process, call.index]
+        return [_row(call, io, leaf, extra, source) for io, leaf, extra in _leaves(source.entry)]
+
+
+def _row(call: Call, io: str, leaf: TensorLeaf, extra: dict[str, Any], source: _Source) -> Tensor:
+    columns = leaf.columns | extra
+    if leaf.data_name is not None and leaf.data_name in source.files:
+        columns = {name: columns[name] for name in columns.keys() & _KEPT}
+        columns["value"] = ValueRef(f"{source.prefix}/{leaf.data_name}", "")
+    return Tensor(process=call.process, index=call.index, io=io, slot=leaf.slot, **columns)
+
+
+_KEPT = {"dtype", "shape", "requires_grad", "tensor_class", "layout", "role", "tensor_name"}
+
+
+def _leaves(entry: Entry) -> Iterator[tuple[str, TensorLeaf, dict[str, Any]]]:
+    """Tensors of an entry: side, leaf, and the columns its place gives."""
+    body, parts = entry.body, entry.parts
+    if parts.kind == "debug":
+        for leaf in tensors(body, ""):
+            yield "output", msgspec.structs.replace(leaf, slot=leaf.slot or "0"), {}
+        return
+    if not isinstance(body, dict):
+        return
+    path = f"{parts.module}." if parts.module else ""
+    if parts.kind == "gradient":
+        for name, value in body.items():
+            for leaf in tensors(value[0] if isinstance(value, list) and len(value) == 1 else value, name):
+                yield "output", leaf, {"role": "gradient", "tensor_name": f"{path}{name}"}
+        return
+    role = {"role": "gradient"} if parts.phase == "backward" else {}
+    for key, io, slot in _SIDES:
+        for leaf in tensors(body.get(key), slot):
+            yield io, msgspec.structs.replace(leaf, slot=leaf.slot or "0"), role
+    for name, value in _items(body.get("parameters")):
+        for leaf in tensors(value, f"parameters.{name}"):
+            yield "input", leaf, {"role": "parameter", "tensor_name": f"{path}{name}"}
+    if body.get("is_nan") in (0, 1) and not isinstance(body["is_nan"], bool):  # task nan_check keeps nothing else
+        yield "output", TensorLeaf("0", {"dtype": "unknown", "nan": body["is_nan"]}), {}
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def _arguments(body: Any) -> str | None:
+    """Column args of a forward entry; gradients have none."""
+    if not isinstance(body, dict) or "input_args" not in body:
+        return None
+    positional = body.get("input_args")
+    named = body.get("input_kwargs")
+    tree = {
+        "args": [argument(value, str(i)) for i, value in enumerate(positional if isinstance(positional, list) else [])],
+        "kwargs": {name: argument(value, f"kwargs.{name}") for name, value in _items(named)},
+    }
+    return msgspec.json.encode(tree).decode()

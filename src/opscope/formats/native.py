@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native run directory as a format: opscope's own, docs/store.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opscope.formats.registry import Format
+from opscope.run.store.layout import RUN_FILE
+from opscope.run.store.reader import NativeRun
+
+
+def detect(path: Path) -> bool:
+    """Whether this is the directory of a native run, torn ones included."""
+    return (path / RUN_FILE).is_file()
+
+
+FORMAT = Format("opscope", detect, NativeRun)

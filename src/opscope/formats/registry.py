@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which formats there are, and opening a run whatever wrote it.
+
+A new format is one module with a Format in it and one line in BUILTIN; another package adds one through the entry-point
+group "opscope.formats", whose entries are Format objects. Modules are loaded only when a path is opened. The native
+format is tried first, then the built-in ones in order, then those of other packages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opscope.errors import FormatError, UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+
+GROUP = "opscope.formats"
+BUILTIN = (
+    "opscope.formats.native:FORMAT",
+    "opscope.formats.mindspore:FORMAT",
+    "opscope.formats.msprobe:FORMAT",
+    "opscope.formats.ptdbg:FORMAT",
+    "opscope.formats.accuracy_checker:FORMAT",
+    "opscope.formats.cann.run:FORMAT",
+    "opscope.formats.debug_mode:FORMAT",
+    "opscope.formats.onnxruntime:FORMAT",
+    "opscope.formats.arrays:FORMAT",
+)
+
+_MAGIC = (
+    (b"PK\x03\x04", "a zip archive, such as a PyTorch checkpoint or .npz"),
+    (b"\x93NUMPY", "one NumPy array"),
+    (b"\x80", "a Python pickle"),
+    (b"\xff\xff\xff\xff", "an Arrow stream"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"{", "JSON text"),
+)
+_MAX_LISTED = 2000  # directory entries looked at to say what a directory holds
+
+
+class Format(msgspec.Struct, frozen=True):
+    """One format: its name, whether a path is in it (judged by content, never raising for bad content), and opening it."""
+
+    name: str
+    detect: Callable[[Path], bool]
+    open: Callable[[Path], Run]
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """A format whose module cannot be loaded here, and why."""
+
+    name: str
+    reason: str
+
+
+def formats(builtin: Iterable[str] = BUILTIN) -> Iterator[Format | Unavailable]:
+    """All formats in the order they are tried."""
+    for reference in builtin:
+        module, _, attribute = reference.partition(":")
+        yield _load(reference, EntryPoint(attribute, f"{module}:{attribute}", GROUP))
+    for entry in entry_points(group=GROUP):
+        yield _load(entry.name, entry)
+
+
+def _load(name: str, entry: EntryPoint) -> Format | Unavailable:
+    try:
+        import_module(entry.module)
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        return Unavailable(name, str(error))
+    if not isinstance(found, Format):
+        return Unavailable(name, f"{entry.value} is not a Format")
+    return found
+
+
+def open_run(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Run:
+    """Open a run of any known format, detected by its content.
+
+    FormatError says what the path looks like when no format knows it; UsageError for a URL; UnavailableError when a format
+    that could not be loaded might have known it.
+    """
+    if "://" in os.fspath(path):
+        raise UsageError(f"{path}: URLs cannot be opened; copy the run here first")
+    place = Path(path)
+    if not place.exists():
+        raise FormatError(place, "no such file or directory")
+    missing = []
+    for found in formats(builtin):
+        if isinstance(found, Unavailable):
+            missing.append(found)
+        elif found.detect(place):
+            return found.open(place)
+    reason = f"no known dump or run: {describe(place)}"
+    if missing:
+        raise UnavailableError(f"{place}: {reason}; not tried: " + ", ".join(f"{lost.name} ({lost.reason})" for lost in missing))
+    raise FormatError(place, reason)
+
+
+def describe(path: Path) -> str:
+    """What a path looks like, in words, for the message that nothing knows it."""
+    try:
+        return _describe_directory(path) if path.is_dir() else _describe_file(path)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+
+
+def _describe_directory(path: Path) -> str:
+    entries = list(islice(path.iterdir(), _MAX_LISTED))
+    if not entries:
+        return "an empty directory"
+    runs = sorted(entry.name for entry in entries if (entry / "run.json").is_file())
+    if runs:
+        return f"it holds runs, open one of them: {', '.join(runs[:5])}{', …' if len(runs) > 5 else ''}"
+    kinds = Counter("directories" if entry.is_dir() else f"{entry.suffix or 'other'} files" for entry in entries)
+    return "a directory of " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(5))
+
+
+def _describe_file(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(8)
+    if not start:
+        return "an empty file"
+    known = next((words for magic, words in _MAGIC if start.startswith(magic)), None)
+    return f"it begins like {known}" if known else f"it begins with the bytes {start.hex(' ')}"

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bookkeeping of calls in plain Python: the reference of native/recorder.cpp, and what serves where that is not compiled.
+
+A framework's mode hands every operator call to `dispatch`, which runs it under observation. Every tensor state gets a
+version, each version is read once, and finished rows of tables calls and tensors wait until `take`. Nothing here knows
+torch: all that is needed of a framework stands in `Binding`.
+
+Identity of a version (docs/schema.md): the storage, how often that storage was written, and which elements of it the
+tensor covers. Covering is independent of the order of dimensions, so a transposed or reshaped view has its base's version,
+while a slice has its own. A storage is known by its address, which is sound only while a weak reference holds it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from threading import get_ident
+from typing import Any, Protocol
+
+from opscope.kernels.arguments import Tree
+from opscope.kernels.bounds import excluded
+from opscope.kernels.calls import Draft, Facts, Observed, Operator, Site, Storage, Version, anomalous, base, covering, is_integer, written
+
+DUE_SECONDS = 0.5
+
+
+class Binding(Protocol):
+    """All that bookkeeping needs of a framework."""
+
+    def is_tensor(self, value: object) -> bool: ...
+    def facts(self, tensor: Any) -> Facts: ...
+    def hold(self, tensor: Any) -> int: ...
+    def release(self, reference: int) -> None: ...
+    def expired(self, reference: int) -> bool: ...
+    def handles(self, types: Sequence[type]) -> bool: ...
+    def describe(self, func: Any) -> Operator: ...
+    def site(self) -> Site: ...
+    def read(self, tensor: Any) -> Any: ...
+    def stage(self, tensor: Any) -> int: ...
+    def keep(self, tensor: Any) -> tuple[str, str] | None: ...
+    def clone(self, tensor: Any) -> Any: ...
+    def encode(self, value: object) -> str: ...
+    def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool: ...
+    def label(self, tensor: Any) -> tuple[str | None, str | None]: ...
+    def accumulates(self, node: Any) -> str | None: ...
+    def judge_draft(self, draft: Draft) -> int | None: ...
+    def running_node(self) -> Any: ...
+    def next_sequence(self) -> int: ...
+    def signal(self) -> None: ...
+    def due(self) -> None: ...
+    def fail(self, error: BaseException) -> None: ...
+    def black_box(self, buffer: Any) -> Any: ...
+    def box_enter(self, box: Any, draft: Draft) -> None: ...
+    def batches(self, drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]: ...
+
+
+class Recorder:
+    """Versions, rows and names of the calls of one process; guarded by the GIL like the program it watches.
+
+    active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls of a backward pass,
+    overflowed by calls with status bits; pending counts statistics that are still on a device; watching is the seconds spent in
+    observing, the calls themselves left out.
+    """
+
+    def __init__(self, binding: Binding, *, values: str = "anomaly", sample: int = 1, io: str = "both", selective: bool = False) -> None:
+        self.binding = binding
+        self.values = values
+        self.sample = max(sample, 1)
+        self.io = io
+        self.selective = selective
+        self.active = False
+        self.paused = False
+        self.step = 0
+        self.pending = 0
+        self.watching = 0.0
+        self.backward_seen = False
+        self.overflowed = False
+        self._finished: list[Draft] = []
+        self._next = {"index": 0, "version": 0, "storage": 0, "sampled": 0}
+        self._storages: dict[int, Storage] = {}
+        self._staged: dict[int, Version] = {}  # by ticket
+        self._operators: dict[Any, Operator] = {}
+        self._open: dict[int, list[Draft]] = {}
+        self._counts: dict[tuple[str, ...], int] = {}
+        self._originals: dict[tuple[Any, ...], int] = {}
+        self._forward: dict[int, Draft] = {}
+        self._sequence: dict[int, int] = {}
+        self._phases: dict[int, list[str]] = {}
+        self._due = 0.0
+        self._box: Any = None
+
+    # -- calls ------------------------------------------------------------------------------------------------
+
+    def dispatch(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: ARG002 - a mode's handler
+        """Run one operator under observation, for the mode that was asked; a failure of the watching ends the watching, never the call."""
+        kwargs = kwargs or {}
+        if self.active and types and self._guarded(self.binding.handles, types) is False:
+            return NotImplemented
+        if not self.active or self.paused:
+            self._count(func)
+            return func(*args, **kwargs)
+        before = time.perf_counter()
+        draft = self._guarded(self._enter, func, args, kwargs)
+        if draft is None:
+            return func(*args, **kwargs)
+        begun = time.perf_counter()
+        try:
+            result = func(*args, **kwargs)
+        except BaseException as error:
+            self._guarded(self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000])
+            raise
+        ended = time.perf_counter()
+        self._guarded(self._leave, draft, result, None)
+        self.watching += begun - before + time.perf_counter() - ended
+        return result
+
+    def enter_scope(self, level: str, op: str, module: str, tensors: Iterable[tuple[str, Any]]) -> int:
+        """Begin a module or API call and return its index; its tensors reuse versions and are never read for it."""
+        thread, site = get_ident(), self.binding.site()
+        draft = self._draft(level, op, module, self._phase(thread, site, backward=self.binding.running_node() is not None))
+        draft.site = site
+        self._name(draft)
+        draft.inputs = [self._touch("input", slot, tensor) for slot, tensor in tensors]
+        self._push(draft)
+        return draft.index
+
+    def leave_scope(self, index: int, tensors: Iterable[tuple[str, Any]], error: str | None = None) -> None:
+        """End a module or API call, and whatever inside it was never left."""
+        stack = self._open.get(get_ident(), [])
+        if all(draft.index != index for draft in stack):
+            return
+        while stack[-1].index != index:
+            stack.pop()
+        draft = stack[-1]
+        self._pop(draft)
+        draft.error = error
+        draft.outputs = [self._touch("output", slot, tensor) for slot, tensor in tensors]
+        self._finish(draft)
+
+    def push_phase(self, phase: str) -> None:
+        """Calls of this thread that are not backward belong to this phase, until pop_phase."""
+        self._phases.setdefault(get_ident(), []).append(phase)
+
+    def pop_phase(self) -> None:
+        """End the phase that was pushed last."""
+        stack = self._phases.get(get_ident())
+        if stack:
+            stack.pop()
+
+    def open_calls(self) -> list[tuple[int, str]]:
+        """(index, module) of calls that were entered and not left, outermost first."""
+        return [(draft.index, draft.module) for stack in self._open.values() for draft in stack]
+
+    # -- steps and rows ---------------------------------------------------------------------------------------
+
+    def next_step(self) -> None:
+        """Count one step; storages that died are forgotten, so that their addresses may be used again."""
+        self.step += 1
+        self.overflowed = False
+        self._counts.clear()
+        self._originals.clear()
+        for address in [a for a, s in self._storages.items() if self.binding.expired(s.reference)]:
+            self.binding.release(self._storages.pop(address).reference)
+        self._forward = {number: owner for number, owner in self._forward.items() if owner.step >= self.step - 2}
+
+    def forget(self) -> None:
+        """Drop every version, as when calls were made that nobody saw."""
+        self._sequence[get_ident()] = self.binding.next_sequence()
+        for storage in self._storages.values():
+            storage.versions.clear()
+
+    def take(self, process: int, rank: int, levels: int) -> tuple[Any, Any]:
+        """Rows of finished calls and of their tensors as Arrow batches, None for none; levels is 1 operator, 2 API, 4 module."""
+        ready, self._finished = self._finished, []
+        return self.binding.batches(ready, process=process, rank=rank, levels=levels)
+
+    def close(self) -> None:
+        """Let go of every storage."""
+        for storage in self._storages.values():
+            self.binding.release(storage.reference)
+        self._storages.clear()
+
+    def label(self, tensor: Any, role: str, name: str | None) -> None:
+        """Say what a tensor is (parameter, buffer, gradient, …) and what its owner calls it."""
+        storage = self._touch("input", "", tensor).storage
+        if storage is not None:
+            storage.role, storage.name = role, name
+
+    def fill(self, ticket: int, statistics: Any) -> None:
+        """Statistics of a tensor that was staged on a device have arrived."""
+        version = self._staged.pop(ticket, None)
+        if version is not None:
+            version.statistics = statistics
+            self.pending -= 1
+
+    def attach(self, buffer: Any) -> None:
+        """Write calls into a black box from now on: the buffer of a run.store.blackbox.BlackBox."""
+        self._box = self.binding.black_box(buffer)
+
+    def use_threads(self, threads: int, openmp: str) -> None:
+        """Nothing to do: NumPy's passes run on the calling thread."""
+
+    # -- one operator call ------------------------------------------------------------------------------------
+
+    def _guarded(self, action: Any, *arguments: Any) -> Any:
+        try:
+            return action(*arguments)
+        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self.active = False
+            self.binding.fail(error)
+            return None
+
+    def _operator(self, func: Any) -> Operator:
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = self.binding.describe(func)
+        return operator
+
+    def _count(self, func: Any) -> None:
+        if self.active:
+            self.backward_seen = self.backward_seen or self.binding.running_node() is not None
+            if self._operator(func).signal:
+                self.binding.signal()
+
+    def _enter(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Draft | None:
+        operator = self._operator(func)
+        if operator.hidden:
+            return None
+        draft, node = self._place(operator, self.binding.site())
+        draft.selected = not self.selective or self._selects(draft)
+        tree = Tree(self.binding)
+        draft.args = tree.encode(args, kwargs)
+        if draft.selected:
+            self._name(draft)
+            draft.sampled = self.values == "sample" and self._count_up("sampled") % self.sample == 0
+            for slot, tensor in tree.tensors:
+                draft.inputs.append(self._observe("input", slot, tensor, readable=not operator.collective))
+            self._label_gradient(draft, node)
+            self._guard(draft, operator, tree.scalars)
+        else:
+            draft.inputs = [self._touch("input", slot, tensor) for slot, tensor in tree.tensors if written(operator, slot)]
+        self._push(draft)
+        draft.function = func
+        return draft
+
+    def _leave(self, draft: Draft, result: Any, error: str | None) -> None:
+        operator = draft.operator
+        self._pop(draft)
+        draft.error = error
+        for seen in draft.inputs:
+            if seen.storage is not None and written(operator, seen.slot):
+                # Autograd counts the write only after the dispatcher returns, and not for every tensor.
+                seen.storage.rewritten(seen.facts.counter, seen.facts.counter + 1)
+                seen.storage.uninitialised = False
+        if draft.selected:
+            if error is None:
+                self._outputs(draft, operator, result)
+            self._finish(draft)
+        self._after(draft, operator)
+
+    def _push(self, draft: Draft) -> None:
+        """Put a call on its thread's stack and into the black box."""
+        self._open.setdefault(draft.thread, []).append(draft)
+        if self._box is not None:
+            self.binding.box_enter(self._box, draft)
+
+    def _pop(self, draft: Draft) -> None:
+        stack = self._open.get(draft.thread, [])
+        while stack and stack.pop() is not draft:
+            pass
+        if self._box is not None:
+            self._box.leave(draft.index, draft.thread)
+
+    def _outputs(self, draft: Draft, operator: Operator, result: Any) -> None:
+        for slot, tensor in Tree(self.binding).find_result(result):
+            draft.outputs.append(self._output(draft, operator, slot, tensor))
+        for seen in draft.inputs:
+            if written(operator, seen.slot) and not any(out.tensor is seen.tensor for out in draft.outputs):
+                draft.outputs.append(self._output(draft, operator, seen.slot, seen.tensor))
+        if anomalous(draft) or (operator.watched and any(is_integer(out.facts.dtype) for out in draft.outputs)):
+            draft.status = self.binding.judge_draft(draft)
+            self.overflowed = self.overflowed or bool(draft.status)
+        if draft.sampled:
+            self._keep_all(draft, operator)
+
+    def _keep_all(self, draft: Draft, operator: Operator) -> None:
+        """Store every tensor of a sampled call; what it overwrote comes from the copies that _guard made."""
+        for seen in (*draft.inputs, *draft.outputs):
+            overwritten = seen.io == "input" and written(operator, seen.slot)
+            tensor = draft.before.get(seen.slot) if overwritten else seen.tensor
+            if tensor is not None and seen.version is not None and seen.version.statistics is not None:
+                seen.value = self.binding.keep(tensor)
+
+    def _after(self, draft: Draft, operator: Operator) -> None:
+        if draft.phase in {"backward", "recompute"}:
+            self.backward_seen = True
+        if operator.signal:
+            self.binding.signal()
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + DUE_SECONDS
+            self.binding.due()
+
+    def _finish(self, draft: Draft) -> None:
+        if self.io == "input":
+            draft.outputs.clear()
+        elif self.io == "output":
+            draft.inputs.clear()
+        for seen in (*draft.inputs, *draft.outputs):
+            seen.tensor = None
+        draft.before.clear()
+        self._finished.append(draft)
+
+    # -- placing a call ---------------------------------------------------------------------------------------
+
+    def _place(self, operator: Operator, site: Site) -> tuple[Draft, Any]:
+        thread = get_ident()
+        node = self.binding.running_node()
+        phase = "communication" if operator.collective else self._phase(thread, site, backward=node is not None)
+        scope = self._open.get(thread)
+        draft = self._draft("operator", operator.op, scope[-1].module if scope else "", phase)
+        draft.operator, draft.site = operator, site
+        if node is not None:
+            number = node._sequence_nr()
+            forward = self._forward.get(number)
+            if forward is not None:
+                draft.forward, draft.forward_index, draft.autograd = forward, forward.index, number
+                if phase == "backward":
+                    draft.module = forward.module
+        self._own(draft)
+        return draft, node
+
+    def _own(self, draft: Draft) -> None:
+        """The first call that sees a new sequence number of its thread owns the autograd node made with it."""
+        number = self.binding.next_sequence()
+        if number <= self._sequence.get(draft.thread, -1):
+            return
+        self._sequence[draft.thread] = number
+        if number > 0 and draft.phase != "backward":
+            self._forward[number - 1] = draft
+            draft.autograd = number - 1
+
+    def _phase(self, thread: int, site: Site, *, backward: bool) -> str:
+        pushed = self._phases.get(thread)
+        if backward:
+            return "recompute" if site.checkpoint else "backward"
+        if pushed:
+            return "forward" if site.closure else pushed[-1]
+        if site.gradient:
+            return "backward"
+        return "optimizer" if site.optimizer else "forward"
+
+    def _draft(self, level: str, op: str, module: str, phase: str) -> Draft:
+        thread = get_ident()
+        scope = self._open.get(thread)
+        return Draft(self._count_up("index"), self.step, level, scope[-1].index if scope else None, phase, op, module, thread)
+
+    def _count_up(self, what: str) -> int:
+        number = self._next[what]
+        self._next[what] += 1
+        return number
+
+    def _name(self, draft: Draft) -> None:
+        what = (draft.module, draft.label if draft.level == "operator" else draft.op, draft.level)
+        key = (*what, draft.phase)
+        draft.k = self._counts[key] = self._counts.get(key, 0) + 1
+        if draft.phase == "forward":
+            self._originals[(*what, draft.k)] = draft.index
+        elif draft.phase == "recompute":
+            draft.forward_index = self._originals.get((*what, draft.k), draft.forward_index)
+
+    def _selects(self, draft: Draft) -> bool:
+        partner = draft.forward if draft.phase == "backward" else None
+        api = draft.site.api if draft.site is not None else None
+        others = (partner.op, partner.site.api if partner.site is not None else None) if partner is not None else (None, None)
+        return self.binding.wanted(draft.op, draft.label, draft.module, draft.phase, api, *others)
+
+    def _label_gradient(self, draft: Draft, node: Any) -> None:
+        """The calls of an AccumulateGrad node hand a gradient to its parameter."""
+        if node is None or draft.forward is not None or not draft.inputs or type(node).__name__ != "AccumulateGrad":
+            return
+        storage = draft.inputs[0].storage
+        if storage is not None and storage.role is None:
+            storage.role, storage.name = "gradient", self.binding.accumulates(node)
+
+    # -- observing tensors ------------------------------------------------------------------------------------
+
+    def _storage_of(self, io: str, tensor: Any, facts: Facts) -> Storage | None:
+        if not facts.address:
+            return None
+        storage = self._storages.get(facts.address)
+        if storage is None:
+            storage = Storage(self._count_up("storage"), self.binding.hold(tensor), counters=[0, facts.counter])
+            self._storages[facts.address] = storage
+        elif io == "input" and facts.counter not in storage.counters:
+            # A view does not share its base's counter yet while the call that makes it is returning, so only inputs tell.
+            storage.rewritten(facts.counter)
+        if storage.name is None:  # a parameter has no name before its module is first called
+            role, name = self.binding.label(tensor)
+            if role is not None:
+                storage.role, storage.name = role, name
+        return storage
+
+    def _touch(self, io: str, slot: str, tensor: Any) -> Observed:
+        facts = self.binding.facts(tensor)
+        storage = self._storage_of(io, tensor, facts)
+        if storage is None:
+            return Observed(io, slot, tensor, facts, None, None, 1, ())
+        key, order, copies = covering(facts)
+        version = storage.versions.get(key)
+        if version is None:
+            version = storage.versions[key] = Version(self._count_up("version"), order)
+        return Observed(io, slot, tensor, facts, storage, version, copies, order)
+
+    def _observe(self, io: str, slot: str, tensor: Any, *, readable: bool = True) -> Observed:
+        seen = self._touch(io, slot, tensor)
+        version = seen.version
+        if version is None or not version.unread or not readable or (seen.storage is not None and seen.storage.uninitialised):
+            return seen
+        if seen.facts.readable:
+            version.unread = False
+            version.order = seen.order
+            version.statistics = self.binding.read(tensor if seen.copies == 1 else base(tensor))
+            seen.arrived = io == "input" and bool(version.statistics and (version.statistics.nan or version.statistics.pos_inf))
+            version.value = self.binding.keep(tensor) if self.values == "full" else None
+        elif seen.facts.staged:
+            version.unread = False
+            self._staged[self.binding.stage(tensor)] = version
+            self.pending += 1
+        return seen
+
+    def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> Observed:
+        seen = self._observe("output", slot, tensor, readable=not (operator.collective or operator.allocator))
+        if operator.allocator and seen.storage is not None and not any(seen.storage is given.storage for given in draft.inputs):
+            seen.storage.uninitialised = True
+        return seen
+
+    def _guard(self, draft: Draft, operator: Operator, scalars: list[float]) -> None:
+        """Copy the arguments that the call will overwrite, unless a non-finite result can be excluded."""
+        if self.values not in {"anomaly", "sample"} or not operator.writes:
+            return
+        if not draft.sampled and (operator.bound == "overwritten" or excluded(operator, draft.inputs, scalars)):
+            return
+        for seen in draft.inputs:
+            if written(operator, seen.slot) and seen.version is not None and seen.version.statistics is not None:
+                draft.before[seen.slot] = self.binding.clone(seen.tensor)

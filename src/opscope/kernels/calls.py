@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of the bookkeeping in plain Python: operators, tensors, versions, storages, calls in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
+
+Span = tuple[tuple[int, int], ...]
+
+STATISTICS = (
+    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
+)  # fmt: skip
+COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What the bookkeeper must know of one operator overload."""
+
+    op: str
+    short: str
+    writes: frozenset[str] = frozenset()
+    allocator: bool = False
+    collective: bool = False
+    watched: bool = False
+    hidden: bool = False
+    signal: bool = False
+    bound: str | None = None
+
+
+UNKNOWN = Operator(op="", short="")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is read of a tensor besides its memory; readable says whether its elements may be read on the host."""
+
+    address: int
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    device: str
+    layout: str
+    tensor_class: str | None
+    requires_grad: bool
+    counter: int
+    readable: bool
+    staged: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where in the program a call was made, resolved once for each distinct Python stack.
+
+    source is the innermost line of the user's code that autograd's engine did not pass; outer the innermost at all.
+    """
+
+    stack: int | None
+    source: str | None
+    outer: str | None = None
+    checkpoint: bool = False
+    optimizer: bool = False
+    gradient: bool = False
+    closure: bool = False
+    api: str | None = None
+
+
+@dataclass(eq=False)
+class Version:
+    """One state of some elements of a storage, and what was read of it."""
+
+    number: int
+    order: Span
+    unread: bool = True
+    statistics: Any = None
+    value: tuple[str, str] | None = None
+
+
+@dataclass(eq=False)
+class Storage:
+    """A storage that is held weakly: its number in the run, how often it was written, its versions in the present state."""
+
+    number: int
+    reference: int
+    counters: list[int] = field(default_factory=list)
+    versions: dict[Any, Version] = field(default_factory=dict)
+    uninitialised: bool = False
+    role: str | None = None
+    name: str | None = None
+
+    def rewritten(self, *counters: int) -> None:
+        """Something wrote to it: what was read of it no longer holds; autograd's counter has one of these values now."""
+        self.versions.clear()
+        self.counters = list(counters)
+
+
+@dataclass(eq=False)
+class Observed:
+    """One tensor row in the making; statistics are filled in from its version when the row is handed over."""
+
+    io: str
+    slot: str
+    tensor: Any
+    facts: Facts
+    storage: Storage | None
+    version: Version | None
+    copies: int
+    order: Span
+    value: tuple[str, str] | None = None
+    arrived: bool = False  # NaN or +Inf that no recorded call made
+
+    def statistics(self) -> dict[str, Any]:
+        """Statistics of the logical elements: those of the version, times how often an expanded tensor repeats them."""
+        known = self.version.statistics if self.version is not None else None
+        if known is None:
+            return {}
+        found = {name: getattr(known, name) for name in STATISTICS}
+        if self.copies != 1:
+            found.update({name: found[name] * self.copies for name in COUNTS})
+            if found["l2norm"] is not None:
+                found["l2norm"] *= sqrt(self.copies)
+        if self.version is not None and self.copies == 1 and self.order == self.version.order:
+            found["digest"] = known.digest
+        return found
+
+
+@dataclass(eq=False)
+class Draft:
+    """One call in the making."""
+
+    index: int
+    step: int
+    level: str
+    parent: int | None
+    phase: str
+    op: str
+    module: str
+    thread: int
+    operator: Operator = UNKNOWN
+    function: Any = None
+    k: int = 0
+    forward: Draft | None = None
+    forward_index: int | None = None
+    autograd: int | None = None
+    site: Site | None = None
+    args: str | None = None
+    status: int | None = None
+    error: str | None = None
+    selected: bool = True
+    sampled: bool = False
+    inputs: list[Observed] = field(default_factory=list)
+    outputs: list[Observed] = field(default_factory=list)
+    before: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return self.op.rpartition("::")[2].partition(".")[0] if self.level == "operator" else self.op.rpartition(".")[2]
+
+    @property
+    def source(self) -> str | None:
+        """The user's line: in backward the one inside a custom autograd function, else that of the forward call."""
+        if self.site is None:
+            return None
+        if self.site.source is not None or self.phase != "backward":
+            return self.site.source or self.site.outer
+        if self.forward is not None:
+            return self.forward.source
+        return self.site.outer
+
+    @property
+    def name(self) -> str:
+        return f"{self.module or '<root>'}:{self.label}{SUFFIX[self.phase]}#{self.k}"
+
+
+SUFFIX = {"forward": "", "backward": "~bwd", "optimizer": "~opt", "recompute": "~re", "communication": "~comm"}
+
+
+def covering(facts: Facts) -> tuple[Any, Span, int]:
+    """Which elements a tensor covers, in what order, and how often each is repeated.
+
+    Returns (key, order, copies): key is equal for two tensors of one storage exactly when they cover the same elements with the
+    same type; order is equal when they also run through them in the same order.
+    """
+    copies, dims = 1, []
+    for size, stride in zip(facts.shape, facts.stride, strict=True):
+        if size == 1:
+            continue
+        if stride == 0:
+            copies *= size
+        else:
+            dims.append((size, stride))
+    return (facts.offset, facts.dtype, merge(sorted(dims, key=lambda d: (-d[1], -d[0])))), merge(dims), copies
+
+
+def merge(dims: Iterable[tuple[int, int]]) -> Span:
+    """Join neighbouring dimensions that run through memory without a gap."""
+    joined: list[tuple[int, int]] = []
+    for size, stride in dims:
+        if joined and joined[-1][1] == size * stride:
+            joined[-1] = (joined[-1][0] * size, stride)
+        else:
+            joined.append((size, stride))
+    return tuple(joined)
+
+
+def base(tensor: Any) -> Any:
+    """The elements of an expanded tensor, each once."""
+    return tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+
+
+def written(operator: Operator, slot: str) -> bool:
+    """Whether a call of the operator writes to the tensor in that slot ("1.0" belongs to argument "1")."""
+    if slot.startswith("kwargs."):
+        return ".".join(slot.split(".")[:2]) in operator.writes
+    return slot.partition(".")[0] in operator.writes
+
+
+def anomalous(draft: Draft) -> bool:
+    """Whether outputs hold a kind of non-finite value that no input held, or NaN or +Inf arrived that no recorded call made."""
+    if any(seen.arrived for seen in draft.inputs):
+        return True
+    kinds = ("nan", "pos_inf", "neg_inf")
+
+    def held(rows: list[Observed]) -> set[str]:
+        known = [row.version.statistics for row in rows if row.version is not None and row.version.statistics is not None]
+        return {kind for kind in kinds for statistics in known if getattr(statistics, kind)}
+
+    made = held(draft.outputs)
+    given = held(draft.inputs) if made else made
+    return bool(made - given) and "nan" not in given  # whatever follows from NaN is no origin
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether an element type is of the integers."""
+    return dtype.startswith(("int", "uint"))

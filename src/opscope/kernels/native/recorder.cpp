@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/stl/string.h>
+
+#include "recorder.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace opscope {
+namespace {
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
+    return hash ^ (hash >> 29);
+}
+
+std::uint64_t mixed_all(std::uint64_t hash, std::initializer_list<std::int64_t> values) {
+    for (auto value : values) hash = mixed(hash, static_cast<std::uint64_t>(value));
+    return hash;
+}
+
+struct Span {
+    std::int64_t size, stride;
+};
+
+// Joins neighbouring dimensions that run through memory without a gap, and numbers the result.
+std::uint64_t merged(const Span* dims, int count, std::uint64_t hash) {
+    Span last{1, 0};
+    bool any = false;
+    for (int i = 0; i < count; ++i) {
+        if (any && last.stride == dims[i].size * dims[i].stride) {
+            last = {last.size * dims[i].size, dims[i].stride};
+            continue;
+        }
+        if (any) hash = mixed_all(hash, {last.size, last.stride});
+        last = dims[i];
+        any = true;
+    }
+    return any ? mixed_all(hash, {last.size, last.stride}) : hash;
+}
+
+struct Covering {
+    std::uint64_t key, order;
+    std::int64_t copies;
+};
+
+// Which elements a tensor covers, in what order, and how often each is repeated (covering of bookkeeping.py).
+Covering covering(const Facts& facts) {
+    Span dims[max_dims] = {};
+    int count = 0;
+    std::int64_t copies = 1;
+    for (int i = 0; i < facts.ndim && i < facts.stride_ndim; ++i) {
+        if (facts.shape[i] == 1) continue;
+        if (facts.stride[i] == 0) copies *= facts.shape[i];
+        else dims[count++] = {facts.shape[i], facts.stride[i]};
+    }
+    const std::uint64_t order = merged(dims, count, 0);
+    std::sort(dims, dims + count, [](const Span& a, const Span& b) { return a.stride != b.stride ? a.stride > b.stride : a.size > b.size; });
+    return {merged(dims, count, mixed_all(0, {facts.offset, facts.dtype})), order, copies};
+}
+
+bool non_finite(const Statistics& s) { return s.nan || s.pos_inf || s.neg_inf; }
+
+const Statistics* known(const Seen& seen) { return seen.row.version && seen.row.version->known ? &seen.row.version->statistics : nullptr; }
+
+std::string error_text() {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    std::string told = type ? reinterpret_cast<PyTypeObject*>(type)->tp_name : "Exception";
+    if (value) {
+        const Ref shown(PyObject_Str(value));
+        if (shown) told += ": " + std::string(text(shown.get()));
+        PyErr_Clear();
+        PyErr_Restore(type, value, trace);
+    } else {
+        PyErr_Restore(type, value, trace);
+    }
+    constexpr std::size_t longest = 4000;
+    if (told.size() > longest) {
+        std::size_t end = longest;
+        while (end > 0 && (static_cast<unsigned char>(told[end]) & 0xC0) == 0x80) --end;  // not inside a character
+        told.resize(end);
+    }
+    return told;
+}
+
+// float16, bfloat16, float32, float64: the types in which an in-place result can overflow to infinity.
+double limit_of(int code) {
+    switch (static_cast<DType>(code)) {
+        case DType::Float16: return 65504.0;
+        case DType::BFloat16: return 3.3895313892515355e38;
+        case DType::Float32: return 3.4028234663852886e38;
+        case DType::Float64: return 1.7976931348623157e308;
+        default: return 0;
+    }
+}
+
+}  // namespace
+
+Recorder::Recorder(nb::object binding, const std::string& values, int sample, const std::string& io, Types call_types, Types tensor_types)
+    : torch_(binding, texts_), stacks_(binding.ptr(), texts_), arguments_(torch_, texts_), rows_(std::move(call_types), std::move(tensor_types)),
+      values_(values == "none" ? Values::None : values == "full" ? Values::Full : values == "sample" ? Values::Sample : Values::Anomaly),
+      inputs_wanted_(io != "output"), outputs_wanted_(io != "input"),
+      selective_(truth(checked(PyObject_GetAttrString(binding.ptr(), "selective")).get())), sample_(std::max(sample, 1)), due_(Clock::now()) {}
+
+Thread& Recorder::thread() { return threads_[PyThread_get_thread_ident()]; }
+
+// -- one operator call ---------------------------------------------------------------------------------------
+
+nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args, nb::handle given) {
+    PyObject* kwargs = given.is_none() ? nullptr : given.ptr();
+    if (active && PyTuple_Check(types.ptr()) && PyTuple_GET_SIZE(types.ptr()) > 0) {
+        const Ref handled(PyObject_CallMethod(torch_.binding(), "handles", "(O)", types.ptr()));
+        if (!handled) fail();
+        else if (handled.get() == Py_False) return nb::borrow(Py_NotImplemented);
+    }
+    if (!active || paused) {
+        if (active) count_only(func.ptr());
+        return nb::steal(checked(PyObject_Call(func.ptr(), args.ptr(), kwargs)).release());
+    }
+    Running running;
+    bool entered = false;
+    const auto before = Clock::now();
+    try {
+        const OperatorInfo& info = describe(func.ptr());
+        if (!info.hidden) {
+            running.info = &info;
+            enter(running, args.ptr(), kwargs);
+            entered = true;
+        }
+    } catch (nb::python_error& error) {
+        error.restore();
+        fail();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+        fail();
+    }
+    PyObject* target = running.info ? running.info->target.get() : func.ptr();
+    const auto begun = Clock::now();
+    Ref result(PyObject_Call(target, args.ptr(), kwargs));
+    std::string told = result ? std::string() : error_text();
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    if (!result) PyErr_Fetch(&type, &value, &trace);
+    const auto ended = Clock::now();
+    if (entered) {
+        try {
+            leave(running, result.get(), std::move(told));
+            after(running);
+        } catch (nb::python_error& error) {
+            error.restore();
+            fail();
+        } catch (const std::exception& error) {
+            PyErr_SetString(PyExc_RuntimeError, error.what());
+            fail();
+        }
+    }
+    watching += std::chrono::duration<double>((begun - before) + (Clock::now() - ended)).count();
+    if (!result) {
+        PyErr_Restore(type, value, trace);
+        throw nb::python_error();
+    }
+    return nb::steal(result.release());
+}
+
+// Hands the error that is set to the session, which ends recording; the program goes on.
+void Recorder::fail() {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    active = false;
+    const Ref told(PyObject_CallMethod(torch_.binding(), "fail", "(O)", value ? value : Py_None));
+    PyErr_Clear();
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
+const OperatorInfo& Recorder::describe(PyObject* func) {
+    const auto found = operators_.find(func);
+    if (found != operators_.end()) return *found->second;
+    const Ref told = checked(PyObject_CallMethod(torch_.binding(), "describe", "(O)", func));
+    const auto get = [&](const char* name) { return checked(PyObject_GetAttrString(told.get(), name)); };
+    auto info = std::make_unique<OperatorInfo>();
+    info->op = texts_(text(get("op").get()));
+    info->label = texts_(text(get("short").get()));
+    info->allocator = truth(get("allocator").get());
+    info->collective = truth(get("collective").get());
+    info->watched = truth(get("watched").get());
+    info->hidden = truth(get("hidden").get());
+    info->signal = truth(get("signal").get());
+    const Ref bound = get("bound");
+    info->bound = bound.get() == Py_None ? Bound::Unknown : bound_named(text(bound.get()));
+    const Ref writes = checked(PySequence_List(get("writes").get()));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(writes.get()); ++i) {
+        const std::string slot(text(PyList_GET_ITEM(writes.get(), i)));
+        if (slot.rfind("kwargs.", 0) == 0) info->keyword_writes.push_back(slot);
+        else if (const int position = std::stoi(slot); position < 64) info->writes |= std::uint64_t{1} << position;
+    }
+    info->function = Ref::borrow(func);
+    // The overload's own C function saves one Python frame a call; higher-order operators have none.
+    Ref target(PyObject_GetAttrString(func, "_op"));
+    PyErr_Clear();
+    info->target = target && PyCallable_Check(target.get()) ? std::move(target) : Ref::borrow(func);
+    return *operators_.emplace(func, std::move(info)).first->second;
+}
+
+void Recorder::count_only(PyObject* func) {
+    try {
+        if (torch_.in_backward()) backward_seen = true;
+        if (describe(func).signal) checked(PyObject_CallMethod(torch_.binding(), "signal", nullptr));
+    } catch (nb::python_error& error) {
+        error.restore();
+        fail();
+    }
+}
+
+void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
+    const OperatorInfo& info = *running.info;
+    running.site = &stacks_.here();
+    place(running);
+    running.selected = !selective_ || selects(running);
+    arguments_.walk(args, kwargs, running.selected ? &running.call.args : nullptr);
+    const auto found = std::move(arguments_.tensors);
+    running.scalars = std::move(arguments_.scalars);
+    if (running.selected) name(running.call);
+    running.sampled = running.selected && values_ == Values::Sample && sampled_++ % sample_ == 0;
+    running.inputs.reserve(found.size());
+    for (const auto& [slot, tensor] : found) {
+        const std::string& place = texts_[slot];
+        bool written = info.collective;
+        if (!written && info.writes && place[0] >= '0' && place[0] <= '9')
+            if (const int position = std::atoi(place.c_str()); position < 64) written = info.writes >> position & 1u;
+        for (const auto& keyword : info.keyword_writes) written = written || place.rfind(keyword, 0) == 0;
+        if (!running.selected && !written) continue;
+        running.inputs.emplace_back();
+        Seen& seen = running.inputs.back();
+        seen.written = written;
+        observe(seen, tensor, true, slot, running.selected && !info.collective);
+    }
+    if (running.accumulator && !running.inputs.empty()) label_gradient(running);
+    if (running.selected && (info.writes || !info.keyword_writes.empty())) guard(running);
+    Thread& here = thread();
+    push(here, running.call, {}, false);
+}
+
+void Recorder::leave(Running& running, PyObject* result, std::string error) {
+    const OperatorInfo& info = *running.info;
+    Thread& here = thread();
+    while (!here.open.empty()) {
+        const bool mine = here.open.back().index == running.call.index;
+        pop(here);
+        if (mine) break;
+    }
+    running.call.error = std::move(error);
+    for (auto& seen : running.inputs)
+        if (seen.written && seen.row.storage) {
+            seen.row.storage->written(seen.counter);
+            // Autograd counts the write only after the dispatcher returns, and not for every tensor.
+            seen.row.storage->add_counter(seen.counter + 1);
+            seen.row.storage->uninitialised = false;
+        }
+    if (!running.selected) return;
+    if (result) {
+        if (PyTuple_Check(result) || PyList_Check(result)) outputs_of(running, result, "");
+        else outputs_of(running, result, "0");
+        for (auto& seen : running.inputs) {
+            if (!seen.written) continue;
+            const bool returned = std::any_of(running.outputs.begin(), running.outputs.end(), [&](const Seen& out) { return out.tensor == seen.tensor; });
+            if (!returned) output(running, seen.tensor, seen.row.slot);
+        }
+        const bool integers = info.watched && std::any_of(running.outputs.begin(), running.outputs.end(), [](const Seen& out) { return out.integer; });
+        if (integers || anomalous(running)) judge(running);
+        if (running.sampled) keep_all(running);
+    }
+    finish(running);
+}
+
+void Recorder::outputs_of(Running& running, PyObject* result, const std::string& slot) {
+    arguments_.walk_value(result, slot);
+    const auto found = std::move(arguments_.tensors);
+    for (const auto& [place, tensor] : found) output(running, tensor, place);
+}
+
+Seen& Recorder::output(Running& running, PyObject* tensor, std::int32_t slot) {
+    running.outputs.emplace_back();
+    const OperatorInfo& info = *running.info;
+    observe(running.outputs.back(), tensor, false, slot, !info.collective && !info.allocator);
+    Seen& seen = running.outputs.back();
+    if (info.allocator && seen.row.storage) {
+        const bool given = std::any_of(running.inputs.begin(), running.inputs.end(), [&](const Seen& in) { return in.row.storage == seen.row.storage; });
+        if (!given) seen.row.storage->uninitialised = true;
+    }
+    return seen;
+}
+
+// After the rows are safe: what the session wants to know at once.
+void Recorder::after(Running& running) {
+    if (running.call.phase == Phase::Backward || running.call.phase == Phase::Recompute) backward_seen = true;
+    if (running.info->signal) checked(PyObject_CallMethod(torch_.binding(), "signal", nullptr));
+    const auto now = Clock::now();
+    if (now >= due_) {
+        due_ = now + std::chrono::milliseconds(500);
+        checked(PyObject_CallMethod(torch_.binding(), "due", nullptr));
+    }
+}
+
+// -- placing a call ------------------------------------------------------------------------------------------
+
+void Recorder::place(Running& running) {
+    Thread& here = thread();
+    CallRow& call = running.call;
+    call.index = next_index_++;
+    call.step = step;
+    call.level = Level::Operator;
+    call.op = running.info->op;
+    call.label = running.info->label;
+    call.thread = static_cast<std::int64_t>(PyThread_get_thread_ident() & 0x7FFFFFFFFFFFFFFFULL);
+    call.parent = here.open.empty() ? -1 : here.open.back().index;
+    call.module = here.open.empty() ? texts_("") : here.open.back().module;
+    call.stack = running.site->stack;
+    const bool backward = torch_.in_backward();
+    call.phase = running.info->collective ? Phase::Communication : phase(here, *running.site, backward);
+    call.source = running.site->source != Interner::none ? running.site->source : running.site->outer;
+    if (backward) {
+        const Ref node = torch_.current_node();
+        if (node.get() != Py_None) follow_backward(running, node.get());
+    }
+    own(running, here);
+}
+
+void Recorder::follow_backward(Running& running, PyObject* node) {
+    CallRow& call = running.call;
+    const std::int64_t sequence = torch_.node_sequence(node);
+    const auto found = forward_.find(sequence);
+    if (found == forward_.end()) {
+        if (std::string_view(Py_TYPE(node)->tp_name).find("AccumulateGrad") != std::string_view::npos) running.accumulator = Ref::borrow(node);
+        return;
+    }
+    running.partner = &found->second;
+    call.forward_index = found->second.index;
+    call.autograd = sequence;
+    if (call.phase != Phase::Backward) return;
+    call.module = found->second.module;
+    if (running.site->source == Interner::none) call.source = found->second.source;
+}
+
+// The first call that sees a new sequence number of its thread owns the autograd node made with it.
+void Recorder::own(Running& running, Thread& here) {
+    const std::int64_t next = torch_.next_sequence();
+    if (next <= here.sequence) return;
+    here.sequence = next;
+    if (next <= 0) return;
+    CallRow& call = running.call;
+    if (call.phase == Phase::Backward) return;
+    call.autograd = next - 1;
+    forward_[next - 1] = {call.index, step, call.op, call.module, call.source, running.site->api};
+}
+
+Phase Recorder::phase(const Thread& here, const Site& site, bool backward) const {
+    if (backward) return site.checkpoint ? Phase::Recompute : Phase::Backward;
+    if (!here.phases.empty()) return site.closure ? Phase::Forward : here.phases.back();
+    if (site.gradient) return Phase::Backward;
+    return site.optimizer ? Phase::Optimizer : Phase::Forward;
+}
+
+void Recorder::name(CallRow& call) {
+    const std::uint64_t what = mixed_all(1, {call.module, call.level == Level::Operator ? call.label : call.op, static_cast<std::int64_t>(call.level)});
+    call.k = ++counts_[mixed(what, static_cast<std::uint64_t>(call.phase))];
+    const std::uint64_t which = mixed(what, static_cast<std::uint64_t>(call.k));
+    if (call.phase == Phase::Forward) {
+        forward_by_name_[which] = call.index;
+    } else if (call.phase == Phase::Recompute) {
+        const auto original = forward_by_name_.find(which);
+        if (original != forward_by_name_.end()) call.forward_index = original->second;
+    }
+}
+
+bool Recorder::selects(const Running& running) {
+    const CallRow& call = running.call;
+    const Partner* partner = call.phase == Phase::Backward ? running.partner : nullptr;
+    const std::int32_t others[] = {running.site->api, partner ? partner->op : Interner::none, partner ? partner->api : Interner::none};
+    const std::uint64_t key = mixed_all(2, {call.op, call.module, static_cast<std::int64_t>(call.phase), others[0], others[1], others[2]});
+    const auto found = selected_.find(key);
+    if (found != selected_.end()) return found->second;
+    static const char* const phases[] = {"forward", "backward", "optimizer", "recompute", "communication"};
+    const auto optional = [&](std::int32_t number) { return number == Interner::none ? nullptr : texts_[number].c_str(); };
+    const Ref answer = checked(PyObject_CallMethod(torch_.binding(), "wanted", "sssszzz", texts_[call.op].c_str(), texts_[call.label].c_str(),
+                                                   texts_[call.module].c_str(), phases[static_cast<int>(call.phase)], optional(others[0]),
+                                                   optional(others[1]), optional(others[2])));
+    return selected_[key] = truth(answer.get());
+}
+
+// -- observing tensors ---------------------------------------------------------------------------------------
+
+std::shared_ptr<Storage> Recorder::storage_of(PyObject* tensor, const Facts& facts, bool input) {
+    if (!facts.address) return nullptr;
+    auto& storage = storages_[facts.address];
+    if (!storage) {
+        auto made = std::make_shared<Storage>();
+        made->reference = torch_.hold(tensor);
+        made->number = next_storage_++;
+        made->add_counter(0);
+        made->add_counter(facts.counter);
+        storage = made;
+    } else if (input && !storage->counts(facts.counter)) {
+        // A view does not share its base's counter yet while the call that makes it is returning, so only inputs tell.
+        storage->written(facts.counter);
+    }
+    const bool nameless = storage->role == Interner::none || storage->name == Interner::none;
+    if (nameless && torch_.is_parameter(tensor)) {
+        const Ref told = checked(PyObject_CallMethod(torch_.binding(), "label", "(O)", tensor));
+        storage->role = texts_("parameter");
+        PyObject* own_name = PyTuple_GET_ITEM(told.get(), 1);
+        if (own_name != Py_None) storage->name = texts_(text(own_name));
+    }
+    return storage;
+}
+
+void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot) {
+    torch_.facts(tensor, facts);
+    TensorRow& row = seen.row;
+    seen.tensor = tensor;
+    seen.counter = facts.counter;
+    seen.integer = facts.code >= static_cast<int>(DType::Int8) && facts.code <= static_cast<int>(DType::UInt64);
+    row.input = input;
+    row.slot = slot;
+    row.dtype = facts.dtype;
+    row.device = facts.device;
+    row.layout = facts.layout;
+    row.tensor_class = facts.tensor_class;
+    row.requires_grad = facts.requires_grad;
+    row.offset = facts.offset;
+    row.ndim = static_cast<std::uint8_t>(facts.ndim);
+    row.stride_ndim = static_cast<std::uint8_t>(facts.stride_ndim);
+    row.dims.reserve(static_cast<std::size_t>(facts.ndim + facts.stride_ndim));
+    row.dims.assign(facts.shape, facts.shape + facts.ndim);
+    row.dims.insert(row.dims.end(), facts.stride, facts.stride + facts.stride_ndim);
+    row.storage = storage_of(tensor, facts, input);
+    if (!row.storage) return;
+    const Covering what = covering(facts);
+    row.order = what.order;
+    row.copies = what.copies;
+    for (const auto& [key, version] : row.storage->versions)
+        if (key == what.key) row.version = version;
+    if (row.version) return;
+    row.version = std::make_shared<Version>();
+    row.version->number = next_version_++;
+    row.version->order = what.order;
+    row.storage->versions.emplace_back(what.key, row.version);
+}
+
+void Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable) {
+    Facts facts;
+    touch(seen, tensor, facts, input, slot);
+    Version* version = seen.row.version.get();
+    if (!version || !version->unread || !readable || seen.row.storage->uninitialised) return;
+    if (facts.readable) {
+        read(seen, tensor, facts);
+    } else if (facts.staged) {
+        version->unread = false;
+        staged_.emplace(integer(checked(PyObject_CallMethod(torch_.binding(), "stage", "(O)", tensor)).get()), seen.row.version);
+        ++pending;
+    }
+}
+
+void Recorder::read(Seen& seen, PyObject* tensor, Facts& facts) {
+    const std::shared_ptr<Version> version = seen.row.version;
+    version->unread = false;
+    version->order = seen.row.order;
+    Ref resolved;
+    if (torch_.lazy(tensor)) {
+        resolved = checked(PyObject_CallMethod(torch_.binding(), "resolved", "(O)", tensor));
+        torch_.facts(resolved.get(), facts);
+        tensor = resolved.get();
+    }
+    const ArrayView view = torch_.view(tensor, facts);
+    std::int64_t elements = 1;
+    for (int i = 0; i < facts.ndim; ++i) elements *= facts.shape[i];
+    Options options;
+    constexpr std::int64_t worth_threads = 1 << 16, worth_release = 1 << 20;
+    if (elements >= worth_threads && pool_) {
+        options.threads = threads_wanted_;
+        options.pool = &pool_;
+    }
+    if (elements >= worth_release) {
+        nb::gil_scoped_release released;
+        version->statistics = statistics(view, options);
+    } else {
+        version->statistics = statistics(view, options);
+    }
+    version->known = true;
+    seen.arrived = seen.row.input && (version->statistics.nan || version->statistics.pos_inf);
+    if (values_ == Values::Full) {
+        const Ref kept = checked(PyObject_CallMethod(torch_.binding(), "keep", "(O)", tensor));
+        if (kept.get() != Py_None) {
+            version->shard = text(PyTuple_GET_ITEM(kept.get(), 0));
+            version->key = text(PyTuple_GET_ITEM(kept.get(), 1));
+        }
+    }
+}
+
+// The calls of an AccumulateGrad node hand a gradient to its parameter.
+void Recorder::label_gradient(Running& running) {
+    const auto& storage = running.inputs.front().row.storage;
+    if (!storage || storage->role != Interner::none) return;
+    const Ref parameter = checked(PyObject_CallMethod(torch_.binding(), "accumulates", "(O)", running.accumulator.get()));
+    storage->role = texts_("gradient");
+    if (parameter.get() != Py_None) storage->name = texts_(text(parameter.get()));
+}
+
+// -- anomalies -----------------------------------------------------------------------------------------------
+
+// Copies the arguments that the call will overwrite, unless a non-finite result can be excluded.
+void Recorder::guard(Running& running) {
+    if (values_ != Values::Anomaly && values_ != Values::Sample) return;
+    if (!running.sampled && (running.info->bound == Bound::Overwritten || excluded(running))) return;
+    for (const auto& seen : running.inputs) {
+        if (!seen.written || !known(seen)) continue;
+        Ref copy = checked(PyObject_CallMethod(torch_.binding(), "clone", "(O)", seen.tensor));
+        running.before.emplace_back(seen.row.slot, std::move(copy));
+    }
+}
+
+bool Recorder::excluded(const Running& running) const {
+    if (running.info->bound == Bound::Unknown) return false;
+    std::vector<Extremes> extremes;
+    double limit = 0;
+    for (const auto& seen : running.inputs) {
+        const Statistics* s = known(seen);
+        if (!s || non_finite(*s)) return false;
+        if (s->has_range) extremes.push_back({s->min, s->max});
+    }
+    for (double scalar : running.scalars)
+        if (!std::isfinite(scalar)) return false;
+    bool any = false;
+    for (const auto& seen : running.inputs) {
+        const std::string& dtype = texts_[seen.row.dtype];
+        double own = 0;
+        if (dtype == "float16") own = limit_of(static_cast<int>(DType::Float16));
+        else if (dtype == "bfloat16") own = limit_of(static_cast<int>(DType::BFloat16));
+        else if (dtype == "float32") own = limit_of(static_cast<int>(DType::Float32));
+        else if (dtype == "float64") own = limit_of(static_cast<int>(DType::Float64));
+        else continue;
+        limit = any ? std::min(limit, own) : own;
+        any = true;
+    }
+    return bound_of(running.info->bound, extremes, running.scalars) < limit;
+}
+
+// Whether outputs hold a kind of non-finite value that no input held, or NaN or +Inf arrived that no recorded call made.
+bool Recorder::anomalous(const Running& running) const {
+    std::array<bool, 3> given{}, made{};
+    const auto note = [](const std::vector<Seen>& rows, std::array<bool, 3>& kinds) {
+        for (const auto& seen : rows)
+            if (const Statistics* s = known(seen)) {
+                kinds[0] = kinds[0] || s->nan;
+                kinds[1] = kinds[1] || s->pos_inf;
+                kinds[2] = kinds[2] || s->neg_inf;
+            }
+    };
+    note(running.outputs, made);
+    for (const auto& seen : running.inputs)
+        if (seen.arrived) return true;
+    if (!made[0] && !made[1] && !made[2]) return false;
+    note(running.inputs, given);
+    if (given[0]) return false;  // whatever follows from NaN is no origin
+    return made[0] || (made[1] && !given[1]) || (made[2] && !given[2]);
+}
+
+// The decision is made in Python, on the same records that bookkeeping.py has.
+void Recorder::judge(Running& running) {
+    const nb::object draft = as_draft(running);
+    const Ref bits = checked(PyObject_CallMethod(torch_.binding(), "judge", "(O)", draft.ptr()));
+    if (bits.get() != Py_None) {
+        running.call.status = integer(bits.get());
+        running.call.has_status = true;
+        overflowed = overflowed || running.call.status != 0;
+    }
+    nb::list observed(draft.attr("inputs"));
+    for (std::size_t i = 0; i < running.inputs.size(); ++i) {
+        const nb::object value = observed[i].attr("value");
+        if (value.is_none()) continue;
+        running.inputs[i].row.shard = nb::cast<std::string>(value[0]);
+        running.inputs[i].row.key = nb::cast<std::string>(value[1]);
+    }
+}
+
+// Stores every tensor of a sampled call; what it overwrote comes from the copies that guard made.
+void Recorder::keep_all(Running& running) {
+    for (auto& seen : running.inputs) {
+        PyObject* tensor = seen.written ? nullptr : seen.tensor;
+        for (const auto& [slot, copy] : running.before)
+            if (slot == seen.row.slot) tensor = copy.get();
+        if (tensor && known(seen)) keep(seen, tensor);
+    }
+    for (auto& seen : running.outputs)
+        if (known(seen)) keep(seen, seen.tensor);
+}
+
+void Recorder::keep(Seen& seen, PyObject* tensor) {
+    const Ref kept = checked(PyObject_CallMethod(torch_.binding(), "keep", "(O)", tensor));
+    if (kept.get() == Py_None) return;
+    seen.row.shard = text(PyTuple_GET_ITEM(kept.get(), 0));
+    seen.row.key = text(PyTuple_GET_ITEM(kept.get(), 1));
+}
+
+nb::object Recorder::as_observed(const Seen& seen, bool input) {
+    const Statistics* s = known(seen);
+    nb::object told = nb::none();
+    if (s) {
+        nb::dict found;
+        const std::pair<const char*, std::int64_t> counts[] = {{"size", s->size}, {"nan", s->nan}, {"pos_inf", s->pos_inf}, {"neg_inf", s->neg_inf},
+                                                               {"zero", s->zero}, {"neg", s->neg}, {"pos", s->pos}, {"near_limit", s->near_limit}};
+        for (const auto& [key, value] : counts) found[key] = value * seen.row.copies;
+        if (s->has_range) {
+            found["min"] = s->min;
+            found["max"] = s->max;
+            found["mean"] = s->mean;
+            found["l2norm"] = s->l2norm;
+        }
+        if (s->has_int) {
+            found["min_int"] = s->min_int;
+            found["max_int"] = s->max_int;
+        }
+        told = found;
+    }
+    return nb::borrow(torch_.binding()).attr("observed")(input ? "input" : "output", texts_[seen.row.slot], nb::borrow(seen.tensor), told);
+}
+
+nb::object Recorder::as_draft(Running& running) {
+    nb::list inputs, outputs;
+    for (const auto& seen : running.inputs) inputs.append(as_observed(seen, true));
+    for (const auto& seen : running.outputs) outputs.append(as_observed(seen, false));
+    nb::dict before;
+    for (const auto& [slot, copy] : running.before) before[texts_[slot].c_str()] = nb::borrow(copy.get());
+    return nb::borrow(torch_.binding()).attr("draft")(nb::borrow(running.info->function.get()), running.call.args, inputs, outputs, before);
+}
+
+void Recorder::finish(Running& running) {
+    if (!running.outputs.empty()) running.call.device = running.outputs.front().row.device;
+    else if (!running.inputs.empty()) running.call.device = running.inputs.front().row.device;
+    if (inputs_wanted_)
+        for (auto& seen : running.inputs) {
+            seen.row.index = running.call.index;
+            rows_.tensors.push_back(std::move(seen.row));
+        }
+    if (outputs_wanted_)
+        for (auto& seen : running.outputs) {
+            seen.row.index = running.call.index;
+            rows_.tensors.push_back(std::move(seen.row));
+        }
+    rows_.calls.push_back(std::move(running.call));
+}
+
+}  // namespace opscope

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bookkeeping of calls: what kernels/bookkeeping.py defines in plain Python, without its cost.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "recorder_args.hpp"
+#include "recorder_blackbox.hpp"
+#include "recorder_python.hpp"
+#include "recorder_rows.hpp"
+#include "recorder_stacks.hpp"
+#include "recorder_torch.hpp"
+
+namespace opscope {
+
+// What is known of an operator overload (Operator of bookkeeping.py), and how to call it.
+struct OperatorInfo {
+    std::int32_t op = 0, label = 0;
+    std::uint64_t writes = 0;                 // positional arguments
+    std::vector<std::string> keyword_writes;  // "kwargs.out"
+    bool allocator = false, collective = false, watched = false, hidden = false, signal = false;
+    Bound bound = Bound::Unknown;
+    Ref function, target;
+};
+
+// A tensor of the call that is running.
+struct Seen {
+    TensorRow row;
+    PyObject* tensor = nullptr;  // lives as long as the call's arguments and result
+    std::int64_t counter = 0;
+    bool written = false, integer = false;
+    bool arrived = false;  // NaN or +Inf that no recorded call made
+};
+
+// The forward call that owns an autograd node.
+struct Partner {
+    std::int64_t index;
+    std::int32_t step, op, module, source, api;
+};
+
+// An operator call that is running.
+struct Running {
+    CallRow call;
+    const OperatorInfo* info = nullptr;
+    const Site* site = nullptr;
+    const Partner* partner = nullptr;
+    bool selected = true, sampled = false;
+    Ref accumulator;  // the AccumulateGrad node that runs
+    std::vector<Seen> inputs, outputs;
+    std::vector<double> scalars;
+    std::vector<std::pair<std::int32_t, Ref>> before;  // slot, copy of an argument that the call overwrites
+};
+
+// A call that was entered and not left: an operator, an API or a module.
+struct Scope {
+    std::int64_t index;
+    std::int32_t module;
+    std::uint64_t boxed;  // its number in the black box
+    CallRow call;
+    std::vector<TensorRow> inputs;
+};
+
+struct Thread {
+    std::vector<Scope> open;
+    std::vector<Phase> phases;
+    std::int64_t sequence = -1;
+    int box_stack = -2;  // not asked for yet
+};
+
+class Recorder {
+  public:
+    // sample: with values "sample", the tensors of every n-th call are kept.
+    Recorder(nb::object binding, const std::string& values, int sample, const std::string& io, Types call_types, Types tensor_types);
+    ~Recorder() = default;
+
+    nb::object dispatch(nb::handle func, nb::handle types, nb::handle args, nb::handle kwargs);
+    std::int64_t enter_scope(const std::string& level, const std::string& op, const std::string& module, nb::handle tensors);
+    void leave_scope(std::int64_t index, nb::handle tensors, nb::object error);
+    void push_phase(const std::string& phase);
+    void pop_phase();
+    void next_step();
+    void forget();
+    void close();
+    void label(nb::handle tensor, const std::string& role, nb::object name);
+    // Calls and tensors since the last time as two objects with __arrow_c_array__, or None when there are none.
+    nb::object take(std::int32_t process, std::int32_t rank, unsigned levels);
+    // statistics: a record of kernels/reference.py.
+    void fill(std::int64_t ticket, nb::handle statistics);
+    std::vector<std::pair<std::int64_t, std::string>> open_calls() const;
+    // The mapped file of run/store/blackbox.py; stays mapped as long as the recorder lives.
+    void attach(nb::handle buffer);
+    void use_threads(int threads, const std::string& openmp);
+
+    bool active = false, paused = false, backward_seen = false, overflowed = false;
+    std::int32_t step = 0;
+    double watching = 0;       // seconds spent in observing, the calls themselves left out
+    std::int64_t pending = 0;  // statistics that are still on a device
+
+  private:
+    enum class Values { None, Anomaly, Sample, Full };
+    using Clock = std::chrono::steady_clock;
+
+    const OperatorInfo& describe(PyObject* func);
+    void enter(Running& running, PyObject* args, PyObject* kwargs);
+    void leave(Running& running, PyObject* result, std::string error);
+    void count_only(PyObject* func);
+    void place(Running& running);
+    void follow_backward(Running& running, PyObject* node);
+    void own(Running& running, Thread& thread);
+    void name(CallRow& call);
+    Phase phase(const Thread& thread, const Site& site, bool backward) const;
+    bool selects(const Running& running);
+
+    std::shared_ptr<Storage> storage_of(PyObject* tensor, const Facts& facts, bool input);
+    void touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot);
+    void observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable);
+    void touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool input);
+    void read(Seen& seen, PyObject* tensor, Facts& facts);
+    Seen& output(Running& running, PyObject* tensor, std::int32_t slot);
+    void outputs_of(Running& running, PyObject* result, const std::string& slot);
+    void label_gradient(Running& running);
+    void guard(Running& running);
+    bool excluded(const Running& running) const;
+    bool anomalous(const Running& running) const;
+    void judge(Running& running);
+    void keep_all(Running& running);
+    void keep(Seen& seen, PyObject* tensor);
+    nb::object as_draft(Running& running);
+    nb::object as_observed(const Seen& seen, bool input);
+    void finish(Running& running);
+    void after(Running& running);
+    void fail();
+    Thread& thread();
+    void push(Thread& here, const CallRow& call, std::vector<TensorRow> inputs, bool keep_row);
+    void pop(Thread& here);
+
+    Interner texts_;
+    Torch torch_;
+    Stacks stacks_;
+    Arguments arguments_;
+    Rows rows_;
+    Values values_;
+    bool inputs_wanted_, outputs_wanted_, selective_;
+    std::unordered_map<PyObject*, std::unique_ptr<OperatorInfo>> operators_;
+    std::unordered_map<std::uintptr_t, std::shared_ptr<Storage>> storages_;
+    std::unordered_map<std::int64_t, std::shared_ptr<Version>> staged_;  // by ticket
+    std::unordered_map<unsigned long, Thread> threads_;
+    std::unordered_map<std::uint64_t, std::int32_t> counts_;
+    std::unordered_map<std::uint64_t, std::int64_t> forward_by_name_;
+    std::unordered_map<std::int64_t, Partner> forward_;
+    std::unordered_map<std::uint64_t, bool> selected_;
+    std::int64_t sample_ = 1, sampled_ = 0;
+    std::int64_t next_index_ = 0, next_version_ = 0, next_storage_ = 0;
+    int threads_wanted_ = 1;
+    ParallelFor pool_;
+    Clock::time_point due_;
+    BlackBox box_;
+    nb::object box_owner_;
+};
+
+}  // namespace opscope

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Columns that grow row by row and leave as Arrow arrays (the Arrow C data interface, version 1.0).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+struct ArrowSchema {
+    const char* format;
+    const char* name;
+    const char* metadata;
+    std::int64_t flags;
+    std::int64_t n_children;
+    ArrowSchema** children;
+    ArrowSchema* dictionary;
+    void (*release)(ArrowSchema*);
+    void* private_data;
+};
+
+struct ArrowArray {
+    std::int64_t length;
+    std::int64_t null_count;
+    std::int64_t offset;
+    std::int64_t n_buffers;
+    std::int64_t n_children;
+    const void** buffers;
+    ArrowArray** children;
+    ArrowArray* dictionary;
+    void (*release)(ArrowArray*);
+    void* private_data;
+};
+
+namespace opscope {
+
+using Types = std::vector<std::pair<std::string, std::string>>;  // column name, type as run/schema.py names it
+
+// Schema of a struct array with these columns.
+void export_schema(const Types& types, ArrowSchema* out);
+
+// One column of any type of run/schema.py; a string column takes text, a list column integers.
+class Column {
+  public:
+    explicit Column(const std::string& type);
+
+    void null();
+    void number(std::int64_t value);
+    void real(double value);
+    void text(std::string_view value);
+    void list(const std::int64_t* values, std::size_t count);
+    void pair(std::string_view first, std::string_view second);
+
+    // Moves the rows into out and leaves the column empty.
+    void export_to(ArrowArray* out);
+
+  private:
+    enum class Kind { Int32, Int64, Float64, Bool, Text, List, Pair };
+    void valid(bool is_valid);
+    template <class T>
+    void append(T value);
+
+    Kind kind_;
+    std::int64_t rows_ = 0, nulls_ = 0;
+    std::vector<std::uint8_t> validity_, data_;
+    std::vector<std::int32_t> offsets_;
+    std::vector<Column> children_;
+};
+
+// A table in the making: columns by position, in the order of its types.
+class Table {
+  public:
+    explicit Table(Types types);
+    Column& operator[](std::size_t column) { return columns_[column]; }
+    void row() { ++rows_; }
+    std::int64_t rows() const { return rows_; }
+    const Types& types() const { return types_; }
+    void export_to(ArrowArray* out);
+
+  private:
+    Types types_;
+    std::vector<Column> columns_;
+    std::int64_t rows_ = 0;
+};
+
+}  // namespace opscope

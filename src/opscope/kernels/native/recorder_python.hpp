@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small owners over the C API of Python; every function that can fail throws nanobind::python_error.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace opscope {
+
+namespace nb = nanobind;
+
+// A reference that is given up at the end of its scope.
+class Ref {
+  public:
+    Ref() = default;
+    explicit Ref(PyObject* owned) : object_(owned) {}
+    Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Ref& operator=(Ref&& other) noexcept {
+        std::swap(object_, other.object_);
+        return *this;
+    }
+    Ref(const Ref&) = delete;
+    Ref& operator=(const Ref&) = delete;
+    ~Ref() { Py_XDECREF(object_); }
+
+    static Ref borrow(PyObject* borrowed) {
+        Py_XINCREF(borrowed);
+        return Ref(borrowed);
+    }
+    PyObject* get() const { return object_; }
+    PyObject* release() { return std::exchange(object_, nullptr); }
+    explicit operator bool() const { return object_ != nullptr; }
+
+  private:
+    PyObject* object_ = nullptr;
+};
+
+inline Ref checked(PyObject* owned) {
+    if (!owned) throw nb::python_error();
+    return Ref(owned);
+}
+
+inline Ref attribute(PyObject* object, PyObject* name) { return checked(PyObject_GetAttr(object, name)); }
+
+inline Ref method(PyObject* object, PyObject* name) {
+    return checked(PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+inline Ref call(PyObject* function) { return checked(PyObject_CallNoArgs(function)); }
+inline Ref call(PyObject* function, PyObject* argument) { return checked(PyObject_CallOneArg(function, argument)); }
+
+inline std::int64_t integer(PyObject* number) {
+    const long long value = PyLong_AsLongLong(number);
+    if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+    return value;
+}
+
+inline bool truth(PyObject* object) {
+    const int answer = PyObject_IsTrue(object);
+    if (answer < 0) throw nb::python_error();
+    return answer != 0;
+}
+
+// Text of a str; lives as long as the str.
+inline std::string_view text(PyObject* unicode) {
+    Py_ssize_t size = 0;
+    const char* bytes = PyUnicode_AsUTF8AndSize(unicode, &size);
+    if (!bytes) {
+        // Lone surrogates cannot be encoded; the name of such a file is not worth ending a recording for.
+        PyErr_Clear();
+        return "?";
+    }
+    return {bytes, static_cast<std::size_t>(size)};
+}
+
+}  // namespace opscope

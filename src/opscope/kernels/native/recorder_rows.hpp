@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of tensors and calls while they wait to be written.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <Python.h>
+
+#include <stdexcept>
+
+#include "recorder_arrow.hpp"
+#include "statistics.hpp"
+
+namespace opscope {
+
+// Text by number; numbers are dense and begin at 0. none stands for null.
+class Interner {
+  public:
+    static constexpr std::int32_t none = -1;
+    std::int32_t operator()(std::string_view text);
+    const std::string& operator[](std::int32_t number) const { return texts_[static_cast<std::size_t>(number)]; }
+    void clear() {
+        numbers_.clear();
+        texts_.clear();
+    }
+
+  private:
+    std::deque<std::string> texts_;
+    std::unordered_map<std::string_view, std::int32_t> numbers_;
+};
+
+// One state of some elements of a storage, and what was read of it.
+struct Version {
+    std::int64_t number = 0;
+    std::uint64_t order = 0;
+    bool unread = true, known = false;
+    Statistics statistics;
+    std::string shard, key;
+};
+
+// A storage that is held weakly: its number in the run, how often it was written, its versions in the present state.
+struct Storage {
+    std::int64_t number = 0;
+    PyObject* reference = nullptr;  // the weak reference, a Python int
+    std::int64_t counters[4] = {0, 0, 0, 0};
+    int counter_count = 0;
+    std::vector<std::pair<std::uint64_t, std::shared_ptr<Version>>> versions;
+    bool uninitialised = false;
+    std::int32_t role = Interner::none, name = Interner::none;
+
+    bool counts(std::int64_t counter) const {
+        for (int i = 0; i < counter_count; ++i)
+            if (counters[i] == counter) return true;
+        return false;
+    }
+    void add_counter(std::int64_t counter) {
+        if (!counts(counter)) counters[counter_count < 4 ? counter_count++ : 3] = counter;
+    }
+    // Something wrote to it: what was read of it no longer holds.
+    void written(std::int64_t counter) {
+        versions.clear();
+        counter_count = 0;
+        add_counter(counter);
+    }
+};
+
+constexpr int max_dims = 64;  // torch's own limit
+
+// What is read of a tensor besides its memory.
+struct Facts {
+    std::uintptr_t address = 0;
+    std::int64_t offset = 0;
+    int ndim = 0, stride_ndim = 0;
+    std::int64_t shape[max_dims], stride[max_dims];
+    std::int32_t dtype = Interner::none, device = Interner::none, layout = Interner::none, tensor_class = Interner::none;
+    int code = -1;  // DType when the kernels can read it
+    bool requires_grad = false, readable = false, staged = false;
+    std::int64_t counter = 0;
+};
+
+// One row of table tensors in the making.
+struct TensorRow {
+    bool input = true;
+    std::int64_t index = 0, copies = 1, offset = 0;
+    std::uint64_t order = 0;
+    std::int32_t slot = 0, dtype = 0, device = 0, layout = 0, tensor_class = Interner::none;
+    std::vector<std::int64_t> dims;  // shape, then stride
+    std::uint8_t ndim = 0, stride_ndim = 0;
+    bool requires_grad = false;
+    std::shared_ptr<Version> version;
+    std::shared_ptr<Storage> storage;
+    std::string shard, key;
+};
+
+enum class Level : std::uint8_t { Operator, Api, Module };
+enum class Phase : std::uint8_t { Forward, Backward, Optimizer, Recompute, Communication };
+
+// One row of table calls in the making.
+struct CallRow {
+    std::int64_t index = 0, parent = -1, forward_index = -1, autograd = -1, status = 0, thread = 0;
+    std::int32_t step = 0, op = 0, label = 0, module = 0, k = 0, stack = -1, source = Interner::none, device = Interner::none;
+    Level level = Level::Operator;
+    Phase phase = Phase::Forward;
+    bool has_status = false;
+    std::string args, error;
+};
+
+// `module:operator~phase#k`, docs/schema.md section Names.
+std::string call_name(const CallRow& row, const Interner& texts);
+
+// Finished rows of both tables, until they leave as Arrow arrays.
+class Rows {
+  public:
+    Rows(Types call_types, Types tensor_types);
+    std::vector<CallRow> calls;
+    std::vector<TensorRow> tensors;
+
+    void clear();
+    // Appends all rows to the tables; levels is a bit set of Level.
+    void export_rows(const Interner& texts, std::int32_t process, std::int32_t rank, unsigned levels, Table& call_table, Table& tensor_table);
+    const Types& call_types() const { return call_types_; }
+    const Types& tensor_types() const { return tensor_types_; }
+
+  private:
+    void export_call(const CallRow& row, const Interner& texts, std::int32_t process, std::int32_t rank, Table& table);
+    void export_tensor(const TensorRow& row, const Interner& texts, std::int32_t process, Table& table);
+    void export_statistics(const TensorRow& row, Table& table);
+
+    Types call_types_, tensor_types_;
+};
+
+}  // namespace opscope

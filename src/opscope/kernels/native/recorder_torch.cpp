@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recorder_torch.hpp"
+
+namespace opscope {
+namespace {
+
+Ref interned(const char* name) { return checked(PyUnicode_InternFromString(name)); }
+
+Ref member(PyObject* object, const char* name) { return checked(PyObject_GetAttrString(object, name)); }
+
+// Fills values from a tuple (torch.Size, strides) of plain or symbolic integers.
+int integers(PyObject* tuple, std::int64_t* values) {
+    const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    if (count > max_dims) throw std::runtime_error("a tensor of more than 64 dimensions");
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        PyObject* item = PyTuple_GET_ITEM(tuple, i);
+        values[i] = PyLong_CheckExact(item) ? PyLong_AsLongLong(item) : integer(Ref(checked(PyNumber_Long(item))).get());
+    }
+    return static_cast<int>(count);
+}
+
+}  // namespace
+
+Names::Names()
+    : shape(interned("shape")), stride(interned("stride")), dtype(interned("dtype")), device(interned("device")), layout(interned("layout")),
+      requires_grad(interned("requires_grad")), version(interned("_version")), storage_offset(interned("storage_offset")),
+      is_cpu(interned("is_cpu")), is_nested(interned("is_nested")), is_inference(interned("is_inference")), is_conj(interned("is_conj")),
+      is_neg(interned("is_neg")), data_ptr(interned("data_ptr")), untyped_storage(interned("untyped_storage")),
+      weak_ref(interned("_weak_ref")), sequence_nr(interned("_sequence_nr")), op(interned("_op")) {}
+
+Torch::Torch(nb::handle binding, Interner& texts)
+    : texts_(texts), binding_(Ref::borrow(binding.ptr())), strided_(member(binding.ptr(), "strided")),
+      storage_address_(member(binding.ptr(), "storage_address")), graph_task_(member(binding.ptr(), "graph_task")),
+      current_node_(member(binding.ptr(), "current_node")), next_sequence_(member(binding.ptr(), "next_sequence")),
+      release_(member(binding.ptr(), "release")), expired_(member(binding.ptr(), "expired")),
+      cpu_(texts("cpu")), strided_name_(texts("strided")) {
+    kept_.push_back(member(binding.ptr(), "tensor_type"));
+    tensor_ = reinterpret_cast<PyTypeObject*>(kept_.back().get());
+    kept_.push_back(member(binding.ptr(), "parameter_type"));
+    parameter_ = reinterpret_cast<PyTypeObject*>(kept_.back().get());
+    Ref table = member(binding.ptr(), "element_types");  // {torch dtype: (name, DType number or -1)}
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(table.get(), &at, &key, &value);) {
+        dtypes_[key] = {texts(text(PyTuple_GET_ITEM(value, 0))), static_cast<int>(integer(PyTuple_GET_ITEM(value, 1)))};
+        kept_.push_back(Ref::borrow(key));
+    }
+}
+
+void Torch::facts(PyObject* tensor, Facts& out) {
+    const bool plain = Py_TYPE(tensor) == tensor_ || Py_TYPE(tensor) == parameter_;
+    if (!plain || attribute(tensor, names_.layout.get()).get() != strided_.get() || truth(attribute(tensor, names_.is_nested.get()).get()))
+        return slow_facts(tensor, out);
+    const Ref dtype = attribute(tensor, names_.dtype.get());
+    const auto element = dtypes_.find(dtype.get());
+    if (element == dtypes_.end()) return slow_facts(tensor, out);
+    out.dtype = element->second.name;
+    out.code = element->second.code;
+    const bool cpu = truth(attribute(tensor, names_.is_cpu.get()).get());
+    if (!cpu) return slow_facts(tensor, out);
+    out.device = cpu_;
+    out.layout = strided_name_;
+    out.tensor_class = Interner::none;
+    out.address = static_cast<std::uintptr_t>(integer(call(storage_address_.get(), tensor).get()));
+    out.offset = integer(method(tensor, names_.storage_offset.get()).get());
+    out.ndim = integers(attribute(tensor, names_.shape.get()).get(), out.shape);
+    out.stride_ndim = integers(method(tensor, names_.stride.get()).get(), out.stride);
+    out.requires_grad = truth(attribute(tensor, names_.requires_grad.get()).get());
+    const bool inference = truth(method(tensor, names_.is_inference.get()).get());
+    out.counter = inference ? 0 : integer(attribute(tensor, names_.version.get()).get());
+    out.readable = out.code >= 0;
+    out.staged = false;
+    if (out.code >= static_cast<int>(DType::Complex64)) complex_seen_ = true;
+}
+
+// Subclasses, other devices, sparse and nested tensors: the binding says it in Python.
+void Torch::slow_facts(PyObject* tensor, Facts& out) {
+    const Ref facts = checked(PyObject_CallMethod(binding_.get(), "facts", "(O)", tensor));
+    out.address = static_cast<std::uintptr_t>(integer(member(facts.get(), "address").get()));
+    out.offset = integer(member(facts.get(), "offset").get());
+    out.ndim = integers(member(facts.get(), "shape").get(), out.shape);
+    out.stride_ndim = integers(member(facts.get(), "stride").get(), out.stride);
+    out.dtype = texts_(text(member(facts.get(), "dtype").get()));
+    out.device = texts_(text(member(facts.get(), "device").get()));
+    out.layout = texts_(text(member(facts.get(), "layout").get()));
+    const Ref kind = member(facts.get(), "tensor_class");
+    out.tensor_class = kind.get() == Py_None ? Interner::none : texts_(text(kind.get()));
+    out.requires_grad = truth(member(facts.get(), "requires_grad").get());
+    out.counter = integer(member(facts.get(), "counter").get());
+    const Ref dtype = attribute(tensor, names_.dtype.get());
+    const auto element = dtypes_.find(dtype.get());
+    out.code = element == dtypes_.end() ? -1 : element->second.code;
+    out.readable = truth(member(facts.get(), "readable").get()) && out.code >= 0;
+    out.staged = truth(member(facts.get(), "staged").get());
+}
+
+ArrayView Torch::view(PyObject* tensor, Facts& facts) {
+    const std::int64_t address = integer(method(tensor, names_.data_ptr.get()).get());
+    for (int i = 0; i < facts.ndim; ++i)
+        if (facts.stride[i] == 0 && facts.shape[i] > 1) facts.shape[i] = 1;
+    return {reinterpret_cast<const void*>(address), static_cast<DType>(facts.code), facts.ndim, facts.shape, facts.stride};
+}
+
+bool Torch::lazy(PyObject* tensor) {
+    return complex_seen_ && (truth(method(tensor, names_.is_conj.get()).get()) || truth(method(tensor, names_.is_neg.get()).get()));
+}
+
+PyObject* Torch::hold(PyObject* tensor) {
+    const Ref storage = method(tensor, names_.untyped_storage.get());
+    return method(storage.get(), names_.weak_ref.get()).release();
+}
+
+void Torch::release(PyObject* reference) {
+    call(release_.get(), reference);
+    Py_DECREF(reference);
+}
+
+bool Torch::expired(PyObject* reference) { return truth(call(expired_.get(), reference).get()); }
+
+bool Torch::in_backward() { return integer(call(graph_task_.get()).get()) >= 0; }
+
+}  // namespace opscope

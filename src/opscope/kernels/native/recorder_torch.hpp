@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recorder reads of torch through Python's C API: nothing is linked, so any torch will do.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "recorder_python.hpp"
+#include "recorder_rows.hpp"
+
+namespace opscope {
+
+// Attribute names, interned once.
+struct Names {
+    Ref shape, stride, dtype, device, layout, requires_grad, version, storage_offset, is_cpu, is_nested, is_inference, is_conj, is_neg,
+        data_ptr, untyped_storage, weak_ref, sequence_nr, op;
+    Names();
+};
+
+class Torch {
+  public:
+    // binding is record/torch/binding.py's TorchBinding; the texts of facts are numbered by the interner.
+    Torch(nb::handle binding, Interner& texts);
+
+    bool is_tensor(PyObject* object) const { return Py_TYPE(object) == tensor_ || PyObject_TypeCheck(object, tensor_); }
+    bool is_parameter(PyObject* object) const { return Py_TYPE(object) == parameter_; }
+
+    void facts(PyObject* tensor, Facts& out);
+    // View of a readable tensor's memory; elements that a stride of 0 repeats come once.
+    ArrayView view(PyObject* tensor, Facts& facts);
+    // Whether the memory holds something else than the elements (conjugate or negative bit).
+    bool lazy(PyObject* tensor);
+
+    PyObject* hold(PyObject* tensor);
+    void release(PyObject* reference);
+    bool expired(PyObject* reference);
+
+    bool in_backward();
+    Ref current_node() { return call(current_node_.get()); }
+    // AccumulateGrad nodes have the largest unsigned number, which becomes -1 and owns nothing.
+    std::int64_t node_sequence(PyObject* node) {
+        return static_cast<std::int64_t>(PyLong_AsUnsignedLongLongMask(method(node, names_.sequence_nr.get()).get()));
+    }
+    std::int64_t next_sequence() { return integer(call(next_sequence_.get()).get()); }
+    PyObject* binding() const { return binding_.get(); }
+
+  private:
+    void slow_facts(PyObject* tensor, Facts& out);
+    std::int32_t device_of(PyObject* tensor);
+
+    Names names_;
+    Interner& texts_;
+    Ref binding_, strided_, storage_address_, graph_task_, current_node_, next_sequence_, release_, expired_;
+    PyTypeObject *tensor_, *parameter_;
+    struct Element {
+        std::int32_t name;
+        int code;
+    };
+    std::unordered_map<PyObject*, Element> dtypes_;
+    std::vector<Ref> kept_;
+    std::int32_t cpu_, strided_name_;
+    bool complex_seen_ = false;
+};
+
+}  // namespace opscope

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording is asked to do, and the one place where its options are named.
+
+The same words serve `opscope run`, the environment variable OPSCOPE (one string, shell quoting) and `--config FILE` (TOML, the
+words without their dashes). A word later in that order of precedence wins: file, then OPSCOPE, then the command line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opscope.errors import UsageError
+from opscope.run.schema import LEVELS
+from opscope.run.selection import Selection, parse_selection
+
+VALUES = ("none", "anomaly", "sample", "full")
+ON_OVERFLOW = ("keep", "stop")
+Words = dict[str, str | bool]
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One option: its word without dashes, what it does, and what it takes (None: nothing, it is a switch)."""
+
+    word: str
+    takes: str | None = None
+    help: str
+    short: str | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def field(self) -> str:
+        """The word as a Python name."""
+        return self.word.replace("-", "_")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """How it is spelt on the command line."""
+        return (f"--{self.word}",) if self.short is None else (f"--{self.word}", self.short)
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(word="output", short="-o", takes="PATH", help="directory of the run; an existing one gets a sibling [runs/NAME-TIME]"),
+    Option(word="tag", takes="NAME", help="name of the run where -o gives none"),
+    Option(word="values", takes="KIND", choices=VALUES, help="values kept: none, anomaly (inputs of an origin), sample, full [anomaly]"),
+    Option(word="sample", takes="N", help="with --values sample: every Nth call [10]"),
+    Option(word="steps", takes="STEPS", help="steps recorded, 0|5-8; recording ends after the last one"),
+    Option(word="ranks", takes="RANKS", help="ranks recorded, 0,7"),
+    Option(word="ops", takes="PATTERN", help="operators recorded: globs over operator, name and module, name-regex(RE)"),
+    Option(word="skip", takes="PATTERN", help="operators left out"),
+    Option(word="phases", takes="PHASES", help="forward, backward, optimizer, recompute, communication"),
+    Option(word="io", takes="SIDE", choices=("input", "output", "both"), help="tensors recorded: input, output or both [both]"),
+    Option(word="levels", takes="LEVELS", help="operator, module, api [operator,module]"),
+    Option(word="keep", takes="KEEP", help="steps kept whole: last:N or all; those with a finding stay anyway [last:100]"),
+    Option(word="on-overflow", takes="ACTION", choices=ON_OVERFLOW, help="at the first overflow: keep going or stop the program [keep]"),
+    Option(word="stop-after", help="end the program, cleanly, after the last of --steps"),
+    Option(word="step-module", takes="PATH", help="a step is one forward call of this module"),
+    Option(word="seed", takes="N", help="seed python, NumPy and torch"),
+    Option(word="deterministic", help="deterministic algorithms only"),
+    Option(word="sync", help="wait for the device after every operator"),
+    Option(word="config", takes="FILE", help="read options from a TOML file; the command line wins"),
+)
+_BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
+_BY_FIELD = {option.field: option for option in OPTIONS}
+
+
+class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What to record, where to, and what to do about it.
+
+    output is a path or None (runs/{tag or script}-{time}); sample keeps the values of every Nth call when values is "sample";
+    seed is below 2**32, NumPy's limit.
+    """
+
+    output: str | None = None
+    tag: str | None = None
+    values: str = "anomaly"
+    sample: int = 10
+    selection: Selection = Selection()
+    levels: tuple[str, ...] = ("operator", "module")
+    keep: str = "last:100"
+    on_overflow: str = "keep"
+    stop_after: bool = False
+    step_module: str | None = None
+    seed: int | None = None
+    deterministic: bool = False
+    sync: bool = False
+
+    @property
+    def keep_last(self) -> int | None:
+        """How many steps are kept whole; None for all of them."""
+        return None if self.keep == "all" else int(self.keep.partition(":")[2])
+
+    def words(self) -> Words:
+        """What differs from the defaults, by field name, as config_from reads it."""
+        selection = self.selection
+        texts: Mapping[str, str | None] = {
+            "steps": _range_text(selection.steps),
+            "ranks": _range_text(selection.ranks),
+            "ops": selection.ops.text if selection.ops else None,
+            "skip": selection.skip.text if selection.skip else None,
+            "phases": ",".join(selection.phases) if selection.phases else None,
+            "io": selection.io if selection.io != "both" else None,
+        }
+        words: Words = {field: text for field, text in texts.items() if text is not None}
+        for field, default in msgspec.structs.asdict(RecordConfig()).items():
+            value = getattr(self, field)
+            if field != "selection" and value != default:
+                words[field] = value if isinstance(value, bool) else ",".join(value) if isinstance(value, tuple) else str(value)
+        return words
+
+    def to_options(self) -> str:
+        """The option string that parse_options reads back to this; only what differs from the defaults."""
+        words = ((_BY_FIELD[field].word, value) for field, value in self.words().items())
+        return shlex.join(f"--{word}" if value is True else f"--{word}={value}" for word, value in words)
+
+
+def parse_options(options: str | Sequence[str]) -> RecordConfig:
+    """Read options given as one string or as separate words; UsageError for what cannot be used."""
+    return config_from(read_words(options))
+
+
+def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
+    """Options by field name, later layers winning; a config file named in any of them comes before all."""
+    words: Words = {}
+    for layer in layers:
+        words.update(layer)
+    path = words.pop("config", None)
+    if isinstance(path, str):
+        words = {**read_file(Path(path)), **words}
+    for field, value in words.items():
+        _check_choice(_BY_FIELD[field], value)
+    text = {field: value for field, value in words.items() if isinstance(value, str)}
+    selected = {field: text[field] for field in ("steps", "ranks", "ops", "skip", "phases", "io") if field in text}
+    return RecordConfig(
+        output=text.get("output"),
+        tag=text.get("tag"),
+        values=text.get("values", "anomaly"),
+        sample=_number(text.get("sample", "10"), what="--sample", least=1),
+        selection=parse_selection(**selected),
+        levels=_levels(text.get("levels", "operator,module")),
+        keep=_keep(text.get("keep", "last:100")),
+        on_overflow=text.get("on_overflow", "keep"),
+        stop_after=words.get("stop_after") is True,
+        step_module=text.get("step_module"),
+        seed=_number(text["seed"], what="--seed", least=0) if "seed" in text else None,
+        deterministic=words.get("deterministic") is True,
+        sync=words.get("sync") is True,
+    )
+
+
+def read_words(options: str | Sequence[str]) -> Words:
+    """Options by field name, nothing but the words checked; UsageError for a word that is not an option."""
+    rest = list(reversed(_split(options) if isinstance(options, str) else options))
+    words: Words = {}
+    while rest:
+        word = rest.pop()
+        flag, equals, given = word.partition("=")
+        if flag.startswith("--no-") and _is_switch(f"--{flag[5:]}") and not equals:
+            words[_BY_FLAG[f"--{flag[5:]}"].field] = False
+            continue
+        option = _BY_FLAG.get(flag) or _unknown(flag)
+        if option.takes is None and equals:
+            raise UsageError(f"{flag} takes no value, {given!r} was given")
+        if option.takes is not None and not equals and not rest:
+            raise UsageError(f"{flag} needs a value: {flag} {option.takes}")
+        words[option.field] = True if option.takes is None else given if equals else rest.pop()
+    return words
+
+
+def split_command(arguments: Sequence[str], *, more: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Part `[options] [--] CMD…` into the options and the command: it starts after `--`, or at the first word that is no option.
+
+    more are further options that take a value. One that is not known ends nothing, so that it is reported rather than run.
+    """
+    takes_value = {flag for flag, option in _BY_FLAG.items() if option.takes is not None} | set(more)
+    place = 0
+    while place < len(arguments):
+        word = arguments[place]
+        if word == "--":
+            return list(arguments[:place]), list(arguments[place + 1 :])
+        if not word.startswith("-"):
+            break
+        place += 2 if word in takes_value else 1
+    return list(arguments[:place]), list(arguments[place:])
+
+
+def read_file(path: Path) -> Words:
+    """Options from a TOML file, `steps = "0|5-8"`, `stop-after = true`; UsageError names the file and the word."""
+    try:
+        table = _toml().loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}; --config needs a file that can be read") from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        raise UsageError(f"{path}: not TOML: {error}") from error
+    words: Words = {}
+    for key, value in table.items():
+        field = key.replace("-", "_")
+        if field not in _BY_FIELD or field == "config":
+            raise UsageError(f"{path}: unknown option {key!r}{_near(key, [option.word for option in OPTIONS])}")
+        words[field] = _word_of(value, _BY_FIELD[field], path)
+    return words
+
+
+def _word_of(value: object, option: Option, path: Path) -> str | bool:
+    if option.takes is None and isinstance(value, bool):
+        return value
+    if option.takes is not None and isinstance(value, list) and all(isinstance(part, str | int) for part in value):
+        return ",".join(map(str, value))
+    if option.takes is not None and isinstance(value, str | int) and not isinstance(value, bool):
+        return str(value)
+    wanted = "true or false" if option.takes is None else "text"
+    raise UsageError(f"{path}: {option.word} is {value!r}, {wanted} was expected")
+
+
+def _toml() -> Any:
+    try:
+        return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ImportError as error:
+        raise UsageError("--config needs Python 3.11, or the package tomli: pip install tomli") from error
+
+
+def _split(options: str) -> list[str]:
+    try:
+        return shlex.split(options)
+    except ValueError as error:
+        raise UsageError(f"OPSCOPE {options!r}: {error}") from error
+
+
+def _is_switch(flag: str) -> bool:
+    option = _BY_FLAG.get(flag)
+    return option is not None and option.takes is None
+
+
+def _unknown(flag: str) -> Option:
+    if not flag.startswith("-"):
+        raise UsageError(f"{flag!r} is not an option")
+    raise UsageError(f"unknown option {flag}{_near(flag, list(_BY_FLAG))}")
+
+
+def _near(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _check_choice(option: Option, value: object) -> None:
+    if option.choices and value not in option.choices:
+        raise UsageError(f"--{option.word} {value!r}: not one of {', '.join(option.choices)}")
+
+
+def _number(text: str, *, what: str, least: int) -> int:
+    if re.fullmatch(r"[0-9]{1,10}", text) is None or not least <= int(text) < 2**32:
+        raise UsageError(f"{what} {text!r}: not a whole number from {least} to {2**32 - 1}")
+    return int(text)
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    """Levels in the order of the schema, each once; parse_selection says which one is wrong."""
+    wanted = parse_selection(levels=text).levels or ()
+    return tuple(level for level in LEVELS if level in wanted)
+
+
+def _keep(text: str) -> str:
+    if text != "all" and re.fullmatch(r"last:[0-9]{1,9}", text) is None:
+        raise UsageError(f"--keep {text!r}: neither last:N nor all")
+    return text
+
+
+def _range_text(ranges: tuple[tuple[int, int], ...] | None) -> str | None:
+    if ranges is None:
+        return None
+    return "|".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

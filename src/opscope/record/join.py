@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Beginning a recording in this process: below `opscope run`, by the environment, or in a with-block of the program."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opscope import __version__
+from opscope.record.active import active
+from opscope.record.config import RecordConfig, config_from, parse_options, read_words
+from opscope.record.exits import watch, watch_threads
+from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
+from opscope.record.seed import seed_all
+from opscope.record.session import Session
+from opscope.run.store.blackbox import BlackBox
+from opscope.run.store.layout import BLACKBOX, create_run, process_facts, seal_run
+from opscope.run.store.writer import ProcessWriter
+
+if TYPE_CHECKING:
+    from opscope.record.torch.recorder import TorchRecorder
+
+
+def join_from_environment(environ: Mapping[str, str] | None = None) -> Session | None:
+    """Join the recording that OPSCOPE_RUN and OPSCOPE_RUN_ID name; called once torch has been imported."""
+    environ = os.environ if environ is None else environ
+    run, identity = environ.get("OPSCOPE_RUN"), environ.get("OPSCOPE_RUN_ID")
+    if not run or not identity or active.session is not None:
+        return active.session
+    return begin(parse_options(environ.get("OPSCOPE", "")), Path(run))
+
+
+def begin(config: RecordConfig, run: Path) -> Session:
+    """Record this process into a run directory that exists."""
+    facts = process_facts(
+        rank=known_rank(os.environ) or 0,
+        local_rank=first_number(os.environ, LOCAL_VARIABLES),
+        world=first_number(os.environ, WORLD_VARIABLES),
+    )
+    writer = ProcessWriter(run, facts, keep=config.keep_last)
+    session = Session(config, writer, process=writer.process.process)
+    if writer.failed is not None:
+        session.closed = True
+        return session
+    from opscope.record.torch.recorder import TorchRecorder
+
+    if config.seed is not None:
+        seed_all(config.seed, deterministic=config.deterministic)
+    recorder = TorchRecorder(session)
+    attach_blackbox(session, recorder)
+    watch(session)
+    watch_threads(session, recorder.enter_modes, recorder.exit_modes)
+    active.enter(session)
+    session.start(recorder)
+    return session
+
+
+def attach_blackbox(session: Session, recorder: TorchRecorder) -> None:
+    """Give the process its black box; a disk that has no room for it ends the recording, not the program."""
+    try:
+        recorder.book.attach(BlackBox.create(session.writer.directory / BLACKBOX).buffer)
+    except OSError as error:
+        session.fail(error)
+
+
+class Recording:
+    """A with-block that records what torch does inside it; inside an outer recording it joins that one.
+
+    path of the finished or joined run, None before the block is entered. start, stop and step overrule the rules of docs/schema.md.
+    """
+
+    def __init__(self, config: RecordConfig) -> None:
+        self.config = config
+        self.path: Path | None = None
+        self._session: Session | None = None
+        self._joined = False
+
+    def __enter__(self) -> Recording:
+        if active.session is not None:
+            self._session, self._joined = active.session, True
+            self.path = self._session.writer.directory.parents[1]
+            return self
+        config = self.config
+        wanted = Path(config.output or Path("runs") / (config.tag or "recording"))
+        self.path = create_run(
+            wanted, command=sys.argv, config=config.words(), version=__version__, seed=config.seed, deterministic=config.deterministic
+        )
+        if self.path.name != wanted.name:
+            print(f"opscope: {wanted} exists, recording into {wanted.with_name(self.path.name)}", file=sys.stderr)
+        self._session = begin(self.config, self.path)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._session is None or self._joined or self.path is None:
+            return
+        self._session.close(None if kind is None else 1)
+        active.drop()
+        seal_run(self.path)
+
+    def start(self) -> None:
+        """Record again after stop()."""
+        self._tell(Session.resume)
+
+    def stop(self) -> None:
+        """Watch nothing until start()."""
+        self._tell(Session.pause)
+
+    def step(self) -> None:
+        """Say that a step is over; the rules that find steps are off from then on."""
+        self._tell(Session.mark_step)
+
+    def _tell(self, action: Callable[[Session], None]) -> None:
+        if self._session is not None and not self._session.closed:
+            action(self._session)
+
+
+def record(path: str | os.PathLike[str] | None = None, **options: Any) -> Recording:
+    """Record what torch does inside a with-block into a run directory.
+
+    options are those of `opscope run` with underscores: values="full", steps="0|5-8", keep="all", …; what OPSCOPE in the
+    environment says holds where they say nothing. Raises UsageError for one that cannot be used.
+    """
+    words: dict[str, str | bool] = {
+        name: value if isinstance(value, bool) else str(value) for name, value in options.items() if value is not None
+    }
+    if path is not None:
+        words["output"] = os.fspath(path)
+    return Recording(config_from(read_words(os.environ.get("OPSCOPE", "")), words))
+
+
+def mark_step() -> None:
+    """Say that a training step is over; without a recording it does nothing."""
+    if active.session is not None:
+        active.session.mark_step()

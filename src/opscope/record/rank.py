@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rank this process is: torch.distributed when initialised, else what the launcher's variables say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+
+def known_rank(environ: Mapping[str, str]) -> int | None:
+    """Rank of this process, None while nothing tells it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    return first_number(environ, RANK_VARIABLES)
+
+
+def known_world(environ: Mapping[str, str]) -> int | None:
+    """Number of ranks, None while nothing tells it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
+    return first_number(environ, WORLD_VARIABLES)
+
+
+def first_number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    """The first of these variables that holds a number."""
+    return next((int(environ[name]) for name in names if environ.get(name, "").isdigit()), None)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process's recording: takes rows from a recorder, hands them to the run's writer, knows when to stop.
+
+A session never raises into the program it watches. Its writer works on a background thread; a failure there, or in the
+recorder, ends recording with one line on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+from opscope.record.rank import known_rank, known_world
+
+if TYPE_CHECKING:
+    from opscope.record.config import RecordConfig
+    from opscope.run.store.writer import ProcessWriter
+
+
+class Recorder(Protocol):
+    """What a session needs of a recorder."""
+
+    book: Any
+
+    def start(self) -> None: ...
+    def pause(self) -> None: ...
+    def stop(self) -> None: ...
+    def abandon(self) -> None: ...
+    def scaler_updated(self) -> None: ...
+    def fetch(self, *, end: bool) -> bool: ...
+    def step_marked(self) -> None: ...
+    def batches(self, *, process: int, rank: int) -> dict[str, Any]: ...
+
+
+class Session:
+    """Recording of this process into one run directory."""
+
+    def __init__(self, config: RecordConfig, writer: ProcessWriter, *, process: int = 0) -> None:
+        self.config = config
+        self.writer = writer
+        self.process = process
+        self.pid = os.getpid()
+        self.exit_code: int | None = None
+        self.closed = False
+        self.recorder: Recorder | None = None
+        self.skipped: list[int] = []
+        self.cleanup = ExitStack()
+        self._started = 0.0
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def start(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._started = time.perf_counter()
+        recorder.start()
+        if not self._wants_recording():
+            recorder.pause()
+
+    def close(self, exit_code: int | None = None) -> None:
+        """Stop recording and write out what is left; a second call does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        self.cleanup.close()
+        if self.recorder is not None:
+            self.recorder.stop()
+            self.drain(end=True)
+            self.writer.update(**self._facts(self.recorder))
+            self.recorder = None
+        self.writer.close(self.exit_code if exit_code is None else exit_code)
+
+    def _facts(self, recorder: Recorder) -> dict[str, Any]:
+        """What process.json says of the whole recording."""
+        wall, watching = time.perf_counter() - self._started, recorder.book.watching
+        return {
+            "overhead": round(wall / max(wall - watching, 1e-9), 4) if 0 < watching < wall else None,
+            "hidden_calls": hidden_calls(),
+            "steps": recorder.book.step,
+            "skipped_steps": tuple(self.skipped),
+        }
+
+    @property
+    def rank(self) -> int:
+        return known_rank(os.environ) or 0
+
+    def drop_after_fork(self) -> None:
+        """In a forked child: watch nothing, write nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.recorder is not None:
+            self.recorder.abandon()
+        self.writer.drop_after_fork()
+
+    def fail(self, error: BaseException) -> None:
+        """Recording ends, the program goes on."""
+        if self.closed:
+            return
+        print(f"opscope: recording ended: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
+        self.close()
+
+    def pause(self) -> None:
+        """Watch nothing until resume()."""
+        if self.recorder is not None:
+            self.drain(end=True)
+            self.recorder.stop()
+
+    def resume(self) -> None:
+        if self.recorder is not None and not self.closed:
+            self.recorder.start()
+
+    def mark_step(self) -> None:
+        """The program says that a step is over."""
+        if self.recorder is not None and not self.closed:
+            self.recorder.step_marked()
+
+    # -- what recorders tell ----------------------------------------------------------------------------------
+
+    def scaler_updated(self) -> None:
+        """GradScaler.update ran."""
+        if self.recorder is not None:
+            self.recorder.scaler_updated()
+
+    def step_ended(self, skipped: bool) -> None:  # noqa: FBT001 - callback of record.steps
+        """A training step is over: write it, and stop where the user wanted."""
+        recorder = self.recorder
+        if recorder is None or self.closed:
+            return
+        book = recorder.book
+        self.drain(end=True)
+        if self.recorder is None:
+            return  # the disk ended the recording
+        finding = book.overflowed and not skipped
+        if skipped:
+            self.skipped.append(book.step)
+        self.writer.end_step(book.step, finding=finding)
+        ended = book.step
+        book.next_step()
+        if finding and self.config.on_overflow == "stop":
+            self._stop_program(1)
+        last = self.config.selection.last_step
+        if last is not None and ended >= last:
+            self.close()
+            if self.config.stop_after:
+                self._stop_program(0)
+        elif self._wants_recording():
+            recorder.start()
+        else:
+            recorder.pause()
+
+    def keep_value(self, memory: memoryview, *, dtype: str, shape: tuple[int, ...], seal: bool) -> tuple[str, str] | None:
+        found = self.writer.keep_value(memory, dtype=dtype, shape=shape, seal=seal)
+        return (found.shard, found.key) if found is not None else None
+
+    # -- inner ------------------------------------------------------------------------------------------------
+
+    def _wants_recording(self) -> bool:
+        selection = self.config.selection
+        step = self.recorder.book.step if self.recorder is not None else 0
+        return selection.wants_rank(self.rank) and selection.wants_step(step)
+
+    def drain(self, *, end: bool = False) -> None:
+        """Hand finished rows to the writer; at the end of a step (or of all) also those that wait for a device."""
+        if self.recorder is None or not self.recorder.fetch(end=end):
+            return
+        rank = self.rank
+        if rank != self.writer.process.rank:  # torch.distributed has been initialised since
+            self.writer.update(rank=rank, world=known_world(os.environ))
+        step = self.recorder.book.step
+        for table, batch in self.recorder.batches(process=self.process, rank=rank).items():
+            self.writer.append(table, batch, step=step)
+        if self.writer.failed is not None and not self.closed:
+            self.close()  # the writer has said why
+
+    def _stop_program(self, code: int) -> None:
+        self.close(code)
+        raise SystemExit(code)
+
+
+def hidden_calls() -> int:
+    """Operators that torch.compile took into graphs, by dynamo's own count."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return int(dynamo.counters["stats"]["calls_captured"]) if dynamo is not None else 0

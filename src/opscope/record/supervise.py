@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one command in the foreground as a shell would: its streams and its signals are its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+# What a user or a scheduler sends to the process it knows, the launcher, and means for the command.
+FORWARDED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended; code is 128 + signal when a signal ended it."""
+
+    pid: int
+    code: int
+    signal: int | None = None
+
+
+def supervise(command: Sequence[str], environment: Mapping[str, str]) -> Ending:
+    """Run a command to its end; OSError when it cannot be started. Only the main thread can do this.
+
+    Signals that were sent to this process alone are passed on. One that the terminal sends (Ctrl-C) reaches the command
+    without our help, since both are in the foreground, and would arrive twice if it were passed on.
+    """
+    early: list[int] = []
+    # Caught signals are the default again in the command, ignored ones (nohup) stay ignored: both as the shell had it.
+    caught = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, lambda received, _: early.append(received)) for number in caught}
+    try:
+        # A shell's <(…) hands over descriptors, so they stay open.
+        process = subprocess.Popen(command, env=dict(environment), close_fds=False)
+        _wait(process, early)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    died_of = -process.returncode if process.returncode < 0 else None
+    return Ending(pid=process.pid, code=process.returncode if died_of is None else 128 + died_of, signal=died_of)
+
+
+def _wait(process: subprocess.Popen[bytes], early: list[int]) -> None:
+    """Wait for the command's end, passing signals on; early are those that came while it was being started.
+
+    The signals are blocked only now: a command would inherit the mask.
+    """
+    waited = {*FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    try:
+        for number in early:
+            process.send_signal(number)
+        while process.poll() is None:
+            received = signal.sigwaitinfo(waited)
+            if _was_sent_to_us(received, process.pid):
+                process.send_signal(received.si_signo)
+        _forget_pending(FORWARDED)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _was_sent_to_us(received: signal.struct_siginfo, child: int) -> bool:
+    """Whether a process sent it (si_code <= 0, as SI_FROMUSER of siginfo.h says), and not the command itself."""
+    return received.si_signo in FORWARDED and received.si_code <= 0 and received.si_pid != child
+
+
+def _forget_pending(signals: frozenset[signal.Signals]) -> None:
+    """The command is over: what still arrives for it must not end the sealing of the run.
+
+    A second Ctrl-C of an impatient user is pending here more often than not.
+    """
+    while signal.sigtimedwait(signals, 0) is not None:
+        continue

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch as the bookkeeper sees it: facts of tensors, weak references, autograd, reading and keeping values.
+
+Serves both the compiled recorder (native/recorder.cpp) and its reference (kernels/bookkeeping.py).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opscope.kernels import statistics
+from opscope.kernels.calls import Draft, Facts, Operator, Site, base
+from opscope.kernels.compiled import NUMBERS
+from opscope.record.rows import arrow_batches
+from opscope.record.torch.memory import view
+from opscope.record.torch.operators import describe
+from opscope.record.torch.stacks import Stacks
+from opscope.record.torch.staging import Staging
+from opscope.record.torch.suspects import SeenTensor, Suspect
+from opscope.run.store.blackbox import BlackBox, blackbox_text
+from opscope.run.store.blackbox import Facts as BoxFacts
+
+if TYPE_CHECKING:
+    from opscope.record.session import Session
+    from opscope.record.torch.modules import Modules
+    from opscope.record.torch.sentinel import Sentinel
+
+storage_address: Callable[[torch.Tensor], int] = torch._C._storage_address  # type: ignore[attr-defined]
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+ENUMS = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format"}
+# Subclasses that are recorded as they are; calls on all others are left to the subclass, so that its inner kernels are seen.
+OPAQUE = frozenset({"FakeTensor"})
+
+
+class TorchBinding:
+    """Implements kernels.bookkeeping.Binding on torch."""
+
+    strided = torch.strided
+    tensor_type = torch.Tensor
+    parameter_type = torch.nn.Parameter
+    storage_address = staticmethod(storage_address)
+    graph_task = staticmethod(torch._C._current_graph_task_id)
+    current_node = staticmethod(torch._C._current_autograd_node)
+    next_sequence = staticmethod(torch._C._autograd._get_sequence_nr)
+    release: Callable[[int], None] = staticmethod(torch.UntypedStorage._free_weak_ref)
+    expired: Callable[[int], bool] = staticmethod(torch.UntypedStorage._expired)  # type: ignore[assignment]
+
+    def __init__(self, session: Session, *, sentinel: Sentinel, modules: Modules) -> None:
+        self.session = session
+        self.sentinel = sentinel
+        self.modules = modules
+        self.stacks = Stacks()
+        self.staging = Staging()
+        self.selection = session.config.selection
+        self.selective = any(part is not None for part in (self.selection.ops, self.selection.skip, self.selection.phases))
+        self.element_types = element_types()
+        self._codes: set[CodeType] = set()
+
+    # -- tensors ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def is_tensor(value: object) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    @staticmethod
+    def facts(tensor: torch.Tensor) -> Facts:
+        """Facts of a tensor; sparse, nested, meta, fake and functional tensors have no readable memory."""
+        kind = type(tensor)
+        dense = tensor.layout is torch.strided and not tensor.is_nested
+        address = storage_address(tensor) if dense and torch._C._has_storage(tensor) else 0
+        host = tensor.device.type == "cpu"
+        memory = bool(address) and not tensor.is_meta and not is_wrapper(kind) and not tensor.is_quantized
+        return Facts(
+            address=address,
+            offset=int(tensor.storage_offset()) if address else 0,
+            shape=() if tensor.is_nested else tuple(map(int, tensor.shape)),
+            stride=tuple(map(int, tensor.stride())) if dense else (),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            device=str(tensor.device),
+            layout=layout_name(tensor),
+            tensor_class=None if kind in PLAIN else kind.__qualname__,
+            requires_grad=tensor.requires_grad,
+            counter=0 if tensor.is_inference() else tensor._version,
+            readable=memory and host,
+            staged=memory and not host,
+        )
+
+    @staticmethod
+    def hold(tensor: torch.Tensor) -> int:
+        return int(tensor.untyped_storage()._weak_ref())  # type: ignore[call-overload,no-any-return]
+
+    @staticmethod
+    def resolved(tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor with its conjugate or negative bit carried out."""
+        return tensor.detach().resolve_conj().resolve_neg()
+
+    @staticmethod
+    def read(tensor: torch.Tensor) -> Any:
+        """Statistics of a host tensor's elements; None where NumPy has no such type."""
+        array = view(tensor)
+        return None if array is None else statistics(array, threads=torch.get_num_threads())
+
+    def stage(self, tensor: torch.Tensor) -> int:
+        return self.staging.stage(base(tensor) if 0 in tensor.stride() else tensor)
+
+    def keep(self, tensor: torch.Tensor) -> tuple[str, str] | None:
+        return self.sentinel.keep(tensor)
+
+    @staticmethod
+    def clone(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().clone()
+
+    def label(self, tensor: torch.Tensor) -> tuple[str | None, str | None]:
+        return self.modules.label(tensor)
+
+    def accumulates(self, node: Any) -> str | None:
+        """Name of the parameter whose gradient an AccumulateGrad node collects."""
+        return self.modules.label(node.variable)[1]
+
+    # -- operators --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def handles(types: Sequence[type]) -> bool:
+        """Whether calls on these subclasses are recorded as they are, not as the kernels inside."""
+        return all(kind in PLAIN or kind.__name__ in OPAQUE for kind in types)
+
+    @staticmethod
+    def describe(func: Any) -> Operator:
+        return describe(func)
+
+    def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool:
+        """Whether --ops, --skip and --phases let a call through.
+
+        others: the API that the stack tells, and of a gradient also operator and API of its forward call.
+        """
+        selection = self.selection
+        if selection.phases is not None and phase not in selection.phases:
+            return False
+        name = f"{module or '<root>'}:{label}"
+        api, *partner = others
+        own = [op, *apis_of(op), *([api] if api is not None and phase != "backward" else [])]
+        if selection.skip is not None and any(selection.skip.matches(each, name, module) for each in own):
+            return False
+        names = [*own, *(name for each in partner if each is not None for name in (each, *apis_of(each)))]
+        return selection.ops is None or any(selection.ops.matches(each, name, module) for each in names)
+
+    @staticmethod
+    def encode(value: object) -> str:
+        return encode(value)
+
+    @staticmethod
+    def constant(value: object) -> bool:
+        """Whether a leaf is one of torch's few named constants, so that its text may be kept for good."""
+        return type(value) in ENUMS
+
+    # -- where and when ---------------------------------------------------------------------------------------
+
+    def site(self) -> Site:
+        return self.stacks.site(skip=2)
+
+    def resolve(self, codes: list[CodeType], instructions: list[int]) -> Site:
+        self._codes.update(codes)  # their addresses stand for them in the compiled recorder
+        return self.stacks.resolve(codes, instructions)
+
+    @staticmethod
+    def running_node() -> Any:
+        """The autograd node that runs in this thread, None outside a backward pass."""
+        return torch._C._current_autograd_node() if torch._C._current_graph_task_id() >= 0 else None
+
+    # -- what the session wants to know -----------------------------------------------------------------------
+
+    def signal(self) -> None:
+        self.session.scaler_updated()
+
+    def due(self) -> None:
+        self.session.drain()
+
+    def fail(self, error: BaseException) -> None:
+        self.session.fail(error)
+
+    def observed(self, io: str, slot: str, tensor: torch.Tensor, known: dict[str, Any] | None) -> SeenTensor:
+        """One tensor of a suspicious call; known holds its statistics by column, None when it was not read."""
+        return SeenTensor(io, slot, str(tensor.dtype).removeprefix("torch."), tensor, **(known or {}))
+
+    def draft(self, func: Any, args: str, inputs: list[SeenTensor], outputs: list[SeenTensor], before: dict[str, Any]) -> Suspect:
+        operator = describe(func)
+        return Suspect(operator.op, operator.writes, args, inputs, outputs, before)
+
+    def judge(self, suspect: Suspect) -> int | None:
+        return self.sentinel.judge(suspect)
+
+    def judge_draft(self, draft: Draft) -> int | None:
+        """The same for a draft of the reference."""
+        rows = [
+            [self.observed(seen.io, seen.slot, seen.tensor, seen.statistics()) for seen in side] for side in (draft.inputs, draft.outputs)
+        ]
+        suspect = self.draft(draft.function, draft.args or "", rows[0], rows[1], draft.before)
+        bits = self.judge(suspect)
+        for seen, judged in zip(draft.inputs, suspect.inputs, strict=True):
+            seen.value = judged.value
+        return bits
+
+    @staticmethod
+    def black_box(buffer: Any) -> BlackBox:
+        return BlackBox(buffer)
+
+    @staticmethod
+    def box_enter(box: BlackBox, draft: Draft) -> None:
+        facts = BoxFacts(step=draft.step, parent=draft.parent, level=draft.level, phase=draft.phase)
+        box.enter(draft.index, draft.thread, blackbox_text(draft.op, draft.name, draft.module, draft.source), facts)
+
+    @staticmethod
+    def batches(drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]:
+        return arrow_batches(drafts, process=process, rank=rank, levels=levels)
+
+
+def is_wrapper(kind: type) -> bool:
+    """Whether a subclass stands for other tensors or for none, so that its own memory means nothing."""
+    return kind not in PLAIN and getattr(kind, "__torch_dispatch__", None) is not getattr(torch.Tensor, "__torch_dispatch__", None)
+
+
+def apis_of(op: str) -> tuple[str, ...]:
+    """The names under which users know an operator, for those that have no Python frame to tell them."""
+    short = op.rpartition("::")[2].partition(".")[0].removeprefix("native_").rstrip("_")
+    return (f"torch.{short}", f"torch.Tensor.{short}", f"torch.nn.functional.{short}") if op.startswith("aten::") else ()
+
+
+def element_types() -> dict[torch.dtype, tuple[str, int]]:
+    """Each torch dtype with its name and its number in the compiled kernels, -1 where they cannot read it."""
+    types = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+    names = {dtype: str(dtype).removeprefix("torch.") for dtype in types}
+    return {dtype: (name, NUMBERS.get(name, -1)) for dtype, name in names.items()}
+
+
+def layout_name(tensor: torch.Tensor) -> str:
+    """Private format of an NPU tensor where torch_npu tells it, else torch's layout without its prefix."""
+    if tensor.device.type == "npu":
+        return npu_format(tensor) or "strided"
+    return "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+
+
+def npu_format(tensor: torch.Tensor) -> str | None:
+    """Name or number of the device format, by torch_npu.get_npu_format."""
+    reader = getattr(sys.modules.get("torch_npu"), "get_npu_format", None)
+    if reader is None:
+        return None
+    answer = reader(tensor)
+    return str(getattr(answer, "name", answer))
+
+
+def encode(value: object) -> str:
+    """One leaf of an argument tree as JSON: plain values as they are, all others tagged (docs/schema.md, args)."""
+    if value is None or isinstance(value, (bool, str)):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return repr(float(value)) if math.isfinite(value) else f'{{"float": "{float(value)}"}}'
+    if isinstance(value, complex):
+        return f'{{"complex": [{encode(value.real)}, {encode(value.imag)}]}}'
+    return json.dumps(tagged(value), ensure_ascii=False)
+
+
+def tagged(value: object) -> dict[str, Any]:
+    tag = ENUMS.get(type(value))
+    if tag is not None:
+        return {tag: str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if isinstance(value, torch.Generator):
+        return {"generator": str(value.device)}
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return {"object": str(value)}
+    return {"object": f"{type(value).__module__}.{type(value).__qualname__}"}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tensor's memory: as an array in its own place, and as one dense block to be stored."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
+
+from opscope.run.dtypes import find_dtype
+from opscope.run.store.shard_reader import overlapping
+
+
+def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
+    """The tensor's own memory as an array in its true dtype, without a copy; None where NumPy has no such type."""
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.detach().resolve_conj().resolve_neg()
+    known = find_dtype(str(tensor.dtype).removeprefix("torch."))
+    if known is None or known.numpy is None:
+        return None
+    dtype = known.to_numpy()
+    if tensor.numel() == 0:
+        return np.empty(tuple(tensor.shape), dtype)
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = (ctypes.c_char * (span * dtype.itemsize)).from_address(tensor.data_ptr())
+    memory.tensor = tensor  # type: ignore[attr-defined]  # the array keeps the memory, the memory its tensor
+    flat: np.ndarray[Any, Any] = np.frombuffer(memoryview(memory), dtype=dtype)
+    strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
+    return np.lib.stride_tricks.as_strided(flat, tuple(tensor.shape), strides, writeable=False)
+
+
+def compact(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The elements a tensor covers as one dense host block in the order of memory, without a copy where it is one already.
+
+    A reader lays the tensor's own shape and strides over the block again (run/store, `laid_out`). Elements that a stride
+    of 0 repeats are stored once; a tensor that overlaps itself in any other way is stored in logical order.
+    """
+    if not torch._C._has_storage(tensor) or tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
+        return None
+    tensor = tensor.detach()
+    if tensor.is_conj() or tensor.is_neg():
+        return tensor.resolve_conj().resolve_neg().cpu().contiguous()
+    once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())] if 0 in tensor.stride() else tensor
+    strides = once.stride()
+    order = sorted(range(once.dim()), key=lambda d: (-strides[d], d))
+    ordered = once.permute(order)
+    if overlapping(list(zip(ordered.shape, ordered.stride(), strict=True))):
+        return tensor.cpu().contiguous()
+    return ordered.cpu().contiguous()
+
+
+def block_bytes(block: torch.Tensor) -> memoryview:
+    """Memory of a dense host tensor, valid as long as the tensor lives."""
+    size = block.numel() * block.element_size()
+    return memoryview((ctypes.c_char * size).from_address(block.data_ptr())).cast("B")

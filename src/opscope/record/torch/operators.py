@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the recorder must know of an operator overload, read from its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opscope.kernels.calls import Operator
+
+# Outputs hold whatever the memory held before.
+ALLOCATORS = frozenset({
+    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "empty_quantized",
+    "_efficientzerotensor", "resize_",
+})  # fmt: skip
+
+# Their previous content cannot show in the result.
+OVERWRITING = frozenset({
+    "copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
+    "geometric_", "masked_fill_", "resize_", "set_", "detach_", "t_", "transpose_", "unsqueeze_", "squeeze_", "as_strided_",
+    "_foreach_copy_", "_foreach_zero_", "requires_grad_", "swapaxes_", "swapdims_", "rename_", "eye",
+})  # fmt: skip
+
+# How the magnitude of an in-place result is bounded; see kernels/bookkeeping.py BOUNDS.
+BOUNDS = {
+    "add_": "sum", "sub_": "sum", "lerp_": "sum", "rsub_": "sum", "clamp_": "kept", "clamp_min_": "kept", "clamp_max_": "kept",
+    "relu_": "kept", "leaky_relu_": "kept", "sigmoid_": "kept", "tanh_": "kept", "neg_": "kept", "abs_": "kept",
+    "hardtanh_": "kept", "round_": "kept", "floor_": "kept", "ceil_": "kept", "trunc_": "kept", "sign_": "kept", "erf_": "kept",
+    "sin_": "kept", "cos_": "kept", "mul_": "product", "addcmul_": "product", "div_": "quotient", "addcdiv_": "quotient",
+    "sqrt_": "square_root", "native_batch_norm": "moments", "_native_batch_norm_legit": "moments",
+    "cudnn_batch_norm": "moments", "_batch_norm_with_update": "moments",
+}  # fmt: skip
+
+# Integer arithmetic wraps in silence: these are judged by their values (issue of overflow bits 0x8, 0x10, 0x80).
+WATCHED = frozenset({
+    "add", "add_", "sub", "sub_", "rsub", "mul", "mul_", "neg", "neg_", "abs", "abs_", "sum", "prod", "cumsum", "cumprod", "pow",
+    "pow_", "addcmul", "addcmul_", "mm", "bmm", "addmm", "dot", "matmul", "square", "bitwise_left_shift", "__lshift__",
+    "_to_copy", "to", "copy_", "_foreach_add_", "_foreach_mul_", "index_add_", "scatter_add_", "addmv", "mv", "baddbmm",
+})  # fmt: skip
+
+
+def describe(func: Any) -> Operator:
+    """Facts of one operator: name `namespace::name.overload`, the arguments it writes, and its family."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        return Operator(op=f"higher_order::{getattr(func, '__name__', func)}", short=str(getattr(func, "__name__", "call")))
+    namespace, _, short = schema.name.partition("::")
+    overload = schema.overload_name or "default"
+    writes = written_arguments(schema)
+    collective = namespace in {"c10d", "_c10d_functional", "_c10d_functional_autograd"} and short != "wait_tensor"
+    if collective:
+        writes = frozenset(str(i) for i in range(len(schema.arguments)))
+    bound = "overwritten" if short in OVERWRITING else BOUNDS.get(short.removeprefix("_foreach_"))
+    out_variant = bool(writes) and not short.endswith("_") and all(w.startswith("kwargs.") for w in writes)
+    return Operator(
+        op=f"{schema.name}.{overload}",
+        short=short,
+        writes=writes,
+        allocator=short in ALLOCATORS,
+        collective=collective,
+        watched=short in WATCHED,
+        hidden=namespace in {"profiler", "prim"},
+        signal=short == "_amp_update_scale_",
+        bound="overwritten" if out_variant else bound,
+    )
+
+
+def written_arguments(schema: Any) -> frozenset[str]:
+    """Slots an operator writes to: marked in its schema, or known to torch all the same (running statistics)."""
+    info = torch._C._SchemaInfo(schema)
+    slots = set()
+    for position, argument in enumerate(schema.arguments):
+        marked = argument.alias_info is not None and argument.alias_info.is_write
+        if marked or info.is_mutable(argument.name):
+            slots.add(f"kwargs.{argument.name}")
+            if not argument.kwarg_only:
+                slots.add(str(position))
+    return frozenset(slots)

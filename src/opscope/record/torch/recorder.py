@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records a live PyTorch program: modes, module hooks and optimizer hooks on one side, the bookkeeper on the other."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Hashable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as module_hooks
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from opscope.record.steps import Steps
+from opscope.record.torch.binding import TorchBinding
+from opscope.record.torch.book import make_book
+from opscope.record.torch.mode import ApiMode, OperatorMode
+from opscope.record.torch.modules import Modules, result_tensors, tensors_in
+from opscope.record.torch.sentinel import Sentinel
+from opscope.record.torch.staging import non_finite
+from opscope.run.arrow import encode_rows
+from opscope.run.schema import LEVELS, Stack
+
+if TYPE_CHECKING:
+    from opscope.record.session import Session
+
+
+class TorchRecorder:
+    """Feeds one process's session; `start` and `stop` may alternate any number of times."""
+
+    def __init__(self, session: Session) -> None:
+        config = session.config
+        self.session = session
+        self.modules = Modules()
+        self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
+        self.book = make_book(self.binding, config)
+        self.steps = Steps(session.step_ended, live_optimizers, module=config.step_module)
+        self.levels = config.levels
+        self._scopes = threading.local()
+        self._modes = threading.local()
+        self._hooks: list[Any] = []
+
+    # -- switching --------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Only count steps, until the next start."""
+        self.book.paused = True
+
+    def start(self) -> None:
+        if self.book.paused:
+            self.book.paused = False
+            self.book.forget()
+        if self.book.active:
+            return
+        self.book.active = True
+        self.book.forget()
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._optimizer_begins),
+            register_optimizer_step_post_hook(self._optimizer_ends),
+        ]
+        if "module" in self.levels or self.levels == ("operator",):
+            self._hooks += [
+                module_hooks.register_module_forward_pre_hook(self._module_enters),
+                module_hooks.register_module_forward_hook(self._module_leaves, always_call=True),
+            ]
+        self.enter_modes()
+
+    def stop(self) -> None:
+        """Stop watching; modes of other threads pass calls through from now on."""
+        self.book.active = False
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self.exit_modes()
+
+    def abandon(self) -> None:
+        """In a forked child: the modes stay on the stack and pass every call through."""
+        self.book.active = False
+
+    def fetch(self, *, end: bool) -> bool:
+        """Bring statistics from devices, at the end of a step or when they are many; False while rows still wait for them."""
+        staging = self.binding.staging
+        if not self.book.pending:
+            return True
+        if not end and not staging.full:
+            return False
+        for ticket, statistics in staging.fetch():
+            self.book.fill(ticket, statistics)
+            self.book.overflowed = self.book.overflowed or non_finite(statistics)
+        return True
+
+    def batches(self, *, process: int, rank: int) -> dict[str, Any]:
+        """Arrow batches of what was finished since the last time, by table."""
+        calls, tensors = self.book.take(process, rank, sum(1 << LEVELS.index(level) for level in self.levels))
+        found = {table: batch for table, batch in (("calls", calls), ("tensors", tensors)) if batch is not None}
+        stacks, self.binding.stacks.fresh = self.binding.stacks.fresh, []
+        if stacks:
+            found["stacks"] = encode_rows("stacks", [Stack(process=process, stack=number, frames=frames) for number, frames in stacks])
+        return found
+
+    def step_marked(self) -> None:
+        self.steps.mark()
+
+    def enter_modes(self) -> None:
+        """Push the modes in the calling thread."""
+        if getattr(self._modes, "stack", None) is not None:
+            return
+        self._modes.stack = ExitStack()
+        if "api" in self.levels:
+            self._modes.stack.enter_context(ApiMode(self))
+        self._modes.stack.enter_context(OperatorMode(self))
+
+    def exit_modes(self) -> None:
+        stack, self._modes.stack = getattr(self._modes, "stack", None), None
+        if stack is not None:
+            stack.close()
+
+    # -- operators and APIs -----------------------------------------------------------------------------------
+
+    def api(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one torch function under observation."""
+        if not self.book.active or self.book.paused:
+            return func(*args, **kwargs)
+        given = [*tensors_in(args, ""), *tensors_in(kwargs, "kwargs")]
+        index = self._guarded(self.book.enter_scope, "api", name, self._path(), given)
+        if index is None:
+            return func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except BaseException as error:
+            self._guarded(self.book.leave_scope, index, [], f"{type(error).__name__}: {error}"[:4000])
+            raise
+        self._guarded(self.book.leave_scope, index, list(result_tensors(result)))
+        return result
+
+    def scaler_updated(self) -> None:
+        self._note_backward()
+        self.steps.scaler_updates()
+
+    def _note_backward(self) -> None:
+        if self.book.backward_seen:
+            self.book.backward_seen = False
+            self.steps.backward()
+
+    def _guarded(self, action: Any, *arguments: Any) -> Any:
+        try:
+            return action(*arguments)
+        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self.session.fail(error)
+            return None
+
+    # -- modules ----------------------------------------------------------------------------------------------
+
+    def _scope(self) -> list[tuple[torch.nn.Module, int, str]]:
+        if not hasattr(self._scopes, "stack"):
+            self._scopes.stack = []
+        stack: list[tuple[torch.nn.Module, int, str]] = self._scopes.stack
+        return stack
+
+    def _path(self) -> str:
+        scope = self._scope()
+        return scope[-1][2] if scope else ""
+
+    def _module_enters(self, module: torch.nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling() or not self.book.active or self.book.paused:
+            return
+        self._guarded(self._enter_module, module, args)
+
+    def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
+        scope = self._scope()
+        parent = scope[-1] if scope else None
+        path = self.modules.path(module, parent[0] if parent else None, parent[2] if parent else None)
+        buffers, self.modules.buffers = self.modules.buffers, []
+        for buffer, name in buffers:
+            self.book.label(buffer, "buffer", name)
+        self.steps.module_enters(path)
+        kind = type(module)
+        op = f"torch.nn.{kind.__name__}" if kind.__module__.startswith("torch.nn.") else f"{kind.__module__}.{kind.__qualname__}"
+        index = self.book.enter_scope("module", op, path, list(tensors_in(args, "")))
+        scope.append((module, index, path))
+
+    def _module_leaves(self, module: torch.nn.Module, *given: Any) -> None:
+        """Forward hook: given are args, kwargs and the result; after an exception torch leaves the kwargs out."""
+        result = given[-1]
+        if torch.compiler.is_compiling() or not self.book.active:
+            return
+        scope = self._scope()
+        if not any(entry[0] is module for entry in scope):
+            return
+        while scope:
+            entered, index, _ = scope.pop()
+            self._guarded(self.book.leave_scope, index, list(result_tensors(result)) if entered is module else [])
+            if entered is module:
+                break
+
+    # -- optimizers -------------------------------------------------------------------------------------------
+
+    def _optimizer_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ARG002
+        if self.book.active:
+            self._note_backward()
+            self.steps.optimizer_begins(id(optimizer))
+            self.book.push_phase("optimizer")
+
+    def _optimizer_ends(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ARG002
+        if self.book.active:
+            self._note_backward()
+            self.book.pop_phase()
+            self.steps.optimizer_ends(id(optimizer))
+
+
+def live_optimizers() -> set[Hashable]:
+    """Optimizers of the program whose step is watched; wrappers that torch does not hook never report one."""
+    return {id(found) for found in gc.get_objects() if issubclass(type(found), Optimizer) and getattr(type(found).step, "hooked", False)}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides at once, while the inputs are still in memory, what a suspicious call is and which of its values to keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from opscope.judge.arguments import Arguments
+from opscope.judge.integer_values import integer_overflow
+from opscope.judge.integers import needs_values
+from opscope.judge.overflow import status_of
+from opscope.judge.soundness import NEGATIVE, POSITIVE, Condition, Held, judge
+from opscope.record.torch.memory import block_bytes, compact
+from opscope.record.torch.suspects import SeenTensor, Suspect
+
+if TYPE_CHECKING:
+    from opscope.record.session import Session
+
+
+class Sentinel:
+    """Works out overflow bits of suspicious calls, and keeps the inputs of those that may be origins."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def judge(self, suspect: Suspect) -> int | None:
+        """Overflow bits of a call, None where there are none; its inputs are kept when it may be an origin."""
+        arguments = suspect.arguments
+        if arrived(suspect):
+            self._keep_inputs(suspect)
+            return None
+        if may_be_origin(suspect, arguments):
+            status = status_of(suspect.op, arguments, suspect.inputs, suspect.outputs)
+            self._keep_inputs(suspect)
+            return status.bits or None
+        bits = wrapped(suspect, arguments)
+        if bits:
+            self._keep_inputs(suspect)
+        return bits or None
+
+    def _keep_inputs(self, suspect: Suspect) -> None:
+        if self.session.config.values == "none":
+            return
+        for seen in suspect.inputs:
+            tensor = suspect.before_call(seen)
+            if tensor is not None:
+                seen.value = self.keep(tensor, seal=True)
+
+    def keep(self, tensor: torch.Tensor, *, seal: bool = False) -> tuple[str, str] | None:
+        """Store the elements a tensor covers, each once, in the order of memory; None when they cannot be read."""
+        block = compact(tensor)
+        if block is None or block.numel() == 0:
+            return None
+        dtype = str(block.dtype).removeprefix("torch.")
+        return self.session.keep_value(block_bytes(block), dtype=dtype, shape=(block.numel(),), seal=seal)
+
+
+def arrived(suspect: Suspect) -> bool:
+    """Whether NaN or +Inf came in: only calls that read what nobody recorded made are asked about then, or inf - inf."""
+    return any(seen.nan for seen in suspect.inputs)
+
+
+def may_be_origin(suspect: Suspect, arguments: Arguments) -> bool:
+    """Whether the call made NaN or infinities that are no mask, as far as the call alone can tell."""
+    if not any(out.nan or out.pos_inf or out.neg_inf for out in suspect.outputs):
+        return False
+    held = [Held(seen, as_mask(seen)) for seen in suspect.inputs]
+    return judge(suspect.op, arguments, held, suspect.outputs, mark=1).kind in {"origin", "pending"}
+
+
+def as_mask(seen: SeenTensor) -> Condition:
+    """Infinities among the inputs count as masks here; scan knows where they come from."""
+    return Condition(mask=(POSITIVE if seen.pos_inf else 0) | (NEGATIVE if seen.neg_inf else 0))
+
+
+def wrapped(suspect: Suspect, arguments: Arguments) -> int:
+    """Bits of integer overflow: from the extremes where they prove it, else from the values."""
+    dtype = next((out.dtype for out in suspect.outputs), "")
+    if needs_values(suspect.op, arguments, suspect.inputs, suspect.outputs):
+        return integer_overflow(suspect.op, arguments, suspect.arrays(), dtype=dtype)
+    return status_of(suspect.op, arguments, suspect.inputs, suspect.outputs).bits

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tensor in one line: `f16[32, 128, 64] x∈[-310, 298] 37 inf`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from opscope.run.dtypes import find_dtype
+from opscope.run.schema import Tensor
+
+# What table tensors says about values; the rest of a row is about the tensor itself.
+STATISTICS = (
+    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
+)  # fmt: skip
+_LETTERS = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
+
+
+def short_dtype(name: str) -> str:
+    """`f16` for float16, `bf16`, `f8e4m3fn`, `i64`, `u8`, `c64`, `bool`; an unknown type keeps its name."""
+    dtype = find_dtype(name)
+    if dtype is None or dtype.kind not in _LETTERS:
+        return name
+    if dtype.name.startswith("bfloat"):
+        return f"bf{dtype.bits}"
+    if "_" in dtype.name or not dtype.name.startswith(("float", "int", "uint", "complex")):
+        return dtype.name.replace("float", "f").replace("_", "")
+    return f"{_LETTERS[dtype.kind]}{dtype.bits}"
+
+
+def number(value: float | str) -> str:
+    """Three digits of a number, whole ones below a million exactly: `-310`, `65504`, `3.4e38`, `0.00123`, `inf`."""
+    value = float(value)
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    mantissa, e, exponent = f"{value:.3g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else mantissa
+
+
+def value_range(dtype: str, stats: Mapping[str, Any]) -> str:
+    """`x∈[-310, 298]` over the finite elements, `|x|∈[…]` for complex types; empty when there are none."""
+    if stats.get("min_int") is not None and stats.get("max_int") is not None:
+        return f"x∈[{stats['min_int']}, {stats['max_int']}]"
+    if stats.get("min") is None or stats.get("max") is None:
+        return ""
+    letter = "|x|" if dtype.startswith("complex") else "x"
+    return f"{letter}∈[{number(stats['min'])}, {number(stats['max'])}]"
+
+
+def troubles(stats: Mapping[str, Any]) -> str:
+    """`37 inf, 2 nan`: the counts of what is not finite; empty when everything is."""
+    named = (("pos_inf", "inf"), ("neg_inf", "-inf"), ("nan", "nan"))
+    return ", ".join(f"{stats[column]} {word}" for column, word in named if stats.get(column))
+
+
+def one_line(dtype: str, shape: Sequence[int] | None, stats: Mapping[str, Any], *, full: bool = False) -> str:
+    """Type, shape, and what stands out: the counts of what is not finite, else the range; with full, both."""
+    sizes = "…" if shape is None else ", ".join(map(str, shape))
+    found, extent = troubles(stats), value_range(dtype, stats)
+    said = [extent, found] if full else [found or extent]
+    if not any(said) and stats.get("size") == 0:
+        said = ["empty"]
+    return " ".join([f"{short_dtype(dtype)}[{sizes}]", *filter(None, said)])
+
+
+def row_statistics(tensor: Tensor) -> dict[str, Any]:
+    """The statistics of a row that are not null, by column."""
+    row = msgspec.structs.asdict(tensor)
+    return {column: row[column] for column in STATISTICS if row[column] is not None}

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict as a person reads it at the end of a run: what failed first, where, what became of it, what to type next.
+
+opscope  6 steps, 907 calls a step, 1 rank, 1.11x              runs/demo
+first overflow  step 3  aten::bmm  forward  blocks.2.attn
+  train.py:41   scores = q @ k.transpose(-1, -2)
+  in   f16[32, 128, 64] x∈[-310, 298]   f16[32, 64, 128] x∈[-287, 305]
+  out  f16[32, 128, 128] 37 inf         0x400 accumulation overflow
+  then _softmax (NaN) … loss at step 3
+next  opscope repro runs/demo 'blocks.2.attn:bmm#1' -o case
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from opscope.report.console import folded, line, make_console, print_lines, printable
+from opscope.report.oneline import one_line
+from opscope.report.source import short_place, text_of
+from opscope.run.finding import Document, Finding, Slot
+
+MAX_SLOTS = 6
+MAX_OTHERS = 4
+INDENT = 7  # "  in   "
+GAP = 3
+
+
+def print_verdict(document: Document, *, stderr: bool = False) -> None:
+    """Draw a document; colour only on a terminal."""
+    console = make_console(stderr=stderr)
+    print_lines(console, verdict_lines(document, width=console.width, here=Path.cwd()))
+
+
+def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Text]:
+    """The lines of a verdict for a terminal of this width; paths below here are shown relative to it."""
+    run = document.runs[0] if document.runs else ""
+    if document.findings:
+        yield _heading(facts_of(document.summary), run, width)
+        yield from finding_lines(document.findings[0], width=width, here=here, ranks=len(document.summary.get("ranks") or ()))
+        yield from _others(document.findings[1:], run, here)
+    else:
+        yield _heading(_clean(document), run, width)
+    skipped = document.summary.get("skipped_steps")
+    if skipped:
+        yield from folded("skipped  ", _skipped(skipped), width=width, style="yellow")
+    for warning in document.summary.get("warnings", ()):
+        yield from folded("warning  ", str(warning), width=width, style="yellow")
+    command = _next(document, run)
+    if command is not None:
+        yield line(("next  ", "bold"), command)
+
+
+def facts_of(summary: dict[str, Any]) -> str:
+    """`6 steps, 907 calls a step, 1 rank, 1.11x`: what of it is known."""
+    parts = [_count(summary.get("steps"), "step"), _calls(summary), _count(len(summary.get("ranks") or ()), "rank")]
+    overhead = summary.get("overhead")
+    if isinstance(overhead, int | float):
+        parts.append(f"{overhead:.2f}x")
+    if summary.get("hidden_calls"):
+        parts.append(f"{summary['hidden_calls']} calls hidden by compilation")
+    return ", ".join(part for part in parts if part)
+
+
+def _calls(summary: dict[str, Any]) -> str:
+    calls = summary.get("calls_per_step")
+    return f"{calls:.0f} calls a step" if isinstance(calls, int | float) else _count(summary.get("calls"), "call")
+
+
+def _count(number: Any, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}" if isinstance(number, int) and number else ""
+
+
+def _clean(document: Document) -> str:
+    facts = facts_of(document.summary)
+    said = f"no overflow, NaN or Inf in {facts}" if facts else "no overflow, NaN or Inf"
+    return said if document.complete else f"{said}, in what could be read"
+
+
+def _heading(facts: str, run: str, width: int) -> Text:
+    """Facts on the left, the run on the right, on lines of their own where they do not fit on one."""
+    left, right = printable(f"opscope  {facts}".rstrip()), printable(run)
+    room = width - cell_len(left) - cell_len(right)
+    return Text.assemble((left, "bold"), " " * room if room >= 2 else "\n  ", (right, "dim"))
+
+
+def finding_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> Iterator[Text]:
+    """One finding whole: what and where, its line of code, its tensors, what became of it."""
+    yield headline(finding, "first", ranks=ranks)
+    source = finding.source or (finding.forward.source if finding.forward is not None else None)
+    if source is not None:
+        yield line("  ", _code_line(source, here, width - 2))
+    if finding.forward is not None:
+        yield line(f"  gradient of {op_word(finding.forward.op)}  {finding.forward.call}")
+    status = " ".join(filter(None, [finding.status, *finding.reasons[:1]]))
+    inside, outside = _cells(finding.inputs), [*_cells(finding.outputs), *filter(None, [printable(status)])]
+    yield from _aligned(inside, outside, width)
+    for reason in finding.reasons[1:]:
+        yield from folded("  why  ", reason, width=width)
+    fate = fate_of(finding)
+    if fate:
+        yield from folded("  then ", fate, width=width)
+
+
+def headline(finding: Finding, order: str, *, ranks: int) -> Text:
+    """`first overflow  step 3  aten::bmm  forward  blocks.2.attn`."""
+    doubt = "" if finding.confidence == "proven" else f"  {finding.confidence}"
+    rank = f"rank {finding.rank}  " if ranks > 1 else ""
+    rest = [op_word(finding.op or finding.call or ""), finding.phase or "", finding.module or "<root>"]
+    return line((f"{order} {kind_words(finding)}", "bold red"), f"  {rank}step {finding.step}  {'  '.join(filter(None, rest))}{doubt}")
+
+
+def kind_words(finding: Finding) -> str:
+    """What happened, in the words of a user: overflow, NaN, Inf, unsound input, or the kind."""
+    if finding.kind != "overflow-origin":
+        return finding.kind.replace("-", " ")
+    if _evidence(finding).get("arrived"):
+        return "unsound input"
+    if finding.status is not None:
+        return "overflow"
+    counted = {name: any(slot.stats.get(name) for slot in finding.outputs) for name in ("nan", "pos_inf", "neg_inf")}
+    return "NaN" if counted["nan"] else "Inf" if counted["pos_inf"] or counted["neg_inf"] else "overflow"
+
+
+def op_word(op: str) -> str:
+    """An operator without the overload that goes without saying."""
+    return op.removesuffix(".default")
+
+
+def fate_of(finding: Finding) -> str:
+    """`_softmax (NaN) … loss at step 3`, or what hid it."""
+    evidence = _evidence(finding)
+    if evidence.get("hidden_by"):
+        return f"hidden by {_op_of_name(str(evidence['hidden_by']))}"
+    reached = evidence.get("reached")
+    if not reached:
+        return ""
+    path, nan_at = [str(name) for name in evidence.get("path") or ()][1:], evidence.get("nan_at")
+    step = (evidence.get("reached_at") or {}).get("step", finding.step)
+    return "".join([*_told(path, nan_at), f"{reached} at step {step}"])
+
+
+def _told(path: Sequence[str], nan_at: Any) -> Iterator[str]:
+    """The first call of a path and the one that made NaN of it, `…` for those left out."""
+    told = [at for at, name in enumerate(path) if at == 0 or (name == nan_at and at == path.index(nan_at))]
+    for at, following in zip(told, [*told, len(path)][1:], strict=True):
+        yield f"{_op_of_name(path[at])}{' (NaN)' if path[at] == nan_at else ''}"
+        yield " … " if following > at + 1 else ", "
+
+
+def _evidence(finding: Finding) -> dict[str, Any]:
+    return finding.evidence[0] if finding.evidence else {}
+
+
+def _op_of_name(name: str) -> str:
+    """`blocks.2.attn:_softmax~bwd#2` -> `_softmax`, its phase said; other tools' names stay as they are."""
+    match = re.fullmatch(r"(?:.*):([^:#~]+)(?:~(\w+))?#\d+", name)
+    return name if match is None else f"{match[1]}{' ' + match[2] if match[2] else ''}"
+
+
+def _code_line(source: str, here: Path, width: int) -> str:
+    place, code = printable(short_place(source, here=here)), text_of(source)
+    if code is None:
+        return place
+    room = width - cell_len(place) - GAP
+    code = printable(code)
+    if cell_len(code) > room:
+        code = set_cell_size(code, max(room - 1, 1)).rstrip() + "…"
+    return f"{place}{' ' * GAP}{code}"
+
+
+def _cells(slots: Sequence[Slot]) -> list[str]:
+    """Tensors in one line each; parameters and the like by name; the unsound ones first where there are many."""
+    chosen = slots
+    if len(slots) > MAX_SLOTS:
+        chosen = sorted(slots, key=lambda slot: not any(slot.stats.get(name) for name in ("nan", "pos_inf", "neg_inf")))[:MAX_SLOTS]
+    cells = [one_line(slot.dtype, slot.shape, slot.stats) + (f" {slot.tensor_name}" if slot.tensor_name else "") for slot in chosen]
+    if len(slots) > len(chosen):
+        cells.append(f"… {len(slots) - len(chosen)} more")
+    return [printable(cell) for cell in cells]
+
+
+def _aligned(inside: list[str], outside: list[str], width: int) -> Iterator[Text]:
+    """Inputs above outputs in common columns, as many of them as fit on a line."""
+    for columns in range(max(len(inside), len(outside), 1), 0, -1):
+        rows = [
+            (tag, cells[at : at + columns]) for tag, cells in (("in", inside), ("out", outside)) for at in range(0, len(cells), columns)
+        ]
+        widths = [max((cell_len(row[at]) for _, row in rows if at < len(row)), default=0) for at in range(columns)]
+        if columns == 1 or INDENT + sum(widths) + GAP * (columns - 1) <= width:
+            break
+    told = ""
+    for tag, cells in rows:
+        padded = (" " * GAP).join(cell + " " * (found - cell_len(cell)) for cell, found in zip(cells, widths, strict=False))
+        yield line(f"  {'' if tag == told else tag:4} {padded.rstrip()}")
+        told = tag
+
+
+def _others(findings: Sequence[Finding], run: str, here: Path) -> Iterator[Text]:
+    for finding in findings[:MAX_OTHERS]:
+        place = f"  {short_place(finding.source, here=here)}" if finding.source else ""
+        fate = fate_of(finding)
+        hidden = f"  {fate}" if fate.startswith("hidden") else ""
+        yield line(
+            ("also", "red"),
+            f"  {kind_words(finding)}  step {finding.step}  {op_word(finding.op or '')}  {finding.call or ''}{place}{hidden}",
+        )
+    if len(findings) > MAX_OTHERS:
+        yield line(("also", "red"), f"  {len(findings) - MAX_OTHERS} more: opscope scan --json {shlex.quote(run)}")
+
+
+def _skipped(steps: Sequence[dict[str, Any]]) -> str:
+    """Steps that a GradScaler left out, as it should, and what overflowed in the first of them."""
+    first = steps[0]
+    count = _count(len(steps), "step")
+    return f"{count} by GradScaler on purpose, the first {first.get('step')}: {op_word(str(first.get('op')))} {first.get('call')}"
+
+
+def _next(document: Document, run: str) -> str | None:
+    """The command to type next; what is printed can be pasted into a shell."""
+    finding = next((found for found in document.findings if found.call is not None), None)
+    if finding is None or finding.call is None:
+        return None
+    verb, end = ("repro", " -o case") if finding.kind == "overflow-origin" else ("show", "")
+    return f"opscope {verb} {shlex.quote(run)} {shlex.quote(finding.call)}{end}"

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A call of a run -> a case and the values it needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import MissingValueError, UsageError
+from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, scalars, tensor_slots
+from opscope.repro.buffers import Placed, kept_shape, place
+from opscope.repro.case import Case, CaseOutput, CaseTensor
+from opscope.repro.failure import arrived_unsound, failure_of
+from opscope.repro.rows import borrow_values, operators_inside, same_elements
+from opscope.repro.synthesis import synthesise
+from opscope.repro.tensorfile import Entry
+from opscope.run.dtypes import dtype_of, find_dtype
+from opscope.run.query import tensors_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call, Tensor
+
+STATISTICS = (
+    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
+)  # fmt: skip
+# Variables that change what an operator computes or how errors surface; others may tell about the machine's owner.
+ENVIRONMENT = ("TORCH", "PYTORCH", "ATEN", "CUDA", "CUBLAS", "NVIDIA_TF32", "ASCEND", "NPU", "OMP", "MKL", "ONEDNN", "DNNL", "KMP")
+COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional"})
+
+
+class Material(msgspec.Struct, frozen=True):
+    """A case with the entries of its two tensor files, whose values are read from the run when they are written."""
+
+    case: Case
+    inputs: tuple[Entry, ...]
+    expected: tuple[Entry, ...]
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """Where an input's elements come from: see CaseTensor.values."""
+
+    values: str
+    entry: Entry | None
+
+
+def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material:
+    """The case of one operator call.
+
+    device and dtype are what the script uses unless told otherwise. Raises UsageError when the call cannot be made again
+    (not an operator, an argument that is an object, a tensor of unknown shape or private class) and MissingValueError when
+    an input has neither values nor statistics; both say why.
+    """
+    _check_callable(run, call)
+    tree = parse_arguments(call.args, call=call.name)
+    rows = tensors_of(run, call)
+    inputs = borrow_values(run, _inputs(call, [row for row in rows if row.io == "input"], tensor_slots(tree)))
+    outputs = _outputs(rows)
+    buffers, placed, warnings = place(inputs)
+    filled = _fill_all(run, inputs, placed)
+    expected = [Entry(key=row.slot, dtype=dtype_of(row.dtype), shape=row.shape, load=_loader(run, row, row.shape))
+                for row in outputs if row.shape is not None and _dense(row) and _kept(run, row)]  # fmt: skip
+    kept = {entry.key for entry in expected}
+    case = Case(
+        op=call.op, call=call.name, rank=call.rank, step=call.step, index=call.index, phase=call.phase, module=call.module,
+        source=call.source, device=_device(call, inputs, outputs), args=tree, buffers=buffers,
+        run_on=None if device is None else checked_device(device), run_as=None if dtype is None else dtype_of(dtype).name,
+        tensors=tuple(_tensor(row, placed[row.slot], filled[row.slot]) for row in inputs),
+        outputs=tuple(_output(row, key=row.slot if row.slot in kept else None) for row in outputs if row.shape is not None),
+        failure=failure_of(call, inputs, outputs, scalars(tree)),
+        flags={"deterministic": True} if run.info.deterministic else {},
+        environment=_environment(run),
+        warnings=(*warnings, *_warnings(inputs, filled)),
+    )  # fmt: skip
+    entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
+    return Material(case, tuple(entries.values()), tuple(expected))
+
+
+def _check_callable(run: Run, call: Call) -> None:
+    if call.level != "operator":
+        inner = operators_inside(run, call)
+        named = f": try {', '.join(map(repr, inner))}" if inner else ""
+        raise UsageError(f"{call.name} is a call of level {call.level}; only single operators can be cut out{named}")
+    namespace, _, _ = parse_operator(call.op)
+    if namespace in COLLECTIVES:
+        raise UsageError(f"{call.name}: {call.op} needs a process group, which a script of one process cannot rebuild")
+
+
+def _inputs(call: Call, rows: Sequence[Tensor], slots: Iterable[str]) -> list[Tensor]:
+    """The input rows of the slots a call needs, each fit to be rebuilt."""
+    by_slot = {row.slot: row for row in rows}
+    found = []
+    for slot in dict.fromkeys(slots):
+        row = by_slot.get(slot)
+        if row is None:
+            raise UsageError(f"{call.name}: its input {slot} was not recorded; record again with --io both")
+        reason = _unfit(row)
+        if reason is not None:
+            raise UsageError(f"{call.name}: input {slot} {reason}, so the call cannot be rebuilt")
+        found.append(row)
+    return found
+
+
+def _outputs(rows: Iterable[Tensor]) -> list[Tensor]:
+    """Output rows, one a slot: an argument written beside the results may carry the slot of one of them, and comes later."""
+    found: dict[str, Tensor] = {}
+    for row in rows:
+        if row.io == "output" and SLOT.fullmatch(row.slot):
+            found.setdefault(row.slot, row)
+    return list(found.values())
+
+
+def _unfit(row: Tensor) -> str | None:
+    dtype = find_dtype(row.dtype)
+    if row.shape is None or dtype is None:
+        return "has no recorded shape" if row.shape is None else f"has the unknown element type {row.dtype!r}"
+    if dtype.numpy is None or dtype.name.startswith(("q", "string")):
+        return f"is of type {dtype.name}, whose values opscope does not keep"
+    if row.tensor_class not in {None, "", "Tensor", "Parameter"}:
+        return f"is a {row.tensor_class!r}"
+    if (row.layout or "strided").startswith(("sparse", "nested", "jagged", "_mkldnn")):
+        return f"has the layout {row.layout}"
+    return "is a meta tensor without values" if row.device == "meta" else None
+
+
+def _dense(row: Tensor) -> bool:
+    dtype = find_dtype(row.dtype)
+    return dtype is not None and dtype.numpy is not None and (row.layout or "strided") == "strided"
+
+
+def _fill_all(run: Run, rows: Iterable[Tensor], placed: dict[str, Placed]) -> dict[str, Filled]:
+    """What fills each input; rows that look at the same elements in the same way share an entry."""
+    filled: dict[str, Filled] = {}
+    seen: dict[object, Filled] = {}
+    for row in rows:
+        place_of = (row.slot,) if row.storage is None else same_elements(row)
+        if place_of not in seen:
+            seen[place_of] = _fill(run, row, placed[row.slot])
+        filled[row.slot] = seen[place_of]
+    return filled
+
+
+def _fill(run: Run, row: Tensor, placed: Placed) -> Filled:
+    """Recorded values where they were kept, else values made from the statistics."""
+    dtype, shape = dtype_of(row.dtype), row.shape or ()
+    kept = kept_shape(shape, placed.stride)
+    if math.prod(kept) == 0 or _kept(run, row):
+        return Filled("recorded", Entry(key=row.slot, dtype=dtype, shape=kept, load=_loader(run, row, kept)))
+    if _uninitialised(run, row):
+        return Filled("uninitialised", None)
+    flat, exact = synthesise(row, math.prod(kept))
+    return Filled("exact" if exact else "synthesised", Entry(key=row.slot, dtype=dtype, shape=kept, load=lambda: flat.reshape(kept)))
+
+
+def _kept(run: Run, row: Tensor) -> bool:
+    """Whether a row's values can be had: its shard may be gone with old steps."""
+    try:
+        return row.value is not None and run.value(row) is not None
+    except MissingValueError:
+        return False
+
+
+def _uninitialised(run: Run, row: Tensor) -> bool:
+    """opscope reads every tensor on the CPU, except memory that an allocator returned and nobody has written yet."""
+    return run.info.format == "opscope" and row.size is None and row.value is None and row.device == "cpu" and row.storage is not None
+
+
+def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
+    def load() -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        if row.shape is not None and 0 in row.shape:
+            return np.empty(kept, dtype_of(row.dtype).to_numpy())
+        values = run.value(row)
+        if values.shape != row.shape:
+            raise MissingValueError(f"{row.io} {row.slot}: the run holds shape {list(values.shape)}, its row says {list(row.shape or ())}")
+        return values[tuple(slice(0, size) for size in kept)]  # dimensions of stride 0 once
+
+    return load
+
+
+def _tensor(row: Tensor, placed: Placed, filled: Filled) -> CaseTensor:
+    shape = row.shape or ()
+    return CaseTensor(
+        slot=row.slot, dtype=dtype_of(row.dtype).name, shape=shape, stride=placed.stride, offset=placed.offset, buffer=placed.buffer,
+        device=_device_name(row), key=None if filled.entry is None else filled.entry.key, kept=kept_shape(shape, placed.stride),
+        values=filled.values, requires_grad=bool(row.requires_grad), layout=row.layout, role=row.role, tensor_name=row.tensor_name,
+        stats=statistics_of(row),
+    )  # fmt: skip
+
+
+def _output(row: Tensor, *, key: str | None) -> CaseOutput:
+    return CaseOutput(slot=row.slot, dtype=row.dtype, shape=row.shape or (), device=_device_name(row), key=key, stats=statistics_of(row))
+
+
+def statistics_of(row: Tensor) -> dict[str, Any]:
+    """The statistics of a row that are not null, by column."""
+    return {name: getattr(row, name) for name in STATISTICS if getattr(row, name) is not None}
+
+
+def _device_name(row: Tensor) -> str:
+    return checked_device(row.device or "cpu")
+
+
+def _device(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """Where the call ran: an accelerator when any of its tensors lay there."""
+    seen = [call.device, *(row.device for row in (*outputs, *inputs))]
+    named = [checked_device(device) for device in seen if device]
+    return next((device for device in named if device not in {"cpu", "meta"}), named[0] if named else "cpu")
+
+
+def _environment(run: Run) -> dict[str, Any]:
+    info = run.info
+    packages = {str(name): str(version) for name, version in info.packages.items()}
+    chosen = {str(name): str(value) for name, value in info.environment.items() if name.startswith(ENVIRONMENT)}
+    return {"packages": packages, "variables": chosen, "seed": info.seed, "run_format": info.format, "opscope": info.version}
+
+
+def _warnings(inputs: Sequence[Tensor], filled: dict[str, Filled]) -> list[str]:
+    said = []
+    invented = [slot for slot, item in filled.items() if item.values == "synthesised"]
+    if invented:
+        said.append(f"values of input {', '.join(invented)} were not kept: they are SYNTHESISED from statistics, positions and "
+                    "correlations are invented; a failure that does not show proves nothing")  # fmt: skip
+    blank = [slot for slot, item in filled.items() if item.values == "uninitialised"]
+    if blank:
+        said.append(f"input {', '.join(blank)} was uninitialised memory; here it is zeros")
+    unsound = arrived_unsound(inputs)
+    if unsound:
+        said.append(f"input {', '.join(unsound)} held NaN or inf already: this call may only pass them on")
+    private = [row.slot for row in inputs if row.layout not in {None, "strided"}]
+    if private:
+        said.append(f"conditions differ: input {', '.join(private)} had a private device format; here it is strided")
+    return said

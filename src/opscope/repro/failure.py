@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was wrong with a recorded call: the signature that a repro must show again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from opscope.repro.case import Failure, RaisedError
+from opscope.run.dtypes import find_dtype
+from opscope.run.schema import Call, Tensor
+
+CLASSES = ("nan", "pos_inf", "neg_inf")
+WORDS = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
+INTEGER_BITS = 0x10 | 0x80 | 0x8  # overflow, negative to unsigned, negating the most negative (architecture.md section 5)
+RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s*(.*))?", re.ASCII | re.DOTALL)
+# Types narrow enough that an output exactly at their largest value can mean that a larger result was cut off.
+SATURATING = {"float16": 65504.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
+
+
+def failure_of(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scalars: Iterable[float]) -> Failure:
+    """The failure a call's rows show, the gravest first: an exception or a death, non-finite outputs, overflow bits, saturation.
+
+    Outputs that hold only -inf count only when no other output is unsound: they are masks more often than failures.
+    """
+    if call.error == "unfinished":
+        return Failure(kind="crash")
+    if call.error:
+        found = RAISED.match(call.error)
+        kind, text = (found[1].rpartition(".")[2], found[2] or "") if found else ("Exception", call.error)
+        return Failure(kind="exception", error=RaisedError(kind, text))
+    status = None if not call.status else hex(call.status)
+    seen = {row.slot: tuple(name for name in CLASSES if getattr(row, name)) for row in outputs}
+    unsound = {slot: found for slot, found in seen.items() if {"nan", "pos_inf"} & set(found)}
+    unsound = unsound or {slot: found for slot, found in seen.items() if found}
+    if unsound:
+        return Failure(kind="nonfinite", outputs=unsound, status=status)
+    if call.status and call.status & INTEGER_BITS:
+        return Failure(kind="integer-overflow", status=status)
+    saturated: dict[str, tuple[str, ...]] = {row.slot: () for row in outputs if _saturated(row, inputs, tuple(scalars))}
+    if saturated:
+        return Failure(kind="saturation", outputs=saturated, status=status)
+    return Failure(kind="none", status=status)
+
+
+def _saturated(row: Tensor, inputs: Sequence[Tensor], scalars: Sequence[float]) -> bool:
+    limit = SATURATING.get(row.dtype)
+    if limit is None or row.max is None or row.min is None or max(row.max, -row.min) != limit:
+        return False
+    reached = [abs(end) for each in inputs for end in (each.min, each.max) if end is not None and _floating(each.dtype)]
+    return limit not in reached and limit not in map(abs, scalars)
+
+
+def _floating(name: str) -> bool:
+    dtype = find_dtype(name)
+    return dtype is not None and dtype.kind == "float"
+
+
+def arrived_unsound(inputs: Iterable[Tensor]) -> tuple[str, ...]:
+    """Slots of inputs that held NaN or +inf already."""
+    return tuple(row.slot for row in inputs if row.nan or row.pos_inf)
+
+
+def failure_words(failure: Failure) -> str:
+    """The failure in a few words, without text from the run except the exception's class."""
+    if failure.kind == "nonfinite":
+        told = (f"{' and '.join(WORDS[name] for name in names)} in output {slot}" for slot, names in failure.outputs.items())
+        return ", ".join(told)
+    if failure.kind == "exception" and failure.error is not None:
+        return f"raises {failure.error.type}"
+    return {
+        "integer-overflow": "integer overflow",
+        "saturation": "an output at the largest value of its type",
+        "crash": "the process ended inside the call",
+    }.get(failure.kind, "nothing wrong was recorded")

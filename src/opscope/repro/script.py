@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The torch form of a case: scripts/repro.py with the call of this case in the marked place.
+
+Nothing of a run enters the code but the operator's name and argument names (checked against a strict pattern), names from
+fixed tables, and literals (arguments.call_code). All other text of a run stays in case.json, which the script reads as data.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from opscope.repro.arguments import call_code, parse_operator
+from opscope.repro.case import Case
+
+BEGIN = "# --- the call ---\n"
+END = "# --- end of the call ---\n"
+
+
+def script_text(case: Case) -> str:
+    """Source of repro.py (Python 3.8, torch and safetensors); UsageError when the case holds what cannot be code."""
+    parse_operator(case.op)
+    template = files("opscope.repro").joinpath("scripts", "repro.py").read_text(encoding="utf-8")
+    before, rest = re.sub(r"# ruff: [^\n]*\n", "", template).split(BEGIN)
+    _, after = rest.split(END)
+    code = (
+        f"{BEGIN}OPERATOR = {case.op!a}\n\n\n"
+        "def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:\n"
+        '    """The call as it was recorded; t holds its tensors by slot, dtype and device turn names into what is used here."""\n'
+        f"    return {call_code(case.op, case.args)}\n\n\n{END}"
+    )
+    return before + code + after

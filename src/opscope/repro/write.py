@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a repro folder: all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opscope.errors import UsageError
+from opscope.repro.build import Material, build
+from opscope.repro.case import FILE, Case, encode_case
+from opscope.repro.readme import readme_text
+from opscope.repro.script import script_text
+from opscope.repro.tensorfile import write_tensors
+
+if TYPE_CHECKING:
+    from opscope.repro.runner import Outcome
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+
+SCRIPT = "repro.py"
+INPUTS = "inputs.safetensors"
+EXPECTED = "expected.safetensors"
+README = "README.md"
+
+
+class Repro(msgspec.Struct, frozen=True, kw_only=True):
+    """A repro folder: written maps each file to its bytes; outcome is what executing it gave, None before that."""
+
+    directory: str
+    call: str
+    written: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+
+
+def write(
+    run: Run,
+    call: Call,
+    directory: Path,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    imports: Sequence[str] = (),
+) -> Repro:
+    """Cut one operator call out into a folder with a script that stands alone.
+
+    device and dtype are what the script uses unless told otherwise (by default the recorded ones), imports the modules,
+    .py files or shared libraries that it loads first, for operators that torch does not have. The directory must not exist
+    or be empty. Raises UsageError for a call that cannot be made again, with the reason, and MissingValueError when an
+    input has neither values nor statistics; nothing is written then.
+    """
+    material = build(run, call, device=device, dtype=dtype)
+    case = msgspec.structs.replace(material.case, imports=tuple(imports))
+    return save(msgspec.structs.replace(material, case=case), directory)
+
+
+def save(material: Material, directory: Path) -> Repro:
+    """Write a case and its values to a directory that does not exist or is empty; UsageError when it cannot be."""
+    directory = directory.absolute()
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{directory} exists and is not an empty directory; give another name with -o")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be made ({error.strerror}); give another name with -o") from error
+    try:
+        _write_files(material, unfinished)
+        unfinished.chmod(0o755)
+        os.replace(unfinished, directory)  # noqa: PTH105 - takes the place of an empty directory
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be written ({error.strerror}); free space or give another name with -o") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    written = {path.name: path.stat().st_size for path in sorted(directory.iterdir())}
+    return Repro(directory=str(directory), call=material.case.call, written=written, warnings=material.case.warnings)
+
+
+def _write_files(material: Material, directory: Path) -> None:
+    case: Case = material.case
+    (directory / SCRIPT).write_text(script_text(case), encoding="utf-8")
+    (directory / FILE).write_bytes(encode_case(case))
+    write_tensors(directory / INPUTS, material.inputs)
+    if material.expected:
+        write_tensors(directory / EXPECTED, material.expected)
+    (directory / README).write_text(readme_text(case), encoding="utf-8")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run whose tables are records in memory: what readers of other formats build, and tests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from opscope.errors import MissingValueError
+from opscope.run.arrow import RowsTable
+from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from opscope.run.protocol import ArrowStream, RunInfo
+
+Value = Callable[[Tensor], "np.ndarray[Any, Any]"]
+
+
+def _nothing_kept(tensor: Tensor) -> np.ndarray[Any, Any]:
+    raise MissingValueError(f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept")
+
+
+class MemoryRun:
+    """A run given by its rows and a function that loads the values of a tensor row.
+
+    problems is one line for each thing that is missing or torn. value raises MissingValueError where none were kept.
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each table of the schema
+        self,
+        info: RunInfo,
+        processes: Iterable[Process] = (),
+        calls: Iterable[Call] = (),
+        tensors: Iterable[Tensor] = (),
+        stacks: Iterable[Stack] = (),
+        judgements: Iterable[Judgement] = (),
+        *,
+        value: Value = _nothing_kept,
+        problems: Iterable[str] = (),
+    ) -> None:
+        self.info = info
+        self.processes = tuple(processes)
+        self.problems = tuple(problems)
+        self._tensors = tuple(tensors)
+        self._rows: dict[str, tuple[Any, ...]] = {
+            "calls": tuple(calls),
+            "tensors": self._tensors,
+            "stacks": tuple(stacks),
+            "judgements": tuple(judgements),
+        }
+        self._value = value
+
+    def table(self, name: str) -> ArrowStream:
+        """Table "calls", "tensors", "stacks" or "judgements"."""
+        return RowsTable(name, self._rows[name])
+
+    def rows(self, name: str) -> tuple[Any, ...]:
+        """The records themselves, as given."""
+        return self._rows[name]
+
+    def tensors_of(self, process: int, index: int) -> tuple[Tensor, ...]:
+        """Tensor rows of one call, in the order they were given."""
+        return tuple(self._tensors_by_call.get((process, index), ()))
+
+    def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+        """Elements of one tensor row; MissingValueError when they were not kept."""
+        return self._value(tensor)
+
+    @cached_property
+    def _tensors_by_call(self) -> dict[tuple[int, int], list[Tensor]]:
+        found: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+        for tensor in self._tensors:
+            found[tensor.process, tensor.index].append(tensor)
+        return found

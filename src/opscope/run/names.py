@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding the call that a CALL of the command line means: `[rN/][sN/]name` or `#index` (docs/schema.md, Names)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import UsageError
+from opscope.run.query import record_of, sql
+from opscope.run.selection import near_names
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+
+_MAX_NAMES = 200_000  # names compared when one is not found
+
+
+class CallName(msgspec.Struct, frozen=True):
+    """A CALL taken apart; rank and step are None where the text leaves them open."""
+
+    rank: int | None = None
+    step: int | None = None
+    name: str | None = None
+    index: int | None = None
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """The call that was meant, and one sentence about what the text left open (None when nothing was)."""
+
+    call: Call
+    note: str | None = None
+
+
+def parse_call_name(text: str) -> CallName:
+    """Take a CALL apart; UsageError when it names nothing."""
+    match = re.fullmatch(r"(?:r([0-9]{1,9})/)?(?:s([0-9]{1,9})/)?(.+)", text.strip(), re.DOTALL)
+    if match is None:
+        raise UsageError(f"call {text!r}: write [rN/][sN/]name or #index")
+    rank, step = (None if number is None else int(number) for number in match.group(1, 2))
+    numbered = re.fullmatch(r"#([0-9]{1,18})", match[3])
+    if numbered is not None:
+        return CallName(rank, step, index=int(numbered[1]))
+    return CallName(rank, step, name=match[3])
+
+
+def call_text(call: Call) -> str:
+    """The CALL that means exactly this call."""
+    return f"r{call.rank}/s{call.step}/{call.name}"
+
+
+def resolve(run: Run, text: str, *, step: int | None = None) -> Resolved:
+    """The call a text means; step is the one to prefer where the text names none (that of the first finding).
+
+    UsageError, with near names, when there is no such call.
+    """
+    wanted = parse_call_name(text)
+    found = _find(run, wanted)
+    if not found and (wanted.rank is not None or wanted.step is not None):
+        found = _find(run, CallName(name=text.strip()))  # a foreign name that only looks like one with a prefix
+    if not found:
+        raise UsageError(_missing(run, text, wanted))
+    preferred = [row for row in found if row["step"] == step] if wanted.step is None else []
+    chosen = (preferred or found)[0]
+    query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
+    row = next(sql(run, query, [chosen["process"], chosen["index"]]))
+    return Resolved(record_of("calls", row), _note(wanted, chosen, found))
+
+
+def _find(run: Run, wanted: CallName) -> list[dict[str, Any]]:
+    """Matching calls, first occurrence first."""
+    conditions = {"rank": wanted.rank, "step": wanted.step, "name": wanted.name, "index": wanted.index}
+    given = {column: value for column, value in conditions.items() if value is not None}
+    where = " AND ".join(f'"{column}" = ?' for column in given)
+    query = f'SELECT process, rank, step, "index" FROM calls WHERE {where} ORDER BY step, rank, process, "index"'  # noqa: S608
+    return list(sql(run, query, list(given.values())))
+
+
+def _note(wanted: CallName, chosen: dict[str, Any], found: list[dict[str, Any]]) -> str | None:
+    steps, ranks = {row["step"] for row in found}, {row["rank"] for row in found}
+    parts = []
+    if wanted.step is None and len(steps) > 1:
+        parts.append(f"step {chosen['step']} of the {len(steps)} steps that have it; write s{chosen['step']}/… to name one")
+    if wanted.rank is None and len(ranks) > 1:
+        parts.append(f"rank {chosen['rank']} of the {len(ranks)} ranks that have it; write r{chosen['rank']}/… to name one")
+    return "taken from " + ", ".join(parts) if parts else None
+
+
+def _missing(run: Run, text: str, wanted: CallName) -> str:
+    if wanted.index is not None:
+        return f"call {text!r}: this run has no call with that index"
+    elsewhere = _find(run, CallName(name=wanted.name))
+    if elsewhere:
+        return f"call {text!r}: not there, but at r{elsewhere[0]['rank']}/s{elsewhere[0]['step']}/{wanted.name}"
+    names = (row["name"] for row in sql(run, "SELECT DISTINCT name FROM calls LIMIT ?", [_MAX_NAMES]))
+    near = near_names(wanted.name or "", names)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    return f"call {text!r}: this run has no call of that name{hint}"

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking a run: SQL over its tables, its calls in order, the tensors of a call, single columns as arrays.
+
+Everything is read lazily and works on runs larger than memory. SQL comes from a user and may come with the run, so the
+database can neither read nor write files, load extensions, nor see Python's variables.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from opscope.errors import UsageError
+from opscope.run.arrow import RowsTable, column_array, decode_stream, stream_batches, struct_columns
+from opscope.run.schema import RECORDS, TABLES, Call, Tensor, ValueRef
+from opscope.run.selection import Selection
+
+if TYPE_CHECKING:
+    import duckdb
+    import numpy as np
+
+    from opscope.run.protocol import Run
+
+_ROWS_PER_FETCH = 2048
+_SETTINGS = (
+    "SET python_enable_replacements = false",
+    "SET autoload_known_extensions = false",
+    "SET autoinstall_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+@contextmanager
+def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A duckdb connection with the views calls, tensors, stacks, judgements and processes of a run.
+
+    memory_limit ("256MB") bounds what duckdb keeps in memory; larger sorts and joins go to a temporary directory that is
+    removed at the end.
+    """
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="opscope-") as spill, duckdb.connect(":memory:") as connection:
+        for table in TABLES:
+            connection.register(table, run.table(table))
+        connection.register("processes", _processes(run))
+        connection.execute("SET temp_directory = ?", [spill])
+        if memory_limit is not None:
+            connection.execute("SET memory_limit = ?", [memory_limit])
+        for setting in _SETTINGS:
+            connection.execute(setting)
+        yield connection
+
+
+def _processes(run: Run) -> RowsTable:
+    return RowsTable("processes", run.processes)
+
+
+def sql(run: Run, query: str, parameters: Sequence[Any] = (), *, memory_limit: str | None = None) -> Iterator[dict[str, Any]]:
+    """Rows of a SQL query, as dicts by column, fetched as they are asked for; UsageError when it cannot be run."""
+    import duckdb
+
+    with connect(run, memory_limit=memory_limit) as connection:
+        try:
+            cursor = connection.execute(query, list(parameters))
+            names = _unique([column[0] for column in cursor.description or ()])
+            while rows := cursor.fetchmany(_ROWS_PER_FETCH):
+                for row in rows:
+                    yield dict(zip(names, row, strict=True))
+        except duckdb.Error as error:
+            raise UsageError(f"query: {_one_line(str(error))}") from error
+
+
+def calls(run: Run, selection: Selection | None = None) -> Iterator[Call]:
+    """The calls that are meant, by rank, process, step and index."""
+    wanted = Selection() if selection is None else selection
+    in_memory = getattr(run, "rows", None)
+    if in_memory is not None:
+        rows = sorted(in_memory("calls"), key=lambda call: (call.rank, call.process, call.step, call.index))
+        yield from (call for call in rows if wanted.wants_call(call))
+        return
+    ordered = getattr(run, "ordered_calls", None)
+    if ordered is not None:
+        yield from ordered(wanted)
+        return
+    where, parameters = _where(wanted)
+    query = f'SELECT * FROM calls {where} ORDER BY rank, process, step, "index"'  # noqa: S608 - built from fixed text
+    for row in sql(run, query, parameters):
+        call = Call(**row)
+        if wanted.wants_op(call.op, call.name, call.module):
+            yield call
+
+
+def tensors_of(run: Run, call: Call, *, io: str = "both") -> tuple[Tensor, ...]:
+    """Tensor rows of one call, in the order they were recorded; io is "input", "output" or "both"."""
+    find = getattr(run, "tensors_of", None)
+    if find is not None:
+        rows = find(call.process, call.index)
+    else:
+        query = 'SELECT * FROM tensors WHERE process = ? AND "index" = ?'
+        rows = [_tensor(row) for row in sql(run, query, [call.process, call.index])]
+    return tuple(row for row in rows if io in ("both", row.io))
+
+
+def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+    """Some columns of a table, a batch at a time, without making records.
+
+    Numbers and bool come as arrays of the column's type, masked (np.ma) where rows are null; text, lists and structs as
+    object arrays with None where null.
+    """
+    own = getattr(run, "columns", None)
+    if own is not None:
+        yield from own(table, names)
+        return
+    order = list(TABLES[table])
+    for batch in stream_batches(table, run.table(table)):
+        found = struct_columns(TABLES[table], batch)
+        yield {name: column_array(found[order.index(name)]) for name in names}
+
+
+def records(run: Run, table: str) -> Iterator[Any]:
+    """Every row of a table as its record, in the order of the table."""
+    in_memory = getattr(run, "rows", None)
+    yield from decode_stream(table, run.table(table)) if in_memory is None else in_memory(table)
+
+
+def record_of(table: str, row: dict[str, Any]) -> Any:
+    """A row of sql() with all columns of a table as its record."""
+    return _tensor(row) if table == "tensors" else RECORDS[table](**row)
+
+
+def _tensor(row: dict[str, Any]) -> Tensor:
+    value = row["value"]
+    row = {name: tuple(cell) if isinstance(cell, list) else cell for name, cell in row.items()}
+    return Tensor(**{**row, "value": None if value is None or value["shard"] is None else ValueRef(value["shard"], value["key"])})
+
+
+def _where(selection: Selection) -> tuple[str, list[Any]]:
+    clauses: list[str] = []
+    parameters: list[Any] = []
+    for column, ranges in (("step", selection.steps), ("rank", selection.ranks)):
+        if ranges is not None:
+            clauses.append("(" + " OR ".join([f"{column} BETWEEN ? AND ?"] * len(ranges)) + ")")
+            parameters.extend(bound for pair in ranges for bound in pair)
+    for column, words in (("phase", selection.phases), ("level", selection.levels)):
+        if words is not None:
+            clauses.append(f"{column} IN ({', '.join('?' * len(words))})")
+            parameters.extend(words)
+    return ("WHERE " + " AND ".join(clauses) if clauses else ""), parameters
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Column names made different: a join selects "index" twice, a dict holds it once."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return unique
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading one process directory: its tables segment by segment, its values, and what its black box still knows."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from opscope.errors import FormatError
+from opscope.run.arrow import column_values, rows_of_columns
+from opscope.run.schema import TABLES, Call, Process, Tensor
+from opscope.run.store.blackbox import BlackBoxCall, BlackBoxContents, read_blackbox
+from opscope.run.store.ipc import IpcFile
+from opscope.run.store.layout import BLACKBOX, EXTREMES, read_process
+from opscope.run.store.retention import EXTREMES_TYPES
+from opscope.run.store.shard_reader import ShardReader
+from opscope.run.store.stored_table import StoredTable
+
+UNFINISHED = "unfinished"
+
+
+class ProcessReader:
+    """One process of a run. problems collects a line for each thing that is torn, damaged or missing."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        self.directory = directory
+        self.problems: list[str] = []
+        self.values = ShardReader(directory)
+        self.tables = {table: StoredTable(directory, table, self.problems) for table in TABLES}
+        self._known = True
+        try:
+            self.process = read_process(directory, number)
+        except FormatError as error:
+            self.problems.append(str(error))
+            self._known = False
+            self.process = Process(process=number, directory=directory.name)
+        self._grouped = lru_cache(maxsize=4)(self._group)
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """Columns that hold one number in all rows of this process: known late, or renumbered on reading."""
+        return {"process": self.process.process, "rank": self.process.rank}
+
+    def calls(self, wants_step: Callable[[int], bool]) -> Iterator[Call]:
+        """Calls of the wanted steps by step and index, batches that overlap merged; the rest of the table stays on disk."""
+        waiting: list[Call] = [call for call in self.unfinished if wants_step(call.step)]
+        spans = sorted(self._wanted_batches(wants_step))
+        bounds = [*(first for first, _ in spans[1:]), None]
+        for (_, number), following in zip(spans, bounds, strict=False):
+            waiting.extend(call for call in self._rows("calls", number) if wants_step(call.step))
+            waiting.sort(key=_place)
+            ready = len(waiting) if following is None else bisect_left(waiting, following, key=_place)
+            yield from waiting[:ready]
+            del waiting[:ready]
+        yield from sorted(waiting, key=_place)
+
+    def _wanted_batches(self, wants_step: Callable[[int], bool]) -> Iterator[tuple[tuple[int, int], int]]:
+        """Batches of calls that hold a wanted step, each behind the place of its first call."""
+        for number in range(len(self.tables["calls"])):
+            columns = self.tables["calls"].read(number, ("step", "index"))
+            if columns is None:
+                continue
+            steps, indices = columns["step"].buffers[0], columns["index"].buffers[0]
+            if any(wants_step(step) for step in np.unique(steps).tolist()):
+                first = steps.min()
+                yield (int(first), int(indices[steps == first].min())), number
+
+    def _rows(self, table: str, number: int) -> Iterator[Any]:
+        """Records of a batch, with the constants of the process."""
+        columns = self.tables[table].read(number, list(TABLES[table]))
+        if columns is None:
+            return
+        constants = {name: value for name, value in self.constants.items() if name in TABLES[table]}
+        for row in rows_of_columns(table, list(columns.values())):
+            same = all(getattr(row, name) == value for name, value in constants.items())
+            yield row if same else msgspec.structs.replace(row, **constants)
+
+    def tensors_of(self, index: int) -> tuple[Tensor, ...]:
+        """Tensor rows of one call, in the order they were written."""
+        found: list[Tensor] = []
+        for number, first, last in self._index_ranges:
+            if first <= index <= last:
+                found.extend(self._grouped(number).get(index, ()))
+        return tuple(found)
+
+    @cached_property
+    def _index_ranges(self) -> list[tuple[int, int, int]]:
+        """Number, first and last call of every batch of tensors."""
+        ranges = []
+        for number in range(len(self.tables["tensors"])):
+            columns = self.tables["tensors"].read(number, ("index",))
+            if columns is not None and columns["index"].length:
+                indices = columns["index"].buffers[0]
+                ranges.append((number, int(indices.min()), int(indices.max())))
+        return ranges
+
+    def _group(self, number: int) -> dict[int, list[Tensor]]:
+        grouped: dict[int, list[Tensor]] = {}
+        for row in self._rows("tensors", number):
+            grouped.setdefault(row.index, []).append(row)
+        return grouped
+
+    def extremes(self) -> Iterator[dict[str, Any]]:
+        """Rows of extremes.arrow, if old steps were shrunk; a damaged file becomes a problem."""
+        path = self.directory / EXTREMES
+        if not path.exists():
+            return
+        try:
+            file = IpcFile(path)
+            for batch in file.batches:
+                columns = [column_values(file.column(batch, name)) for name in EXTREMES_TYPES]
+                for row in zip(*columns, strict=True):
+                    yield {**dict(zip(EXTREMES_TYPES, row, strict=True)), **self.constants}
+        except (FormatError, KeyError) as error:
+            self.problems.append(f"{path}: not a table of extremes: {error}")
+
+    @cached_property
+    def running(self) -> bool:
+        """Whether the process is still alive on this machine and records; `waited` is known once it has closed its files."""
+        process = self.process
+        if process.waited is not None:
+            return False
+        if process.exit_code is not None or process.signal is not None or process.pid is None:
+            return False
+        return process.host == socket.gethostname() and _alive(process.pid, process.start)
+
+    @cached_property
+    def blackbox(self) -> BlackBoxContents | None:
+        """What the black box holds, or None when there is none or it cannot be read."""
+        path = self.directory / BLACKBOX
+        if not path.exists():
+            return None
+        try:
+            return read_blackbox(path)
+        except FormatError as error:
+            self.problems.append(str(error))
+            return None
+
+    @cached_property
+    def unfinished(self) -> tuple[Call, ...]:
+        """Calls that were open when the process ended and whose rows were never written."""
+        if self.running or self.blackbox is None or not self.blackbox.open:
+            return ()
+        wanted = np.array([call.index for call in self.blackbox.open], dtype=np.int64)
+        written: set[int] = set()
+        for columns in self.tables["calls"].read_all(("index",)):
+            indices = columns["index"].buffers[0]
+            written.update(indices[np.isin(indices, wanted)].tolist())
+        return tuple(self._unfinished_row(call) for call in self.blackbox.open if call.index not in written)
+
+    def _unfinished_row(self, call: BlackBoxCall) -> Call:
+        return Call(
+            process=self.process.process,
+            rank=self.process.rank,
+            step=call.step,
+            index=call.index,
+            level=call.level,
+            parent=call.parent,
+            phase=call.phase,
+            op=call.op,
+            module=call.module,
+            name=call.name,
+            source=call.source,
+            thread=_signed(call.thread),
+            error=UNFINISHED,
+        )
+
+    def check(self) -> None:
+        """Open everything, so that problems is complete."""
+        for table in self.tables.values():
+            len(table)
+        unfinished = self.unfinished
+        process = self.process
+        if self.running:
+            self.problems.append(f"{self.directory}: process {process.pid} is still running")
+        elif self._known and process.exit_code is None and process.signal is None and process.waited is None:
+            # A rank of torchrun closes its files like any process, but nobody there knows its exit code; `waited` tells.
+            during = f" in {unfinished[-1].op}" if unfinished else ""
+            self.problems.append(f"{self.directory}: the process ended{during} without closing its files; its last rows may be missing")
+
+
+def _place(call: Call) -> tuple[int, int]:
+    """Where a call stands among those of its process."""
+    return call.step, call.index
+
+
+def _signed(thread: int) -> int:
+    """A thread id as a column of int64 holds it."""
+    return thread if thread < 1 << 63 else thread - (1 << 64)
+
+
+def _alive(pid: int, recorded: float | None) -> bool:
+    """Whether this process id is running and is not another, younger process."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    try:
+        state, *numbers = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        ticks = int(numbers[18])
+        started = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return True  # no /proc: believe kill
+    return state not in "ZX" and (recorded is None or started < recorded + 5)

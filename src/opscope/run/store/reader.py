@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a native run directory, of one process or many, finished, torn or still being written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from nanoarrow.ipc import InputStream
+
+from opscope.errors import FormatError, MissingValueError, UsageError
+from opscope.run.arrow import column_array, encode_rows, struct_columns, table_schema
+from opscope.run.protocol import RunInfo
+from opscope.run.schema import TABLES, Call, Process, Tensor
+from opscope.run.selection import Selection, parse_ranges
+from opscope.run.store.blackbox import BlackBoxContents
+from opscope.run.store.ipc import END_OF_STREAM
+from opscope.run.store.layout import RUN_FILE, RunFile, process_directories, read_run_file
+from opscope.run.store.process_reader import ProcessReader
+from opscope.run.store.stored_table import StoredTable
+from opscope.run.store.tables import batch_bytes, schema_bytes
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import ArrowStream
+
+
+class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
+    """Columns of one batch, decoded when they are looked up: who screens numbers does not pay for texts."""
+
+    def __init__(self, table: StoredTable, number: int, names: Sequence[str], constants: dict[str, int]) -> None:
+        self._table = table
+        self._number = number
+        self._names = tuple(names)
+        self._constants = constants
+        self._known: dict[str, np.ndarray[Any, Any]] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        found = self._known.get(name)
+        if found is None:
+            if name not in self._names:
+                raise KeyError(name)
+            constant = self._constants.get(name)
+            if constant is None:
+                found = column_array(self._table.column(self._number, name))
+            else:
+                found = np.full(self._table.rows(self._number), constant, dtype=np.int32)
+            self._known[name] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class NativeRun:
+    """A run in its own directory.
+
+    Opening reads run.json alone; FormatError when the directory is missing, empty or not a run, NewerFormatError when a
+    newer opscope wrote it. Torn tables are read up to the last whole batch and named in problems.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._directory = Path(path)
+        self._file = _open_run_file(self._directory)
+        self.info = _info(self._directory, self._file)
+
+    @cached_property
+    def _processes(self) -> tuple[ProcessReader, ...]:
+        readers = [ProcessReader(entry, number) for number, entry in enumerate(process_directories(self._directory))]
+        numbers = [reader.process.process for reader in readers]
+        if len(set(numbers)) < len(numbers):  # directories gathered from several hosts: number them anew
+            for number, reader in enumerate(readers):
+                reader.process = msgspec.structs.replace(reader.process, process=number)
+        return tuple(readers)
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes, as their process.json say."""
+        return tuple(reader.process for reader in self._processes)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One line for each thing that is torn, damaged or missing; the first access opens every table.
+
+        Damage inside a batch is found when the batch is read; ask again after reading.
+        """
+        lines = [line for reader in self._checked_processes for line in reader.problems]
+        return (*lines, *self._missing_ranks())
+
+    @cached_property
+    def _checked_processes(self) -> tuple[ProcessReader, ...]:
+        for reader in self._processes:
+            reader.check()
+        return self._processes
+
+    def _missing_ranks(self) -> Iterator[str]:
+        world = max((process.world or 0 for process in self.processes), default=0)
+        ranks = self._file.config.get("ranks")
+        try:
+            wanted = parse_ranges(ranks, what="ranks") if isinstance(ranks, str) else ((0, world - 1),)
+        except UsageError:
+            wanted = ((0, world - 1),)
+        found = {process.rank for process in self.processes}
+        missing = [rank for rank in range(min(world, 1 << 20)) if rank not in found and any(a <= rank <= b for a, b in wanted)]
+        if missing:
+            shown = ", ".join(str(rank) for rank in missing[:8]) + (", …" if len(missing) > 8 else "")
+            yield f"{self._directory}: no records of rank {shown} of {world}"
+
+    def table(self, name: str) -> ArrowStream:
+        """Table "calls", "tensors", "stacks" or "judgements" of all processes."""
+        return _Table(self, name)
+
+    def messages(self, table: str) -> Iterator[bytes | bytearray | memoryview]:
+        """The table as the bytes of one Arrow IPC stream, read as it is consumed."""
+        yield schema_bytes(table_schema(table))
+        for reader in self._processes:
+            yield from reader.tables[table].messages(reader.constants)
+        unfinished = self.unfinished if table == "calls" else ()
+        if unfinished:
+            yield batch_bytes(encode_rows("calls", unfinished))
+        yield END_OF_STREAM
+
+    @property
+    def unfinished(self) -> tuple[Call, ...]:
+        """Calls that were open when their process died; rows of table calls, error "unfinished"."""
+        return tuple(call for reader in self._processes for call in reader.unfinished)
+
+    def blackbox(self, process: int) -> BlackBoxContents | None:
+        """What the black box of a process holds, recent calls included."""
+        reader = self._by_number.get(process)
+        return None if reader is None else reader.blackbox
+
+    def columns(self, table: str, names: Sequence[str]) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+        """Some columns of a table, a batch at a time; a column's bytes are read when it is first looked up. See query.columns."""
+        for reader in self._processes:
+            stored, constants = reader.tables[table], reader.constants
+            for number in stored.usable():
+                yield _Columns(stored, number, names, constants)
+        if table == "calls" and self.unfinished:
+            yield _unfinished_columns(self.unfinished, names)
+
+    def ordered_calls(self, selection: Selection) -> Iterator[Call]:
+        """The calls of wanted steps and ranks by rank, process, step and index; memory holds only batches that overlap."""
+        for reader in sorted(self._processes, key=lambda reader: (reader.process.rank, reader.process.process)):
+            if selection.wants_rank(reader.process.rank):
+                yield from (call for call in reader.calls(selection.wants_step) if selection.wants_call(call))
+
+    def extremes(self) -> list[dict[str, Any]]:
+        """What steps that are no longer kept shrank to: one row for each range of steps, operator, module and phase."""
+        return [row for reader in self._processes for row in reader.extremes()]
+
+    def tensors_of(self, process: int, index: int) -> tuple[Tensor, ...]:
+        """Tensor rows of one call, in the order they were written."""
+        reader = self._by_number.get(process)
+        return () if reader is None else reader.tensors_of(index)
+
+    def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+        """Elements of a tensor row, a read-only view of the file; raw bytes for a type NumPy does not have.
+
+        MissingValueError when they were not kept or are gone with old steps, FormatError when the shard is damaged.
+        """
+        reader = self._by_number.get(tensor.process)
+        if tensor.value is None or reader is None:
+            raise MissingValueError(f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept")
+        return reader.values.read(tensor, tensor.value)
+
+    @cached_property
+    def _by_number(self) -> dict[int, ProcessReader]:
+        return {reader.process.process: reader for reader in self._processes}
+
+
+class _Table:
+    """One table of a run; each __arrow_c_stream__ reads the files again."""
+
+    def __init__(self, run: NativeRun, name: str) -> None:
+        if name not in TABLES:
+            raise KeyError(name)
+        self._run = run
+        self._name = name
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return InputStream.from_readable(_Bytes(self._run.messages(self._name))).__arrow_c_stream__(requested_schema)
+
+
+class _Bytes:
+    """What nanoarrow reads from: pieces of bytes, one after the other."""
+
+    def __init__(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        self._pieces = iter(pieces)
+        self._piece = memoryview(b"")
+
+    def readinto(self, buffer: Any) -> int:
+        target = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(target):
+            if not len(self._piece):
+                following = next(self._pieces, None)
+                if following is None:
+                    break
+                self._piece = memoryview(following)
+                continue
+            count = min(len(target) - done, len(self._piece))
+            target[done : done + count] = self._piece[:count]
+            self._piece = self._piece[count:]
+            done += count
+        return done
+
+
+def _unfinished_columns(calls: tuple[Call, ...], names: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    columns = dict(zip(TABLES["calls"], struct_columns(TABLES["calls"], encode_rows("calls", calls)), strict=True))
+    return {name: column_array(columns[name]) for name in names}
+
+
+def _open_run_file(directory: Path) -> RunFile:
+    if not directory.is_dir():
+        reason = "no such run" if not directory.exists() else "a file, not the directory of a run"
+        raise FormatError(directory, reason)
+    if not (directory / RUN_FILE).exists():
+        empty = next(directory.iterdir(), None) is None
+        raise FormatError(directory, "an empty directory" if empty else f"not an opscope run: it has no {RUN_FILE}")
+    return read_run_file(directory)
+
+
+def _info(directory: Path, file: RunFile) -> RunInfo:
+    return RunInfo(
+        path=str(directory),
+        format="opscope",
+        version=file.version or None,
+        command=file.command,
+        config=file.config,
+        packages=file.packages,
+        environment=file.environment,
+        seed=file.seed,
+        deterministic=file.deterministic,
+        overhead=file.overhead,
+        hidden_calls=file.hidden_calls,
+        sealed=file.sealed,
+    )

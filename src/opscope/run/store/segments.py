@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a process on disk: which segment rows go to, and what happens to steps that are out of --keep."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from opscope.run.arrow import column_of_view, encode_columns, schema_of, table_schema
+from opscope.run.schema import TABLES, Process
+from opscope.run.store.extremes import segment_extremes
+from opscope.run.store.layout import EXTREMES, SEGMENTED, segment_name
+from opscope.run.store.retention import EXTREMES_TYPES, Range, Segment, add_range, extremes_columns, outdated
+from opscope.run.store.tables import TableFile
+from opscope.run.store.values import ValueStore
+
+
+class SegmentedTables:
+    """The open table files of a process; used by one thread. Every method may raise OSError."""
+
+    def __init__(self, directory: Path, process: Process, values: ValueStore, *, keep: int | None) -> None:
+        self._directory = directory
+        self._process = process
+        self._values = values
+        self._keep = keep
+        self._files: dict[str, TableFile] = {}
+        self._current = Segment(0)
+        self._closed: list[Segment] = []
+        self._ranges: list[Range] = []
+        self._row_bytes: dict[str, int] = {}
+
+    def write(self, table: str, batch: Any, *, step: int) -> None:
+        """Append rows of one step."""
+        file = self._files.get(table)
+        if file is None:
+            number = self._current.number if table in SEGMENTED else 0
+            file = self._files[table] = TableFile(self._directory / segment_name(table, number), table_schema(table))
+        before = file.size
+        file.write(batch)
+        self._row_bytes[table] = max(256, (file.size - before) // max(1, batch.length))
+        if table in SEGMENTED:
+            self._current.steps.add(step)
+        if table == "tensors":
+            self._current.shards |= shards_of(batch)
+
+    def row_bytes(self, table: str) -> int:
+        """About how many bytes a row of a table takes, from those written last; safe to ask from any thread."""
+        return self._row_bytes.get(table, 512)
+
+    def end_step(self, step: int, *, finding: bool, touched: Iterable[str]) -> None:
+        """Note that a step is over; begin a new segment and delete outdated ones when it is time."""
+        self._current.steps.add(step)
+        self._current.ended += 1
+        self._current.finding |= finding
+        self._current.shards |= set(touched)
+        if self._keep is None or self._current.ended < max(1, self._keep // 4):
+            return
+        for table in SEGMENTED:
+            file = self._files.pop(table, None)
+            if file is not None:
+                file.close()
+        self._closed.append(self._current)
+        self._current = Segment(self._current.number + 1)
+        self._forget(outdated(self._closed, last_step=step, keep=self._keep))
+
+    def close(self) -> None:
+        """Mark the end of every table."""
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+
+    def abandon(self) -> None:
+        """Close the files as they are."""
+        for file in self._files.values():
+            file.abandon()
+        self._files = {}
+
+    def _forget(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            found = segment_extremes(self._directory, segment.number)
+            if found is not None:
+                self._ranges = add_range(self._ranges, found)
+                self._write_extremes()
+            for table in SEGMENTED:
+                (self._directory / segment_name(table, segment.number)).unlink(missing_ok=True)
+        gone = {id(segment) for segment in segments}
+        self._closed = [segment for segment in self._closed if id(segment) not in gone]
+        needed = self._current.shards.union(*(segment.shards for segment in self._closed))
+        self._values.delete(set().union(*(segment.shards for segment in segments)) - needed)
+
+    def _write_extremes(self) -> None:
+        columns = extremes_columns(self._ranges, process=self._process.process, rank=self._process.rank)
+        path = self._directory / EXTREMES
+        beside = path.with_suffix(".partial")
+        beside.unlink(missing_ok=True)
+        file = TableFile(beside, schema_of(EXTREMES_TYPES))
+        try:
+            file.write(encode_columns(EXTREMES_TYPES, columns))
+        finally:
+            file.close()
+        beside.rename(path)
+
+
+def shards_of(batch: Any) -> set[str]:
+    """Names of the shards that the value column of a tensors batch points into."""
+    view = batch.view().child(list(TABLES["tensors"]).index("value"))
+    if view.null_count == view.length:
+        return set()
+    shards = column_of_view("string", view.child(0))
+    ends = shards.buffers[0][shards.offset : shards.offset + shards.length + 1].tolist()
+    data = shards.buffers[1].tobytes()
+    found = {data[start:end] for start, end in itertools.pairwise(ends)}
+    return {name.decode("utf-8", "replace") for name in found if name}

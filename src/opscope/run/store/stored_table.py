@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading one table of one process: its segments as a row of batches, damaged ones left out and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from opscope.errors import FormatError
+from opscope.run.arrow import Column
+from opscope.run.schema import RECORDS, TABLES
+from opscope.run.store.canonical import open_table
+from opscope.run.store.ipc import Batch, IpcFile
+from opscope.run.store.layout import segment_files
+
+_REQUIRED = {table: [field.name for field in msgspec.structs.fields(record) if field.required] for table, record in RECORDS.items()}
+
+
+class StoredTable:
+    """The batches of a table, oldest segment first, by number. problems gets a line for each file or batch that is not read."""
+
+    def __init__(self, directory: Path, table: str, problems: list[str]) -> None:
+        self._directory = directory
+        self._table = table
+        self._problems = problems
+        self._screened: set[int] = set()
+        self._checked: set[int] = set()
+        self._damaged: set[int] = set()
+
+    @cached_property
+    def _batches(self) -> tuple[tuple[IpcFile, Batch], ...]:
+        return tuple(self._open())
+
+    def _open(self) -> Iterator[tuple[IpcFile, Batch]]:
+        try:
+            paths = segment_files(self._directory, self._table)
+        except OSError as error:
+            self._problems.append(f"{self._directory}: cannot be listed: {error.strerror}")
+            return
+        for path in paths:
+            try:
+                file = open_table(path, self._table)
+            except FormatError as error:
+                self._problems.append(f"{error}; no batch of it was read")
+                continue
+            batches = file.batches
+            if file.torn is not None:
+                where = FormatError(path, f"{file.torn_reason}, {len(batches)} whole batches read", offset=file.torn)
+                self._problems.append(str(where))
+            yield from ((file, batch) for batch in batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def rows(self, number: int) -> int:
+        """Rows in a batch."""
+        return self._batches[number][1].rows
+
+    def usable(self) -> Iterator[int]:
+        """Numbers of the batches whose columns of numbers are sound and complete."""
+        return (number for number in range(len(self)) if self._is_usable(number))
+
+    def column(self, number: int, name: str) -> Column:
+        """One column of a batch; FormatError when it is text or a list and damaged."""
+        file, batch = self._batches[number]
+        return file.column(batch, name)
+
+    def read(self, number: int, names: Sequence[str]) -> dict[str, Column] | None:
+        """Some columns of a batch as views of the file; None, and a problem, when they are damaged."""
+        if not self._is_usable(number):
+            return None
+        file, batch = self._batches[number]
+        try:
+            return {name: file.column(batch, name) for name in names}
+        except FormatError as error:
+            self._leave_out(number, error)
+            return None
+
+    def read_all(self, names: Sequence[str]) -> Iterator[dict[str, Column]]:
+        """Some columns of every batch that is sound."""
+        for number in range(len(self)):
+            columns = self.read(number, names)
+            if columns is not None:
+                yield columns
+
+    def messages(self, constants: dict[str, int]) -> Iterator[memoryview | bytearray]:
+        """Bytes of every sound batch; int32 columns named in constants hold that number in every row."""
+        own = {name: value for name, value in constants.items() if name in TABLES[self._table]}
+        for number, (file, batch) in enumerate(self._batches):
+            if self._is_sound(number):
+                yield file.message(batch, own)
+
+    def _is_usable(self, number: int) -> bool:
+        """Whether the numbers of a batch are sound and no required column has nulls, found out once."""
+        file, batch = self._batches[number]
+        if number not in self._screened:
+            self._screened.add(number)
+            try:
+                file.check_numbers(batch)
+                missing = next((name for name in _REQUIRED[self._table] if file.has_nulls(batch, name)), None)
+                if missing is not None:
+                    raise FormatError(file.path, f"column {missing} has rows without a value", offset=batch.offset)
+            except FormatError as error:
+                self._leave_out(number, error)
+        return number not in self._damaged
+
+    def _is_sound(self, number: int) -> bool:
+        """Whether every column of a batch is, found out once."""
+        file, batch = self._batches[number]
+        if self._is_usable(number) and number not in self._checked:
+            self._checked.add(number)
+            try:
+                file.check(batch)
+            except FormatError as error:
+                self._leave_out(number, error)
+        return number not in self._damaged
+
+    def _leave_out(self, number: int, error: FormatError) -> None:
+        if number not in self._damaged:
+            self._damaged.add(number)
+            self._problems.append(f"{error}; this batch was left out")

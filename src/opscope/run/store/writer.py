@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing one process of a native run while the program runs.
+
+Rows go to one background thread through a bounded queue; tensor values are written by the thread that hands them over
+(values.py). Rows that may point into a shard wait until that shard is sealed, which happens at the latest when the next
+flush is due. Nothing here raises into the watched program because of the disk: the first error ends the recording with
+one warning, and every later call does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import nanoarrow
+
+from opscope.errors import RecordError
+from opscope.run.arrow import table_schema
+from opscope.run.schema import Process, ValueRef
+from opscope.run.store.layout import PROCESSES, claim_process, update_process
+from opscope.run.store.segments import SegmentedTables
+from opscope.run.store.tables import checked_batch
+from opscope.run.store.values import ValueStore
+
+QUEUE_BYTES = 64 << 20
+
+
+class _Rows(msgspec.Struct, frozen=True):
+    """Rows on their way to the disk; shard is the unsealed shard they may point into."""
+
+    table: str
+    batch: Any
+    step: int
+    nbytes: int
+    shard: int | None
+
+
+class _StepEnd(msgspec.Struct, frozen=True):
+    """A step is over; its rows were queued before."""
+
+    step: int
+    finding: bool
+    touched: frozenset[str]
+    nbytes: int = 0
+    shard: int | None = None
+
+
+class ProcessWriter:
+    """The writer of one process directory; safe to call from several threads.
+
+    keep is the number of last steps that stay on disk (None: all). failed is why recording ended, or None; waited is the
+    number of seconds that append() waited for the disk. Making one never raises for the disk either.
+    """
+
+    def __init__(
+        self,
+        run_directory: str | os.PathLike[str],
+        facts: Process,
+        *,
+        keep: int | None = 100,
+        flush_seconds: float = 1.0,
+        queue_bytes: int = QUEUE_BYTES,
+    ) -> None:
+        self.failed: RecordError | None = None
+        self.waited = 0.0
+        self.process = facts
+        self._ended = False
+        self._closing = False
+        self._flush_seconds = flush_seconds
+        self._queue_bytes = queue_bytes
+        self._makers: set[tuple[str, type]] = set()  # whose batches were checked: one of a kind tells for all
+        self._jobs: deque[_Rows | _StepEnd] = deque()
+        self._queued = 0
+        self._changed = threading.Condition()
+        self._flush_wanted = 0  # tickets of flush(): how many were asked for, and up to which all is done
+        self._flush_done = 0
+        try:
+            self.process = claim_process(Path(run_directory), facts)
+            self._open(Path(run_directory) / PROCESSES / self.process.directory, keep)
+        except OSError as error:
+            self._fail(error, Path(run_directory))
+
+    def _open(self, directory: Path, keep: int | None) -> None:
+        self.directory = directory
+        self._values = ValueStore(directory)
+        self._tables = SegmentedTables(directory, self.process, self._values, keep=keep)
+        self._thread = threading.Thread(target=self._run, name="opscope-writer", daemon=True)
+        self._thread.start()
+
+    def append(self, table: str, batch: Any, *, step: int) -> None:
+        """Queue rows of a table: a struct array in schema column order, by anything with __arrow_c_array__.
+
+        Waits while the queue is full. RecordError when the batch has other columns: that is a bug of the caller.
+        """
+        if self._ended:
+            return
+        maker = (table, type(batch))
+        array = nanoarrow.c_array(batch) if maker in self._makers else checked_batch(table, batch, table_schema(table))
+        self._makers.add(maker)
+        nbytes = array.length * self._tables.row_bytes(table)
+        self._put(_Rows(table, array, step, nbytes, self._values.unsealed()))
+
+    def keep_value(self, data: Any, *, dtype: str, shape: Sequence[int], seal: bool = False) -> ValueRef | None:
+        """Store the bytes of a C-contiguous buffer once; it may change after return. None when recording has ended.
+
+        dtype and shape describe the bytes, for whoever opens the shard without the tables. None too when a signal handler
+        of the program asks for it in the middle of another call. With seal the value is on disk
+        under its final name on return. A ref may be used again in later rows as long as holds(ref).
+        """
+        if self._ended:
+            return None
+        try:
+            ref = self._values.keep(_bytes_of(data), dtype=dtype, shape=shape)
+            if seal:
+                self._values.seal()
+        except OSError as error:
+            self._fail(error, self.directory)
+            return None
+        return ref
+
+    def holds(self, ref: ValueRef) -> bool:
+        """Whether rows may still point to this value: its shard has not been deleted with old steps."""
+        return not self._ended and self._values.holds(ref)
+
+    def end_step(self, step: int, *, finding: bool = False) -> None:
+        """Say that the rows of a step are all appended; a step with a finding is kept whatever its age."""
+        if not self._ended:
+            self._put(_StepEnd(step, finding, frozenset(self._values.take_touched())))
+
+    def flush(self) -> None:
+        """Return when everything appended so far is in the files (or recording has ended)."""
+        with self._changed:
+            self._flush_wanted += 1
+            ticket = self._flush_wanted
+            self._changed.notify_all()
+            while not self._ended and self._flush_done < ticket and self._thread.is_alive():
+                self._changed.wait(0.5)
+
+    def update(self, **facts: Any) -> None:
+        """Replace facts of process.json that became known late, such as rank."""
+        self.process = msgspec.structs.replace(self.process, **facts)
+        if self._ended:
+            return
+        try:
+            update_process(self.directory, **facts)
+        except OSError as error:
+            self._fail(error, self.directory)
+
+    def close(self, exit_code: int | None = None) -> None:
+        """Flush, end every file and write the exit code into process.json; the second call does nothing."""
+        if self._ended:
+            return
+        self.flush()
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        if self._close_values():
+            self.waited += self._values.waited
+            self.update(exit_code=exit_code, waited=self.waited)
+        self._ended = True
+
+    def _close_values(self) -> bool:
+        try:
+            self._values.close()
+        except OSError as error:
+            self._fail(error, self.directory)
+        return self.failed is None
+
+    def drop_after_fork(self) -> None:
+        """In a forked child: become a writer that does nothing, and leave the parent's files alone."""
+        already = self._ended
+        self._ended = True
+        self._changed = threading.Condition()
+        self._jobs = deque()
+        if not already:
+            self._values.drop_after_fork()
+            self._tables.abandon()
+
+    def _put(self, job: _Rows | _StepEnd) -> None:
+        with self._changed:
+            start = None
+            while self._queued and self._queued + job.nbytes > self._queue_bytes and not self._ended:
+                start = time.perf_counter() if start is None else start
+                self._flush_wanted += 1
+                self._changed.notify_all()
+                self._changed.wait(0.5)
+            if start is not None:
+                self.waited += time.perf_counter() - start
+            self._jobs.append(job)
+            self._queued += job.nbytes
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        flushed = time.monotonic()
+        try:
+            while not self._ended and not (self._closing and self._flush_done == self._flush_wanted):
+                ticket, due = self._wait(flushed + self._flush_seconds)
+                if due:
+                    self._values.seal()
+                    flushed = time.monotonic()
+                self._drain()
+                with self._changed:
+                    self._flush_done = max(ticket, self._flush_done)
+                    self._changed.notify_all()
+            if not self._ended:
+                self._tables.close()
+        except OSError as error:
+            self._fail(error, self.directory)
+        except Exception as error:  # noqa: BLE001 - the recording boundary: nothing may reach the watched program
+            self._fail(error, self.directory)
+        finally:
+            self._tables.abandon()
+
+    def _wait(self, deadline: float) -> tuple[int, bool]:
+        """Wait for something to do; the flush ticket that the coming round fulfils, and whether to seal the shard."""
+        with self._changed:
+            asked = self._flush_wanted > self._flush_done
+            if not (asked or self._closing or self._ready()):
+                self._changed.wait(max(deadline - time.monotonic(), 0.001))
+            asked = self._flush_wanted > self._flush_done
+            due = asked or time.monotonic() >= deadline
+            return (self._flush_wanted if asked else self._flush_done), due
+
+    def _ready(self) -> bool:
+        """Whether the oldest job can be done; call with the lock held."""
+        if not self._jobs:
+            return False
+        shard = self._jobs[0].shard
+        return shard is None or shard < self._values.next_number()
+
+    def _drain(self) -> None:
+        while True:
+            with self._changed:
+                if self._ended or not self._ready():
+                    return
+                job = self._jobs.popleft()
+            if isinstance(job, _Rows):
+                self._tables.write(job.table, job.batch, step=job.step)
+            else:
+                self._tables.end_step(job.step, finding=job.finding, touched=job.touched)
+            with self._changed:
+                self._queued -= job.nbytes
+                self._changed.notify_all()
+
+    def _fail(self, error: Exception, path: Path) -> None:
+        """End the recording with one warning."""
+        with self._changed:
+            if self.failed is not None or self._ended:
+                return
+            where = getattr(error, "filename", None) or path
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            self.failed = RecordError(f"{where}: {why}; recording ended, the program goes on")
+            self._ended = True
+            self._jobs.clear()
+            self._queued = 0
+            self._changed.notify_all()
+        if hasattr(self, "_values"):
+            self._values.discard()
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(f"opscope: {self.failed}\n")
+            sys.stderr.flush()
+
+
+def _bytes_of(data: Any) -> memoryview:
+    view = memoryview(data)
+    return view.cast("B") if view.nbytes else memoryview(b"")

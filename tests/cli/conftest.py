@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small native run, and the real command line in processes of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runs import PROGRAM, Command, environment, write_run
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Run `python -m opscope` in a fresh directory; stdin is empty."""
+
+    def run(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-m", "opscope", *map(str, words)]
+        return subprocess.run(
+            line, env=environment(**more), cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "我的 models" / "train.py"
+    path.parent.mkdir()
+    path.write_text(PROGRAM, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path, program: Path) -> Path:
+    """A run under a path with Chinese, a blank, a plus and a quote."""
+    return write_run(tmp_path / "运行 a+b's", program)

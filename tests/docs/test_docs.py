@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation speaks of what is there: tests it names, options, exit codes, its own pages, the same in both languages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from opscope.record.config import OPTIONS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+TWINS = [(DOCS / "faq.md", DOCS / "faq.zh-CN.md"), (ROOT / "README.md", ROOT / "README.zh-CN.md")]
+
+
+def named_tests(page: Path) -> list[str]:
+    return re.findall(r"tests/[\w/]+\.py::\w+", page.read_text(encoding="utf-8"))
+
+
+def functions_of(path: Path) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_are_named_exist(page: Path) -> None:
+    for named in named_tests(page):
+        path, _, function = named.partition("::")
+        assert (ROOT / path).is_file(), named
+        assert function in functions_of(ROOT / path), named
+
+
+def test_programs_that_the_faq_names_exist() -> None:
+    text = (DOCS / "faq.md").read_text(encoding="utf-8")
+    programs = {path.stem for path in (ROOT / "tests" / "zoo" / "programs").glob("*.py")}
+    named = set(re.findall(r"`((?:healthy|ddp|gan)_\w+)`", text))
+    assert named
+    assert named <= programs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        assert target.startswith(("https://", "http://")) or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_question_is_answered_with_a_test() -> None:
+    sections = re.split(r"^### (\d+)\. ", (DOCS / "faq.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    numbers, texts = [int(number) for number in sections[::2]], sections[1::2]
+    assert numbers == list(range(1, 29))
+    assert all("::test_" in text for text in texts)
+
+
+@pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins[0].name)
+def test_both_languages_say_the_same(twins: tuple[Path, Path]) -> None:
+    english, chinese = (twin.read_text(encoding="utf-8") for twin in twins)
+    assert named_tests(twins[0]) == named_tests(twins[1])
+    assert len(re.findall(r"^#+ ", english, re.MULTILINE)) == len(re.findall(r"^#+ ", chinese, re.MULTILINE))
+    assert re.findall(r"^```console\n(.*?)```", english, re.DOTALL | re.MULTILINE) == re.findall(
+        r"^```console\n(.*?)```", chinese, re.DOTALL | re.MULTILINE
+    )
+
+
+def test_every_option_of_run_is_documented_and_no_other() -> None:
+    section = (DOCS / "cli.md").read_text(encoding="utf-8").partition("## opscope run")[2].partition("\n## ")[0]
+    rows = "\n".join(line.split(" | ")[0] for line in section.splitlines() if line.startswith("|"))
+    documented = set(re.findall(r"--([a-z][a-z-]*)", rows))
+    assert documented == {option.word for option in OPTIONS} | {"json-file"}

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However a program ends, its run can be read, and its exit code is its own: through the real command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.record.recorded import Recorded, read
+
+TRAINING = """
+import os, sys, torch
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def step():
+    opt.zero_grad()
+    loss = net(torch.randn(3, 4)).square().mean()
+    loss.backward()
+    opt.step()
+    return loss.item().hex()
+"""
+
+
+def command(folder: Path, program: str, *options: str, name: str = "train.py") -> list[str]:
+    script = folder / name
+    script.write_text(TRAINING + textwrap.dedent(program), encoding="utf-8")
+    return [sys.executable, "-m", "opscope", "run", *options, "--", sys.executable, str(script)]
+
+
+def run(folder: Path, program: str, *options: str, output: str = "run") -> tuple[subprocess.CompletedProcess[str], Recorded]:
+    words = command(folder, program, "-o", str(folder / output), *options)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, cwd=folder, check=False)
+    return done, read(folder / output)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("exit()", 0),
+        ("sys.exit(3)", 3),
+        ("os._exit(4)", 4),
+        ("raise ValueError('no')", 1),
+        ("torch.ones(2, 3) @ torch.ones(2, 3)", 1),
+    ],
+)
+def test_exit_codes_and_whole_runs(tmp_path: Path, ending: str, code: int) -> None:
+    done, found = run(tmp_path, f"for i in range(3):\n    print(step())\n{ending}\n")
+    assert done.returncode == code, done.stderr
+    assert len(done.stdout.splitlines()) == 3
+    assert {call.step for call in found.calls} >= {0, 1, 2}
+    assert found.run.problems == ()
+
+
+def test_an_exception_names_its_call(tmp_path: Path) -> None:
+    _, found = run(tmp_path, "print(step())\ntorch.ones(2, 3) @ torch.ones(2, 3)\n")
+    failed = [call for call in found.calls if call.error]
+    assert [call.op for call in failed] == ["aten::mm.default"]
+    assert "RuntimeError" in (failed[0].error or "")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
+def test_killed(tmp_path: Path, sign: signal.Signals) -> None:
+    program = "print(step(), flush=True)\nimport time\nwhile True:\n    step(); time.sleep(0.01)\n"
+    words = command(tmp_path, program, "-o", str(tmp_path / "run"), "--keep", "all")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(3.0)
+        children = subprocess.run(["pgrep", "-f", str(tmp_path / "train.py")], capture_output=True, text=True, check=False).stdout.split()
+        for child in children:
+            if int(child) != process.pid:
+                os.kill(int(child), sign)
+        assert process.wait(timeout=60) == 128 + sign
+    found = read(tmp_path / "run")
+    assert {call.step for call in found.calls} >= {0, 1, 2}
+
+
+def test_paths_of_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "a b++ 中文 'x\""
+    folder.mkdir()
+    done, found = run(folder, "print(step())\n", output="run 一 'q'")
+    assert done.returncode == 0
+    assert found.calls
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    words = command(tmp_path, "print(step())\n", "-o", str(tmp_path / "file" / "run"))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+    assert "not recording" in done.stderr
+
+
+def test_a_full_disk_ends_recording_only(tmp_path: Path) -> None:
+    program = """
+    import resource
+    for _ in range(2):
+        step()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    import signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    import time
+    for _ in range(200):
+        print(step())
+        time.sleep(0.02)
+    """
+    done, found = run(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 200
+    assert done.stderr.count("recording ended") == 1
+    assert found.calls
+
+
+def test_stop_on_overflow_and_after_the_last_step(tmp_path: Path) -> None:
+    done, found = run(
+        tmp_path, "for i in range(6):\n    step()\n    if i == 1: torch.full((2,), 1e38) * 1e38\n    print(i)\n", "--on-overflow", "stop"
+    )
+    assert done.returncode == 1
+    assert max(call.step for call in found.calls) == 2
+    done, found = run(tmp_path, "for i in range(6):\n    print(step())\n", "--steps", "0|2", "--stop-after", output="second")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 2
+    assert {call.step for call in found.calls} == {0, 2}
+
+
+def test_workers_of_a_data_loader_are_left_alone(tmp_path: Path) -> None:
+    program = """
+    from torch.utils.data import DataLoader, TensorDataset
+    loader = DataLoader(TensorDataset(torch.arange(8.0).reshape(4, 2)), num_workers=2)
+    for (x,) in loader:
+        print((x * 2).sum().item())
+    """
+    done, found = run(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert len(found.run.processes) == 1
+    assert len(found.all("aten::mul")) == 4
+
+
+def test_ranks_of_torchrun(tmp_path: Path) -> None:
+    program = """
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(2):
+        optimizer.zero_grad()
+        loss = model(torch.ones(3, 4) * (dist.get_rank() + 1)).square().mean()
+        loss.backward()
+        optimizer.step()
+        print(dist.get_rank(), i, loss.item().hex())
+    dist.barrier()  # gloo aborts a rank whose partner has gone
+    dist.destroy_process_group()
+    """
+    script = command(tmp_path, program)[-1]
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    plain = subprocess.run(words, capture_output=True, text=True, timeout=240, cwd=tmp_path, check=True).stdout
+    watched = [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "run"), "--", *words]
+    done = subprocess.run(watched, capture_output=True, text=True, timeout=240, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(plain.splitlines())
+    found = read(tmp_path / "run")
+    assert {call.rank for call in found.calls if call.op == "aten::addmm.default"} == {0, 1}
+
+
+def test_compilation_goes_on(tmp_path: Path) -> None:
+    program = """
+    compiled = torch.compile(net, backend="aot_eager")
+    opt2 = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        opt2.zero_grad()
+        loss = compiled(torch.randn(3, 4)).square().mean()
+        loss.backward()
+        opt2.step()
+        print(loss.item().hex())
+    import torch._dynamo.utils as dynamo
+    print(dynamo.counters["stats"]["unique_graphs"], dynamo.counters["frames"]["ok"])
+    """
+    words = command(tmp_path, program)
+    plain = subprocess.run(words[-2:], capture_output=True, text=True, timeout=240, cwd=tmp_path, check=True).stdout
+    done, found = run(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain
+    assert found.run.info.hidden_calls > 0

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a step ends: each rule of docs/schema.md, on the state machine and on real programs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+
+import pytest
+import torch
+
+import opscope
+from opscope.record.steps import Steps
+from tests.record import programs
+from tests.record.recorded import record
+
+
+class Log:
+    """Counts ended steps, and which were skipped."""
+
+    def __init__(self, *optimizers: str, module: str | None = None) -> None:
+        self.ended: list[bool] = []
+        self.live: set[Hashable] = set(optimizers)
+        self.steps = Steps(self.ended.append, lambda: set(self.live), module=module)
+
+    def optimize(self, optimizer: str, *, backward: bool = True) -> None:
+        if backward:
+            self.steps.backward()
+        self.steps.optimizer_begins(optimizer)
+        self.steps.optimizer_ends(optimizer)
+
+
+def test_a_step_ends_after_its_optimizer() -> None:
+    log = Log("a")
+    for _ in range(3):
+        log.optimize("a")
+    assert log.ended == [False] * 3
+
+
+def test_an_optimizer_without_a_backward_pass_ends_nothing() -> None:
+    log = Log("a")
+    log.optimize("a", backward=False)
+    assert log.ended == []
+
+
+def test_several_optimizers_end_one_step() -> None:
+    log = Log("generator", "critic")
+    for _ in range(3):
+        log.optimize("critic")
+        log.optimize("generator")
+    assert log.ended == [False] * 3
+
+
+def test_an_optimizer_nobody_uses_holds_up_one_step_only() -> None:
+    log = Log("a", "forgotten")
+    for _ in range(4):
+        log.optimize("a")
+    assert log.ended == [False] * 4
+
+
+def test_inner_passes_of_a_closure_are_one_step() -> None:
+    log = Log("lbfgs")
+    for _ in range(2):
+        log.steps.optimizer_begins("lbfgs")
+        for _ in range(3):
+            log.steps.backward()
+        log.steps.optimizer_ends("lbfgs")
+    assert log.ended == [False, False]
+
+
+def test_a_wrapper_that_steps_another_optimizer_is_one_step() -> None:
+    log = Log("outer", "inner")
+    for _ in range(2):
+        log.steps.backward()
+        log.steps.optimizer_begins("outer")
+        log.steps.optimizer_begins("inner")
+        log.steps.optimizer_ends("inner")
+        log.steps.optimizer_ends("outer")
+    assert log.ended == [False, False]
+
+
+def test_a_skipped_step_ends_with_the_scaler() -> None:
+    log = Log("a")
+    log.steps.backward()
+    log.steps.scaler_updates()
+    log.optimize("a")
+    log.steps.scaler_updates()
+    assert log.ended == [True, False]
+
+
+def test_marks_take_over() -> None:
+    log = Log("a")
+    log.optimize("a")
+    log.steps.mark()
+    log.optimize("a")
+    log.steps.mark()
+    assert log.ended == [False, False, False]
+
+
+def test_calls_of_a_module_are_steps() -> None:
+    log = Log("a", module="net")
+    for _ in range(3):
+        log.steps.module_enters("net")
+        log.steps.module_enters("net.inner")
+        log.optimize("a")
+    assert log.ended == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("program", "steps"),
+    [(programs.linear, 3), (programs.adversarial, 3), (programs.closure, 2), (programs.scaler, 4), (programs.views, 0)],
+)
+def test_programs(tmp_path: Path, program: object, steps: int) -> None:
+    found = record(tmp_path, program)  # type: ignore[arg-type]
+    assert found.run.processes[0].steps == steps
+
+
+def test_skipped_steps_are_told(tmp_path: Path) -> None:
+    assert record(tmp_path, programs.scaler).run.processes[0].skipped_steps != ()
+
+
+def test_mark_step_and_step_module(tmp_path: Path) -> None:
+    def marked() -> None:
+        for _ in range(3):
+            torch.ones(2) + 1
+            opscope.mark_step()
+
+    assert [call.step for call in record(tmp_path / "a", marked).all("aten::add")] == [0, 1, 2]
+
+    def inference() -> None:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+        for _ in range(3):
+            model(torch.ones(1, 2))
+
+    found = record(tmp_path / "b", inference, step_module="0")
+    assert [call.step for call in found.all("aten::addmm")] == [0, 1, 2]
+
+
+def test_only_wanted_steps_are_recorded(tmp_path: Path) -> None:
+    found = record(tmp_path, programs.linear, steps="1")
+    assert {call.step for call in found.calls} == {1}
+    found = record(tmp_path, programs.scaler, steps="0|3")
+    assert {call.step for call in found.calls} == {0, 3}

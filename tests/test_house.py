@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for the package as a whole: what an import costs and loads, what is public, what every file begins with."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import opscope
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path(opscope.__file__).parent
+HEAVY = ("torch", "mindspore", "duckdb", "rich", "numpy", "cyclopts", "rapidfuzz", "msgspec", "pandas", "asyncio")
+LINE = "# SPDX-License-Identifier: Apache-2.0"
+# Rooms whose modules are there to drive a framework.
+FRAMEWORK_ROOMS = ("opscope.record.torch", "opscope.record.mindspore", "opscope.substitute")
+
+
+def python(code: str, *, isolated: bool = False) -> subprocess.CompletedProcess[str]:
+    path = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n"
+    flags = ["-I"] if isolated else []
+    return subprocess.run([sys.executable, *flags, "-c", path + code], capture_output=True, text=True, timeout=120, check=False)
+
+
+def children_seconds(code: str) -> float:
+    """Processor time of a child: what else the machine does does not count."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert python(code).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_import_loads_nothing_heavy() -> None:
+    done = python(f"import opscope\nprint([name for name in {HEAVY} if name in sys.modules])")
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_import_is_cheap() -> None:
+    """Under 60 ms, the interpreter's own start not counted."""
+    empty = min(children_seconds("") for _ in range(3))
+    assert min(children_seconds("import opscope") for _ in range(5)) - empty < 0.060
+
+
+def test_help_is_cheap() -> None:
+    assert min(children_seconds("from opscope.cli import main; sys.exit(main(['--help']))") for _ in range(5)) < 0.300
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(opscope.__all__) == opscope.__all__ == dir(opscope)
+    for name in opscope.__all__:
+        assert getattr(opscope, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = opscope.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("first", ["opscope.record.config", "opscope.repro.case", "opscope"])
+def test_a_room_of_the_name_of_a_function_is_that_function(first: str) -> None:
+    """Whatever was imported before: importing anything inside a package binds the package over the function."""
+    code = f"import {first}, opscope\nfrom opscope import record, repro\nassert record is opscope.record and repro is opscope.repro\n"
+    code += "import opscope.record.config, opscope.repro.write\nassert callable(opscope.record) and callable(opscope.repro)\n"
+    code += "try:\n    record(steps='8-5')\nexcept opscope.UsageError as error:\n    print(error)\n"
+    done = python(code)
+    assert done.stdout.startswith("steps '8-5'"), done.stderr
+
+
+def test_version_is_that_of_the_project() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert re.search(r'^version = "(.+)"$', text, re.MULTILINE)[1] == opscope.__version__  # type: ignore[index]
+
+
+def modules() -> list[str]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if not name.startswith(FRAMEWORK_ROOMS) and parts[-1] != "__main__" and "scripts" not in parts:
+            found.append(name)
+    return found
+
+
+def test_every_module_imports_without_a_framework() -> None:
+    """With the base dependencies alone; frameworks belong to their own rooms."""
+    code = "class Missing:\n    def find_spec(self, name, path=None, target=None):\n"
+    code += "        if name.partition('.')[0] in ('torch', 'mindspore', 'torch_npu'): raise ModuleNotFoundError(name, name=name)\n"
+    code += f"sys.meta_path.insert(0, Missing())\nimport importlib\nfor name in {modules()}:\n    importlib.import_module(name)\n"
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def files() -> list[Path]:
+    return [path for place in ("src", "tests", "scripts", "benchmarks") for path in sorted((ROOT / place).rglob("*.py"))]
+
+
+@pytest.mark.skipif(not (ROOT / "scripts").is_dir(), reason="not a source tree")
+def test_every_file_says_its_licence() -> None:
+    beginnings = {path: path.read_text(encoding="utf-8").splitlines()[:2] for path in files()}
+    assert [
+        str(path) for path, lines in beginnings.items() if lines and LINE not in (lines[0], lines[0].startswith("#!") and lines[-1])
+    ] == []
+
+
+@pytest.mark.skipif(not (ROOT / "scripts").is_dir(), reason="not a source tree")
+def test_nothing_is_too_large() -> None:
+    done = subprocess.run([sys.executable, "scripts/check_size.py"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_is_too_large_is_named(tmp_path: Path) -> None:
+    function = 'def f():\n    """A docstring\n    does not count."""\n' + "    x = 1\n" * 60
+    (tmp_path / "a.py").write_text(function)
+    (tmp_path / "b.py").write_text(function.replace("    x = 1\n", "", 1) + "\n" * 540)
+    done = subprocess.run([sys.executable, "scripts/check_size.py", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [f"{tmp_path}/a.py:1 f: 61 lines, at most 60", f"{tmp_path}/b.py: 602 lines, at most 600"]
+    assert done.returncode == 1
+
+
+# -- OPSCOPE in the environment of a program that imports opscope --------------------------------------------------
+
+STAND_IN = "import types\nentry = types.ModuleType('opscope.record.join')\n"
+STAND_IN += "entry.join_from_environment = lambda: print('joined')\nentry.record = lambda: print('made') or Stop\n"
+STAND_IN += "class Stop:\n    path = None\n    def __exit__(*_): print('ended')\n    def __enter__(*_): print('begun')\nStop = Stop()\n"
+STAND_IN += "import opscope.record\nsys.modules['opscope.record.join'] = entry\nsys.modules['torch'] = types.ModuleType('torch')\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "before", "said"),
+    [
+        ({"OPSCOPE": "--values full"}, "", ["made", "begun", "ended"]),
+        ({"OPSCOPE_RUN": "/r"}, "", ["joined"]),
+        ({}, "", []),
+        ({"OPSCOPE": "--values full"}, "import opscope.cli\n", []),
+        ({"OPSCOPE_RUN": "/r"}, "class F:\n    starts_opscope = True\n    find_spec = lambda *_: None\nsys.meta_path.append(F())\n", []),
+    ],
+)
+def test_import_honours_the_environment(variables: dict[str, str], before: str, said: list[str]) -> None:
+    code = "import os\n" + STAND_IN + before + f"os.environ.update({variables!r})\n"
+    code += "from opscope.record.activate import activate\nif os.environ.get('OPSCOPE') or os.environ.get('OPSCOPE_RUN'): activate()\n"
+    done = python(code, isolated=True)
+    assert done.stdout.split() == said, done.stderr
+
+
+def test_import_starts_the_recording_itself() -> None:
+    done = python(
+        "import os\nos.environ['OPSCOPE'] = '--seed x'\nimport types\nsys.modules['torch'] = types.ModuleType('torch')\nimport opscope"
+    )
+    assert done.stderr == "opscope: not recording torch: UsageError: --seed 'x': not a whole number from 0 to 4294967295\n"
+    assert done.returncode == 0
