@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kinds of settings there are, what one is asked for, and what it answers with.
+
+`opscope prepare KIND` looks a kind up here. Its module is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from opscope.errors import UsageError
+from opscope.formats.settings.problem import Problem
+
+# Name -> where its Kind stands, in the order a person meets them.
+BUILTIN: Mapping[str, str] = {
+    "mindspore": "opscope.formats.settings.mindspore:KIND",
+    "acl": "opscope.formats.settings.acl:KIND",
+    "atc": "opscope.formats.settings.atc:KIND",
+    "tensorflow": "opscope.formats.settings.tensorflow:KIND",
+    "msprobe": "opscope.formats.settings.msprobe:KIND",
+    "aicore": "opscope.formats.settings.aicore:KIND",
+}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user asks a kind for.
+
+    purpose is one of the kind's purposes; step counts from 0. settings holds keys of the tool's own file, as the user typed
+    them, and wins over everything else. environment is that of the program to come. Fields that a kind has no use for it
+    ignores; None means not asked for.
+    """
+
+    purpose: str | None = None
+    path: str | None = None
+    step: int | None = None
+    steps: str | None = None
+    operators: tuple[str, ...] = ()
+    io: str | None = None
+    data: str | None = None
+    backend: str | None = None
+    level: str | None = None
+    pynative: bool = False
+    acl: bool = False
+    framework: str | None = None
+    settings: Mapping[str, Any] = {}
+    environment: Mapping[str, str] = {}
+
+
+class TextFile(msgspec.Struct, frozen=True):
+    """A file to write: its name, without folders, and its text."""
+
+    name: str
+    text: str
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """An environment variable, and where it must be set."""
+
+    name: str
+    value: str
+    where: str
+
+
+class Snippet(msgspec.Struct, frozen=True):
+    """Lines of the user's own program or command line, and where they belong."""
+
+    where: str
+    text: str
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything needed before the next run. {FOLDER} in values and snippets stands for the folder the files are written to.
+
+    result says which folders and files will appear, and how opscope reads them.
+    """
+
+    files: tuple[TextFile, ...] = ()
+    environment: tuple[Variable, ...] = ()
+    snippets: tuple[Snippet, ...] = ()
+    advice: tuple[str, ...] = ()
+    result: str = ""
+    problems: tuple[Problem, ...] = ()
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of settings.
+
+    purposes maps a purpose to what it is for. verify remarks on a parsed file somebody wrote (for `--verify`); None where
+    the kind has no file of its own.
+    """
+
+    name: str
+    about: str
+    purposes: Mapping[str, str]
+    prepare: Callable[[Request], Prepared]
+    verify: Callable[[Any, Request], tuple[Problem, ...]] | None = None
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of that name (`acl.json` is `acl`); UsageError, with the nearest name, for one that is not known."""
+    wanted = name.lower().removesuffix(".json")
+    reference = BUILTIN.get(wanted)
+    if reference is None:
+        near = get_close_matches(wanted, BUILTIN, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(BUILTIN)}"
+        raise UsageError(f"no settings of kind {name!r}{hint}")
+    module, _, attribute = reference.partition(":")
+    found: Kind = getattr(import_module(module), attribute)
+    return found
+
+
+def chosen_purpose(kind: str, purposes: Mapping[str, str], purpose: str | None) -> str:
+    """The purpose asked for, else the first; UsageError for one the kind does not have."""
+    if purpose is None:
+        return next(iter(purposes))
+    if purpose not in purposes:
+        near = get_close_matches(purpose, purposes, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(purposes)}"
+        raise UsageError(f"prepare {kind}: no purpose {purpose!r}{hint}")
+    return purpose
