@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from opscope.report.oneline import number, one_line, row_statistics, short_dtype
-from opscope.run.dtypes import DTYPES
+from opscope.report.oneline import number, one_line, row_statistics
+from opscope.run.dtypes import DTYPES, short_dtype
 from opscope.run.schema import Tensor
 
 

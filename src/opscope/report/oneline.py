@@ -9,26 +9,13 @@ from typing import Any
 
 import msgspec
 
-from opscope.run.dtypes import find_dtype
+from opscope.run.dtypes import short_dtype
 from opscope.run.schema import Tensor
 
 # What table tensors says about values; the rest of a row is about the tensor itself.
 STATISTICS = (
     "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
 )  # fmt: skip
-_LETTERS = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
-
-
-def short_dtype(name: str) -> str:
-    """`f16` for float16, `bf16`, `f8e4m3fn`, `i64`, `u8`, `c64`, `bool`; an unknown type keeps its name."""
-    dtype = find_dtype(name)
-    if dtype is None or dtype.kind not in _LETTERS:
-        return name
-    if dtype.name.startswith("bfloat"):
-        return f"bf{dtype.bits}"
-    if "_" in dtype.name or not dtype.name.startswith(("float", "int", "uint", "complex")):
-        return dtype.name.replace("float", "f").replace("_", "")
-    return f"{_LETTERS[dtype.kind]}{dtype.bits}"
 
 
 def number(value: float | str) -> str:

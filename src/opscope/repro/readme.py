@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opscope.repro.arguments import call_code, parse_operator
 from opscope.repro.case import Case
 from opscope.repro.failure import WORDS, failure_words
-from opscope.run.dtypes import find_dtype
+from opscope.repro.forms import form_named
+from opscope.run.dtypes import short_dtype
 
 HOW_TO_RUN = """One operator call, cut out of a recorded run. Run it:
 
@@ -17,7 +17,7 @@ HOW_TO_RUN = """One operator call, cut out of a recorded run. Run it:
 python repro.py
 ```
 
-It needs torch and safetensors, nothing else. Exit code 1: the failure shows; 0: it does not; 125: it cannot be tried here
+It needs {needs}, nothing else. Exit code 1: the failure shows; 0: it does not; 125: it cannot be tried here
 (device, operator, element type or library missing). `--device cpu` moves the call, `--dtype float32` or `float64` shows
 whether wider arithmetic avoids the failure, `--repeat 10` makes the call ten times."""
 FILES = """## Files
@@ -26,16 +26,15 @@ FILES = """## Files
 - `case.json` the call, its tensors, what was recorded of the outputs
 - `inputs.safetensors` the elements of the inputs by slot (types that safetensors lacks as bytes)
 - `expected.safetensors` the recorded outputs, where they were kept"""
-LETTERS = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
 
 
 def readme_text(case: Case) -> str:
     """Markdown for one case."""
     sections = [
         f"# {_code(case.op)}: {_escape(failure_words(case.failure))}",
-        HOW_TO_RUN,
+        HOW_TO_RUN.format(needs=form_named(case.form).needs),
         "## The call",
-        _fence(call_code(case.op, case.args).splitlines(), "python"),
+        _fence(form_named(case.form).code(case), "python"),
         _table(["where", "what"], _place(case)),
         "## What was seen",
         _table(["", "slot", "tensor", "values"], _tensors(case)),
@@ -66,14 +65,6 @@ def number(value: float) -> str:
     return f"{mantissa}e{int(exponent)}" if e else mantissa
 
 
-def short_dtype(name: str) -> str:
-    """`f16`, `bf16`, `i64`, `f8e4m3fn`; an unknown type keeps its name."""
-    found = find_dtype(name)
-    if found is None or found.kind not in LETTERS:
-        return name
-    return found.name.replace("float", "f").replace("uint", "u").replace("int", "i").replace("complex", "c").replace("_", "")
-
-
 def _place(case: Case) -> list[list[str]]:
     told = [["name", _code(case.call)], ["step, rank, index", f"{case.step}, {case.rank}, {case.index}"], ["phase", _code(case.phase)]]
     told += [["module", _code(case.module)]] if case.module else []
@@ -102,8 +93,7 @@ def _failure(case: Case) -> list[str]:
 
 
 def _library(case: Case) -> list[str]:
-    namespace, _, _ = parse_operator(case.op)
-    if namespace in {"aten", "prims"}:
+    if case.form != "torch" or case.op.startswith(("aten::", "prims::")):
         return []
     named = " ".join(f"--import {name}" for name in case.imports) or "--import MODULE"
     text = "`--import` also takes a .py file or a shared library; without it the script ends with exit code 125."

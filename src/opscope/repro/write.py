@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.errors import UsageError
-from opscope.repro.build import Material, build
+from opscope.repro.build import Material
 from opscope.repro.case import FILE, Case, encode_case
+from opscope.repro.forms import form_named, form_of
 from opscope.repro.readme import readme_text
-from opscope.repro.script import script_text
 from opscope.repro.tensorfile import write_tensors
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def write(
     or be empty. Raises UsageError for a call that cannot be made again, with the reason, and MissingValueError when an
     input has neither values nor statistics; nothing is written then.
     """
-    material = build(run, call, device=device, dtype=dtype)
+    material = form_of(run, call).build(run, call, device=device, dtype=dtype)
     case = msgspec.structs.replace(material.case, imports=tuple(imports))
     return save(msgspec.structs.replace(material, case=case), directory)
 
@@ -85,7 +85,10 @@ def save(material: Material, directory: Path) -> Repro:
 
 def _write_files(material: Material, directory: Path) -> None:
     case: Case = material.case
-    (directory / SCRIPT).write_text(script_text(case), encoding="utf-8")
+    form = form_named(case.form)
+    (directory / SCRIPT).write_text(form.script(case), encoding="utf-8")
+    for name, content in form.files(case).items():
+        (directory / name).write_bytes(content)
     (directory / FILE).write_bytes(encode_case(case))
     write_tensors(directory / INPUTS, material.inputs)
     if material.expected:

@@ -179,3 +179,18 @@ def dtype_of_proto(number: int) -> DType | None:
 def dtype_of_ge(number: int) -> DType | None:
     """The type GE's C++ API calls by this number, or None."""
     return _GE.get(number)
+
+
+_LETTERS = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
+
+
+def short_dtype(name: str) -> str:
+    """`f16` for float16, `bf16`, `f8e4m3fn`, `i64`, `u8`, `c64`, `bool`; an unknown type keeps its name."""
+    dtype = find_dtype(name)
+    if dtype is None or dtype.kind not in _LETTERS:
+        return name
+    if dtype.name.startswith("bfloat"):
+        return f"bf{dtype.bits}"
+    if "_" in dtype.name or not dtype.name.startswith(("float", "int", "uint", "complex")):
+        return dtype.name.replace("float", "f").replace("_", "")
+    return f"{_LETTERS[dtype.kind]}{dtype.bits}"
