@@ -21,6 +21,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
     ("repro", "Cut one call out into a folder with a script that stands alone."),
     ("convert", "Read any known dump, write plain files or another tool's layout."),
+    ("prepare", "Write or check the collection settings another tool needs."),
     ("show", "List calls, those of one line of code too; print one with its tensors."),
     ("query", "SQL over the tables of a run."),
     ("doctor", "Say which versions and devices are here, what is missing, and why."),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
@@ -23,7 +24,6 @@ BUILTIN: Mapping[str, str] = {
     "atc": "opscope.formats.settings.atc:KIND",
     "tensorflow": "opscope.formats.settings.tensorflow:KIND",
     "msprobe": "opscope.formats.settings.msprobe:KIND",
-    "aicore": "opscope.formats.settings.aicore:KIND",
 }
 
 
@@ -46,6 +46,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     level: str | None = None
     pynative: bool = False
     acl: bool = False
+    sink: bool | None = None
+    exception_dump: str | None = None
     framework: str | None = None
     settings: Mapping[str, Any] = {}
     environment: Mapping[str, str] = {}
@@ -90,8 +92,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of settings.
 
-    purposes maps a purpose to what it is for. verify remarks on a parsed file somebody wrote (for `--verify`); None where
-    the kind has no file of its own.
+    purposes maps a purpose to what it is for. verify remarks on a file somebody wrote (for `--verify`): on the parsed
+    document where syntax is "json", on its text where it is "text"; None where the kind has no file of its own.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     purposes: Mapping[str, str]
     prepare: Callable[[Request], Prepared]
     verify: Callable[[Any, Request], tuple[Problem, ...]] | None = None
+    syntax: str = "json"
 
 
 def find_kind(name: str) -> Kind:
@@ -112,6 +115,26 @@ def find_kind(name: str) -> Kind:
     module, _, attribute = reference.partition(":")
     found: Kind = getattr(import_module(module), attribute)
     return found
+
+
+# How people say it -> the word for it.
+_PHRASES = {
+    "exception": "aicore",
+    "ai core": "aicore",
+    "everything": "statistics",
+    "nan": "nan",
+    "compare": "compare",
+    "overflow": "overflow",
+}
+
+
+def read_purpose(phrase: str) -> tuple[str, int | None]:
+    """A purpose and a step out of "nan at step 10", "compare with GPU", "AI Core error", "statistics of everything"."""
+    words = phrase.strip().lower()
+    step = re.search(r"\bstep\s+([0-9]{1,9})\b", words)
+    if " " in words or words in _PHRASES:
+        words = next((word for said, word in _PHRASES.items() if said in words), words)
+    return words, int(step.group(1)) if step else None
 
 
 def chosen_purpose(kind: str, purposes: Mapping[str, str], purpose: str | None) -> str:
