@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from opscope.formats.registry import open_run as open_run
     from opscope.record.join import mark_step as mark_step
     from opscope.record.join import record as record
+    from opscope.record.join import set_dump as set_dump
     from opscope.record.seed import seed_all as seed_all
     from opscope.repro.write import write as repro
     from opscope.run.finding import Document as Document
@@ -55,6 +56,7 @@ __all__ = [
     "repro",
     "scan",
     "seed_all",
+    "set_dump",
 ]
 
 # Name -> the module it lives in; it has the same name there.
@@ -67,6 +69,7 @@ _HOMES = {
     "open_run": "opscope.formats.registry",
     "scan": "opscope.analysis.scan",
     "seed_all": "opscope.record.seed",
+    "set_dump": "opscope.record.join",
 }
 # Rooms that bear the name of a public function -> the module and name of that function.
 _ROOMS = {"record": ("opscope.record.join", "record"), "repro": ("opscope.repro.write", "write")}

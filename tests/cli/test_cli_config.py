@@ -127,7 +127,7 @@ def test_a_file_is_read_first(tmp_path: Path) -> None:
         (b"sync = 'yes'", "sync is 'yes', true or false was expected"),
         (b"values = true", "values is True, text was expected"),
         (b"values = ", "not TOML: "),
-        (b"\xff\xfe", "not TOML: "),
+        (b"\xff\xfe", "not UTF-8 text (byte 0)"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path: Path, content: bytes, message: str) -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recording this process is in, if any: the one piece of state that `mark_step` and nested recordings need."""
+"""The recording this process is in, if any, and what the program chose for it: the state that functions without a session need."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from opscope.record.chosen import Chosen
 
 if TYPE_CHECKING:
     from opscope.record.session import Session
@@ -14,6 +16,7 @@ class Active:
 
     def __init__(self) -> None:
         self._session: Session | None = None
+        self.chosen = Chosen()
 
     @property
     def session(self) -> Session | None:

@@ -2,18 +2,21 @@
 """What a recording is asked to do, and the one place where its options are named.
 
 The same words serve `opscope run`, the environment variable OPSCOPE (one string, shell quoting) and `--config FILE` (TOML, the
-words without their dashes). A word later in that order of precedence wins: file, then OPSCOPE, then the command line.
+words without their dashes, or another tool's JSON). A word later in that order of precedence wins: file, then OPSCOPE, then the
+command line.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,8 +24,12 @@ from opscope.errors import UsageError
 from opscope.run.schema import LEVELS
 from opscope.run.selection import Selection, parse_selection
 
+if TYPE_CHECKING:
+    from opscope.formats.settings.recording import Recording
+
 VALUES = ("none", "anomaly", "sample", "full")
 ON_OVERFLOW = ("keep", "stop")
+LAYOUTS = ("mindspore", "acl", "msprobe")
 Words = dict[str, str | bool]
 
 
@@ -55,6 +62,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(word="ranks", takes="RANKS", help="ranks recorded, 0,7"),
     Option(word="ops", takes="PATTERN", help="operators recorded: globs over operator, name and module, name-regex(RE)"),
     Option(word="skip", takes="PATTERN", help="operators left out"),
+    Option(word="set-dump", help="record only what the program chose with opscope.set_dump(module or operator)"),
     Option(word="phases", takes="PHASES", help="forward, backward, optimizer, recompute, communication"),
     Option(word="io", takes="SIDE", choices=("input", "output", "both"), help="tensors recorded: input, output or both [both]"),
     Option(word="levels", takes="LEVELS", help="operator, module, api [operator,module]"),
@@ -65,7 +73,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(word="seed", takes="N", help="seed python, NumPy and torch"),
     Option(word="deterministic", help="deterministic algorithms only"),
     Option(word="sync", help="wait for the device after every operator"),
-    Option(word="config", takes="FILE", help="read options from a TOML file; the command line wins"),
+    Option(word="layout", takes="LAYOUT", choices=LAYOUTS, help="also write the run in that tool's own tree, to --config's path"),
+    Option(word="config", takes="FILE", help="options from a TOML file, data_dump.json, acl.json or msprobe's config.json"),
 )
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 _BY_FIELD = {option.field: option for option in OPTIONS}
@@ -91,6 +100,8 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     deterministic: bool = False
     sync: bool = False
+    layout: str | None = None
+    set_dump: bool = False
 
     @property
     def keep_last(self) -> int | None:
@@ -152,6 +163,8 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         seed=_number(text["seed"], what="--seed", least=0) if "seed" in text else None,
         deterministic=words.get("deterministic") is True,
         sync=words.get("sync") is True,
+        layout=text.get("layout"),
+        set_dump=words.get("set_dump") is True,
     )
 
 
@@ -192,12 +205,16 @@ def split_command(arguments: Sequence[str], *, more: Sequence[str] = ()) -> tupl
 
 
 def read_file(path: Path) -> Words:
-    """Options from a TOML file, `steps = "0|5-8"`, `stop-after = true`; UsageError names the file and the word."""
+    """Options from a file: TOML, `steps = "0|5-8"`, `stop-after = true`, or another tool's JSON (formats.settings.recording).
+
+    UsageError names the file and the word.
+    """
+    text = read_text(path)
+    if text.lstrip().startswith("{"):
+        return dict(read_settings(path, text).words)
     try:
-        table = _toml().loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}; --config needs a file that can be read") from error
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        table = _toml().loads(text)
+    except ValueError as error:  # TOMLDecodeError
         raise UsageError(f"{path}: not TOML: {error}") from error
     words: Words = {}
     for key, value in table.items():
@@ -206,6 +223,30 @@ def read_file(path: Path) -> Words:
             raise UsageError(f"{path}: unknown option {key!r}{_near(key, [option.word for option in OPTIONS])}")
         words[field] = _word_of(value, _BY_FIELD[field], path)
     return words
+
+
+def read_text(path: Path) -> str:
+    """Text of a file of options; UsageError when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}; --config needs a file that can be read") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
+
+
+def read_settings(path: Path, text: str) -> Recording:
+    """The recording that another tool's JSON asks for; UsageError names the file and the key."""
+    from opscope.formats.settings.recording import recording_of
+
+    try:
+        return recording_of(json.loads(text), os.environ)
+    except ValueError as error:  # JSONDecodeError
+        raise UsageError(f"{path}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested too deep to be a settings file") from error
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _word_of(value: object, option: Option, path: Path) -> str | bool:

@@ -68,7 +68,7 @@ def check(document: object, target: Target, environment: Mapping[str, str] | Non
     common, e2e = document.get("common_dump_settings"), document.get("e2e_dump_settings")
     if isinstance(common, dict):
         found += check_table(common, COMMON_KEYS, at="common_dump_settings")
-        found += _check_statistics(common)
+        found += statistics_of(common)
     if isinstance(e2e, dict):
         found += check_table(e2e, E2E_KEYS, at="e2e_dump_settings")
     if isinstance(common, dict):
@@ -79,7 +79,8 @@ def check(document: object, target: Target, environment: Mapping[str, str] | Non
     return tuple(found)
 
 
-def _check_statistics(common: Mapping[str, Any]) -> list[Problem]:
+def statistics_of(common: Mapping[str, Any]) -> list[Problem]:
+    """Remarks on the names in statistic_category."""
     wanted = common.get("statistic_category")
     if not isinstance(wanted, list):
         return []

@@ -108,6 +108,13 @@ def broken_rules(common: Mapping[str, Any], e2e: Mapping[str, Any] | None, targe
     return [problem for rule in RULES if (problem := rule(facts)) is not None]
 
 
+def wrong_texts(common: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong in the settings wherever they are to work: step ranges and kernels that cannot be read."""
+    facts = Facts(common, {}, Target(), {})
+    found = (rule(facts) for rule in (_iteration, _kernels))
+    return [problem for problem in found if problem is not None and problem.severity == "error"]
+
+
 def _path(facts: Facts) -> Problem | None:
     path = facts.common.get("path", "")
     if not path:

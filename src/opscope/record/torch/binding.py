@@ -18,6 +18,7 @@ import torch
 from opscope.kernels import statistics
 from opscope.kernels.calls import Draft, Facts, Operator, Site, base
 from opscope.kernels.compiled import NUMBERS
+from opscope.record.active import active
 from opscope.record.rows import arrow_batches
 from opscope.record.torch.memory import view
 from opscope.record.torch.operators import describe
@@ -59,7 +60,8 @@ class TorchBinding:
         self.stacks = Stacks()
         self.staging = Staging()
         self.selection = session.config.selection
-        self.selective = any(part is not None for part in (self.selection.ops, self.selection.skip, self.selection.phases))
+        narrowed = any(part is not None for part in (self.selection.ops, self.selection.skip, self.selection.phases))
+        self.selective = narrowed or session.config.set_dump
         self.element_types = element_types()
         self._codes: set[CodeType] = set()
 
@@ -147,6 +149,8 @@ class TorchBinding:
         api, *partner = others
         own = [op, *apis_of(op), *([api] if api is not None and phase != "backward" else [])]
         if selection.skip is not None and any(selection.skip.matches(each, name, module) for each in own):
+            return False
+        if self.session.config.set_dump and not active.chosen.wants(own, name, module, self.modules.path_of):
             return False
         names = [*own, *(name for each in partner if each is not None for name in (each, *apis_of(each)))]
         return selection.ops is None or any(selection.ops.matches(each, name, module) for each in names)

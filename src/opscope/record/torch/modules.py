@@ -31,6 +31,11 @@ class Modules:
         self._paths[id(module)] = (weakref.ref(module), path)
         return path
 
+    def path_of(self, module: object) -> str | None:
+        """Path of a module that was met; None for one that was not."""
+        known = self._paths.get(id(module))
+        return known[1] if known is not None and known[0]() is module else None
+
     def learn(self, root: torch.nn.Module) -> None:
         for path, module in root.named_modules():
             self._paths[id(module)] = (weakref.ref(module), path)
