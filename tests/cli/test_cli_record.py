@@ -42,7 +42,9 @@ def train(tmp_path: Path) -> Path:
 
 
 def plain(tmp_path: Path, *words: str) -> str:
-    return subprocess.run([sys.executable, *words], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        [sys.executable, *words], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    ).stdout
 
 
 def test_an_overflow_is_named_with_its_line(command: Command, train: Path, tmp_path: Path) -> None:
@@ -77,21 +79,6 @@ def test_children_record_too(command: Command, train: Path, tmp_path: Path) -> N
     assert len({process["pid"] for process in processes}) == 2
 
 
-def test_ranks_of_torchrun_record_too(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "ranks.py").write_text(
-        "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\nx = torch.ones(3) * (dist.get_rank() + 1)\n"
-        "dist.all_reduce(x)\nprint(x.tolist(), flush=True)\ndist.destroy_process_group()\n"
-    )
-    done = command(
-        "run", "-o", "r", "--", sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ranks.py"
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[3.0, 3.0, 3.0]"] * 2
-    processes = json.loads((tmp_path / "r" / "run.json").read_text())["processes"]
-    ranked = [process for process in processes if any("ranks.py" in word for word in process["argv"][:1])]
-    assert sorted(process["rank"] for process in ranked) == [0, 1]
-
-
 def test_import_opscope_honours_the_environment(tmp_path: Path) -> None:
     code = "import opscope, torch\nprint(torch.ones(2).div(0).sum().item())"
     done = subprocess.run(
@@ -100,7 +87,7 @@ def test_import_opscope_honours_the_environment(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert (done.stdout, done.stderr) == ("inf\n", "opscope: recording into r\n")

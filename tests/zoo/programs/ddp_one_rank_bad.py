@@ -2,6 +2,7 @@
 """Data-parallel training on two ranks over gloo; rank 1 reads a shard with a negative price."""
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -36,6 +37,8 @@ def main():
         print(f"{rank} {step} {loss.item().hex()}\n", end="", flush=True)
     dist.barrier()
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads may outlive the interpreter and abort it
 
 
 if __name__ == "__main__":
