@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far two correct results of one operator may lie apart, from error analysis: per operator, element type and number of terms.
+
+The bound of one element t beside golden g is
+
+    |t - g|  <=  absolute + scaled * max|golden| + relative * |g|
+
+u is the unit roundoff of a type (2**-24 for float32). Both sides err, so every bound counts twice. Sources: N. Higham, Accuracy and
+Stability of Numerical Algorithms, 2nd ed., 3.1 (gamma_n = n u / (1 - n u)) and chapter 4; N. Higham and T. Mary, A New Approach to
+Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41 (2019): gamma_n becomes about lambda sqrt(n) u, with lambda 3 here;
+the CUDA C++ Programming Guide's and SLEEF's tables of ULP errors of elementary functions. docs/metrics.md has the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
+
+from opscope.judge import families
+from opscope.judge.operators import family
+from opscope.run.dtypes import find_dtype
+
+LAMBDA = 3.0
+ELEMENTARY = 4  # ULPs that a library's elementary function may err
+ROUNDED = 1  # ULPs that a device's division, root or fused multiply-add may err
+
+
+class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound of one element's difference; judged is False where correct results may differ without bound (random numbers, bases).
+
+    absolute is in the unit of the values, relative to the element, scaled to the largest magnitude of golden, ulp in steps of the
+    type: an element within either the sum of the first three or ulp is within the tolerance. reason says in words where it comes from.
+    """
+
+    absolute: float
+    relative: float
+    ulp: int
+    reason: str
+    scaled: float = 0.0
+    judged: bool = True
+
+    @property
+    def exact(self) -> bool:
+        """Whether correct results are the same numbers."""
+        return self.judged and not (self.absolute or self.relative or self.ulp or self.scaled)
+
+    def allowed(self, largest: float | None) -> tuple[float, float]:
+        """(absolute, relative) for a golden of this largest magnitude: what kernels.pair counts elements against."""
+        return self.absolute + self.scaled * (largest or 0.0), self.relative
+
+
+class Precision(msgspec.Struct, frozen=True):
+    """Of one element type: unit roundoff of a result and of the sums it comes from, and the least normal number."""
+
+    unit: float
+    accumulated: float
+    least: float
+
+
+# 16-bit and narrower types are summed in float32 by every library known; complex multiplication errs up to sqrt(5) u (Brent et al. 2007).
+_PRECISIONS = {
+    "float64": Precision(2.0**-53, 2.0**-53, 2.0**-1022), "float32": Precision(2.0**-24, 2.0**-24, 2.0**-126),
+    "float16": Precision(2.0**-11, 2.0**-24, 2.0**-14), "bfloat16": Precision(2.0**-8, 2.0**-24, 2.0**-126),
+    "float8_e4m3fn": Precision(2.0**-4, 2.0**-24, 2.0**-6), "float8_e4m3fnuz": Precision(2.0**-4, 2.0**-24, 2.0**-7),
+    "float8_e4m3": Precision(2.0**-4, 2.0**-24, 2.0**-6), "float8_e4m3b11fnuz": Precision(2.0**-4, 2.0**-24, 2.0**-10),
+    "float8_e5m2": Precision(2.0**-3, 2.0**-24, 2.0**-14), "float8_e5m2fnuz": Precision(2.0**-3, 2.0**-24, 2.0**-15),
+    "float8_e3m4": Precision(2.0**-5, 2.0**-24, 2.0**-2), "hifloat8": Precision(2.0**-2, 2.0**-24, 2.0**-15),
+    "complex64": Precision(2.3 * 2.0**-24, 2.3 * 2.0**-24, 2.0**-126), "complex128": Precision(2.3 * 2.0**-53, 2.3 * 2.0**-53, 2.0**-1022),
+    "complex32": Precision(2.3 * 2.0**-11, 2.3 * 2.0**-24, 2.0**-14),
+}  # fmt: skip
+_EXACT = Tolerance(absolute=0.0, relative=0.0, ulp=0, reason="the same numbers on every device")
+
+
+def precision_of(dtype: str) -> Precision | None:
+    """Precision of an element type by any of its names; None for integers, booleans and text, which are exact."""
+    found = find_dtype(dtype)
+    return _PRECISIONS.get(found.name) if found is not None else None
+
+
+def gamma(terms: int, unit: float) -> float:
+    """Relative bound of a sum of that many rounded terms: the smaller of Higham's gamma_n and Higham and Mary's lambda sqrt(n) u."""
+    worst = terms * unit / (1 - terms * unit) if terms * unit < 0.5 else math.inf
+    return min(worst, LAMBDA * math.sqrt(terms) * unit)
+
+
+@lru_cache(maxsize=65536)
+def tolerance_of(op: str, dtype: str, *, terms: int = 1, magnitude: float | None = None) -> Tolerance:
+    """Answers how far two correct results of an operator may lie apart.
+
+    op is its name in any world (judge.operators.family), dtype that of the result. terms is how many terms one element of the
+    result sums up: inner dimension of a product, elements that a reduction, norm or softmax runs over (judge.terms.terms_of).
+    magnitude bounds the sum of the terms' magnitudes, sum|a||b| of a product; without it the largest element of golden and
+    sqrt(terms) stand in, which is what terms of random sign come to.
+    """
+    precision = precision_of(dtype)
+    if precision is None:
+        return _EXACT
+    name = family(op)
+    kind = families.kind_of(name)
+    return _RULES[kind](Case(name, precision, max(1, terms), magnitude))
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What a rule is asked: the operator's family, the precision of its result, terms and magnitude as in tolerance_of."""
+
+    name: str
+    precision: Precision
+    terms: int
+    magnitude: float | None
+
+    def summed(self, words: str, *, factor: float = 1.0, rounding: int = 1) -> Tolerance:
+        """Bound of a sum: gamma of the accumulation times the terms' magnitude, beside the rounding of the result."""
+        share = 2 * factor * gamma(self.terms, self.precision.accumulated)
+        scaled = share * math.sqrt(self.terms) / (1.0 if self.magnitude is None else 8.0)
+        known = "" if self.magnitude is not None else ", their magnitude taken as sqrt(terms) times the largest result"
+        return Tolerance(
+            absolute=self.precision.least + share * (self.magnitude or 0.0), relative=4 * rounding * self.precision.unit, ulp=rounding,
+            scaled=scaled, reason=f"{words} of {self.terms} terms{known}",
+        )  # fmt: skip
+
+    def pointwise(self, words: str, *, ulp: int, scaled: float = 0.0) -> Tolerance:
+        """Bound of a function of each element: ULPs of each side, and a share of the scale where terms can cancel."""
+        unit = self.precision.unit
+        return Tolerance(absolute=self.precision.least, relative=4 * ulp * unit, ulp=2 * ulp, scaled=scaled * unit, reason=words)
+
+
+def _exact(case: Case) -> Tolerance:
+    return msgspec.structs.replace(_EXACT, reason=f"{case.name} moves or compares numbers: the same on every device")
+
+
+def _cast(case: Case) -> Tolerance:
+    unit = case.precision.unit
+    return Tolerance(absolute=0.0, relative=2 * unit, ulp=1, reason="one rounding to the type of the result")
+
+
+def _arithmetic(case: Case) -> Tolerance:
+    return case.pointwise("one or two roundings of each element", ulp=ROUNDED, scaled=2)
+
+
+def _elementary(case: Case) -> Tolerance:
+    return case.pointwise(f"an elementary function, each library within {ELEMENTARY} ULP", ulp=ELEMENTARY, scaled=4)
+
+
+def _composed(case: Case) -> Tolerance:
+    return case.pointwise("several roundings of each element, whose terms can cancel", ulp=2 * ELEMENTARY, scaled=8)
+
+
+def _sum(case: Case) -> Tolerance:
+    return case.summed("a sum")
+
+
+def _product(case: Case) -> Tolerance:
+    return case.summed("a sum of products")
+
+
+def _loss(case: Case) -> Tolerance:
+    found = case.summed("a loss: logarithms or powers, and their sum", factor=2)
+    return msgspec.structs.replace(found, relative=4 * ELEMENTARY * case.precision.unit, ulp=ELEMENTARY)
+
+
+def _softmax(case: Case) -> Tolerance:
+    unit, accumulated = case.precision.unit, case.precision.accumulated
+    # exp(x - max) of an argument down to -104, which is where float32 ends, errs relatively by that many roundings of the argument.
+    share = 2 * (104 * accumulated + gamma(case.terms, accumulated)) + 2 * ELEMENTARY * unit
+    scaled = 2 * ELEMENTARY * max(unit, accumulated)
+    reason = f"exponentials beside their sum of {case.terms} terms"
+    return Tolerance(absolute=case.precision.least, relative=share, ulp=ELEMENTARY, scaled=scaled, reason=reason)
+
+
+def _norm(case: Case) -> Tolerance:
+    """x - mean cancels: of an x whose mean is 16 times its deviation 4 bits are lost; magnitude is max|x| / deviation times the weight."""
+    unit, accumulated = case.precision.unit, case.precision.accumulated
+    share = 2 * (gamma(case.terms, accumulated) + 4 * accumulated)
+    absolute = case.precision.least + share * (case.magnitude or 0.0)
+    scaled = 16 * share if case.magnitude is None else 0.0
+    reason = f"a mean and a variance of {case.terms} elements, and what is left when the mean is taken away"
+    return Tolerance(absolute=absolute, relative=8 * unit, ulp=4, scaled=scaled + 4 * unit, reason=reason)
+
+
+def _attention(case: Case) -> Tolerance:
+    unit, accumulated = case.precision.unit, case.precision.accumulated
+    share = 2 * (104 * accumulated + 4 * gamma(case.terms, accumulated)) + 4 * unit
+    reason = f"a softmax between two products of {case.terms} terms; its weights may be rounded to the type of the result"
+    return Tolerance(absolute=case.precision.least, relative=8 * unit, ulp=4, scaled=share, reason=reason)
+
+
+def _optimizer(case: Case) -> Tolerance:
+    return case.pointwise("an optimizer's update: quotients and roots, and their sum with the parameter", ulp=2 * ELEMENTARY, scaled=4)
+
+
+def _transform(case: Case) -> Tolerance:
+    """Higham 24.1: the relative error of a fast Fourier transform grows with log2(n) u, of its norm."""
+    share = 2 * 8 * math.log2(case.terms + 1) * case.precision.accumulated
+    reason = f"a transform of {case.terms} terms"
+    return Tolerance(absolute=case.precision.least, relative=4 * case.precision.unit, ulp=2, scaled=share, reason=reason)
+
+
+def _unjudged(case: Case) -> Tolerance:
+    words = families.UNJUDGED[families.unjudged_kind(case.name)]
+    return Tolerance(absolute=math.inf, relative=math.inf, ulp=0, reason=words, judged=False)
+
+
+def _unknown(case: Case) -> Tolerance:
+    found = case.summed("no analysis of this operator is known: taken as a sum of products and elementary functions", factor=4)
+    return msgspec.structs.replace(found, relative=8 * ELEMENTARY * case.precision.unit, ulp=2 * ELEMENTARY)
+
+
+_RULES: dict[str, Callable[[Case], Tolerance]] = {
+    "exact": _exact, "cast": _cast, "arithmetic": _arithmetic, "elementary": _elementary, "composed": _composed, "sum": _sum,
+    "product": _product, "loss": _loss, "softmax": _softmax, "norm": _norm, "attention": _attention, "optimizer": _optimizer,
+    "transform": _transform, "unjudged": _unjudged, "unknown": _unknown,
+}  # fmt: skip
