@@ -20,6 +20,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("run", "Run any command under recording and say what was found."),
     ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
     ("repro", "Cut one call out into a folder with a script that stands alone."),
+    ("minimize", "Shrink such a folder while it still fails in the same way."),
     ("convert", "Read any known dump, write plain files or another tool's layout."),
     ("prepare", "Write or check the collection settings another tool needs."),
     ("show", "List calls, those of one line of code too; print one with its tensors."),

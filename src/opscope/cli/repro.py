@@ -73,6 +73,7 @@ def repro(
     """
     from opscope.formats.registry import open_run
     from opscope.repro import execute, write
+    from opscope.repro.write import free_folder
 
     opened = open_run(run)
     chosen = chosen_call(opened, call)
@@ -92,14 +93,6 @@ def repro(
     else:
         _print(folder, outcome)
     return outcome.exit_code or completeness(opened)
-
-
-def free_folder(wanted: Path) -> Path:
-    """The folder asked for, or a sibling of one that holds something: nothing is overwritten."""
-    candidate, number = wanted, 2
-    while candidate.exists() and (not candidate.is_dir() or any(candidate.iterdir())):
-        candidate, number = wanted.with_name(f"{wanted.name}-{number}"), number + 1
-    return candidate
 
 
 def _lasting(name: str) -> str:

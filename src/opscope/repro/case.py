@@ -19,7 +19,7 @@ from opscope.errors import FormatError, NewerFormatError
 VERSION = 1
 FILE = "case.json"
 LIMIT = 64 << 20
-FAILURES = ("nonfinite", "integer-overflow", "saturation", "exception", "crash", "none")
+FAILURES = ("nonfinite", "integer-overflow", "saturation", "mismatch", "exception", "crash", "hang", "none")
 
 
 class Buffer(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,10 @@ class RaisedError(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What was wrong with the call. kind is one of FAILURES; outputs: classes of non-finite values by output slot."""
+    """What was wrong with the call. kind is one of FAILURES; outputs: classes of non-finite values by output slot.
+
+    A mismatch is an output that is wrong and says nothing: outputs names the slots that are judged, all when it is empty.
+    """
 
     kind: str
     outputs: dict[str, tuple[str, ...]] = {}
@@ -94,6 +97,7 @@ class Randomness(msgspec.Struct, frozen=True, kw_only=True):
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One call, complete enough to be made again. args is the argument tree of docs/schema.md, column args.
 
+    autocast is the element type of an autocast that was on.
     device is the recorded one; run_on and run_as are device and element type the writer was asked to use instead.
     """
 
@@ -119,6 +123,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     random: Randomness = Randomness()
     imports: tuple[str, ...] = ()
     flags: dict[str, bool] = {}
+    autocast: str | None = None
     environment: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opscope.repro.arguments import OPERATOR, call_code
 from opscope.repro.build import build
 from opscope.repro.forms import Form
-from opscope.repro.script import script_text
+from opscope.repro.script import call_section, script_text
 
 if TYPE_CHECKING:
     from opscope.repro.case import Case
@@ -26,4 +26,6 @@ def code(case: Case) -> list[str]:
     return call_code(case.op, case.args).splitlines()
 
 
-FORM = Form(name="torch", takes=takes, build=build, script=script_text, code=code, needs="torch and safetensors")
+FORM = Form(
+    name="torch", takes=takes, build=build, script=script_text, section=call_section, code=code, needs="torch and safetensors"
+)  # fmt: skip

@@ -36,14 +36,16 @@ class Builder(Protocol):
 class Form(msgspec.Struct, frozen=True, kw_only=True):
     """One framework's way to make a call alone.
 
-    name stands in Case.form. takes says whether a call of this run is of this form. script gives the source of repro.py, code
-    the call as lines of Python for people, needs what the script wants installed, files more files of the folder by name.
+    name stands in Case.form. takes says whether a call of this run is of this form. script gives the source of repro.py, section
+    the part of it that defines `call`, code the call as lines of Python for people, needs what the script wants installed,
+    files more files of the folder by name.
     """
 
     name: str
     takes: Callable[[Run, Call], bool]
     build: Builder
     script: Callable[[Case], str]
+    section: Callable[[Case], str]
     code: Callable[[Case], list[str]]
     needs: str
     files: Callable[[Case], dict[str, bytes]] = lambda case: {}  # noqa: ARG005

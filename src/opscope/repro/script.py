@@ -15,18 +15,31 @@ from opscope.repro.case import Case
 
 BEGIN = "# --- the call ---\n"
 END = "# --- end of the call ---\n"
+JUDGING = "# --- judging ---\n"
+JUDGING_END = "# --- end of judging ---\n"
 
 
 def script_text(case: Case) -> str:
     """Source of repro.py (Python 3.8, torch and safetensors); UsageError when the case holds what cannot be code."""
     parse_operator(case.op)
-    template = files("opscope.repro").joinpath("scripts", "repro.py").read_text(encoding="utf-8")
-    before, rest = re.sub(r"# ruff: [^\n]*\n", "", template).split(BEGIN)
+    before, rest = _template("repro.py").split(BEGIN)
     _, after = rest.split(END)
-    code = (
-        f"{BEGIN}OPERATOR = {case.op!a}\n\n\n"
+    head, rest = after.split(JUDGING)
+    _, tail = rest.split(JUDGING_END)
+    _, judging = _template("judging.py").split(JUDGING)
+    return f"{before}{BEGIN}{call_section(case)}{END}{head}{JUDGING}{judging}\n\n{JUDGING_END}{tail}"
+
+
+def call_section(case: Case) -> str:
+    """What differs from case to case: the operator's name and the function that makes the call."""
+    return (
+        f"OPERATOR = {case.op!a}\nBACKWARD = False\n\n\n"
         "def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:\n"
         '    """The call as it was recorded; t holds its tensors by slot, dtype and device turn names into what is used here."""\n'
-        f"    return {call_code(case.op, case.args)}\n\n\n{END}"
+        f"    return {call_code(case.op, case.args)}\n\n\n"
     )
-    return before + code + after
+
+
+def _template(name: str) -> str:
+    text = files("opscope.repro").joinpath("scripts", name).read_text(encoding="utf-8")
+    return re.sub(r"# ruff: [^\n]*\n|  # (noqa|type: ignore)[^\n]*", "", text)

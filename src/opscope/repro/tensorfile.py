@@ -9,6 +9,7 @@ wide elements first, align every tensor to its elements in a mapped file.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import FormatError
-from opscope.run.dtypes import DType
+from opscope.run.dtypes import DType, dtype_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,3 +79,54 @@ def _elements(path: Path, entry: Entry) -> memoryview:
     if dense.dtype.byteorder == ">":
         dense = dense.astype(dense.dtype.newbyteorder("<"))
     return dense.reshape(-1).view(np.uint8).data
+
+
+class StoredTensors(msgspec.Struct, frozen=True):
+    """The content of a safetensors file: its bytes, and where each tensor lies in them."""
+
+    path: Path
+    data: bytes
+    places: dict[str, tuple[int, int]]
+
+    def array(self, key: str, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
+        """Elements of one tensor in this type and shape (None: one dimension), whatever the file calls them.
+
+        FormatError when they do not fit.
+        """
+        import numpy as np
+
+        if key not in self.places:
+            raise FormatError(self.path, f"holds no tensor {key!r}; write the folder anew with opscope repro")
+        start, stop = self.places[key]
+        found = dtype_of(dtype)
+        elements = (stop - start) // max(found.itemsize, 1)
+        wanted = (elements,) if shape is None else shape
+        if math.prod(wanted) * found.itemsize != stop - start:
+            raise FormatError(self.path, f"tensor {key!r} has {stop - start} bytes, {dtype}{list(wanted)} was expected")
+        return np.frombuffer(self.data, found.to_numpy(), count=elements, offset=start).reshape(wanted)
+
+
+def read_tensors(path: Path) -> StoredTensors:
+    """Read a file that write_tensors wrote; FormatError for one that is damaged."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FormatError(path, f"cannot be read ({error.strerror}); write the folder anew with opscope repro") from error
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise FormatError(path, "is cut short", offset=0)
+    try:
+        header = msgspec.json.decode(data[8 : 8 + length], type=dict[str, Any])
+        header.pop("__metadata__", None)
+        places = {key: msgspec.convert(entry, _Place).data_offsets for key, entry in header.items()}
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise FormatError(path, f"is not a safetensors file: {error}", offset=8) from error
+    base = 8 + length
+    for key, (start, stop) in places.items():
+        if not 0 <= start <= stop <= len(data) - base:
+            raise FormatError(path, f"tensor {key!r} lies outside the file", offset=base)
+    return StoredTensors(path, data, {key: (base + start, base + stop) for key, (start, stop) in places.items()})
+
+
+class _Place(msgspec.Struct):
+    data_offsets: tuple[int, int]

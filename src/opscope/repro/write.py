@@ -83,6 +83,14 @@ def save(material: Material, directory: Path) -> Repro:
     return Repro(directory=str(directory), call=material.case.call, written=written, warnings=material.case.warnings)
 
 
+def free_folder(wanted: Path) -> Path:
+    """The folder asked for, or a sibling of one that holds something: nothing is overwritten."""
+    candidate, number = wanted, 2
+    while candidate.exists() and (not candidate.is_dir() or any(candidate.iterdir())):
+        candidate, number = wanted.with_name(f"{wanted.name}-{number}"), number + 1
+    return candidate
+
+
 def _write_files(material: Material, directory: Path) -> None:
     case: Case = material.case
     form = form_named(case.form)

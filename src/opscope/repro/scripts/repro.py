@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: B905, FBT003, N818, ARG001
+# ruff: noqa: B905, FBT003, ARG001
 """One operator call, alone: rebuilds the tensors it read, makes the call, says whether the recorded failure shows.
 
 Needs torch and safetensors, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it cannot be tried here
@@ -10,25 +10,32 @@ Needs torch and safetensors, nothing else. Exit code: 1 the failure shows, 0 it 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import json
-import re
+import math  # noqa: F401 - for the judging
+import os
+import re  # noqa: F401 - for the judging
 import subprocess
 import sys
+import tempfile
+import time
 import traceback
 from pathlib import Path
 from typing import Any
 
 try:
     import torch
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file, save_file
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: F401 - for the judging
 except ImportError as missing:
     print(f"cannot be tried here: {missing}; install torch and safetensors", file=sys.stderr)
     sys.exit(125)
 
 # --- the call ---
 OPERATOR = "aten::bmm.default"
+BACKWARD = False
 
 
 def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:
@@ -38,15 +45,34 @@ def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:
 
 # --- end of the call ---
 
+# --- judging ---
+from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the text of that module here
+    CannotTry,
+    Decomposed,
+    Finding,
+    Reference,
+    beyond,
+    describe,
+    equals_recorded,
+    first_line,
+    is_random,
+    judge_error,
+    judge_mismatch,
+    judge_nonfinite,
+    kind_of,
+    printable,
+    statistics,
+    type_name,
+    wider_results,
+)
+
+# --- end of judging ---
+
 HERE = Path(__file__).resolve().parent
-CLASSES = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
+BEGUN = b"the call begins"
+WIDEST = {"float": torch.float64, "complex": torch.complex128}
 LIBRARIES = {"npu": "torch_npu", "torchvision": "torchvision", "torchaudio": "torchaudio"}
-SHORT = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf", "complex": "c"}
 UNSUPPORTED = (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError)
-
-
-class CannotTry(Exception):
-    """The call cannot be made on this machine."""
 
 
 class Conditions:
@@ -79,14 +105,6 @@ def element_type(name: str) -> Any:
     if not isinstance(found, torch.dtype):
         raise CannotTry(f"torch {torch.__version__} has no element type {printable(name)}")
     return found
-
-
-def kind_of(dtype: Any) -> str:
-    if dtype.is_complex:
-        return "complex"
-    if dtype.is_floating_point:
-        return "float"
-    return "bool" if dtype is torch.bool else "int"
 
 
 def widening(name: str) -> dict[str, Any]:
@@ -214,17 +232,43 @@ def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditio
 
 
 def make_call(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> dict[str, Any]:
-    """Make the call once; returns its output tensors by slot, the arguments it wrote to included."""
+    """Make the call once; returns its output tensors by slot, the arguments it wrote to and gradients included."""
     tensors = build_tensors(case, kept, where)
     set_random_state(case, kept, where)
-    with torch.no_grad():
+    leaves = {}
+    for row in case["tensors"] if BACKWARD else ():
+        if row["requires_grad"] and kind_of(tensors[row["slot"]].dtype) in ("float", "complex"):
+            leaves[row["slot"]] = tensors[row["slot"]].requires_grad_()
+    with torch.set_grad_enabled(BACKWARD), autocast(case, where):
         returned = call(tensors, where.dtype, where.device, where.generator)
     outputs: dict[str, Any] = {}
     collect(returned if isinstance(returned, (tuple, list)) else (returned,), "", outputs)
+    if BACKWARD:
+        go_back(outputs, tensors)
+    for slot, leaf in leaves.items():
+        if leaf.grad is not None:
+            outputs["grad." + slot] = leaf.grad
     for row in case["outputs"]:
         if row["slot"] not in outputs and row["slot"] in tensors:
             outputs[row["slot"]] = tensors[row["slot"]]
     return outputs
+
+
+def go_back(outputs: dict[str, Any], tensors: dict[str, Any]) -> None:
+    """The backward pass: from the recorded gradients where they were kept, else from the sum of the outputs."""
+    given = {slot: tensors["upstream." + slot] for slot in outputs if "upstream." + slot in tensors}
+    if given:
+        torch.autograd.backward([outputs[slot] for slot in given], [grad.to(outputs[slot].dtype) for slot, grad in given.items()])
+    else:
+        sum(out.sum() for out in outputs.values() if out.requires_grad).backward()
+
+
+def autocast(case: dict[str, Any], where: Conditions) -> Any:
+    """The autocast that was on, unless the element types are other ones here."""
+    wanted = case.get("autocast")
+    if not wanted or where.wide:
+        return contextlib.nullcontext()
+    return torch.autocast(where.target.partition(":")[0], dtype=element_type(wanted))
 
 
 def collect(values: Any, path: str, into: dict[str, Any]) -> None:
@@ -235,144 +279,105 @@ def collect(values: Any, path: str, into: dict[str, Any]) -> None:
             collect(value, f"{path}{i}.", into)
 
 
-def statistics(tensor: Any) -> dict[str, Any]:
-    """Counts of NaN and infinities, smallest and largest finite element (complex: of the magnitude)."""
-    x = tensor.detach().cpu()
-    if x.is_complex():
-        x = x.to(torch.complex128).abs()
-    elif x.dtype not in (torch.float32, torch.float64):
-        x = x.to(torch.float32 if x.is_floating_point() else torch.int64)
-    counts = dict.fromkeys(CLASSES, 0)
-    if x.is_floating_point():
-        masks = {"nan": torch.isnan(x), "pos_inf": x == float("inf"), "neg_inf": x == -float("inf")}
-        counts = {name: int(mask.sum()) for name, mask in masks.items()}
-        x = x[torch.isfinite(x)]
-    low, high = (x.min().item(), x.max().item()) if x.numel() else (None, None)
-    return {"dtype": type_name(tensor), "shape": list(tensor.shape), "min": low, "max": high, **counts}
+def clean_results(case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any) -> Reference:
+    """The call on the CPU, in float64 and in its own types, by what is loaded in this process."""
+    own = Conditions(case["device"], "cpu", where.wide)
+    own.seed = where.seed
+    plain = make_call(case, kept, own)
+    exact = plain
+    if not is_random(operator):  # other types draw other numbers
+        with contextlib.suppress(*UNSUPPORTED):
+            exact = make_call(case, kept, Conditions(case["device"], "cpu", WIDEST))
+    return Reference(exact, plain, "float64 on the CPU, kernels of a clean process")
 
 
-def type_name(tensor: Any) -> str:
-    return str(tensor.dtype).partition(".")[2]
+def save_results(path: str, found: Reference) -> None:
+    """Write results where another process reads them; complex numbers as pairs."""
+    content = {}
+    for name, results in (("exact", found.exact), ("plain", found.plain or {})):
+        for slot, value in results.items():
+            pairs = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
+            content[f"{name}{'~' if value.is_complex() else ' '}{slot}"] = pairs.contiguous().clone()
+    save_file(content, path)
 
 
-def describe(seen: dict[str, Any]) -> str:
-    """One line for a tensor: f16[32, 64] x∈[-310, 298] 37 inf."""
-    parts = re.match(r"([a-z]+)(\d.*)", seen["dtype"])
-    name = printable(seen["dtype"]) if parts is None else SHORT.get(parts.group(1), parts.group(1)) + parts.group(2)
-    text = f"{name}{seen['shape']}"
-    if seen.get("min") is not None:
-        text += f" x∈[{number(seen['min'])}, {number(seen['max'])}]"
-    return text + "".join(f"  {seen[c]} {CLASSES[c]}" for c in CLASSES if seen.get(c))
+def load_results(path: str) -> Reference:
+    found: dict[str, dict[str, Any]] = {"exact": {}, "plain": {}}
+    for key, value in load_file(path).items():
+        found[key[:5]][key[6:]] = torch.view_as_complex(value) if key[5] == "~" else value
+    return Reference(found["exact"], found["plain"], "float64 on the CPU, kernels of a clean process")
 
 
-def number(value: float) -> str:
-    """Three digits, whole numbers below a million exactly: -310, 65504, 3.4e38, 0.00123."""
-    if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
-    mantissa, e, exponent = f"{value:.3g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else mantissa
+def own_results(case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any) -> Reference:
+    """Results to judge by from this very process: float64 on the CPU, by other code than the suspected kernel where there is some."""
+    if where.target != "cpu":
+        found = clean_results(case, kept, where, operator)
+        return Reference(found.exact, found.plain, "float64 on the CPU")
+    if is_random(operator):
+        raise CannotTry("a random operator on the CPU has nothing independent to be judged by")
+    decomposed = Decomposed(operator)
+    known = decomposed.instead is not None and case["failure"]["kind"] == "mismatch"
+    try:
+        with decomposed if known else contextlib.nullcontext():
+            exact = make_call(case, kept, Conditions(case["device"], "cpu", WIDEST))
+    except UNSUPPORTED as error:
+        raise CannotTry("not to be had in float64 on the CPU: " + first_line(error)) from error
+    return Reference(exact, None, "PyTorch's decomposition in float64" if known else "float64 on the CPU")
 
 
-def classes(seen: dict[str, Any]) -> list[str]:
-    return [name for name in CLASSES if seen.get(name)]
+def foreign_results(where: Conditions, cast: str | None) -> Reference:
+    """Results of a process that loads none of the libraries under suspicion; CannotTry when it has no such operator."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "results.safetensors")
+        command = [sys.executable, str(HERE / Path(__file__).name), "--reference", path, "--seed", str(where.seed)]
+        done = subprocess.run(command + (["--dtype", cast] if cast else []), capture_output=True, check=False)
+        if done.returncode:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
+            raise CannotTry(printable(lines[-1]))
+        return load_results(path)
 
 
-def judge_nonfinite(case: dict[str, Any], seen: dict[str, Any]) -> tuple[bool, str]:
-    """The failure shows when an output that was not finite has a class of non-finite values it had then."""
-    told = []
-    for slot, was in sorted(case["failure"]["outputs"].items()):
-        here = classes(seen.get(slot, {}))
-        same = [CLASSES[name] for name in was if name in here]
-        if same:
-            told.append(f"{' and '.join(same)} in output {slot}, as recorded{'' if here == was else ', in part'}")
-    if told:
-        return True, "; ".join(told)
-    other = any(classes(one) for one in seen.values())
-    return False, "other values that are not finite than recorded" if other else "the output is finite"
+class Judge:
+    """Has at hand what a call is judged by; worked out when first asked for, and once."""
+
+    def __init__(self, operator: Any, imports: list[str], cast: str | None) -> None:
+        self.operator = operator
+        self.imports = imports
+        self.cast = cast
+        self.known: dict[int, Reference] = {}
+
+    def reference(self, case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> Reference:
+        seed = where.seed if is_random(self.operator) else 0
+        if seed not in self.known:
+            self.known[seed] = self._work_out(case, kept, where)
+        return self.known[seed]
+
+    def _work_out(self, case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> Reference:
+        if self.imports:
+            try:
+                return foreign_results(where, self.cast)
+            except CannotTry:
+                pass  # the operator is the library's own: its float64 is the best there is
+        return own_results(case, kept, where, self.operator)
 
 
-def judge_overflow(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]) -> tuple[bool, str]:
+def judge_overflow(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]) -> Finding:
     """Integer overflow or saturation shows when the true result, in wider arithmetic, does not fit the output's type."""
     eight = any(out.dtype is torch.int64 for out in outputs.values())
-    kinds = {"float": torch.float64, "complex": torch.complex128, "int": torch.float64 if eight else torch.int64}
+    kinds = {**WIDEST, "int": torch.float64 if eight else torch.int64}
     try:
         wide = make_call(case, kept, Conditions(case["device"], "cpu", kinds))
     except UNSUPPORTED as error:
         same = [row["slot"] for row in case["outputs"] if row["slot"] in outputs and equals_recorded(row, outputs[row["slot"]])]
         told = "equals the recorded one" if same else "differs from the recorded one"
-        return bool(same), f"no wider arithmetic for this operator ({first_line(error)}); the output {told}"
-    found = []
+        return Finding(f"no wider arithmetic for this operator ({first_line(error)}); the output {told}", shown=bool(same))
+    found, pattern = [], {}
     for slot, out in outputs.items():
         count = beyond(wide[slot], out) if slot in wide else 0
         if count:
+            pattern[slot] = {"classes": ["beyond"]}
             found.append(f"{count} of {out.numel()} true results of output {slot} do not fit {type_name(out)}")
-    return bool(found), "; ".join(found) or "every true result fits the output's type"
-
-
-def beyond(true: Any, out: Any) -> int:
-    """How many of these true results the type of the output cannot hold."""
-    if kind_of(out.dtype) not in ("int", "float") or true.is_complex():
-        return 0
-    limits = torch.iinfo(out.dtype) if kind_of(out.dtype) == "int" else torch.finfo(out.dtype)
-    if not true.is_floating_point():
-        return int(((true > int(limits.max)) | (true < int(limits.min))).sum())
-    # Strictly beyond: a float64 of 2**63 may be a rounded 2**63 - 1. What wrapped around is off by 2**64 all the same.
-    outside = (true > float(limits.max)) | (true < float(limits.min))
-    if out.dtype is torch.int64:
-        outside |= (true - out.detach().cpu().to(torch.float64)).abs() > 2.0**63
-    return int(outside.sum())
-
-
-def equals_recorded(row: dict[str, Any], out: Any) -> bool:
-    stats, seen = row["stats"], statistics(out)
-    return stats.get("min_int") is not None and (stats["min_int"], stats["max_int"]) == (seen["min"], seen["max"])
-
-
-def judge_error(case: dict[str, Any], error: BaseException) -> tuple[bool, str]:
-    was = case["failure"]["error"]
-    text = f"{type(error).__name__}: {first_line(error)}"
-    if type(error).__name__ == was["type"] and normal(str(error)) == normal(was["text"]):
-        return True, text
-    if isinstance(error, NotImplementedError) or "out of memory" in str(error).lower():
-        raise CannotTry(text) from error
-    return False, "another error: " + text
-
-
-def normal(text: str) -> str:
-    """An error text without what changes from run to run: addresses, numbers, spaces."""
-    line = (text.strip().splitlines() or [""])[0]
-    return re.sub(r"\s+", " ", re.sub(r"0x[0-9a-fA-F]+|\d+", "#", line)).strip()
-
-
-def first_line(error: BaseException) -> str:
-    return printable((str(error).strip().splitlines() or [type(error).__name__])[0])
-
-
-def printable(text: Any) -> str:
-    """Text without control characters: what a run recorded must not drive a terminal."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))[:400]
-
-
-def wider_results(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]) -> list[str]:
-    """What the same call gives in float64 on the CPU, for each output that was not finite."""
-    kinds = {"float": torch.float64, "complex": torch.complex128}
-    try:
-        wide = make_call(case, kept, Conditions(case["device"], "cpu", kinds))
-    except UNSUPPORTED as error:
-        return ["wide  not to be had in float64 on the CPU: " + first_line(error)]
-    told = []
-    for slot in sorted(case["failure"]["outputs"]):
-        if slot not in wide or slot not in outputs or outputs[slot].dtype is wide[slot].dtype:
-            continue
-        true = statistics(wide[slot])
-        line = f"wide  {slot:<8} {describe(true)} in float64 on the CPU"
-        largest, limit = max(abs(true["min"] or 0), abs(true["max"] or 0)), torch.finfo(outputs[slot].dtype).max
-        if largest > limit:
-            line += f"; {number(largest)} is beyond {number(limit)}, the largest {type_name(outputs[slot])}"
-        else:
-            line += "; the failure is there too" if classes(true) else "; wider arithmetic avoids the failure"
-        told.append(line)
-    return told
+    return Finding("; ".join(found) or "every true result fits the output's type", pattern, shown=bool(found))
 
 
 def against_recorded(case: dict[str, Any], outputs: dict[str, Any]) -> list[str]:
@@ -398,34 +403,49 @@ def against_recorded(case: dict[str, Any], outputs: dict[str, Any]) -> list[str]
 class Trial:
     """What one call gave."""
 
-    def __init__(self, outputs: dict[str, Any]) -> None:
+    def __init__(self, outputs: dict[str, Any], finding: Finding) -> None:
         self.outputs = outputs
         self.seen = {slot: statistics(out) for slot, out in outputs.items()}
-        self.shown, self.told = False, "nothing wrong was recorded"
+        self.finding = finding
 
 
-def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> Trial:
+def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions, judge: Judge) -> Trial:
     """Make the call once and judge it by the kind of failure that was recorded."""
     kind = case["failure"]["kind"]
     try:
-        trial = Trial(make_call(case, kept, where))
+        outputs = make_call(case, kept, where)
     except CannotTry:
         raise
     except Exception as error:
         if kind != "exception":
             raise CannotTry(f"the call raised {type(error).__name__}: {first_line(error)}") from error
-        trial = Trial({})
-        trial.shown, trial.told = judge_error(case, error)
-        return trial
+        return Trial({}, judge_error(case, error))
+    trial = Trial(outputs, Finding("nothing wrong was recorded", shown=False))
     if kind == "nonfinite":
-        trial.shown, trial.told = judge_nonfinite(case, trial.seen)
+        trial.finding = judge_nonfinite(case, trial.seen)
     elif kind in ("integer-overflow", "saturation"):
-        trial.shown, trial.told = judge_overflow(case, kept, trial.outputs)
-    elif kind in ("crash", "exception"):
-        trial.told = "the call returned"
+        trial.finding = judge_overflow(case, kept, outputs)
+    elif kind == "mismatch":
+        trial.finding = judge_mismatch(case, outputs, judge.reference(case, kept, where))
+    elif kind in ("crash", "hang", "exception"):
+        trial.finding = Finding("the call returned", shown=False)
     elif kind != "none":
         raise CannotTry(f"this script cannot judge a failure of kind {printable(kind)}")
+    elif judge.imports or where.target != "cpu":
+        trial.finding = judge_unasked(case, kept, where, outputs, judge)
     return trial
+
+
+def judge_unasked(case: dict[str, Any], kept: dict[str, Any], where: Conditions, outputs: dict[str, Any], judge: Judge) -> Finding:
+    """Nothing was recorded as wrong; where trusted kernels are at hand, the outputs are held against them all the same."""
+    try:
+        reference = judge.reference(case, kept, where)
+        if reference.plain is not None:
+            found = judge_mismatch(case, outputs, reference)
+            return Finding("nothing wrong was recorded; " + found.told, found.pattern, shown=found.shown, grade=found.grade)
+    except (CannotTry, *UNSUPPORTED):
+        pass
+    return Finding("nothing wrong was recorded", shown=False)
 
 
 def header(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> list[str]:
@@ -439,46 +459,72 @@ def header(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> lis
 def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Make the call as often as asked; returns what --json prints."""
     notes: list[str] = [printable(note) for note in case["warnings"]]
-    operator = find_operator(options.imports + case["imports"])
+    imports = options.imports + case["imports"]
+    operator = find_operator(imports)
     device = usable_device(options.device or case["run_on"] or case["device"], notes)
     cast = options.dtype or case["run_as"]
     where = Conditions(case["device"], device, widening(cast) if cast else {})
     if case["flags"].get("deterministic"):
         torch.use_deterministic_algorithms(True, warn_only=True)
-    if "nondeterministic_seeded" in str(getattr(operator, "tags", "")) and not case["random"]["states"]:
+    if is_random(operator) and not case["random"]["states"]:
         notes.append("a random operator whose generator state was not recorded: seeds 0, 1, … are used")
-    kept = load_tensors("inputs.safetensors")
+    kept, judge = load_tensors("inputs.safetensors"), Judge(operator, imports, cast)
     lines = header(case, kept, where)
     trials = []
     for where.seed in range(options.repeat):
-        trials.append(attempt(case, kept, where))
-    last = next((trial for trial in trials if trial.shown), trials[-1])
+        trials.append(attempt(case, kept, where, judge))
+    last = next((trial for trial in trials if trial.finding.shown), trials[-1])
     lines += [f"  out   {slot:<8} {describe(one)}" for slot, one in last.seen.items()]
     more = [] if cast else against_recorded(case, last.outputs)
     if case["failure"]["kind"] == "nonfinite" and last.outputs and not options.no_wide:
-        more += wider_results(case, kept, last.outputs)
+        try:
+            more += wider_results(case, last.outputs, judge.reference(case, kept, where))
+        except CannotTry as reason:
+            more.append(f"wide  {reason}")
     lines += ["  " + line for line in more] + ["  note  " + note for note in notes]
-    return verdict(sum(trial.shown for trial in trials), len(trials), last.told, lines, device=device, seen=last.seen)
+    return verdict([trial.finding.shown for trial in trials], last.finding.told, lines, device=device, seen=last.seen)
 
 
-def verdict(shown: int, tried: int, told: str, lines: list[str], **more: Any) -> dict[str, Any]:
-    word = "reproduced" if shown == tried else "flaky" if shown else "not reproduced"
-    counted = f" {shown}/{tried}" if word == "flaky" else ""
-    return {"verdict": word, "shown": shown, "tried": tried, "reason": told, "lines": [*lines, f"{word}{counted}: {told}"], **more}
+def verdict(shown: list[bool], told: str, lines: list[str], **more: Any) -> dict[str, Any]:
+    word = "reproduced" if all(shown) else "flaky" if any(shown) else "not reproduced"
+    counted = f" {sum(shown)}/{len(shown)}" if word == "flaky" else ""
+    lines = [*lines, f"{word}{counted}: {told}"]
+    return {"verdict": word, "shown": sum(shown), "tried": len(shown), "reason": told, "lines": lines, **more}
 
 
-def survive(options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
-    """For a call inside which the recorded process died: make it in a child, whose death is the failure."""
+def survive(kind: str, options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
+    """For a call in which the recorded process died or stood still: make it in a child, whose end is watched."""
     command = [sys.executable, str(Path(__file__).resolve()), *argv, "--inside", "--repeat", "1"]
-    shown, lines, code = 0, [], 0
+    shown: list[bool] = []
+    ends: list[str] = []
+    lines: list[str] = []
     for _ in range(options.repeat):
-        child = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        lines = [printable(line) for line in child.stdout.decode("utf-8", "replace").splitlines()[-20:]]
-        if child.returncode in (2, 101, 125):
-            raise CannotTry(lines[-1] if lines else f"exit code {child.returncode}")
-        shown, code = shown + (child.returncode not in (0, 1)), child.returncode or code
-    told = f"the process that makes the call ends by exit status {code}" if shown else "the call returned"
-    return verdict(shown, options.repeat, told, [] if options.json else lines)
+        code, lines = watched(command, options.limit)
+        if code in (2, 101, 125):
+            raise CannotTry(lines[-1] if lines else f"exit code {code}")
+        died = f"the process that makes the call ends by exit status {code}"
+        hung = f"the call does not return within {options.limit:g} s"
+        ends.append(hung if code is None else "the call returned" if code in (0, 1) else died)
+        shown.append(code is None if kind == "hang" else code not in (0, 1, None))
+    return verdict(shown, ends[shown.index(True)] if any(shown) else ends[-1], [] if options.json else lines)
+
+
+def watched(command: list[str], limit: float) -> tuple[Any, list[str]]:
+    """Exit status and last lines of a child; None when its call had not returned limit seconds after it began."""
+    with tempfile.TemporaryFile() as out, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as child:
+        begun, deadline = False, time.monotonic() + 300
+        while child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+            if not begun and BEGUN in os.pread(out.fileno(), 1 << 16, 0):
+                begun, deadline = True, time.monotonic() + limit
+        code = child.poll()
+        if code is None:
+            child.kill()
+            child.wait()
+            if not begun:
+                raise CannotTry("the process did not come to the call within 300 s")
+        text = os.pread(out.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+        return code, [printable(line) for line in text.splitlines() if line.encode() != BEGUN][-20:]
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -489,7 +535,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     importing = "module, .py file or shared library that registers the operator"
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=importing)
     parser.add_argument("--no-wide", action="store_true", help="skip the float64 calculation on the CPU")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds after which a call counts as hanging")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    for hidden in ("--reference", "--seed"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.repeat < 1:
@@ -497,12 +546,28 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options
 
 
+def reference_only(case: dict[str, Any], options: argparse.Namespace) -> int:
+    """The process that foreign_results starts."""
+    where = Conditions(case["device"], "cpu", widening(options.dtype) if options.dtype else {})
+    where.seed = int(options.seed)
+    try:
+        save_results(options.reference, clean_results(case, load_tensors("inputs.safetensors"), where, find_operator([])))
+    except (CannotTry, *UNSUPPORTED) as error:
+        print(first_line(error), file=sys.stderr)
+        return 125
+    return 0
+
+
 def main(argv: list[str]) -> int:
     options = parse(argv)
     try:
         case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
-        alone = case["failure"]["kind"] == "crash" and not options.inside
-        result = survive(options, argv) if alone else run(case, options)
+        if options.reference:
+            return reference_only(case, options)
+        if options.inside:
+            print(BEGUN.decode(), flush=True)
+        alone = case["failure"]["kind"] in ("crash", "hang") and not options.inside
+        result = survive(case["failure"]["kind"], options, argv) if alone else run(case, options)
     except CannotTry as reason:
         result = {"verdict": "cannot be tried", "reason": str(reason), "lines": [f"cannot be tried here: {reason}"]}
     except Exception:  # noqa: BLE001 - a traceback's exit code, 1, would claim that the failure shows

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope minimize`: a repro folder, made as small as it goes while it still fails in the same way."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope import __version__
+from opscope.cli.failing import note
+from opscope.cli.options import Json
+from opscope.run.finding import Document
+
+if TYPE_CHECKING:
+    from opscope.repro.candidate import Size
+    from opscope.repro.minimize import Minimized
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How long is searched, and with which libraries."""
+
+    seconds: Annotated[float, Parameter(name="--budget", help="Seconds the search may take; the best case so far is kept.")] = 300.0
+    timeout: Annotated[float, Parameter(help="Seconds one call may take before it counts as hanging.")] = 20.0
+    imports: Annotated[
+        tuple[str, ...], Parameter(name="--import", help="Library beside those the case names; may be given again.")
+    ] = ()  # fmt: skip
+
+
+Options = Annotated[SearchOptions, Parameter(name="*")]
+USUAL = SearchOptions()
+
+
+def minimize(
+    directory: Path,
+    /,
+    *,
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="The folder to write [DIR-min]; one that exists gets a sibling.")
+    ] = None,
+    json: Json = False,
+    search: Options = USUAL,
+) -> int:
+    """Shrink a repro folder while the same failure stays: shapes, values, strides, element types, arguments.
+
+    Exit code 1: the failure shows and the smaller folder is written (Ctrl-C keeps the best so far), 0: it does not show
+    here, 2: the folder is none of opscope's, 125: it cannot be tried here.
+
+    Parameters
+    ----------
+    directory
+        A folder that opscope repro wrote. Its code is executed.
+    """
+    from opscope.repro.minimize import Limits
+    from opscope.repro.minimize import minimize as shrink
+
+    wanted = output if output is not None else directory.absolute().with_name(f"{directory.absolute().name}-min")
+    imports = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in search.imports)
+    found = shrink(directory, wanted, imports=imports, limits=Limits(search=search.seconds, call=search.timeout), tell=note)
+    code = found.outcome.exit_code if found.outcome is not None else 0
+    if json:
+        from opscope.report.json import json_text
+
+        summary = {**msgspec.structs.asdict(found), "word": _word(found)}
+        verdict = "found" if found.shown else "clean"
+        print(json_text(Document(opscope=__version__, verb="minimize", runs=(str(directory),), verdict=verdict, summary=summary)))
+    else:
+        _print(found)
+    return code
+
+
+def _word(found: Minimized) -> str:
+    if found.directory is None:
+        return "not reproduced here"
+    return {"done": "minimized", "time": "minimized until the time was up", "interrupted": "minimized until interrupted"}[found.ended]
+
+
+def _print(found: Minimized) -> None:
+    from opscope.report.console import line, make_console
+
+    console = make_console()
+    if found.directory is None or found.before is None or found.after is None or found.outcome is None:
+        console.print(line((_word(found), "bold green"), f": {found.told}"))
+        return
+    for text in found.outcome.lines[:-1]:
+        console.print(line(text))
+    console.print(line(("before ", "bold"), _size(found.before)))
+    console.print(line(("after  ", "bold"), _size(found.after)))
+    flaky = "" if found.shown == found.tried else f"; flaky, {found.shown}/{found.tried} at first"
+    console.print(line((_word(found), "bold red"), f" in {found.trials} trials: {found.outcome.reason}{flaky}"))
+    console.print(line(("next  ", "bold"), f"python {shlex.quote(str(Path(found.directory) / 'repro.py'))}"))
+
+
+def _size(size: Size) -> str:
+    shapes = ", ".join(f"{slot} {list(shape)}" for slot, shape in size.shapes.items())
+    return f"{size.elements} elements, {size.telling} neither 0 nor 1, {size.bytes} bytes: {shapes}"

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a candidate still fails in the same way: workers that stay warm, and what "the same way" is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from opscope.errors import UnavailableError
+from opscope.repro.candidate import Candidate, write_trial
+from opscope.repro.case import Failure
+from opscope.repro.forms import form_named
+
+WORKER = Path(__file__).parent / "scripts" / "worker.py"
+START = 300.0
+JUDGED_BY_REFERENCE = frozenset({"nonfinite", "mismatch", "none"})
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What making a candidate gave.
+
+    status: done, cannot (the call cannot be made or judged), died, hang. pattern: by output slot its classes of non-finite
+    values and what exact arithmetic gives there; grade: the largest error in units of what is allowed.
+    """
+
+    status: str
+    shown: int = 0
+    tried: int = 0
+    told: str = ""
+    pattern: dict[str, Any] = {}
+    grade: float = 0.0
+    seen: dict[str, Any] = {}
+    code: int | None = None
+
+
+class Worker:
+    """A process that has imported torch and the case's libraries; it is started again when it dies or hangs."""
+
+    def __init__(self, script: Path, imports: tuple[str, ...], *, clean: bool) -> None:
+        self.command = [sys.executable, str(WORKER), str(script), json.dumps(list(imports)), *(["--clean"] if clean else [])]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, request: dict[str, Any], timeout: float) -> Trial:
+        """The answer to a request; a worker that dies or does not answer in time counts as the candidate's end."""
+        process = self._process or self._start()
+        assert process.stdin is not None  # noqa: S101 - for the type checker
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = self._line(process, timeout)
+        except BrokenPipeError:
+            line = b""
+        except BaseException:
+            self.close()
+            raise
+        if line:
+            return msgspec.json.decode(line, type=Trial)
+        code = process.poll()
+        self.close()
+        return Trial(status="hang") if code is None else Trial(status="died", code=code)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")}
+        process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
+        )
+        self._process = process
+        try:
+            said = json.loads(self._line(process, START) or b'{"status": "cannot", "told": "the worker did not start"}')
+        except BaseException:
+            self.close()
+            raise
+        if said["status"] != "ready":
+            self.close()
+            raise UnavailableError(f"cannot be tried here: {said['told']}")
+        return process
+
+    @staticmethod
+    def _line(process: subprocess.Popen[bytes], timeout: float) -> bytes:
+        assert process.stdout is not None  # noqa: S101
+        text, deadline = b"", time.monotonic() + timeout
+        while not text.endswith(b"\n"):
+            ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            part = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
+            if not part:
+                return b""
+            text += part
+        return text
+
+    def close(self) -> None:
+        """End the process and what it forked."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+
+class Oracle:
+    """Tries candidates of one repro folder. Used as a with-block, which ends the workers."""
+
+    def __init__(self, script: Path, candidate: Candidate, *, imports: tuple[str, ...], limit: float) -> None:
+        case = candidate.case
+        self.limit = limit
+        self.repeat = 1
+        self.trials = 0
+        self.first: Trial | None = None
+        self.last: Trial | None = None
+        self.failure: Failure = case.failure
+        self._code = form_named(case.form).section
+        self._fork = (case.run_on or case.device).startswith("cpu")
+        self._folder = Path(tempfile.mkdtemp(prefix="opscope-minimize-"))
+        self._worker = Worker(script, imports, clean=False)
+        self._clean = Worker(script, (), clean=True) if imports and self._fork else None
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers and remove what they read."""
+        for worker in (self._worker, self._clean):
+            if worker is not None:
+                worker.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def make(self, candidate: Candidate) -> Trial:
+        """Make a candidate's call once (as often as self.repeat says) and judge it."""
+        self.trials += 1
+        write_trial(candidate, self._folder)
+        results = self._results(candidate)
+        request = {
+            "folder": str(self._folder), "code": self._code(candidate.case), "limit": self.limit, "repeat": self.repeat,
+            "fork": self._fork, "results": results,
+        }  # fmt: skip
+        return self._worker.ask(request, self.limit + 10)
+
+    def _results(self, candidate: Candidate) -> str | None:
+        """What a process without the case's libraries gives for this candidate, as a file; None where it cannot be had."""
+        if self._clean is None or candidate.case.failure.kind not in JUDGED_BY_REFERENCE:
+            return None
+        path = str(self._folder / "results.safetensors")
+        request = {"folder": str(self._folder), "code": self._code(candidate.case), "limit": self.limit, "repeat": 1, "fork": True}
+        try:
+            found = self._clean.ask({**request, "results": path}, self.limit + 10)
+        except UnavailableError:
+            self._clean = None  # the operator is the library's own
+            return None
+        return path if found.status == "done" else None
+
+    def fails(self, candidate: Candidate) -> Trial | None:
+        """The trial, if the candidate fails in the same way as the first one did; None otherwise."""
+        found = self.last = self.make(candidate)
+        return found if self.first is not None and same_failure(self.failure, self.first, found) else None
+
+
+def same_failure(failure: Failure, first: Trial, found: Trial) -> bool:
+    """Whether a candidate's failure is the recorded one, in class and pattern, and not another that shrinking made."""
+    if failure.kind == "hang":
+        return found.status == "hang"
+    if failure.kind == "crash":
+        return found.status == "died" and found.code == first.code
+    if found.status != "done" or not found.shown:
+        return False
+    common = [slot for slot in found.pattern if slot in first.pattern]
+    if failure.kind == "nonfinite":
+        return any(_alike(first.pattern[slot], found.pattern[slot]) for slot in common)
+    if failure.kind == "mismatch":
+        return found.grade >= min(2.0, first.grade) and any(
+            bool(first.pattern[slot]["classes"]) == bool(found.pattern[slot]["classes"]) for slot in common
+        )
+    return failure.kind == "exception" or bool(common)
+
+
+def _alike(was: dict[str, Any], now: dict[str, Any]) -> bool:
+    return bool(set(was["classes"]) & set(now["classes"])) and was.get("exact") == now.get("exact")

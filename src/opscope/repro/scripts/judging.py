@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: N818, INP001
+"""The half of repro.py that judges: tensors in words, and whether what a call gave is the failure that was recorded.
+
+script.py writes what stands below the mark into the generated script, which has no second file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# --- judging ---
+CLASSES = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
+SHORT = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf", "complex": "c"}
+# Allowed error in units of the type's epsilon, beside four times the error that a trusted kernel makes in the same type. The
+# second number is for when there is no such kernel, and long sums may round on their own.
+TOLERANCE = {"float64": (64, 1 << 25), "float32": (16, 1 << 13), "float16": (4, 16), "bfloat16": (4, 8)}
+
+
+class CannotTry(Exception):
+    """The call cannot be made, or not be judged, on this machine."""
+
+
+class Reference:
+    """What the same call gives elsewhere: exact in float64 on the CPU, plain in its own types by a kernel that is trusted.
+
+    plain is None where no kernel but the suspected one is at hand. Either may lack an output.
+    """
+
+    def __init__(self, exact: dict[str, Any], plain: dict[str, Any] | None, origin: str) -> None:
+        self.exact = exact
+        self.plain = plain
+        self.origin = origin
+
+
+class Finding:
+    """Whether the failure shows, in words, and its pattern: what a smaller case must show as well."""
+
+    def __init__(self, told: str, pattern: dict[str, Any] | None = None, *, shown: bool, grade: float = 0.0) -> None:
+        self.shown = shown
+        self.told = told
+        self.pattern = pattern or {}
+        self.grade = grade
+
+
+def kind_of(dtype: Any) -> str:
+    if dtype.is_complex:
+        return "complex"
+    if dtype.is_floating_point:
+        return "float"
+    return "bool" if dtype is torch.bool else "int"
+
+
+def statistics(tensor: Any) -> dict[str, Any]:
+    """Counts of NaN and infinities, smallest and largest finite element (complex: of the magnitude)."""
+    x = tensor.detach().cpu()
+    if x.is_complex():
+        x = x.to(torch.complex128).abs()
+    elif x.dtype not in (torch.float32, torch.float64):
+        x = x.to(torch.float32 if x.is_floating_point() else torch.int64)
+    counts = dict.fromkeys(CLASSES, 0)
+    if x.is_floating_point():
+        masks = {"nan": torch.isnan(x), "pos_inf": x == float("inf"), "neg_inf": x == -float("inf")}
+        counts = {name: int(mask.sum()) for name, mask in masks.items()}
+        x = x[torch.isfinite(x)]
+    low, high = (x.min().item(), x.max().item()) if x.numel() else (None, None)
+    return {"dtype": type_name(tensor), "shape": list(tensor.shape), "min": low, "max": high, **counts}
+
+
+def type_name(tensor: Any) -> str:
+    return str(tensor.dtype).partition(".")[2]
+
+
+def describe(seen: dict[str, Any]) -> str:
+    """One line for a tensor: f16[32, 64] x∈[-310, 298] 37 inf."""
+    parts = re.match(r"([a-z]+)(\d.*)", seen["dtype"])
+    name = printable(seen["dtype"]) if parts is None else SHORT.get(parts.group(1), parts.group(1)) + parts.group(2)
+    text = f"{name}{seen['shape']}"
+    if seen.get("min") is not None:
+        text += f" x∈[{number(seen['min'])}, {number(seen['max'])}]"
+    return text + "".join(f"  {seen[c]} {CLASSES[c]}" for c in CLASSES if seen.get(c))
+
+
+def number(value: float) -> str:
+    """Three digits, whole numbers below a million exactly: -310, 65504, 3.4e38, 0.00123."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    mantissa, e, exponent = f"{value:.3g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else mantissa
+
+
+def classes(seen: dict[str, Any]) -> list[str]:
+    return [name for name in CLASSES if seen.get(name)]
+
+
+def judge_nonfinite(case: dict[str, Any], seen: dict[str, Any]) -> Finding:
+    """The failure shows when an output that was not finite has a class of non-finite values it had then."""
+    told, pattern = [], {}
+    for slot, was in sorted(case["failure"]["outputs"].items()):
+        here = classes(seen.get(slot, {}))
+        same = [name for name in was if name in here]
+        if same:
+            pattern[slot] = {"classes": same}
+            words = " and ".join(CLASSES[name] for name in same)
+            told.append(f"{words} in output {slot}, as recorded{'' if here == was else ', in part'}")
+    if told:
+        return Finding("; ".join(told), pattern, shown=True)
+    other = any(classes(one) for one in seen.values())
+    return Finding("other values that are not finite than recorded" if other else "the output is finite", shown=False)
+
+
+def relation(exact: Any, out: Any) -> str:
+    """What exact arithmetic gives where the output has values that are not finite: finite, beyond the type, or non-finite too."""
+    if exact is None or exact.shape != out.shape or kind_of(out.dtype) not in ("float", "complex"):
+        return "unknown"
+    true = exact.detach().cpu().abs()[~torch.isfinite(out.detach().cpu())]
+    if not bool(torch.isfinite(true).all()):
+        return "non-finite"
+    limit = torch.finfo(out.dtype).max
+    return "beyond" if true.numel() and float(true.max()) > limit else "finite"
+
+
+def beyond(true: Any, out: Any) -> int:
+    """How many of these true results the type of the output cannot hold."""
+    if kind_of(out.dtype) not in ("int", "float") or true.is_complex():
+        return 0
+    limits = torch.iinfo(out.dtype) if kind_of(out.dtype) == "int" else torch.finfo(out.dtype)
+    if not true.is_floating_point():
+        return int(((true > int(limits.max)) | (true < int(limits.min))).sum())
+    # Strictly beyond: a float64 of 2**63 may be a rounded 2**63 - 1. What wrapped around is off by 2**64 all the same.
+    outside = (true > float(limits.max)) | (true < float(limits.min))
+    if out.dtype is torch.int64:
+        outside |= (true - out.detach().cpu().to(torch.float64)).abs() > 2.0**63
+    return int(outside.sum())
+
+
+def equals_recorded(row: dict[str, Any], out: Any) -> bool:
+    stats, seen = row["stats"], statistics(out)
+    return stats.get("min_int") is not None and (stats["min_int"], stats["max_int"]) == (seen["min"], seen["max"])
+
+
+def judge_error(case: dict[str, Any], error: BaseException) -> Finding:
+    was = case["failure"]["error"]
+    text = f"{type(error).__name__}: {first_line(error)}"
+    if type(error).__name__ == was["type"] and normal(str(error)) == normal(was["text"]):
+        return Finding(text, {"error": type(error).__name__}, shown=True)
+    if isinstance(error, NotImplementedError) or "out of memory" in str(error).lower():
+        raise CannotTry(text) from error
+    return Finding("another error: " + text, shown=False)
+
+
+def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Reference) -> Finding:
+    """Silently wrong: an output is further from the exact result than a trusted kernel in the same type, and than rounding."""
+    told, pattern, worst, judged = [], {}, 0.0, 0
+    wanted = case["failure"]["outputs"] or outputs
+    for slot in sorted(slot for slot in outputs if slot in wanted and slot in reference.exact):
+        found = compare(outputs[slot], reference.exact[slot], (reference.plain or {}).get(slot))
+        if found is None:
+            continue
+        judged += 1
+        wrong, ratio, text = found
+        worst = max(worst, ratio)
+        if wrong:
+            pattern[slot] = {"classes": classes(statistics(outputs[slot]))}
+            told.append(f"{wrong} of {outputs[slot].numel()} elements of output {slot} are wrong{text}, by {reference.origin}")
+    if not judged:
+        raise CannotTry("no output has a result to be judged by")
+    return Finding("; ".join(told) or f"the outputs are right, by {reference.origin}", pattern, shown=bool(told), grade=worst)
+
+
+def compare(out: Any, exact: Any, plain: Any) -> tuple[int, float, str] | None:
+    """Wrong elements, the largest error in units of what is allowed, and words; None when the output cannot be judged."""
+    out, exact = out.detach().cpu(), exact.detach().cpu()
+    if out.shape != exact.shape:
+        return max(out.numel(), 1), float("inf"), f" (shape {list(out.shape)}, not {list(exact.shape)})"
+    if kind_of(out.dtype) not in ("float", "complex"):
+        # Positions and counts that come of floating numbers may differ by rounding: only a kernel in the same types can tell.
+        true = plain if plain is not None and plain.shape == out.shape else None if exact.is_floating_point() else exact
+        if true is None:
+            return None
+        wrong = int((out != true.to(out.dtype)).sum())
+        return wrong, float("inf") if wrong else 0.0, ""
+    wide = torch.complex128 if out.is_complex() else torch.float64
+    rounded = exact.to(out.dtype).to(wide)
+    here, true, usual = out.to(wide), exact.to(wide), None if plain is None else plain.detach().cpu().to(wide)
+    masked = ~(torch.isfinite(here) & torch.isfinite(rounded))
+    astray = masked & unlike(here, rounded) & (unlike(here, usual) if usual is not None else torch.ones_like(masked))
+    error, allowed = (here - true).abs()[~masked], allowance(out.dtype, true[~masked], None if usual is None else usual[~masked])
+    ratio = error / allowed
+    worst = float("inf") if bool(astray.any()) else float(ratio.max()) if ratio.numel() else 0.0
+    wrong = int(astray.sum()) + int((ratio > 1).sum())
+    text = f" (off by up to {number(float(error.max()))}, {number(float(allowed[ratio.argmax()]))} is allowed)" if ratio.numel() else ""
+    return wrong, worst, text
+
+
+def unlike(here: Any, there: Any) -> Any:
+    """Where two tensors differ in the class of a value: NaN, inf, -inf, finite."""
+    apart = torch.isnan(here) != torch.isnan(there)
+    if not here.is_complex():
+        apart |= (here == float("inf")) != (there == float("inf"))
+        apart |= (here == -float("inf")) != (there == -float("inf"))
+    return apart | (torch.isfinite(here) != torch.isfinite(there))
+
+
+def allowance(dtype: Any, true: Any, usual: Any) -> Any:
+    """Error allowed to each element: rounding of its type, and four times what the trusted kernel is off in that type."""
+    known, alone = TOLERANCE.get(str(dtype).partition(".")[2].replace("complex64", "float32").replace("complex128", "float64"), (4, 8))
+    limits = torch.finfo(dtype)
+    size = true.abs()
+    scale = size.square().mean().sqrt() if size.numel() else 0.0
+    own = 0.0
+    if usual is not None:
+        apart = (usual - true).abs()
+        apart = apart[torch.isfinite(apart)]
+        own = 4 * float(apart.max()) if apart.numel() else 0.0
+    return own + (alone if usual is None else known) * limits.eps * (size + scale) + limits.tiny
+
+
+def normal(text: str) -> str:
+    """An error text without what changes from run to run: addresses, numbers, spaces."""
+    line = (text.strip().splitlines() or [""])[0]
+    return re.sub(r"\s+", " ", re.sub(r"0x[0-9a-fA-F]+|\d+", "#", line)).strip()
+
+
+def first_line(error: BaseException) -> str:
+    return printable((str(error).strip().splitlines() or [type(error).__name__])[0])
+
+
+def printable(text: Any) -> str:
+    """Text without control characters: what a run recorded must not drive a terminal."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))[:400]
+
+
+class Decomposed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Makes the operator by PyTorch's decomposition, which is other code for the same mathematics."""
+
+    def __init__(self, operator: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        from torch._decomp import decomposition_table
+
+        self.operator, self.instead = operator, decomposition_table.get(operator)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = self.instead if func is self.operator and self.instead is not None else func
+        return made(*args, **(kwargs or {}))
+
+
+def is_random(operator: Any) -> bool:
+    return "nondeterministic_seeded" in str(getattr(operator, "tags", ""))
+
+
+def wider_results(case: dict[str, Any], outputs: dict[str, Any], reference: Reference) -> list[str]:
+    """What the same call gives in float64 on the CPU, for each output that was not finite."""
+    told = []
+    for slot in sorted(case["failure"]["outputs"]):
+        if slot not in reference.exact or slot not in outputs:
+            continue
+        exact = reference.exact[slot]
+        if exact.dtype is outputs[slot].dtype and reference.plain is None:
+            continue
+        true = statistics(exact)
+        line = f"wide  {slot:<8} {describe(true)} in {reference.origin}"
+        largest, limit = max(abs(true["min"] or 0), abs(true["max"] or 0)), torch.finfo(outputs[slot].dtype).max
+        if largest > limit:
+            line += f"; {number(largest)} is beyond {number(limit)}, the largest {type_name(outputs[slot])}"
+        else:
+            told_there = any(true[name] for name in ("nan", "pos_inf", "neg_inf"))
+            line += "; the failure is there too" if told_there else "; wider arithmetic avoids the failure"
+        told.append(line)
+    return told

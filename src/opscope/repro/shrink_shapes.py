@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Smaller shapes: cuts axes that belong together, and the sizes among the arguments that follow them.
+
+Which axes belong together is not known of an operator in general, but axes of one size often do (rows of two matrices, the
+inner dimension of a product). Groups of axes of one size are tried, from all of them down to single ones; the operator
+itself refuses what does not fit. Along a group ddmin looks for the indices that are needed. Where any index is (a kernel
+that is wrong in one tile), the shortest beginning that still fails is kept, so that positions and tile edges stay.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from opscope.repro.candidate import Candidate, Part
+from opscope.repro.ddmin import ddmin
+from opscope.repro.leaves import integer_leaves, replaced
+from opscope.repro.search import Search
+
+Axis = tuple[int, int]  # place of a part, axis
+GROUPS = 24
+
+
+class _Refused(Exception):  # noqa: N818 - how a probe of a group ends
+    """These axes cannot be cut without others."""
+
+
+def shrink_shapes(search: Search) -> bool:
+    """Cut every axis that can be cut; whether anything was."""
+    before = search.best
+    done: set[object] = set()
+    while True:
+        size = next((size for size in _sizes(search.best) if (size, _axes(search.best, size)) not in done), None)
+        if size is None:
+            return search.best is not before
+        done.add((size, _axes(search.best, size)))
+        for group in itertools.islice(groups(_axes(search.best, size)), GROUPS):
+            if all(search.best.parts[part].row.shape[axis] == size for part, axis in group):
+                _shrink_group(search, group, size)
+
+
+def _sizes(candidate: Candidate) -> list[int]:
+    """Lengths of axes, the largest first."""
+    return sorted({length for part in candidate.parts for length in part.row.shape if length > 1}, reverse=True)
+
+
+def _axes(candidate: Candidate, size: int) -> tuple[Axis, ...]:
+    return tuple(
+        (place, axis) for place, part in enumerate(candidate.parts) for axis, length in enumerate(part.row.shape) if length == size
+    )
+
+
+def groups(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
+    """Axes of one size that may belong together: all; those at one place of their shapes; pairs; single ones."""
+    seen: set[tuple[Axis, ...]] = set()
+    alike = [tuple(axis for axis in axes if axis[1] == number) for number in sorted({axis for _, axis in axes})]
+    pairs = itertools.combinations(axes, 2) if len(axes) <= 6 else ()
+    for group in (tuple(axes), *alike, *pairs, *((axis,) for axis in axes)):
+        if group and group not in seen:
+            seen.add(group)
+            yield group
+
+
+def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
+    base = search.best
+    choice: list[int] = []  # the way in which arguments follow, once it is known
+    refused = 0
+
+    def fails(indices: list[int]) -> bool:
+        nonlocal refused
+        tried = list(_cuts(base, group, indices, size))
+        for number, candidate in enumerate(tried):
+            if choice and number != choice[0]:
+                continue
+            if search.keeps(candidate):
+                choice[:] = [number]
+                return True
+        refused += search.last is not None and search.last.status == "cannot"
+        if not choice and refused == 2:
+            raise _Refused
+        return False
+
+    try:
+        kept = ddmin(range(size), fails, patience=8)
+        if len(kept) == size:
+            _shortest_beginning(size, fails)
+    except _Refused:
+        return
+
+
+def _shortest_beginning(size: int, fails: Any) -> None:
+    """Halve the interval in which the shortest beginning that still fails must end: half of it is known to be too short."""
+    low, high = size // 2, size
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fails(list(range(middle))):
+            high = middle
+        else:
+            low = middle
+
+
+def _cuts(base: Candidate, group: Sequence[Axis], indices: list[int], size: int) -> Iterator[Candidate | None]:
+    """The candidates in which these axes keep these indices: one for each way in which sizes among the arguments may follow."""
+    smaller = cut(base, group, indices)
+    if smaller is None:
+        return
+    power = max(sum(1 for part, _ in group if part == place) for place, _ in group)
+    seen = []
+    for args in follow(base.case.args, size, len(indices), power):
+        if args not in seen:
+            seen.append(args)
+            yield smaller.with_args(args)
+
+
+def follow(args: dict[str, Any], size: int, kept: int, power: int) -> Iterator[dict[str, Any]]:
+    """Argument trees after a cut from size to kept: equal sizes follow, products follow, nothing follows, one alone does."""
+    leaves = [(path, value) for path, value in integer_leaves(args) if value > 1]
+    equal = {path: kept for path, value in leaves if value == size}
+    products = {path: _scaled(value, size, kept, power) for path, value in leaves}
+    yield replaced(args, {**products, **equal})
+    yield replaced(args, equal)
+    yield args
+    changed = {path: value for path, value in {**products, **equal}.items() if value != dict(leaves)[path]}
+    if 1 < len(changed) <= 4:
+        for count in range(len(changed) - 1, 0, -1):
+            for chosen in itertools.combinations(changed, count):
+                yield replaced(args, {path: changed[path] for path in chosen})
+
+
+def _scaled(value: int, size: int, kept: int, power: int) -> int:
+    for exponent in range(power, 0, -1):
+        if value % size**exponent == 0:
+            scaled: int = value // size**exponent * kept**exponent
+            return scaled
+    return value
+
+
+def cut(base: Candidate, group: Sequence[Axis], indices: list[int]) -> Candidate | None:
+    """The candidate whose axes keep these indices; None where tensors that keep their memory cannot skip some."""
+    parts = list(base.parts)
+    for place, axis in group:
+        part = _cut_bound(parts[place], axis, indices) if base.bound else _cut_free(parts[place], axis, indices)
+        if part is None:
+            return None
+        parts[place] = part
+    return msgspec.structs.replace(base, parts=tuple(parts))
+
+
+def _cut_free(part: Part, axis: int, indices: list[int]) -> Part:
+    row = part.row
+    shape = (*row.shape[:axis], len(indices), *row.shape[axis + 1 :])
+    values = part.values
+    if values is not None and row.kept[axis] != 1:
+        values = np.take(values, indices, axis=axis)
+    kept = row.kept if row.kept[axis] == 1 else (*row.kept[:axis], len(indices), *row.kept[axis + 1 :])
+    return Part(msgspec.structs.replace(row, shape=shape, kept=kept), values)
+
+
+def _cut_bound(part: Part, axis: int, indices: list[int]) -> Part | None:
+    steps = set(np.diff(indices).tolist()) or {1}
+    if len(steps) != 1:
+        return None
+    found = _cut_free(part, axis, indices)
+    stride = (*part.row.stride[:axis], part.row.stride[axis] * steps.pop(), *part.row.stride[axis + 1 :])
+    offset = part.row.offset + indices[0] * part.row.stride[axis]
+    return Part(msgspec.structs.replace(found.row, stride=stride, offset=offset), found.values)
