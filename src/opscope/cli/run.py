@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -15,9 +15,14 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note, report_bug
 from opscope.errors import OpscopeError
-from opscope.record.config import OPTIONS, Option, config_from, read_words, split_command
+from opscope.record.config import OPTIONS, Option, config_from, read_settings, read_text, read_words, split_command
 from opscope.record.launch import LaunchResult, launch
 from opscope.run.finding import Document
+
+if TYPE_CHECKING:
+    from opscope.formats.settings.recording import Recording
+
+_LISTED = 20  # failures named on stderr
 
 
 def _field(option: Option) -> tuple[str, Any, Any]:
@@ -54,10 +59,14 @@ def run(
         The command and its arguments, after --.
     """
     words = {name: value for name, value in asdict(options).items() if value is not None}
-    config = config_from(read_words(os.environ.get("OPSCOPE", "")), words)
+    given = {**read_words(os.environ.get("OPSCOPE", "")), **words}
+    config = config_from(given)
+    settings = _settings_of(str(given.get("config", "")))
     result = launch(config, command)
     try:
         document = conclude(result)
+        if config.layout is not None and document is not None and document.complete:
+            _write_layout(result.run, config.layout, settings)
         if json_file is not None and document is not None:
             from opscope.report.json import json_text
 
@@ -69,6 +78,38 @@ def run(
     except Exception as error:  # noqa: BLE001 - the command's exit code is what counts, whatever happens to its verdict
         report_bug(error)
     return result.exit_code
+
+
+def _settings_of(path: str) -> Recording | None:
+    """What another tool's settings file asks for, its notes said; None for our own options."""
+    text = read_text(Path(path)) if path else ""
+    if not text.lstrip().startswith("{"):
+        return None
+    found = read_settings(Path(path), text)
+    for said in found.notes:
+        note(f"{path}: {said}")
+    return found
+
+
+def _write_layout(run: Path | None, layout: str, settings: Recording | None) -> None:
+    """Write the run in another tool's tree, to the path its settings name, else beside the run."""
+    if run is None:
+        return
+    from opscope.formats.registry import open_run
+    from opscope.formats.settings.recording import Export
+    from opscope.formats.tool_tree import write_tool_tree
+
+    export = settings.export if settings is not None else Export(data="full")
+    wanted = Path(export.path) if export.path else run.with_name(f"{run.name}-{layout}")
+    out, number = wanted, 2
+    while out.exists() and (not out.is_dir() or any(out.iterdir())):
+        out, number = wanted.with_name(f"{wanted.name}-{number}"), number + 1
+    if out != wanted:
+        note(f"{wanted} exists; the {layout} tree goes to {out}")
+    written = write_tool_tree(open_run(run), layout, export, out)
+    for failure in written.failures[:_LISTED]:
+        note(failure)
+    note(f"{written.tensors} tensors written to {out} as {layout} lays them out")
 
 
 def conclude(result: LaunchResult) -> Document | None:

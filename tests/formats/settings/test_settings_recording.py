@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another tool's settings file as a recording of ours: each setting's word, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opscope.errors import UsageError
+from opscope.formats.settings.recording import ACCUMULATING, kernel_pattern, recording_of
+from opscope.record.config import parse_options
+
+COMMON = {
+    "dump_mode": 0, "path": "/data/dump", "net_name": "ResNet50", "iteration": "all", "saved_data": "tensor", "input_output": 0,
+    "kernels": [], "support_device": [0, 1, 2, 3, 4, 5, 6, 7], "op_debug_mode": 0,
+}  # fmt: skip
+
+MINDSPORE = [
+    ({}, {"values": "full", "io": "both"}),
+    ({"iteration": "0|5-8"}, {"steps": "0|5-8"}),
+    ({"saved_data": "statistic"}, {"values": "anomaly"}),
+    ({"saved_data": "full"}, {"values": "full"}),
+    ({"input_output": 1}, {"io": "input"}),
+    ({"input_output": 2}, {"io": "output"}),
+    ({"support_device": [0, 3]}, {"ranks": "0,3"}),
+    ({"dump_mode": 1, "kernels": ["conv", "name-regex(Default/.+)"]}, {"ops": "*conv*,name-regex(Default/.+)"}),
+    ({"dump_mode": 2}, {"set_dump": True}),
+    ({"op_debug_mode": 3}, {"values": "anomaly"}),
+    ({"op_debug_mode": 4}, {"values": "anomaly"}),
+    ({"op_debug_mode": 1}, {"skip": ACCUMULATING}),
+    ({"op_debug_mode": 2}, {"ops": ACCUMULATING}),
+]
+
+
+@pytest.mark.parametrize(("common", "words"), MINDSPORE)
+def test_each_setting_of_mindspore(common: dict[str, Any], words: dict[str, Any]) -> None:
+    found = recording_of({"common_dump_settings": {**COMMON, **common}}, {}).words
+    assert {key: found.get(key) for key in words} == words
+    if "kernels" not in common:
+        assert ("ops" in found) == ("ops" in words)
+
+
+def test_what_only_the_tree_shows() -> None:
+    e2e = {"enable": True, "trans_flag": False, "sample_mode": 1, "sample_num": 7, "save_kernel_args": False}
+    export = recording_of({"common_dump_settings": {**COMMON, "saved_data": "full", "statistic_category": ["md5"]},
+                           "e2e_dump_settings": e2e}, {}).export  # fmt: skip
+    assert (export.path, export.net_name, export.data) == ("/data/dump", "ResNet50", "full")
+    assert (export.statistics, export.sample, export.arguments, export.synchronous) == (("md5",), 7, False, True)
+    asynchronous = recording_of({"common_dump_settings": {**COMMON, "op_debug_mode": 3}}, {}).export
+    assert (asynchronous.synchronous, asynchronous.file_format, asynchronous.only) == (False, "bin", "overflow")
+    off = {"common_dump_settings": COMMON, "e2e_dump_settings": {"enable": False, "trans_flag": True}}
+    assert not recording_of(off, {}).export.synchronous
+    assert recording_of({"common_dump_settings": {**COMMON, "op_debug_mode": 4}}, {}).export.only == "exception"
+
+
+def test_an_empty_path_is_that_of_the_variable() -> None:
+    document = {"common_dump_settings": {**COMMON, "path": ""}}
+    assert recording_of(document, {"MS_DIAGNOSTIC_DATA_PATH": "/d"}).export.path == "/d/debug_dump"
+    assert recording_of(document, {}).export.path == ""
+
+
+@pytest.mark.parametrize(("common", "word"), [
+    ({"iteratoin": "1"}, "did you mean 'iteration'"),
+    ({"iteration": "5-"}, "neither a step nor a range"),
+    ({"dump_mode": "1"}, "whole number"),
+    ({"dump_mode": 1, "kernels": []}, "empty"),
+    ({"dump_mode": 1, "kernels": ["name-regex(()"]}, "regular expression"),
+    ({"statistic_category": ["mx"]}, "did you mean 'max'"),
+])  # fmt: skip
+def test_a_wrong_setting_is_refused(common: dict[str, Any], word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        recording_of({"common_dump_settings": {**COMMON, **common}}, {})
+
+
+def test_a_full_name_is_matched_literally() -> None:
+    assert kernel_pattern("Default/Conv2D-op12") == r"name-regex(Default/Conv2D\-op12)"
+
+
+@pytest.mark.parametrize(("dump", "words"), [
+    ({"dump_path": "o", "dump_list": [{}]}, {"values": "full", "io": "output"}),
+    ({"dump_path": "o", "dump_list": [{"layer": ["Conv"]}], "dump_mode": "all", "dump_step": "3"}, {"io": "both", "ops": "*Conv*", "steps": "3"}),
+    ({"dump_path": "o", "dump_debug": "on"}, {"values": "anomaly"}),
+    ({"dump_path": "o", "dump_list": [{}], "dump_data": "stats", "dump_stats": ["Max"]}, {"values": "anomaly"}),
+])  # fmt: skip
+def test_acl_json(dump: dict[str, Any], words: dict[str, Any]) -> None:
+    found = recording_of({"dump": dump}, {})
+    assert found.tool == "acl"
+    assert {key: found.words.get(key) for key in words} == words
+
+
+@pytest.mark.parametrize(("config", "words"), [
+    ({"task": "statistics", "level": "L1"}, {"values": "anomaly", "levels": "operator,api"}),
+    ({"task": "tensor", "level": "mix", "step": [1, "3-4"], "rank": [0]}, {"values": "full", "steps": "1|3-4", "ranks": "0"}),
+    ({"task": "tensor", "tensor": {"list": ["relu"], "data_mode": ["backward", "input"]}}, {"ops": "*relu*", "phases": "backward", "io": "input"}),
+    ({"task": "statistics", "seed": 7, "is_deterministic": True}, {"seed": "7", "deterministic": True}),
+])  # fmt: skip
+def test_config_json_of_msprobe(config: dict[str, Any], words: dict[str, Any]) -> None:
+    found = recording_of(config, {})
+    assert {key: found.words.get(key) for key in words} == words
+
+
+def test_the_options_of_run_read_such_a_file_and_win_over_it(tmp_path: Path) -> None:
+    file = tmp_path / "data dump.json"
+    file.write_text(json.dumps({"common_dump_settings": {**COMMON, "iteration": "2", "input_output": 1}}), encoding="utf-8")
+    config = parse_options(f"--config {shlex.quote(str(file))} --io output")
+    assert (config.values, config.selection.steps, config.selection.io) == ("full", ((2, 2),), "output")
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"a": 1}', "{" + '"a":{' * 3000])
+def test_a_file_that_is_no_settings_file_is_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=r"x\.json") as caught:
+        parse_options(["--config", str(file)])
+    assert "\n" not in str(caught.value)
