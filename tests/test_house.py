@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -24,15 +23,7 @@ FRAMEWORK_ROOMS = ("opscope.record.torch", "opscope.record.mindspore", "opscope.
 def python(code: str, *, isolated: bool = False) -> subprocess.CompletedProcess[str]:
     path = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n"
     flags = ["-I"] if isolated else []
-    return subprocess.run([sys.executable, *flags, "-c", path + code], capture_output=True, text=True, timeout=120, check=False)
-
-
-def children_seconds(code: str) -> float:
-    """Processor time of a child: what else the machine does does not count."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert python(code).returncode == 0
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return subprocess.run([sys.executable, *flags, "-c", path + code], capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_import_loads_nothing_heavy() -> None:
@@ -41,13 +32,16 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_import_is_cheap() -> None:
-    """Under 60 ms, the interpreter's own start not counted."""
-    empty = min(children_seconds("") for _ in range(3))
-    assert min(children_seconds("import opscope") for _ in range(5)) - empty < 0.060
+    """In modules; benchmarks/startup.py has the seconds."""
+    done = python("before = len(sys.modules)\nimport opscope\nprint(len(sys.modules) - before)")
+    assert int(done.stdout) < 60, done.stderr
 
 
-def test_help_is_cheap() -> None:
-    assert min(children_seconds("from opscope.cli import main; sys.exit(main(['--help']))") for _ in range(5)) < 0.300
+def test_help_loads_what_it_prints_with_and_no_more() -> None:
+    code = (
+        f"from opscope.cli import main\nmain(['--help'])\nprint([name for name in {HEAVY} if name in sys.modules], len(sys.modules) < 400)"
+    )
+    assert python(code).stdout.splitlines()[-1] == "['rich', 'cyclopts'] True"
 
 
 def test_every_public_name_is_there() -> None:

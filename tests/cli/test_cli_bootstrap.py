@@ -39,7 +39,7 @@ def run(place: Path, code: str, *, flags: tuple[str, ...] = (), **environment: s
     path = os.pathsep.join([str(BOOTSTRAP), str(place / "lib"), str(Path(opscope.__file__).parents[1])])
     plain = {name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")}
     env = {**plain, "PYTHONPATH": path, "OPSCOPE_RUN": str(place / "run"), **environment}
-    return subprocess.run([sys.executable, *flags, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, *flags, "-c", code], env=env, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_joins_right_after_torch_was_imported(place: Path) -> None:

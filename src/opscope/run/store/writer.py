@@ -157,6 +157,7 @@ class ProcessWriter:
     def close(self, exit_code: int | None = None) -> None:
         """Flush, end every file and write the exit code into process.json; the second call does nothing."""
         if self._ended:
+            self._wait_for_the_warning()
             return
         self.flush()
         with self._changed:
@@ -167,6 +168,12 @@ class ProcessWriter:
             self.waited += self._values.waited
             self.update(exit_code=exit_code, waited=self.waited)
         self._ended = True
+
+    def _wait_for_the_warning(self) -> None:
+        """The writing thread ends recording first and says so next; the process must not be gone in between."""
+        thread: threading.Thread | None = getattr(self, "_thread", None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
 
     def _close_values(self) -> bool:
         try:
