@@ -24,12 +24,14 @@ from opscope.errors import FormatError, MissingValueError, NewerFormatError, Ops
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from opscope.analysis.compare import compare as compare
     from opscope.analysis.scan import scan as scan
     from opscope.formats.registry import open_run as open_run
     from opscope.record.join import mark_step as mark_step
     from opscope.record.join import record as record
     from opscope.record.join import set_dump as set_dump
     from opscope.record.seed import seed_all as seed_all
+    from opscope.record.substituting import substitute as substitute
     from opscope.repro.write import write as repro
     from opscope.run.finding import Document as Document
     from opscope.run.finding import Finding as Finding
@@ -50,6 +52,7 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "__version__",
+    "compare",
     "mark_step",
     "open_run",
     "record",
@@ -57,6 +60,7 @@ __all__ = [
     "scan",
     "seed_all",
     "set_dump",
+    "substitute",
 ]
 
 # Name -> the module it lives in; it has the same name there.
@@ -65,6 +69,7 @@ _HOMES = {
     "Finding": "opscope.run.finding",
     "Run": "opscope.run.protocol",
     "Selection": "opscope.run.selection",
+    "compare": "opscope.analysis.compare",
     "mark_step": "opscope.record.join",
     "open_run": "opscope.formats.registry",
     "scan": "opscope.analysis.scan",
@@ -72,7 +77,11 @@ _HOMES = {
     "set_dump": "opscope.record.join",
 }
 # Rooms that bear the name of a public function -> the module and name of that function.
-_ROOMS = {"record": ("opscope.record.join", "record"), "repro": ("opscope.repro.write", "write")}
+_ROOMS = {
+    "record": ("opscope.record.join", "record"),
+    "repro": ("opscope.repro.write", "write"),
+    "substitute": ("opscope.record.substituting", "substitute"),
+}
 
 
 class _CallableRoom(ModuleType):

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.formats.settings.steps import step_and_before
 from opscope.run.schema import LEVELS
 from opscope.run.selection import Selection, parse_selection
+from opscope.substitute.rules import parse_rules
 
 if TYPE_CHECKING:
     from opscope.formats.settings.recording import Recording
@@ -68,11 +70,17 @@ OPTIONS: tuple[Option, ...] = (
     Option(word="levels", takes="LEVELS", help="operator, module, api [operator,module]"),
     Option(word="keep", takes="KEEP", help="steps kept whole: last:N or all; those with a finding stay anyway [last:100]"),
     Option(word="on-overflow", takes="ACTION", choices=ON_OVERFLOW, help="at the first overflow: keep going or stop the program [keep]"),
+    Option(word="around", takes="N", help="record step N and the one before it, then end the program cleanly"),
     Option(word="stop-after", help="end the program, cleanly, after the last of --steps"),
     Option(word="step-module", takes="PATH", help="a step is one forward call of this module"),
     Option(word="seed", takes="N", help="seed python, NumPy and torch"),
     Option(word="deterministic", help="deterministic algorithms only"),
     Option(word="sync", help="wait for the device after every operator"),
+    Option(word="check", help="make calls again on a trusted substitute while the program runs, and judge them"),
+    Option(word="budget", takes="SHARE", help="with --check: share of the program's time it may take beyond first calls, or all [20%]"),
+    Option(
+        word="substitute", takes="RULES", help="PATTERN=KIND[;…]: run these operators as cpu, float64, float32, decomposition, function:…"
+    ),
     Option(word="layout", takes="LAYOUT", choices=LAYOUTS, help="also write the run in that tool's own tree, to --config's path"),
     Option(word="config", takes="FILE", help="options from a TOML file, data_dump.json, acl.json or msprobe's config.json"),
 )
@@ -100,8 +108,16 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     deterministic: bool = False
     sync: bool = False
+    check: bool = False
+    budget: str = "20%"
+    substitute: str | None = None
     layout: str | None = None
     set_dump: bool = False
+
+    @property
+    def share(self) -> float | None:
+        """Share of the program's time that checking may take; None for no limit."""
+        return None if self.budget == "all" else float(self.budget.removesuffix("%")) / 100
 
     @property
     def keep_last(self) -> int | None:
@@ -148,6 +164,10 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
     for field, value in words.items():
         _check_choice(_BY_FIELD[field], value)
     text = {field: value for field, value in words.items() if isinstance(value, str)}
+    if "around" in text:
+        wanted = _number(text["around"], what="--around", least=0)
+        text.setdefault("steps", step_and_before(wanted))
+        words = {"stop_after": True, **words}
     selected = {field: text[field] for field in ("steps", "ranks", "ops", "skip", "phases", "io") if field in text}
     return RecordConfig(
         output=text.get("output"),
@@ -163,6 +183,9 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         seed=_number(text["seed"], what="--seed", least=0) if "seed" in text else None,
         deterministic=words.get("deterministic") is True,
         sync=words.get("sync") is True,
+        check=words.get("check") is True,
+        budget=_budget(text.get("budget", "20%")),
+        substitute=_rules(text.get("substitute")),
         layout=text.get("layout"),
         set_dump=words.get("set_dump") is True,
     )
@@ -301,6 +324,18 @@ def _number(text: str, *, what: str, least: int) -> int:
     if re.fullmatch(r"[0-9]{1,10}", text) is None or not least <= int(text) < 2**32:
         raise UsageError(f"{what} {text!r}: not a whole number from {least} to {2**32 - 1}")
     return int(text)
+
+
+def _budget(text: str) -> str:
+    if text != "all" and re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?%", text) is None:
+        raise UsageError(f"--budget {text!r}: neither a percentage such as 20% nor all")
+    return text
+
+
+def _rules(text: str | None) -> str | None:
+    if text is not None:
+        parse_rules(text)
+    return text
 
 
 def _levels(text: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ class Recorder(Protocol):
     """What a session needs of a recorder."""
 
     book: Any
+    beneath: Any
 
     def start(self) -> None: ...
     def pause(self) -> None: ...
@@ -74,12 +75,14 @@ class Session:
 
     def _facts(self, recorder: Recorder) -> dict[str, Any]:
         """What process.json says of the whole recording."""
-        wall, watching = time.perf_counter() - self._started, recorder.book.watching
+        beneath = recorder.beneath.facts() if recorder.beneath is not None else {}
+        wall, watching = time.perf_counter() - self._started, recorder.book.watching + beneath.get("checked", {}).get("seconds", 0.0)
         return {
             "overhead": round(wall / max(wall - watching, 1e-9), 4) if 0 < watching < wall else None,
             "hidden_calls": hidden_calls(),
             "steps": recorder.book.step,
             "skipped_steps": tuple(self.skipped),
+            **beneath,
         }
 
     @property

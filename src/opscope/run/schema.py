@@ -7,6 +7,8 @@ nanoarrow names them; a string column is plain utf8 (nanoarrow's IPC writer cann
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 SCHEMA_MAJOR = 1
@@ -19,14 +21,14 @@ LEVELS = ("operator", "api", "module")
 PHASES = ("forward", "backward", "optimizer", "recompute", "communication")
 
 
-class ValueRef(msgspec.Struct, frozen=True):
+class ValueRef(msgspec.Struct, frozen=True, gc=False):
     """Where a tensor's values lie: the shard's file name inside the process directory, and the key in it."""
 
     shard: str
     key: str
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One execution of an operator, API or module; fields are the columns of table calls."""
 
     process: int
@@ -54,7 +56,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Tensor(msgspec.Struct, frozen=True, kw_only=True):
+class Tensor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One tensor that a call read or wrote; fields are the columns of table tensors."""
 
     process: int
@@ -133,6 +135,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     hidden_calls: int = 0  # operators inside compiled graphs, which nobody could see
     steps: int | None = None  # training steps that ended
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped
+    checked: dict[str, Any] = {}  # with --check: calls, checked, signatures, seconds, budget, verdicts, unjudged
+    substituted: dict[str, Any] = {}  # with --substitute: calls by operator, and those that could not be, with the reason
 
 
 Row = Call | Tensor | Stack | Judgement

@@ -14,6 +14,7 @@ from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from opscope.record.steps import Steps
+from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
 from opscope.record.torch.mode import ApiMode, OperatorMode
@@ -41,6 +42,7 @@ class TorchRecorder:
         self._scopes = threading.local()
         self._modes = threading.local()
         self._hooks: list[Any] = []
+        self.beneath = Beneath(session, self.book, self.binding) if config.check or config.substitute else None
 
     # -- switching --------------------------------------------------------------------------------------------
 
@@ -96,6 +98,9 @@ class TorchRecorder:
         calls, tensors = self.book.take(process, rank, sum(1 << LEVELS.index(level) for level in self.levels))
         found = {table: batch for table, batch in (("calls", calls), ("tensors", tensors)) if batch is not None}
         stacks, self.binding.stacks.fresh = self.binding.stacks.fresh, []
+        judgements = self.beneath.judgements() if self.beneath is not None else []
+        if judgements:
+            found["judgements"] = encode_rows("judgements", judgements)
         if stacks:
             found["stacks"] = encode_rows("stacks", [Stack(process=process, stack=number, frames=frames) for number, frames in stacks])
         return found
@@ -108,6 +113,8 @@ class TorchRecorder:
         if getattr(self._modes, "stack", None) is not None:
             return
         self._modes.stack = ExitStack()
+        for mode in self.beneath.modes if self.beneath is not None else ():
+            self._modes.stack.enter_context(mode)
         if "api" in self.levels:
             self._modes.stack.enter_context(ApiMode(self))
         self._modes.stack.enter_context(OperatorMode(self))

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict of a call that was made again: what a kernel gave, beside what a trusted one gave and the true result.
+
+Three sides of each output are known at most: `target`, the kernel under suspicion; `own`, a trusted kernel in the same
+element types; `true`, the result in double precision. The dual standard judges the target's error by the trusted kernel's own
+error against the true result, so that a call which loses digits by its nature accuses nobody. Beside that stands a bound from
+error analysis: with u the unit roundoff of the output and v that of the accumulation,
+
+    |target - true| <= 4 u |true| + max(8 |own - true|, 4 v sqrt(n) m)
+
+n is the number of terms, m the sum of the magnitudes of the terms where it is known (linear operators), the result's own
+magnitude for elementwise operators, else the largest one (N. Higham, Accuracy and Stability of Numerical Algorithms,
+section 3.1: rounding errors that behave like random ones grow with the root of n). In types of half width or less the
+kernel accumulates in a wider type; a root mean square error of more than twice the trusted kernel's tells that it did not.
+
+Verdicts: agree; wrong; ill-conditioned (both kernels are far from the true result); flaky (the same inputs, other bits);
+unknown (no side to compare with, or the trusted sides differ).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+VERDICTS = ("wrong", "flaky", "ill-conditioned", "unknown", "agree")  # the gravest first
+
+# Unit roundoff, largest finite number, and the magnitude below which a kernel may flush to zero.
+ROUNDOFF = {
+    "float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "complex128": 2.0**-52, "complex64": 2.0**-23,
+    "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3, "float8_e4m3fnuz": 2.0**-4, "float8_e5m2fnuz": 2.0**-3,
+}  # fmt: skip
+LARGEST = {
+    "float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38,
+    "complex128": 1.7976931348623157e308, "complex64": 3.4028234663852886e38, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
+    "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0,
+}  # fmt: skip
+TINY = {"float64": 2.3e-308, "float32": 1.2e-38, "bfloat16": 1.2e-38, "float16": 1.2e-7, "complex64": 1.2e-38, "complex128": 2.3e-308}
+NARROW = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"})
+ACCUMULATION = 2.0**-24  # of a kernel whose element type is narrower than float32
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """How the elements of an output come about: n terms each; kind linear (magnitude given), elementwise or other.
+
+    accumulation is the unit roundoff in which terms are added, None for that of the element type (float32 at least).
+    """
+
+    count: int = 1
+    kind: str = "other"
+    accumulation: float | None = None
+
+
+ANY = Terms()
+
+
+class Sides(msgspec.Struct, frozen=True, kw_only=True):
+    """One output in float64 (complex128, or its own integers): target, the trusted kernel's own result, the true result.
+
+    dtype is the target's element type; magnitude the sum of the magnitudes of each element's terms, where it is known.
+    """
+
+    dtype: str
+    target: Array
+    own: Array | None = None
+    true: Array | None = None
+    magnitude: Array | None = None
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict of one output, or of a call: its gravest output.
+
+    error is the largest error against the true result, tolerance what was allowed at that element, own_error the trusted
+    kernel's largest error; worst its index, got and expected the values there; elements how many are beyond.
+    """
+
+    verdict: str
+    slot: str = ""
+    reason: str = ""
+    error: float | None = None
+    tolerance: float | None = None
+    own_error: float | None = None
+    elements: int = 0
+    size: int = 0
+    worst: tuple[int, ...] | None = None
+    got: str = ""
+    expected: str = ""
+
+
+def gravest(verdicts: Iterable[Replayed]) -> Replayed:
+    """The gravest verdict, the earliest of equals; agree when there is none."""
+    found = list(verdicts)
+    return min(found, key=lambda each: VERDICTS.index(each.verdict), default=Replayed(verdict="agree"))
+
+
+def judge_output(slot: str, sides: Sides, terms: Terms = ANY) -> Replayed:
+    """The verdict of one output."""
+    trusted = sides.true if sides.true is not None else sides.own
+    if trusted is None:
+        return Replayed(verdict="unknown", slot=slot, reason="no substitute could make this call", size=sides.target.size)
+    if trusted.shape != sides.target.shape:
+        reason = f"shape {list(sides.target.shape)} where the substitute gives {list(trusted.shape)}"
+        return Replayed(verdict="wrong", slot=slot, reason=reason, size=sides.target.size)
+    if sides.target.size == 0:
+        return Replayed(verdict="agree", slot=slot)
+    if sides.dtype not in ROUNDOFF:
+        return _judge_exact(slot, sides, trusted)
+    with np.errstate(all="ignore"):
+        odd = _judge_masks(slot, sides, trusted)
+        return odd if odd is not None else _judge_finite(slot, sides, trusted, terms)
+
+
+def _judge_exact(slot: str, sides: Sides, trusted: Array) -> Replayed:
+    """Integers and truth values: equal or not."""
+    exact = sides.own if sides.own is not None else trusted
+    apart = sides.target != exact
+    if not apart.any():
+        return Replayed(verdict="agree", slot=slot, size=apart.size)
+    return _beyond(slot, sides, exact, apart, reason="other integers than the substitute's")
+
+
+def _beyond(slot: str, sides: Sides, trusted: Array, apart: Array, *, reason: str) -> Replayed:
+    place = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    return Replayed(
+        verdict="wrong", slot=slot, reason=reason, elements=int(apart.sum()), size=apart.size, worst=tuple(map(int, place)),
+        got=str(sides.target[place]), expected=str(trusted[place]),
+    )  # fmt: skip
+
+
+def classes(values: Array) -> Array:
+    """0 for finite elements, 1 NaN, 2 +inf, 3 -inf; complex ones by NaN, then inf."""
+    found = np.zeros(values.shape, np.int8)
+    found[np.isinf(values)] = 2
+    if not np.iscomplexobj(values):
+        found[np.isneginf(values)] = 3
+    found[np.isnan(values)] = 1
+    return found
+
+
+def _judge_masks(slot: str, sides: Sides, trusted: Array) -> Replayed | None:
+    """Elements that are not finite on one side alone, or in another way; None when there are none that count."""
+    limit = LARGEST[sides.dtype]
+    here, there = classes(sides.target), classes(trusted)
+    if not here.any() and not there.any() and float(np.abs(trusted).max()) < limit / 2:
+        return None
+    near = np.abs(trusted) >= limit * (1 - 8 * ROUNDOFF[sides.dtype])
+    if not np.iscomplexobj(trusted):
+        there = np.where(near & (there == 0), np.where(trusted > 0, 2, 3), there)
+    apart = here != there
+    apart &= ~((here == 0) & near & (np.abs(sides.target) >= limit / 4))  # saturated, or just below the limit
+    if sides.own is not None:
+        apart &= here != classes(sides.own)  # so does the trusted kernel in this element type
+    if not apart.any():
+        return None
+    kind = "not finite where the true result is" if (here[apart] != 0).any() else "finite where the true result is not"
+    return _beyond(slot, sides, trusted, apart, reason=kind)
+
+
+def _judge_finite(slot: str, sides: Sides, trusted: Array, terms: Terms) -> Replayed:
+    finite = np.isfinite(sides.target) & np.isfinite(trusted)
+    if sides.own is not None:
+        finite &= np.isfinite(sides.own)
+    error = np.where(finite, np.abs(sides.target - trusted), 0.0)
+    own = None if sides.own is None else np.where(finite, np.abs(sides.own - trusted), 0.0)
+    size = np.where(finite, np.abs(trusted), 0.0)
+    tolerance = _tolerance(sides, size, own, terms)
+    apart = error > tolerance
+    worst = np.unravel_index(int(np.argmax(error / np.maximum(tolerance, np.finfo(np.float64).tiny))), error.shape)
+    facts = Replayed(
+        verdict="agree", slot=slot, error=float(error[worst]), tolerance=float(tolerance[worst]), size=error.size,
+        own_error=None if own is None else float(own.max()), elements=int(apart.sum()), worst=tuple(map(int, worst)),
+        got=_text(sides.target[worst]), expected=_text(trusted[worst]),
+    )  # fmt: skip
+    if apart.any():
+        return msgspec.structs.replace(facts, verdict="wrong", reason="beyond what rounding allows")
+    if _accumulated_narrowly(sides.dtype, error, own, size):
+        return msgspec.structs.replace(facts, verdict="wrong", reason="errors as of an accumulation in the element type")
+    if own is not None and float(own.max()) > 512 * ROUNDOFF[sides.dtype] * max(float(size.max()), TINY.get(sides.dtype, 0.0)):
+        return msgspec.structs.replace(facts, verdict="ill-conditioned", reason="the trusted kernel is as far from the true result")
+    return facts
+
+
+def _text(value: Any) -> str:
+    return repr(value.item())
+
+
+def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Array:
+    """What is allowed at each element; the formula at the head of this file."""
+    unit = ROUNDOFF[sides.dtype]
+    added = terms.accumulation or min(unit, ACCUMULATION)
+    spread = 4 * added * math.sqrt(max(terms.count, 1))
+    grown: Any
+    dual: Any
+    if terms.kind == "elementwise":
+        grown = spread * (size if sides.magnitude is None else np.maximum(size, sides.magnitude))
+        dual = 0.0 if own is None else 8 * own
+    else:
+        grown = spread * (sides.magnitude if sides.magnitude is not None else float(size.max()))
+        dual = 0.0 if own is None else 8 * float(own.max())
+    # Without a trusted kernel in the same type nothing tells how the operator amplifies its own rounding.
+    slack = 4 if own is not None else 32
+    allowed: Array = slack * max(unit, terms.accumulation or 0.0) * size + np.maximum(dual, grown) + 2 * TINY.get(sides.dtype, 0.0)
+    return allowed
+
+
+def _accumulated_narrowly(dtype: str, error: Array, own: Array | None, size: Array) -> bool:
+    """Whether many elements are off by more than the rounding of each result explains."""
+    if dtype not in NARROW or own is None or error.size < 32:
+        return False
+    least = 0.3 * ROUNDOFF[dtype] * _rms(size)
+    return _rms(error) > 2.5 * max(_rms(own), least)
+
+
+def _rms(values: Array) -> float:
+    return math.sqrt(float(np.mean(np.square(values))))

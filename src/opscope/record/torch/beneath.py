@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies below the recorder's mode on request: substitutes in place of kernels, and the checker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opscope.record.torch.checker import Checker, CheckMode
+from opscope.record.torch.substitution import SubstituteMode, Substitution
+from opscope.substitute.rules import parse_rules
+
+if TYPE_CHECKING:
+    from opscope.record.session import Session
+    from opscope.record.torch.binding import TorchBinding
+    from opscope.run.schema import Judgement
+
+
+class Beneath:
+    """The modes of one process; they end with its session. A call is substituted before it is checked."""
+
+    def __init__(self, session: Session, book: Any, binding: TorchBinding) -> None:
+        config = session.config
+        self.book = book
+        self.checker: Checker | None = None
+        self.substitution: Substitution | None = None
+        self.modes: list[Any] = []
+        if config.check:
+            self.checker = Checker(
+                config.share, index=self.index, watching=lambda: float(book.watching), process=session.process,
+                keep=lambda tensor: binding.sentinel.keep(tensor, seal=True) if config.values != "none" else None,
+            )  # fmt: skip
+            session.cleanup.callback(self.checker.close)
+            self.modes.append(CheckMode(self.checker, self.watched))
+        if config.substitute is not None:
+            self.substitution = Substitution(parse_rules(config.substitute), module=self.module)
+            session.cleanup.callback(self.substitution.close)
+            self.modes.append(SubstituteMode(self.substitution))
+
+    def watched(self) -> bool:
+        """Whether calls are being recorded in this process now."""
+        return bool(self.book.active and not self.book.paused)
+
+    def index(self) -> int | None:
+        """The call that is being made: entered last."""
+        return max((index for index, _ in self.book.open_calls()), default=None)
+
+    def module(self) -> str:
+        """The module of the call that is being made, of a gradient that of its forward call."""
+        return max(self.book.open_calls(), default=(0, ""))[1]
+
+    def judgements(self) -> list[Judgement]:
+        return self.checker.take() if self.checker is not None else []
+
+    def facts(self) -> dict[str, Any]:
+        """What process.json says of it."""
+        found: dict[str, Any] = {}
+        if self.checker is not None:
+            found["checked"] = self.checker.facts()
+        if self.substitution is not None:
+            found["substituted"] = self.substitution.facts()
+        return found

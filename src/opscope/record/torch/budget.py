@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which calls are checked: the first ones of every signature, then as many as a share of the program's time allows.
+
+A signature is an operator with the types, shapes and strides of its tensors and its other arguments. Numbers among these may
+be others in each step (the step size of an optimizer): an operator whose numbers keep changing is one signature from then on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+FIRST = 5  # calls of each signature that are checked whatever it costs
+VARIANTS = 8  # signatures that differ only in numbers, before numbers count no more
+SHAPES = 256  # signatures of one operator, before new ones are only sampled
+
+
+@dataclass(eq=False)
+class Signature:
+    """Calls seen and checked of one signature; seconds its checks took, sampled those of checks beyond the first."""
+
+    seen: int = 0
+    checked: int = 0
+    seconds: float = 0.0
+    sampled: float = 0.0
+    wrong: int = 0
+    flaky: int = 0
+    first: int = FIRST
+
+    @property
+    def cost(self) -> float:
+        """Mean seconds of a check."""
+        return self.seconds / max(self.checked, 1)
+
+
+class Budget:
+    """Decides by the clock. share is the part of the program's time that checking may take, None for no limit."""
+
+    def __init__(self, share: float | None, *, first: int = FIRST) -> None:
+        self.share = share
+        self.first = first
+        self.spent = 0.0
+        self.checked = 0
+        self.seen = 0
+        self.signatures: dict[Hashable, Signature] = {}
+        self._variants: dict[Hashable, int] = {}
+        self._shapes: dict[Any, int] = {}
+        self._started = time.perf_counter()
+
+    def signature(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature:
+        """The signature of a call."""
+        try:
+            key = (func, key_of(args), key_of(tuple(kwargs.items())) if kwargs else None)
+            found = self.signatures.get(key)
+        except TypeError:  # an argument without a hash
+            key, found = (func, None, None), self.signatures.get((func, None, None))
+        return found if found is not None else self._new(key)
+
+    def _new(self, key: tuple[Any, Any, Any]) -> Signature:
+        func = key[0]
+        general = (func, without_numbers(key[1]), without_numbers(key[2]))
+        variants = self._variants[general] = self._variants.get(general, 0) + 1
+        if variants > VARIANTS:
+            known = self.signatures.get(("general", *general))
+            if known is None:
+                known = self.signatures[("general", *general)] = Signature(first=self.first)
+            return known
+        shapes = self._shapes[func] = self._shapes.get(func, 0) + 1
+        found = self.signatures[key] = Signature(first=self.first if shapes <= SHAPES else 0)
+        return found
+
+    def wants(self, signature: Signature, elsewhere: float) -> bool:
+        """Whether to check the next call of a signature; elsewhere is the time that recording has taken, in seconds."""
+        signature.seen += 1
+        self.seen += 1
+        if signature.checked < signature.first or self.share is None:
+            return True
+        allowed = self.share * (time.perf_counter() - self._started - self.spent - elsewhere) - elsewhere
+        if self.spent + signature.cost > allowed:
+            return False
+        return signature.sampled + signature.cost <= allowed / len(self.signatures)
+
+    def took(self, signature: Signature, seconds: float, *, new: bool) -> None:
+        """Account for time that a check took; a check may take several times, of which one is new."""
+        self.spent += seconds
+        if signature.checked >= signature.first:
+            signature.sampled += seconds
+        signature.seconds += seconds
+        if new:
+            signature.checked += 1
+            self.checked += 1
+
+
+def key_of(value: Any) -> Hashable:
+    """A hashable for an argument: of a tensor its type, shape and strides."""
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, value.shape, value.stride() if value.layout is torch.strided else None)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(key_of, value))
+    if type(value) is float and math.isnan(value):
+        return "nan"
+    return (type(value), value) if isinstance(value, (bool, int, float)) else value
+
+
+def without_numbers(key: Any) -> Hashable:
+    """The same key with its plain numbers left out."""
+    if isinstance(key, torch.Size):
+        return key
+    if isinstance(key, tuple):
+        key = key[0] if len(key) == 2 and key[0] in (int, float) else tuple(map(without_numbers, key))
+    found: Hashable = key
+    return found

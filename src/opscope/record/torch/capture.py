@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A live call as plain data and memories, so that it can be made again elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import torch
+
+from opscope.kernels.arguments import Tree
+from opscope.record.torch.binding import PLAIN, encode
+from opscope.run.dtypes import find_dtype
+from opscope.substitute.arguments import unknown_leaf
+from opscope.substitute.layout import Call, Flags, Given, Laid
+from opscope.substitute.perform import Gathered, lay, outputs_of, storage_key
+from opscope.substitute.schema import writes_to
+
+
+class Leaves:
+    """Tells tensors from other leaves, and writes those as JSON."""
+
+    @staticmethod
+    def is_tensor(value: object) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    @staticmethod
+    def encode(value: object) -> str:
+        return encode(value)
+
+
+LEAVES = Leaves()
+
+
+class NotCapturedError(Exception):
+    """The call cannot be made again; the text says why."""
+
+
+@dataclass(eq=False)
+class Captured:
+    """A call, its tensors by slot, and the memories before it: the program's own where the call does not write to them."""
+
+    call: Call
+    tensors: dict[str, torch.Tensor]
+    pieces: list[torch.Tensor]
+    starts: dict[int, tuple[int, int]]
+    writes: frozenset[str]
+
+    def given(self, result: Any) -> tuple[Given, list[torch.Tensor]]:
+        """What the call gave, and the memories that takes beyond its own."""
+        first = len(self.call.memories)
+        outputs: dict[str, Laid] = {}
+        fresh: list[tuple[str, torch.Tensor]] = []
+        changed = {self.call.tensors[slot].memory: tensor for slot, tensor in self.tensors.items() if writes_to(self.writes, slot)}
+        for slot, tensor in outputs_of(result, self.tensors, self.writes).items():
+            if unfit(tensor) is not None:
+                continue
+            known = self.starts.get(storage_key(tensor))
+            if known is None:
+                fresh.append((slot, tensor))
+                continue
+            laid = lay(tensor, known[0], known[1])
+            if within(laid, self.call.memories[known[0]].size):
+                outputs[slot] = laid
+        made = Gathered(fresh, first=first)
+        outputs.update(made.laid)
+        replaced = {memory: first + len(made.memories) + place for place, memory in enumerate(changed)}
+        after = [self._after(memory, tensor) for memory, tensor in changed.items()]
+        memories = (*made.memories, *(self.call.memories[memory] for memory in changed))
+        return Given(outputs=outputs, memories=memories, replaced=replaced), [*made.pieces, *after]
+
+    def _after(self, memory: int, tensor: torch.Tensor) -> torch.Tensor:
+        size = self.call.memories[memory].size
+        base = self.starts[storage_key(tensor)][1]
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), base, (size,), (1,))
+
+
+def within(laid: Laid, size: int) -> bool:
+    """Whether a layout stays inside a memory of this size."""
+    if laid.offset < 0:
+        return False
+    dtype = find_dtype(laid.dtype)
+    last = 1 + sum((n - 1) * s for n, s in zip(laid.shape, laid.stride, strict=True)) if 0 not in laid.shape else 0
+    return dtype is not None and (laid.offset + last) * dtype.itemsize <= size
+
+
+def capture(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, writes: frozenset[str], random: bool, limit: int) -> Captured:
+    """The call with its memories; those it writes to are copied. NotCapturedError for what cannot be handed over."""
+    tree = Tree(LEAVES)
+    text = tree.encode(args, dict(kwargs))
+    for _, tensor in tree.tensors:
+        reason = unfit(tensor)
+        if reason is not None:
+            raise NotCapturedError(reason)
+    decoded = msgspec.json.decode(text)
+    unknown = unknown_leaf(decoded)
+    if unknown is not None:
+        raise NotCapturedError(f"an argument is a {unknown}")
+    gathered = Gathered(tree.tensors)
+    if sum(memory.size for memory in gathered.memories) > limit:
+        raise NotCapturedError(f"its tensors take more than {limit >> 20} MiB")
+    written = {gathered.laid[slot].memory for slot, _ in tree.tensors if writes_to(writes, slot)}
+    pieces = [piece.clone() if place in written else piece for place, piece in enumerate(gathered.pieces)]
+    call = Call(
+        op=op, args=decoded, tensors=gathered.laid, memories=tuple(gathered.memories), flags=flags(),
+        random=generator_state(args, kwargs, tree.tensors) if random else None,
+    )  # fmt: skip
+    return Captured(call, dict(tree.tensors), pieces, gathered.starts, writes)
+
+
+def unfit(tensor: torch.Tensor) -> str | None:
+    """Why a tensor cannot be handed over, None when it can."""
+    if type(tensor) not in PLAIN:
+        return f"a {type(tensor).__name__} stands for other tensors"
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return f"a tensor of layout {'nested' if tensor.is_nested else tensor.layout} has no plain memory"
+    if tensor.is_quantized or tensor.is_meta or not torch._C._has_storage(tensor):
+        return "a quantized or meta tensor has no values that can be compared"
+    if tensor.is_conj() or tensor.is_neg():
+        return "a tensor is lazily conjugated or negated"
+    if min(tensor.stride(), default=0) < 0:
+        return "a tensor has a negative stride"
+    return None
+
+
+def generator_state(args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[tuple[str, torch.Tensor]]) -> bytes:
+    """State of the generator the call draws from; NotCapturedError for one of an accelerator."""
+    if any(tensor.device.type != "cpu" for _, tensor in tensors) or torch.device(kwargs.get("device") or "cpu").type != "cpu":
+        raise NotCapturedError("it draws from an accelerator's generator")
+    generator = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)), torch.default_generator)
+    return generator.get_state().numpy().tobytes()
+
+
+def flags() -> Flags:
+    """Settings of the program that change what kernels compute."""
+    return Flags(
+        threads=torch.get_num_threads(),
+        matmul_precision=torch.get_float32_matmul_precision(),
+        mkldnn=bool(torch._C._get_mkldnn_enabled()),
+    )

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope run --check`: while the program runs, calls are made again on trusted substitutes and judged.
+
+Below the recorder's mode lies one more, which hands calls with their inputs and outputs to a process of its own
+(substitute/apart.py) and makes the call itself once more to see whether it gives the same bits. The program never waits for a
+verdict, only for room; its generators, tensors and autograd graph are left as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from opscope.errors import UnavailableError
+from opscope.judge.replayed import Replayed
+from opscope.record.torch.budget import Budget, Signature
+from opscope.record.torch.capture import Captured, NotCapturedError, capture
+from opscope.record.torch.determinism import differs, repeat
+from opscope.record.torch.operators import describe
+from opscope.run.schema import Judgement
+from opscope.substitute.apart import Apart
+from opscope.substitute.arguments import dtype_named
+from opscope.substitute.perform import outputs_of, strided
+from opscope.substitute.schema import draws_random, only_views
+
+if TYPE_CHECKING:
+    from opscope.kernels.calls import Operator
+    from opscope.substitute.layout import Call
+    from opscope.substitute.wire import Reply
+
+LIMIT = 1 << 30  # bytes of one call's tensors
+MOST_TOLD = 10  # wrong calls of one signature; then it is known, and no longer checked
+MOST_STARTS = 3  # of the process that makes calls again
+# They have no result of their own, change what a tensor is, or are gone before they could be made again.
+LEFT_OUT = frozenset({
+    "set_", "resize_", "resize_as_", "record_stream", "_local_scalar_dense", "_fused_sdp_choice", "_amp_update_scale_", "is_same_size",
+    "_has_same_storage_numel", "_reshape_alias_copy", "sym_size", "_pin_memory", "pin_memory", "lift_fresh", "data_ptr",
+    "_cudnn_init_dropout_state",
+})  # fmt: skip
+
+
+@dataclass(eq=False)
+class Known:
+    """What is remembered of an operator overload; checked is false for one that is never checked."""
+
+    operator: Operator
+    checked: bool
+    views: bool = False
+    random: bool = False
+
+
+@dataclass(eq=False)
+class UnderWay:
+    """A call whose verdict has not come: where it stands in the run, and what is needed to keep its inputs."""
+
+    index: int | None
+    op: str
+    signature: Signature
+    call: Call
+
+
+@dataclass(eq=False)
+class Tally:
+    """What came of the checks: verdicts by kind, operators that could not be judged with the reason, and how often."""
+
+    verdicts: dict[str, int] = field(default_factory=dict)
+    unjudged: dict[str, list[Any]] = field(default_factory=dict)
+
+    def count(self, verdict: str) -> None:
+        self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
+
+    def miss(self, op: str, reason: str) -> None:
+        self.unjudged.setdefault(op, [reason, 0])[1] += 1
+
+
+class Checker:
+    """Checks the calls of one process. index says which call of the run is being made, watching how long recording took.
+
+    keep stores a tensor's values in the run and says where.
+    """
+
+    def __init__(
+        self, share: float | None, *, index: Callable[[], int | None], watching: Callable[[], float],
+        keep: Callable[[torch.Tensor], tuple[str, str] | None], process: int = 0,
+    ) -> None:  # fmt: skip
+        self.budget = Budget(share)
+        self.index = index
+        self.watching = watching
+        self.keep = keep
+        self.process = process
+        self.tally = Tally()
+        self.active = True
+        self.judgements: list[Judgement] = []
+        self._known: dict[Any, Known] = {}
+        self._under_way: dict[int, UnderWay] = {}
+        self._starts = 0
+        self._apart: Apart | None = None
+        self._start()
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._starts += 1
+        try:
+            self._apart = Apart() if self._starts <= MOST_STARTS else None
+        except UnavailableError as error:
+            self._fail(error)
+            return
+        if self._apart is None:
+            self._fail(UnavailableError(f"the process for substitutes ended {MOST_STARTS} times"))
+
+    def _fail(self, error: BaseException) -> None:
+        self.active = False
+        print(f"opscope: no longer checking: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
+
+    def settle(self) -> None:
+        """Wait for the verdicts of calls that are under way."""
+        while self._under_way:
+            self._take(wait=True)
+
+    def close(self) -> None:
+        """Take the last verdicts and end the process."""
+        if self._apart is None:
+            return
+        with _disable_current_modes():
+            self.settle()
+        self.active = False
+        if self._apart is not None:
+            self._apart.close()
+            self._apart = None
+
+    def take(self) -> list[Judgement]:
+        """Judgements since the last time."""
+        found, self.judgements = self.judgements, []
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """What was checked, for process.json."""
+        budget, most = self.budget, sorted(self.tally.unjudged.items(), key=lambda item: -item[1][1])[:50]
+        return {
+            "calls": budget.seen,
+            "checked": budget.checked,
+            "signatures": len(budget.signatures),
+            "seconds": round(budget.spent, 3),
+            "budget": "all" if budget.share is None else f"{budget.share * 100:g}%",
+            "verdicts": dict(self.tally.verdicts),
+            "unjudged": {op: {"reason": reason, "calls": times} for op, (reason, times) in most},
+        }
+
+    # -- calls ------------------------------------------------------------------------------------------------
+
+    def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make a call for the program, and check it if it is its turn."""
+        known = self._known.get(func) or self._learn(func)
+        if not known.checked:
+            return func(*args, **kwargs)
+        signature = self.budget.signature(func, args, kwargs)
+        if signature.wrong >= MOST_TOLD or not self.budget.wants(signature, self.watching()):
+            return func(*args, **kwargs)
+        begun = time.perf_counter()
+        captured = self._guarded(self._capture, known, func, args, kwargs)
+        made = time.perf_counter()
+        result = func(*args, **kwargs)
+        ended = time.perf_counter()
+        if captured is not None:
+            self._guarded(self._check, known, signature, captured, result, lambda: repeat(captured, func, args, kwargs))
+        self.budget.took(signature, made - begun + time.perf_counter() - ended, new=True)
+        return result
+
+    def _learn(self, func: Any) -> Known:
+        operator = describe(func)
+        schema = getattr(func, "_schema", None)
+        gives = schema is not None and (operator.writes or any("Tensor" in str(each.type) for each in schema.returns))
+        special = operator.allocator or operator.collective or operator.hidden or operator.signal or operator.short in LEFT_OUT
+        random = schema is not None and torch.Tag.nondeterministic_seeded in func.tags
+        known = self._known[func] = Known(operator, bool(gives) and not special, schema is not None and only_views(func), random)
+        return known
+
+    def _guarded(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            with _disable_current_modes(), torch.no_grad():
+                return action(*arguments)
+        except NotCapturedError as reason:
+            self.tally.miss(arguments[0].operator.op, str(reason))
+        except UnavailableError:
+            self._under_way.clear()
+            self._start()
+        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self._fail(error)
+        return None
+
+    def _capture(self, known: Known, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Captured | None:
+        if not self.active:
+            return None
+        random = known.random and draws_random(func, args, kwargs)
+        return capture(known.operator.op, args, kwargs, writes=known.operator.writes, random=random, limit=LIMIT)
+
+    def _check(self, known: Known, signature: Signature, captured: Captured, result: Any, again: Callable[[], Any]) -> None:
+        given, more = captured.given(result)
+        if not given.outputs:
+            return
+        if captured.call.random is None and not known.views and (signature.checked < 2 or signature.checked >= signature.first):
+            self._repeat(signature, outputs_of(result, captured.tensors, captured.writes), again)
+        apart = self._apart
+        if apart is None:
+            return
+        while not apart.free:
+            self._take(wait=True)
+        accumulation = allowed_accumulation(captured)
+        ticket = apart.submit(
+            captured.call, [*captured.pieces, *more], given, thorough=signature.checked == 0, accumulation=accumulation
+        )  # fmt: skip
+        self._under_way[ticket] = UnderWay(self.index(), known.operator.op, signature, captured.call)
+        self._take(wait=False)
+
+    def _repeat(self, signature: Signature, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> None:
+        """Make the call once more and compare bits; differences of rounding count when two calls show them."""
+        found = differs(outputs, again())
+        if found is None:
+            return
+        signature.flaky += 1
+        if not found.beyond_rounding and signature.flaky < 2:
+            return
+        self.tally.count("flaky")
+        if signature.flaky <= MOST_TOLD:
+            flaky = Replayed(verdict="flaky", error=found.error, reason=found.reason)
+            self._judge(self.index(), "nondeterminism", "the same call", flaky)
+
+    # -- verdicts ---------------------------------------------------------------------------------------------
+
+    def _take(self, *, wait: bool) -> None:
+        apart = self._apart
+        if apart is None:
+            self._under_way.clear()
+            return
+        try:
+            for reply in apart.replies(wait=wait):
+                request = self._under_way.pop(reply.ticket)
+                self._verdict(apart, request, reply)
+                apart.done(reply.ticket)
+        except UnavailableError:
+            for request in self._under_way.values():
+                self.tally.miss(request.op, "the process that made it again ended")
+            self._under_way.clear()
+            self._start()
+
+    def _verdict(self, apart: Apart, request: UnderWay, reply: Reply) -> None:
+        self.budget.took(request.signature, reply.seconds, new=False)
+        found = reply.verdict
+        if found is None:
+            self.tally.miss(request.op, reply.error)
+            return
+        self.tally.count(found.verdict)
+        if found.verdict == "unknown":
+            self.tally.miss(request.op, found.reason)
+        if found.verdict != "wrong" or request.signature.wrong >= MOST_TOLD:
+            return
+        request.signature.wrong += 1
+        kept = self._keep(apart, request, reply) if request.signature.wrong <= 2 else {}
+        self._judge(request.index, "replay-mismatch", reply.substitute, found, kept=kept)
+
+    def _keep(self, apart: Apart, request: UnderWay, reply: Reply) -> dict[str, tuple[str, str]]:
+        """Where the inputs of a wrong call were stored, by slot."""
+        call = request.call
+        memories = apart.memories(reply.ticket)
+        kept = {}
+        for slot, laid in call.tensors.items():
+            place = self.keep(strided(memories[laid.memory].clone(), laid, dtype_named(laid.dtype)))
+            if place is not None:
+                kept[slot] = place
+        return kept
+
+    def _judge(
+        self, index: int | None, kind: str, substitute: str, found: Replayed, *, kept: dict[str, tuple[str, str]] | None = None
+    ) -> None:
+        if index is None:
+            return
+        sample = {
+            "reason": found.reason, "output": found.slot, "elements": found.elements, "of": found.size, "worst": found.worst,
+            "got": found.got, "expected": found.expected, "own_error": found.own_error, "inputs": kept or {},
+        }  # fmt: skip
+        row = Judgement(
+            process=self.process, index=index, kind=kind, substitute=substitute, error=found.error, tolerance=found.tolerance,
+            sample=json.dumps(sample),
+        )  # fmt: skip
+        self.judgements.append(row)
+
+
+def allowed_accumulation(captured: Captured) -> float | None:
+    """Unit roundoff that the program lets its products have on accelerators (TF32), None for that of their type."""
+    if all(tensor.device.type != "cuda" for tensor in captured.tensors.values()):
+        return None
+    name = captured.call.op
+    allowed = torch.backends.cudnn.allow_tf32 if "conv" in name or "rnn" in name else torch.backends.cuda.matmul.allow_tf32
+    return 2.0**-11 if allowed and any(tensor.dtype is torch.float32 for tensor in captured.tensors.values()) else None
+
+
+class CheckMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Lies below the recorder's mode and hands every operator call to a checker."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, checker: Checker, watched: Callable[[], bool]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.checker = checker
+        self.watched = watched
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Without this a dispatch mode disables compilation in silence."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if types or not self.checker.active or not self.watched():
+            return func(*args, **(kwargs or {}))
+        return self.checker.call(func, args, kwargs or {})

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a call that is made once more gives the same bits."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opscope.judge.replayed import ROUNDOFF
+from opscope.substitute.arguments import Conditions
+from opscope.substitute.examine import dtype_name, same_bits
+from opscope.substitute.perform import Bound, outputs_of, perform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opscope.record.torch.capture import Captured
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest difference between two results of the same inputs."""
+
+    error: float
+    reason: str
+    beyond_rounding: bool
+
+
+def repeat(captured: Captured, func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Outputs by slot of the same call made once more; on copies where it writes to its arguments. Generators stay as they are."""
+    with kept_generators(captured):
+        if captured.writes:
+            return perform(Bound(captured.call, captured.pieces, func), Conditions()).outputs
+        return outputs_of(func(*args, **kwargs), captured.tensors, captured.writes)
+
+
+@contextmanager
+def kept_generators(captured: Captured) -> Iterator[None]:
+    """Puts the default generators back as they were, for kernels that draw from them."""
+    state = torch.get_rng_state()
+    device = next((tensor.device for tensor in captured.tensors.values() if tensor.device.type == "cuda"), None)
+    on_device = torch.cuda.get_rng_state(device) if device is not None else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        if device is not None and on_device is not None:
+            torch.cuda.set_rng_state(on_device, device)
+
+
+def differs(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> Difference | None:
+    """The largest difference between two results, None when they are the same bit for bit."""
+    found: list[Difference] = []
+    for slot, one in before.items():
+        other = after.get(slot)
+        if other is None or same_bits(one, other):
+            continue
+        found.append(difference(slot, one, other))
+    return max(found, key=lambda each: (each.beyond_rounding, each.error), default=None)
+
+
+def difference(slot: str, one: torch.Tensor, other: torch.Tensor) -> Difference:
+    """How far two results are apart that are not the same."""
+    if one.shape != other.shape or one.dtype is not other.dtype:
+        return Difference(float("inf"), f"output {slot} has another shape or type the second time", beyond_rounding=True)
+    if not (one.dtype.is_floating_point or one.dtype.is_complex):
+        return Difference(float((one != other).sum()), f"output {slot} holds other integers the second time", beyond_rounding=True)
+    wide = torch.complex128 if one.dtype.is_complex else torch.float64
+    left, right = one.to(wide), other.to(wide)
+    masks = (left.isnan() != right.isnan()).any() or (left.isinf() != right.isinf()).any()
+    apart = (left - right).abs()
+    error = float(apart[apart.isfinite()].max()) if apart.isfinite().any() else 0.0
+    size = float(left[left.isfinite()].abs().max()) if left.isfinite().any() else 0.0
+    rounding = 16 * ROUNDOFF.get(dtype_name(one), 0.0) * size
+    return Difference(
+        error, f"output {slot} differs by up to {error:.3g} when the same call is made again", bool(masks) or error > rounding
+    )

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs chosen operators of a live program on substitutes, forward and backward, with no change to its code.
+
+Kinds that need other kernels than this process has run in a process of their own (substitute/apart.py); a user's function,
+and wider types on an accelerator, run here. The program gets tensors of the types, strides and aliases that the operator
+itself gives; what the operator writes to is written in place; generators advance as the operator would advance them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from opscope.errors import UnavailableError
+from opscope.record.torch.binding import PLAIN
+from opscope.record.torch.capture import Captured, NotCapturedError, capture
+from opscope.record.torch.operators import describe
+from opscope.substitute.apart import Apart
+from opscope.substitute.arguments import dtype_named
+from opscope.substitute.examine import FAILURES
+from opscope.substitute.function import imported
+from opscope.substitute.layout import Given, Laid
+from opscope.substitute.overlay import package, run_substitute
+from opscope.substitute.perform import Bound, storage_key
+from opscope.substitute.registry import kind_named
+from opscope.substitute.rules import Rule, rule_for
+from opscope.substitute.schema import draws_random, only_views
+
+LIMIT = 8 << 30  # bytes of one call's tensors
+
+
+@dataclass(eq=False)
+class Chosen:
+    """What is known of an operator overload: always says that its rule does not depend on the module."""
+
+    op: str
+    writes: frozenset[str]
+    never: bool
+    rule: Rule | None
+    always: bool
+
+
+class Substitution:
+    """Decides by rules which calls run elsewhere, and runs them there. module names the module that is executing."""
+
+    def __init__(self, rules: Sequence[Rule], *, module: Callable[[], str] = lambda: "") -> None:
+        self.rules = rules
+        self.module = module
+        self.calls: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
+        self._chosen: dict[Any, Chosen] = {}
+        self._apart: Apart | None = None
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """End the process that substitutes run in."""
+        if self._apart is not None:
+            self._apart.close()
+            self._apart = None
+
+    def facts(self) -> dict[str, Any]:
+        """Calls that ran on a substitute by operator, and operators that did not with the reason."""
+        return {"calls": dict(self.calls), "refused": dict(self.refused)}
+
+    def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Make one call, on its substitute when a rule names one."""
+        chosen = self._chosen.get(func) or self._choose(func)
+        rule = chosen.rule if chosen.always else rule_for(self.rules, chosen.op, self.module())
+        if chosen.never or rule is None or os.getpid() != self._pid:
+            return func(*args, **kwargs)
+        try:
+            with _disable_current_modes(), torch.no_grad():
+                result = self._run(rule.kind, chosen, func, args, kwargs)
+        except (NotCapturedError, UnavailableError) as reason:
+            self._refuse(chosen.op, str(reason))
+            return func(*args, **kwargs)
+        self.calls[chosen.op] = self.calls.get(chosen.op, 0) + 1
+        return result
+
+    def _choose(self, func: Any) -> Chosen:
+        operator = describe(func)
+        schema = getattr(func, "_schema", None)
+        gives = schema is not None and (operator.writes or any("Tensor" in str(each.type) for each in schema.returns))
+        never = not gives or operator.allocator or operator.collective or operator.hidden or only_views(func)
+        rule = rule_for(self.rules, operator.op, None)
+        always = rule is not None or not any(may_mean_module(each) for each in self.rules)
+        chosen = self._chosen[func] = Chosen(operator.op, operator.writes, bool(never), rule, always)
+        return chosen
+
+    def _refuse(self, op: str, reason: str) -> None:
+        if op not in self.refused:
+            self.refused[op] = reason
+            print(f"opscope: {op} is not substituted: {reason}", file=sys.stderr)
+
+    def _run(self, kind: str, chosen: Chosen, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        name, path = kind_named(kind)
+        if name == "function":
+            return in_place(imported(path)(*args, **kwargs), func, args, kwargs)
+        captured = capture(chosen.op, args, kwargs, writes=chosen.writes, random=draws_random(func, args, kwargs), limit=LIMIT)
+        if name != "cpu" and any(tensor.device.type != "cpu" for tensor in captured.tensors.values()):
+            given, pieces = self._here(kind, captured)
+        else:
+            given, pieces = self._elsewhere(kind, captured, args, kwargs)
+        return Delivery(captured, given, pieces).result(func)
+
+    @staticmethod
+    def _here(kind: str, captured: Captured) -> tuple[Given, list[torch.Tensor]]:
+        bound = Bound(captured.call, captured.pieces)
+        try:
+            return package(bound, run_substitute(bound, kind))
+        except FAILURES as error:
+            raise UnavailableError((str(error).splitlines() or [type(error).__name__])[0]) from error
+
+    def _elsewhere(self, kind: str, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Given, list[torch.Tensor]]:
+        if self._apart is None:
+            self._apart = Apart()
+        try:
+            reply, pieces = self._apart.substitute(kind, captured.call, captured.pieces)
+        except UnavailableError:
+            if self._apart.process.poll() is not None:
+                self.close()
+            raise
+        if reply.random is not None:
+            generator = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)), torch.default_generator)
+            generator.set_state(torch.frombuffer(bytearray(reply.random), dtype=torch.uint8))
+        return reply.given or Given(outputs={}), pieces
+
+
+class Delivery:
+    """Gives the program what a substitute gave: writes to its tensors, makes new ones, returns its own where the operator does."""
+
+    def __init__(self, captured: Captured, given: Given, pieces: Sequence[torch.Tensor]) -> None:
+        self.captured = captured
+        self.given = given
+        self.pieces = pieces
+        self.first = len(captured.call.memories)
+        self.owners = {captured.call.tensors[slot].memory: tensor for slot, tensor in captured.tensors.items()}
+        self._made: dict[int, torch.Tensor] = {}
+
+    def result(self, func: Any) -> Any:
+        """The operator's result."""
+        for memory, place in self.given.replaced.items():
+            self._memory(memory).copy_(self.pieces[place - self.first])
+        returns = func._schema.returns
+        if not returns:
+            return None
+        listed = any("[]" in str(each.type) or "List" in str(each.type) for each in returns)
+        if len(returns) == 1 and not listed:
+            return self._tensor("0")
+        if len(returns) == 1:
+            count = 1 + max((int(slot) for slot in self.given.outputs if slot.isdigit()), default=-1)
+            return [self._tensor(str(place)) for place in range(count)]
+        if listed:
+            raise UnavailableError("it returns several lists of tensors")
+        return tuple(self._tensor(str(place)) for place in range(len(returns)))
+
+    def _tensor(self, slot: str) -> torch.Tensor | None:
+        laid = self.given.outputs.get(slot)
+        if laid is None:
+            return None
+        if laid.memory < self.first:
+            for own, tensor in self.captured.tensors.items():
+                if same_view(self.captured.call.tensors[own], laid):
+                    return tensor
+        memory = self._memory(laid.memory)
+        dtype = dtype_named(laid.dtype)
+        offset = memory.storage_offset() // dtype.itemsize + laid.offset
+        return torch.empty(0, dtype=dtype, device=memory.device).set_(memory.untyped_storage(), offset, laid.shape, laid.stride)
+
+    def _memory(self, number: int) -> torch.Tensor:
+        """Bytes of an argument's memory in the program, or a new memory where the call's tensors lie."""
+        if number < self.first:
+            owner = self.owners[number]
+            base = self.captured.starts[storage_key(owner)][1]
+            size = self.captured.call.memories[number].size
+            return torch.empty(0, dtype=torch.uint8, device=owner.device).set_(owner.untyped_storage(), base, (size,), (1,))
+        if number not in self._made:
+            self._made[number] = self.pieces[number - self.first].to(self._device())
+        return self._made[number]
+
+    def _device(self) -> torch.device:
+        devices = [tensor.device for tensor in self.captured.tensors.values()]
+        named = self.captured.call.args["kwargs"].get("device")
+        if isinstance(named, dict) and "device" in named:
+            return torch.device(named["device"])
+        return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
+
+
+def same_view(one: Laid, other: Laid) -> bool:
+    return (one.memory, one.dtype, one.shape, one.stride, one.offset) == (
+        other.memory,
+        other.dtype,
+        other.shape,
+        other.stride,
+        other.offset,
+    )
+
+
+def in_place(result: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A user's function may return the result of an operator that writes: it is copied to where the operator writes."""
+    written = [
+        (args[place] if place < len(args) else kwargs.get(argument.name))
+        for place, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    if not written:
+        return result
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    for target, value in zip(written, results, strict=False):
+        if isinstance(target, torch.Tensor) and isinstance(value, torch.Tensor) and target is not value:
+            target.copy_(value)
+    return written[0] if len(written) == 1 else tuple(written)
+
+
+def may_mean_module(rule: Rule) -> bool:
+    """Whether a pattern may match a module's path, which changes from call to call."""
+    return "::" not in rule.pattern.text
+
+
+class SubstituteMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Lies below the recorder's mode and runs chosen calls on substitutes."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, substitution: Substitution) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.substitution = substitution
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Without this a dispatch mode disables compilation in silence."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if any(kind not in PLAIN for kind in types):
+            return func(*args, **(kwargs or {}))
+        return self.substitution.call(func, args, kwargs or {})

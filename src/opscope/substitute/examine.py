@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a call again on trusted substitutes and judges what the program's kernel gave.
+
+The trusted kernel in the same element types comes first: bit for bit the same result needs no further question, except that
+the first call of a signature is compared with the true result all the same. The true result is the operator in float64, or
+its decomposition in float64 where the operator knows no such type. Before anything is accused, the substitute itself is
+tried: what it leaves uninitialised, or gives otherwise the second time, proves nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
+from opscope.substitute.cpu import Cpu
+from opscope.substitute.decomposition import Decomposition
+from opscope.substitute.perform import Bound, Performed
+from opscope.substitute.terms import absolute, terms_of
+from opscope.substitute.wider import Float64
+
+Array = np.ndarray[Any, Any]
+FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AssertionError, LookupError, AttributeError, OSError)
+# Which of several equal elements these name is theirs to choose.
+CHOOSERS = (
+    "sort",
+    "topk",
+    "argmax",
+    "argmin",
+    "max",
+    "min",
+    "mode",
+    "kthvalue",
+    "median",
+    "unique",
+    "max_pool",
+    "adaptive_max_pool",
+    "fractional_max_pool",
+)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of a call, which substitutes took part, and the seconds it took."""
+
+    verdict: Replayed
+    substitute: str = ""
+    seconds: float = 0.0
+    outputs: tuple[Replayed, ...] = ()
+
+
+class Attempt:
+    """What one substitute gave, or why it gave nothing."""
+
+    def __init__(self, name: str, run: Callable[[], Performed]) -> None:
+        self.name = name
+        self.reason = ""
+        self.performed: Performed | None = None
+        try:
+            self.performed = run()
+        except FAILURES as error:
+            self.reason = f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"[:300]
+
+    def output(self, slot: str) -> torch.Tensor | None:
+        return None if self.performed is None else self.performed.outputs.get(slot)
+
+
+def examine(bound: Bound, target: Mapping[str, torch.Tensor], *, thorough: bool = True, accumulation: float | None = None) -> Answer:
+    """Judge a call's outputs by slot.
+
+    thorough compares with the true result even when the trusted kernel gives the same bits. accumulation is the unit roundoff
+    that the program allows its products (TF32), None for that of the element type.
+    """
+    start = time.perf_counter()
+    own = Attempt("cpu", lambda: seeded(bound))
+    alike = {slot for slot, tensor in target.items() if same_bits(tensor, own.output(slot))}
+    if len(alike) == len(target) and not thorough:
+        return Answer(verdict=Replayed(verdict="agree"), substitute="cpu", seconds=time.perf_counter() - start)
+    true = true_result(bound) if bound.call.random is None else own
+    judged = [
+        judge_slot(bound, slot, tensor, own=own, true=true, accumulation=accumulation)
+        if slot not in alike
+        else near_truth(slot, tensor, true)
+        for slot, tensor in target.items()
+    ]
+    found = gravest(judged)
+    if found.verdict == "wrong" and own.performed is not None:
+        unsure = undefined(bound, found.slot, own)
+        if unsure is not None:
+            found = msgspec.structs.replace(found, verdict="unknown", reason=unsure)
+    named = "+".join(dict.fromkeys(attempt.name for attempt in (own, true) if attempt.performed is not None))
+    if found.verdict == "unknown" and not named:
+        found = msgspec.structs.replace(found, reason=own.reason or true.reason)
+    return Answer(verdict=found, substitute=named, seconds=time.perf_counter() - start, outputs=tuple(judged))
+
+
+def seeded(bound: Bound) -> Performed:
+    """The call on the trusted kernel, from the state of the generator that it had."""
+    if bound.call.random is None:
+        return Cpu().run(bound)
+    before = torch.get_rng_state()
+    torch.set_rng_state(torch.frombuffer(bytearray(bound.call.random), dtype=torch.uint8))
+    try:
+        return Cpu().run(bound)
+    finally:
+        torch.set_rng_state(before)
+
+
+def true_result(bound: Bound) -> Attempt:
+    """The call in float64: the operator itself, else its decomposition."""
+    first = Attempt("float64", lambda: Float64(device="cpu").run(bound))
+    if first.performed is not None:
+        return first
+    second = Attempt("decomposition", lambda: Decomposition(wide=torch.float64, device="cpu").run(bound))
+    return second if second.performed is not None else first
+
+
+def near_truth(slot: str, tensor: torch.Tensor, true: Attempt) -> Replayed:
+    """A result that the trusted kernel gives too is never wrong; far from the true one it is ill-conditioned."""
+    expected = true.output(slot)
+    if expected is None or expected.shape != tensor.shape or not tensor.dtype.is_floating_point or tensor.numel() == 0:
+        return Replayed(verdict="agree", slot=slot, size=tensor.numel())
+    values = as_array(tensor)
+    return judge_output(slot, Sides(dtype=dtype_name(tensor), target=values, own=values, true=as_array(expected)))
+
+
+def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, true: Attempt, accumulation: float | None) -> Replayed:
+    """The verdict of one output whose bits differ from the trusted kernel's."""
+    mine, expected = own.output(slot), true.output(slot)
+    if mine is None and expected is None:
+        return Replayed(
+            verdict="unknown", slot=slot, reason=own.reason or true.reason or "the substitute has no such output", size=tensor.numel()
+        )
+    for trusted in (mine, expected):
+        if trusted is not None and trusted.shape != tensor.shape:
+            reason = f"shape {list(tensor.shape)} where the substitute gives {list(trusted.shape)}"
+            return Replayed(verdict="wrong", slot=slot, reason=reason, size=tensor.numel())
+    if mine is not None and mine.dtype is not tensor.dtype:
+        reason = f"{dtype_name(tensor)} where the substitute gives {dtype_name(mine)}"
+        return Replayed(verdict="wrong", slot=slot, reason=reason, size=tensor.numel())
+    floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    terms = terms_of(bound, tensor)
+    sides = Sides(
+        dtype=dtype_name(tensor), target=as_array(tensor), own=as_array(mine), true=as_array(expected) if floating else None,
+        magnitude=magnitude(bound, slot, terms) if floating else None,
+    )  # fmt: skip
+    found = judge_output(slot, sides, msgspec.structs.replace(terms, accumulation=accumulation) if terms.kind == "linear" else terms)
+    if found.verdict == "wrong" and not floating and any(device != "cpu" for device in devices(bound)) and chooses(bound):
+        return msgspec.structs.replace(found, verdict="unknown", reason="which of equal elements comes first may differ between devices")
+    return found
+
+
+def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:
+    """The sum of the magnitudes of each element's terms: the operator on absolute values, for linear ones and sums."""
+    if terms.kind != "linear":
+        return None
+    attempt = Attempt("float64", lambda: absolute(bound))
+    found = attempt.output(slot)
+    return None if found is None else np.abs(as_array(found))
+
+
+def undefined(bound: Bound, slot: str, own: Attempt) -> str | None:
+    """Why the trusted result proves nothing: it is another one the second time, or where fresh memory holds NaN."""
+    before = own.output(slot)
+    for filled in (False, True):
+        again = Attempt("cpu", lambda: with_filled_memory(lambda: seeded(bound)) if filled else seeded(bound))  # noqa: B023
+        output = again.output(slot)
+        if before is not None and output is not None and not same_bits(before, output) and not close(before, output):
+            return "the trusted kernel leaves part of this output undefined" if filled else "the trusted kernel is not deterministic here"
+    return None
+
+
+def with_filled_memory(run: Callable[[], Performed]) -> Performed:
+    """Run with fresh memory filled with NaN and the largest integers."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    # The public function loads torch's compiler first, which takes seconds.
+    torch._C._set_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003
+    try:
+        return run()
+    finally:
+        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two results of one kernel differ by rounding only."""
+    if not one.dtype.is_floating_point:
+        return False
+    return bool(torch.allclose(one.double(), other.double(), rtol=1e-2, atol=0.0, equal_nan=True)) or bool(
+        (one.double() - other.double()).abs().max() <= 1e-3 * one.double().abs().max()
+    )
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor | None) -> bool:
+    """Whether two tensors have the same type, shape and bits; NaN equals any NaN, 0 equals -0."""
+    if other is None or one.shape != other.shape or one.dtype is not other.dtype:
+        return False
+    if one.numel() == 0:
+        return True
+    left, right = one.detach().contiguous().reshape(-1), other.detach().to(one.device).contiguous().reshape(-1)
+    if one.dtype is torch.bool:
+        return torch.equal(left, right)
+    if torch.equal(left.view(torch.uint8), right.view(torch.uint8)):
+        return True
+    return bool(one.dtype.is_floating_point) and one.element_size() >= 2 and all_equal(left, right)
+
+
+def all_equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether all elements are equal, NaN to NaN and 0 to -0."""
+    return bool(((left == right) | (left.isnan() & right.isnan())).all().item())
+
+
+def as_array(tensor: torch.Tensor | None) -> Any:
+    """A tensor's elements in float64, complex128, or as the integers they are; None for None."""
+    if tensor is None:
+        return None
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if tensor.is_complex():
+        return tensor.to(torch.complex128).numpy()
+    return (tensor.to(torch.float64) if tensor.dtype.is_floating_point else tensor).numpy()
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def devices(bound: Bound) -> set[str]:
+    return {laid.device.partition(":")[0] for laid in bound.call.tensors.values()}
+
+
+def chooses(bound: Bound) -> bool:
+    name: str = bound.func._schema.name.partition("::")[2]
+    return name.startswith(CHOOSERS)

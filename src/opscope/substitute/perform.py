@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes one call again on memory of its own: builds its tensors, calls a function with them, collects what it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from opscope.kernels.arguments import Tree
+from opscope.substitute.arguments import Conditions, dtype_named, values_of
+from opscope.substitute.layout import WRITTEN, Call, Laid, Memory
+from opscope.substitute.schema import find_operator, writes_to, written_arguments
+
+LINE = 64  # bytes: the alignment that kernels ask for
+
+
+class Leaves:
+    """Tells tensors from other leaves of an argument tree."""
+
+    @staticmethod
+    def is_tensor(value: object) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    @staticmethod
+    def encode(value: object) -> str:
+        raise NotImplementedError(f"{type(value)} is not written here")
+
+
+LEAVES = Leaves()
+
+
+@dataclass(eq=False)
+class Bound:
+    """A call bound to memory: the operator, plain data about the call, and its memories as tensors of bytes."""
+
+    call: Call
+    memories: Sequence[torch.Tensor]
+    func: Any = None
+    writes: frozenset[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        if self.func is None:
+            self.func = find_operator(self.call.op)
+        self.writes = written_arguments(self.func._schema)
+
+    def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
+        """Fresh tensors by slot: those that shared memory share it again, in the element types that `where` says."""
+        made: dict[tuple[int, torch.dtype | None], torch.Tensor] = {}
+        return {slot: self._tensor(laid, where, made) for slot, laid in self.call.tensors.items()}
+
+    def _tensor(self, laid: Laid, where: Conditions, made: dict[tuple[int, torch.dtype | None], torch.Tensor]) -> torch.Tensor:
+        dtype = dtype_named(laid.dtype)
+        wide, device = where.dtype(dtype), where.device(laid.device)
+        key = (laid.memory, None if wide is dtype else dtype)
+        if key not in made:
+            memory = self.memories[laid.memory]
+            if wide is dtype:
+                made[key] = copy_bytes(memory, self.call.memories[laid.memory].skew, device)
+            else:
+                whole = memory[: memory.numel() // dtype.itemsize * dtype.itemsize]
+                made[key] = typed(whole, dtype).to(device=device, dtype=wide, copy=True)
+        return strided(made[key], laid, wide)
+
+
+def copy_bytes(memory: torch.Tensor, skew: int, device: str) -> torch.Tensor:
+    """The same bytes at an address with the same alignment."""
+    if device != "cpu":
+        return memory.to(device, copy=True)
+    room = torch.empty(memory.numel() + LINE, dtype=torch.uint8)
+    start = (skew - room.data_ptr()) % LINE
+    kept = room[start : start + memory.numel()]
+    kept.copy_(memory)
+    return kept
+
+
+def typed(memory: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Bytes as elements, wherever they lie."""
+    if memory.storage_offset() % dtype.itemsize or memory.data_ptr() % dtype.itemsize:
+        memory = memory.clone()
+    return memory.view(dtype)
+
+
+def strided(memory: torch.Tensor, laid: Laid, dtype: torch.dtype) -> torch.Tensor:
+    """The view of a memory (bytes, or elements of dtype) that a layout describes; layouts come checked."""
+    if memory.dtype is not dtype:
+        start = memory.storage_offset()
+        if start % dtype.itemsize:
+            memory = memory.clone()
+            start = 0
+        offset = start // dtype.itemsize + laid.offset
+        return torch.empty(0, dtype=dtype, device=memory.device).set_(memory.untyped_storage(), offset, laid.shape, laid.stride)
+    return memory.as_strided(laid.shape, laid.stride, memory.storage_offset() + laid.offset)
+
+
+@dataclass(eq=False)
+class Performed:
+    """What making a call gave: outputs by slot (results, and arguments that were written), and the arguments it was made with."""
+
+    outputs: dict[str, torch.Tensor]
+    tensors: dict[str, torch.Tensor]
+
+
+def perform(bound: Bound, where: Conditions, function: Callable[..., Any] | None = None) -> Performed:
+    """Make the call, with another function in place of the operator where one is given; errors of the function pass through."""
+    tensors = bound.tensors(where)
+    args, kwargs = values_of(bound.call.args, tensors, where)
+    with torch.no_grad():
+        result = (function or bound.func)(*args, **kwargs)
+    return Performed(outputs_of(result, tensors, bound.writes), tensors)
+
+
+def outputs_of(result: Any, tensors: Mapping[str, torch.Tensor], writes: frozenset[str]) -> dict[str, torch.Tensor]:
+    """Tensors of a result by slot, and the arguments that the call wrote to."""
+    found = dict(Tree(LEAVES).find_result(result))
+    found.update({WRITTEN + slot: tensor for slot, tensor in tensors.items() if writes_to(writes, slot)})
+    return found
+
+
+class Gathered:
+    """Tensors laid over the memories they lie in, one memory for each storage, numbered from `first`.
+
+    pieces are the memories as tensors of bytes, not copied; starts says where in its storage (by key) each memory begins.
+    """
+
+    def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]], *, first: int = 0) -> None:
+        self.laid: dict[str, Laid] = {}
+        self.memories: list[Memory] = []
+        self.pieces: list[torch.Tensor] = []
+        self.starts: dict[int, tuple[int, int]] = {}
+        by_storage: dict[int, list[tuple[str, torch.Tensor]]] = {}
+        for slot, tensor in tensors:
+            by_storage.setdefault(storage_key(tensor), []).append((slot, tensor))
+        for key, members in by_storage.items():
+            base, size = covered([tensor for _, tensor in members])
+            number = first + len(self.memories)
+            self.starts[key] = (number, base)
+            self.laid.update({slot: lay(tensor, number, base) for slot, tensor in members})
+            piece = piece_of(members[0][1], base, size)
+            self.memories.append(Memory(size=size, skew=address_of(piece) % LINE if size else 0))
+            self.pieces.append(piece)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """The same for tensors that share a storage; tensors without elements share none."""
+    key: int = tensor.untyped_storage()._cdata
+    return key
+
+
+def covered(tensors: Sequence[torch.Tensor]) -> tuple[int, int]:
+    """First byte and number of bytes that these tensors of one storage cover; the first is aligned for every element type."""
+    spans = []
+    for tensor in tensors:
+        size = tensor.element_size()
+        last = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
+        start = int(tensor.storage_offset())
+        spans.append((start * size, (start + last) * size))
+    base = min(start for start, _ in spans) // 16 * 16
+    return base, max(end for _, end in spans) - base
+
+
+def lay(tensor: torch.Tensor, memory: int, base: int) -> Laid:
+    """The layout of a tensor over a memory that begins at byte `base` of its storage."""
+    return Laid(
+        memory=memory,
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(tensor.shape),
+        stride=tuple(tensor.stride()),
+        offset=int(tensor.storage_offset()) - base // tensor.element_size(),
+        device=tensor.device.type if tensor.device.index is None else f"{tensor.device.type}:{tensor.device.index}",
+    )
+
+
+def piece_of(tensor: torch.Tensor, base: int, size: int) -> torch.Tensor:
+    """Bytes of a tensor's storage, as a view."""
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), base, (size,), (1,))
+
+
+def address_of(piece: torch.Tensor) -> int:
+    return piece.data_ptr() if piece.device.type == "cpu" else 0

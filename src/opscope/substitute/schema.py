@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators by name, and what their schemas tell of a call: which arguments it writes to, whether it draws random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from opscope.errors import UnavailableError
+
+DROPOUTS = frozenset({"dropout_p", "dropout"})
+
+
+def find_operator(op: str) -> Any:
+    """The overload `namespace::name.overload`; UnavailableError where this process has none of that name."""
+    namespace, _, rest = op.partition("::")
+    name, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+    except (AttributeError, RuntimeError) as error:
+        raise UnavailableError(f"operator {op} is not registered here; it needs the module that defines it") from error
+
+
+def written_arguments(schema: Any) -> frozenset[str]:
+    """Slots an operator writes to: marked in its schema, or known to torch all the same (running statistics)."""
+    info = torch._C._SchemaInfo(schema)
+    slots = set()
+    for position, argument in enumerate(schema.arguments):
+        marked = argument.alias_info is not None and argument.alias_info.is_write
+        if marked or info.is_mutable(argument.name):
+            slots.add(f"kwargs.{argument.name}")
+            if not argument.kwarg_only:
+                slots.add(str(position))
+    return frozenset(slots)
+
+
+def writes_to(writes: frozenset[str], slot: str) -> bool:
+    """Whether a tensor in this slot ("1.0" belongs to argument "1") is written."""
+    head = ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
+    return head in writes
+
+
+def draws_random(func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
+    """Whether the result depends on a generator: dropout of probability 0 draws nothing."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.name in DROPOUTS:
+            given = args[place] if place < len(args) else (kwargs or {}).get(argument.name, 0.0)
+            return bool(given)
+    return True
+
+
+def only_views(func: Any) -> bool:
+    """Whether every result is a view of an argument that the call does not write to."""
+    returns = func._schema.returns
+    return bool(returns) and all(each.alias_info is not None and not each.alias_info.is_write for each in returns)

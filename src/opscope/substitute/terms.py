@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the elements of an operator's result come about: how many terms each has, and how large these are together."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from opscope.judge.replayed import Terms
+from opscope.substitute.arguments import Conditions, values_of
+from opscope.substitute.perform import Bound, Performed, outputs_of
+
+# Sums of products of inputs: on absolute values they give the sum of the magnitudes of their terms.
+LINEAR = frozenset({
+    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "matmul", "linear", "convolution", "_convolution",
+    "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable", "_slow_conv2d_forward", "sum", "mean", "cumsum", "index_add",
+    "index_add_", "scatter_add", "scatter_add_", "embedding_dense_backward", "add", "add_", "sub", "sub_", "rsub", "addcmul", "addcmul_",
+    "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "addr", "_foreach_add_",
+    "upsample_bilinear2d", "upsample_bilinear2d_backward", "trace", "mkldnn_linear", "lerp", "lerp_", "_addmm_activation",
+})  # fmt: skip
+CONTRACTED = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "matmul", "linear"})
+REDUCTIONS = (
+    "norm",
+    "softmax",
+    "logsumexp",
+    "loss",
+    "var",
+    "std",
+    "layer_norm",
+    "batch_norm",
+    "group_norm",
+    "attention",
+    "prod",
+    "conv",
+    "pool",
+)
+
+
+def terms_of(bound: Bound, output: torch.Tensor) -> Terms:
+    """Number of terms and kind of operator, from its name and the shapes it was called with; too many is the safe side."""
+    name = bound.func._schema.name.partition("::")[2]
+    sizes = [math.prod(laid.shape) for laid in bound.call.tensors.values()]
+    most = max(sizes, default=1)
+    if name in LINEAR:
+        return Terms(count=max(1, most // max(output.numel(), 1), contraction(bound, name)), kind="linear")
+    if any(word in name for word in REDUCTIONS):
+        widest = max((max(laid.shape, default=1) for laid in bound.call.tensors.values()), default=1)
+        return Terms(count=max(most // max(output.numel(), 1), widest, 16), kind="other")
+    if output.numel() >= most:
+        return Terms(count=4, kind="elementwise")
+    return Terms(count=max(1, most // max(output.numel(), 1)), kind="other")
+
+
+def contraction(bound: Bound, name: str) -> int:
+    """Length of the dimension that a product sums over; for convolutions the elements under one window."""
+    shapes = [laid.shape for laid in bound.call.tensors.values()]
+    if name in CONTRACTED:
+        return max((shape[-1] for shape in shapes if shape), default=1)
+    if "conv" in name and len(shapes) > 1:
+        return math.prod(shapes[1][1:])
+    return 1
+
+
+def absolute(bound: Bound) -> Performed:
+    """The call in float64 on the absolute values of its tensors and scalars."""
+    where = Conditions(device="cpu", wide=torch.float64)
+    tensors = {slot: tensor.abs_() if tensor.dtype.is_floating_point else tensor for slot, tensor in bound.tensors(where).items()}
+    args, kwargs = values_of(bound.call.args, tensors, where)
+    name = bound.func._schema.name.partition("::")[2]
+    if name in {"sub", "sub_", "rsub"}:  # differences lose digits where sums do not
+        kwargs["alpha"] = -abs(kwargs.get("alpha", args[2] if name == "rsub" and len(args) > 2 else 1))
+        args = args[:2]
+    with torch.no_grad():
+        result = bound.func(
+            *[magnitude(each) for each in args], **{key: magnitude(each) if key != "alpha" else each for key, each in kwargs.items()}
+        )
+    return Performed(outputs_of(result, tensors, bound.writes), tensors)
+
+
+def magnitude(value: object) -> object:
+    """A real scalar without its sign; everything else as it is."""
+    return abs(value) if type(value) is float else value

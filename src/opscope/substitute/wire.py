@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between a program and the process that makes its calls again: length, then msgpack; memories lie in shared files.
+
+Both ends are started by opscope; nothing here is read from a file or a network.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from opscope.judge.replayed import Replayed
+from opscope.substitute.examine import Answer
+from opscope.substitute.layout import Call, Given
+
+ALIGNMENT = 64
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One call to examine (what it gave stands in given) or to make on the substitute of that name.
+
+    spots: byte of the shared file of `slot` at which each memory begins, those of the call first.
+    """
+
+    ticket: int
+    slot: int
+    size: int
+    call: Call
+    spots: tuple[int, ...]
+    given: Given = Given(outputs={})
+    substitute: str = ""
+    thorough: bool = True
+    accumulation: float | None = None
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict of an examined call, or what the substitute gave: given.memories lie at spots; error says why there is neither."""
+
+    ticket: int
+    verdict: Replayed | None = None
+    substitute: str = ""
+    seconds: float = 0.0
+    given: Given | None = None
+    spots: tuple[int, ...] = ()
+    size: int = 0
+    random: bytes | None = None
+    error: str = ""
+
+    @classmethod
+    def of(cls, ticket: int, answer: Answer) -> Reply:
+        return cls(ticket=ticket, verdict=answer.verdict, substitute=answer.substitute, seconds=answer.seconds)
+
+
+def encode(message: Request | Reply) -> bytes:
+    """The message with its length in front."""
+    body = msgspec.msgpack.encode(message)
+    return len(body).to_bytes(8, "little") + body
+
+
+def places(sizes: Sequence[int], start: int = 0) -> tuple[list[int], int]:
+    """Where memories of these sizes lie one after the other, and where the last one ends."""
+    spots = []
+    for size in sizes:
+        start = -(-start // ALIGNMENT) * ALIGNMENT
+        spots.append(start)
+        start += size
+    return spots, start
+
+
+class SharedFile:
+    """A file without a name that two processes map; it grows as it is asked to, and is given back when it was large."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self.descriptor = anonymous() if descriptor is None else descriptor
+        self._map: mmap.mmap | None = None
+
+    def view(self, size: int) -> torch.Tensor:
+        """Its first bytes as a tensor."""
+        if self._map is None or len(self._map) < size:
+            room = max(size, mmap.PAGESIZE)
+            if os.fstat(self.descriptor).st_size < room:
+                os.ftruncate(self.descriptor, room)
+            self._map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
+        return torch.frombuffer(self._map, dtype=torch.uint8)
+
+    def pieces(self, spots: Sequence[int], sizes: Sequence[int], total: int) -> list[torch.Tensor]:
+        """The memories that lie there."""
+        whole = self.view(total)
+        return [whole[spot : spot + size] for spot, size in zip(spots, sizes, strict=True)]
+
+    def shrink(self, keep: int) -> None:
+        """Give memory back when the file is larger than `keep`; tensors of it must be gone."""
+        if os.fstat(self.descriptor).st_size > keep:
+            self._map = None
+            os.ftruncate(self.descriptor, 0)
+
+    def forget(self) -> None:
+        """Drop the mapping, as when the other side may shrink the file."""
+        self._map = None
+
+    def close(self) -> None:
+        self._map = None
+        os.close(self.descriptor)
+
+
+def anonymous() -> int:
+    """A file descriptor of memory that no directory holds and no mount limits."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("opscope", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def read_exactly(descriptor: int, size: int) -> bytes:
+    """So many bytes of a pipe; fewer only at its end."""
+    parts: list[bytes] = []
+    while size:
+        part = os.read(descriptor, min(size, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def read_message(descriptor: int, kind: Any) -> Any:
+    """The next message of a pipe, None at its end."""
+    head = read_exactly(descriptor, 8)
+    size = int.from_bytes(head, "little")
+    body = read_exactly(descriptor, size) if len(head) == 8 else b""
+    return msgspec.msgpack.decode(body, type=kind) if len(head) == 8 and len(body) == size else None
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write everything to a pipe."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

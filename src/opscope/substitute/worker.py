@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that makes calls again: a fresh interpreter with torch alone, where no program has replaced a kernel.
+
+It reads requests from one pipe and answers on another until the first one ends; memories lie in shared files that it was
+given as open descriptors.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Sequence
+
+import torch
+
+from opscope.errors import OpscopeError
+from opscope.substitute.arguments import dtype_named
+from opscope.substitute.examine import FAILURES, examine
+from opscope.substitute.layout import Flags
+from opscope.substitute.overlay import package, run_substitute
+from opscope.substitute.perform import Bound, strided
+from opscope.substitute.wire import Reply, Request, SharedFile, encode, places, read_message, write_all
+
+
+class Worker:
+    """Answers requests; the files are the program's slots."""
+
+    def __init__(self, files: Sequence[SharedFile]) -> None:
+        self.files = files
+        self.flags: Flags | None = None
+
+    def answer(self, request: Request) -> Reply:
+        """Examine a call or make it on a substitute; what went wrong stands in the reply."""
+        start = time.perf_counter()
+        try:
+            self._adopt(request.call.flags)
+            return self._substituted(request) if request.substitute else self._examined(request)
+        except (OpscopeError, MemoryError, *FAILURES) as error:
+            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            return Reply(ticket=request.ticket, error=told[:300], seconds=time.perf_counter() - start)
+
+    def _adopt(self, flags: Flags) -> None:
+        if flags == self.flags:
+            return
+        if torch.get_num_threads() != flags.threads:
+            torch.set_num_threads(flags.threads)
+        torch.set_float32_matmul_precision(flags.matmul_precision)
+        torch._C._set_mkldnn_enabled(flags.mkldnn)
+        torch.set_flush_denormal(flags.flush_denormal)
+        self.flags = flags
+
+    def _memories(self, request: Request) -> list[torch.Tensor]:
+        sizes = [memory.size for memory in (*request.call.memories, *request.given.memories)]
+        return self.files[request.slot].pieces(request.spots, sizes, request.size)
+
+    def _examined(self, request: Request) -> Reply:
+        memories = self._memories(request)
+        bound = Bound(request.call, memories[: len(request.call.memories)])
+        replaced = request.given.replaced
+        target = {}
+        for slot, laid in request.given.outputs.items():
+            memory = memories[replaced.get(laid.memory, laid.memory)]
+            target[slot] = strided(memory, laid, dtype_named(laid.dtype))
+        answer = examine(bound, target, thorough=request.thorough, accumulation=request.accumulation)
+        return Reply.of(request.ticket, answer)
+
+    def _substituted(self, request: Request) -> Reply:
+        start = time.perf_counter()
+        bound = Bound(request.call, self._memories(request))
+        if request.call.random is not None:
+            torch.set_rng_state(torch.frombuffer(bytearray(request.call.random), dtype=torch.uint8))
+        given, pieces = package(bound, run_substitute(bound, request.substitute))
+        spots, end = places([piece.numel() for piece in pieces], request.size)
+        for target, piece in zip(self.files[request.slot].pieces(spots, [p.numel() for p in pieces], end), pieces, strict=True):
+            target.copy_(piece)
+        random = bytes(torch.get_rng_state().numpy().tobytes()) if request.call.random is not None else None
+        seconds = time.perf_counter() - start
+        return Reply(ticket=request.ticket, given=given, spots=tuple(spots), size=end, seconds=seconds, random=random)
+
+
+def main(requests: int, replies: int, descriptors: Sequence[int]) -> None:
+    """Answer until there are no more requests."""
+    torch.set_grad_enabled(False)
+    worker = Worker([SharedFile(descriptor) for descriptor in descriptors])
+    if hasattr(os, "nice"):
+        os.nice(5)
+    while True:
+        request = read_message(requests, Request)
+        if request is None:
+            return
+        reply = worker.answer(request)
+        worker.files[request.slot].forget()  # the program may give the memory back once it has the reply
+        gc.collect(0)
+        write_all(replies, encode(reply))
