@@ -11,6 +11,7 @@ It serves programs that are not started by `opscope run`, and those whose interp
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -37,17 +38,18 @@ def begin(framework: str) -> None:
         return
     try:
         if os.environ.get("OPSCOPE_RUN"):
-            _join()
-        else:
+            _join(framework)
+        elif framework == "torch":
             _make()
+        else:
+            print("opscope: MindSpore is recorded by the launcher: opscope run -- python …", file=sys.stderr)
     except Exception as error:  # noqa: BLE001 - the recording boundary: a recorder never ends the program it watches
         print(f"opscope: not recording {framework}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-def _join() -> None:
-    from opscope.record.join import join_from_environment
-
-    join_from_environment()
+def _join(framework: str) -> None:
+    module, function = FRAMEWORKS[framework]
+    getattr(importlib.import_module(module), function)()
 
 
 def _make() -> None:

@@ -22,6 +22,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ import msgspec
 
 import opscope
 from opscope.errors import FormatError, OpscopeError, UsageError
+from opscope.record.mindspore.place import FOLDER as MINDSPORE
+from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
 from opscope.run.store.layout import create_run, process_directories, read_process, seal_run, update_process
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
 STARTED = "started"
+NO_GRAPH = "nothing recorded: MindSpore was imported, and ended before it had run a graph"
 _MAX_NOTE = 4096
 _PACKAGES = ("torch", "torch_npu", "mindspore", "numpy", "transformers")
 Say = Callable[[str], None]
@@ -75,7 +79,10 @@ def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> 
         run, environment = None, dict(os.environ)
     else:
         run, environment = _prepare(config, command, tell)
-    ending = supervise(command, environment)
+    with watching(run, config) if run is not None else nullcontext() as dumps:
+        ending = supervise(command, environment)
+    for said in dumps.notes if dumps is not None else ():
+        tell(said)
     result = LaunchResult(run=run, exit_code=ending.code, seconds=time.monotonic() - start)
     if run is None:
         return result
@@ -179,7 +186,8 @@ def _finish(result: LaunchResult, run: Path, command: Sequence[str], ending: End
     for directory in directories:
         _note_ending(directory, ending)
     seal_run(run)
-    why = None if directories else why_nothing(command, started=was_started, notes=notes)
+    without_graph = (run / MINDSPORE).is_dir()
+    why = None if directories else NO_GRAPH if without_graph else why_nothing(command, started=was_started, notes=notes)
     return msgspec.structs.replace(result, processes=len(directories), notes=notes, nothing_recorded=why)
 
 
@@ -207,13 +215,13 @@ def why_nothing(command: Sequence[str], *, started: bool, notes: Sequence[str]) 
     if notes:
         return f"nothing recorded: {notes[0].removeprefix('not recording: ')}"
     if started:
-        return "nothing recorded: no process imported torch"
+        return "nothing recorded: no process imported torch or mindspore"
     flag = isolating_flag(command)
     if flag is not None:
         way_out = f"leave {flag} out, or import opscope in the program"
         return f"nothing recorded: python {flag} skips sitecustomize, by which opscope starts; {way_out}"
     return (
-        "nothing recorded: no process imported torch, and no Python process came up with PYTHONPATH as opscope set it:"
+        "nothing recorded: no process imported torch or mindspore, and no Python process came up with PYTHONPATH as opscope set it:"
         f" {Path(command[0]).name} is no Python program, or clears the environment, or uses python -I, -E or -S"
     )
 

@@ -35,6 +35,22 @@ def test_blocks_of_a_graph() -> None:
     assert [(p.name, p.weight) for p in graph.parameters] == [("w", True), ("inputs0", False)]
 
 
+def test_constant_tensors_go_on_over_several_lines() -> None:
+    """As MindSpore 2.10 prints them: each row of values on a line of its own, in the middle of the operands."""
+    values = "[[ 1.00000000e+00  1.00000000e+00]\n [ 1.00000000e+00  1.00000000e+00]]"
+    block = (
+        f"  %90(CNode_28) = PrimFunc_RealDiv(Tensor(shape=[2, 2], dtype=Float32, value=\n{values}), Tensor(shape=[], dtype=Float32, "
+        "value=16)) primitive_attrs: {IsFeatureMapOutput: Bool(1)}\n"
+        "      : (<Tensor[Float32], (2, 2), value=...>, <Tensor[Float32], (), value=...>) -> (<Tensor[Float32], (2, 2)>)\n"
+        "      # Fullname with scope: (Gradients/Default/RealDiv-op0)\n"
+    )
+    start = IR.rindex("}")
+    graph = parse_ir(IR[:start] + block + IR[start:])
+    (node,) = [node for node in graph.kernels if node.op == "RealDiv"]
+    assert graph.problems == ()
+    assert (node.name, len(node.operands), node.attrs) == ("Gradients/Default/RealDiv-op0", 2, {"IsFeatureMapOutput": True})
+
+
 def test_edges_pass_through_the_plumbing() -> None:
     """Load, MakeTuple and TupleGetItem are no kernels; a tuple of tensors is as many operands."""
     graph = parse_ir(IR)

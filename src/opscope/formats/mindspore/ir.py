@@ -10,6 +10,7 @@ its line number; the other blocks are still read.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -83,7 +84,7 @@ def _close(block: list[str], began: int, path: str, nodes: list[Node], problems:
 
 
 def _node(block: list[str], position: int) -> Node:
-    head = block[0]
+    head = _head(block)
     if len(head) > _LINE_LIMIT:
         raise ValueError("a line of more than 4 MiB")
     found = _HEAD.match(head)
@@ -111,6 +112,12 @@ def _node(block: list[str], position: int) -> Node:
         trace=tuple(frames_of(block)),
         from_forward=any("Corresponding forward node candidate" in line for line in block),
     )
+
+
+def _head(block: list[str]) -> str:
+    """The statement; values of a constant tensor go on over further lines, up to the types."""
+    further = itertools.takewhile(lambda line: not line.lstrip().startswith((":", "#")), block[1:])
+    return " ".join((block[0], *(line.strip() for line in further)))
 
 
 def _closing(text: str, start: int) -> int:

@@ -15,7 +15,10 @@ import os
 import sys
 
 # Framework -> module and function to call once it has been imported.
-FRAMEWORKS = {"torch": ("opscope.record.join", "join_from_environment")}
+FRAMEWORKS = {
+    "torch": ("opscope.record.join", "join_from_environment"),
+    "mindspore": ("opscope.record.mindspore.join", "join_from_environment"),
+}
 OLDEST = (3, 10)
 
 

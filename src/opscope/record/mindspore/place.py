@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where one MindSpore process dumps to, and what the launcher must know of it.
+
+    RUN/mindspore/{pid}-{start in ms}/facts.json      written by the process when it imports MindSpore
+    RUN/mindspore/{pid}-{start in ms}/data_dump.json  the settings it runs with
+    RUN/mindspore/{pid}-{start in ms}/dump/           what MindSpore writes, taken into the run and deleted iteration by iteration
+
+MindSpore takes paths of letters, digits, '-', '_' and '/' only; where the run's path has others the dump lies in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opscope.errors import FormatError
+from opscope.formats.settings.mindspore import FILE
+from opscope.run.schema import Process
+from opscope.run.store.layout import write_json
+
+FOLDER = "mindspore"
+FACTS = "facts.json"
+NET = "Net"
+SAFE = re.compile(r"/[A-Za-z0-9_/-]*")
+LARGEST = 1 << 20
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """One process that runs MindSpore: who it is, where its dump lies, and whether the dump is ours to delete."""
+
+    process: Process
+    dump: str
+    owned: bool = True
+
+
+def make_place(run: Path, process: Process) -> tuple[Path, Path]:
+    """The folder of this process, made, and the folder MindSpore is to dump into; OSError when they cannot be made."""
+    start = int((process.start or 0) * 1000)
+    place = (run / FOLDER / f"{process.pid}-{start}").absolute()
+    place.mkdir(parents=True)
+    dump = place / "dump"
+    if SAFE.fullmatch(str(dump)) is None:
+        dump = Path(tempfile.mkdtemp(prefix="opscope-mindspore-")) / "dump"
+    return place, dump
+
+
+def write_facts(place: Path, facts: Facts) -> None:
+    """Tell the launcher."""
+    write_json(place / FACTS, facts)
+
+
+def read_facts(place: Path) -> Facts | None:
+    """What a process told; None while it has told nothing. Raises FormatError for what is no such file."""
+    path = place / FACTS
+    try:
+        if path.stat().st_size > LARGEST:
+            raise FormatError(path, "is too large to be written by opscope")
+        return msgspec.json.decode(path.read_bytes(), type=Facts)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise FormatError(path, f"cannot be read: {error}") from error
+
+
+def settings_document(dump: Path, steps: str | None) -> dict[str, Any]:
+    """The data_dump.json under which MindSpore writes every kernel's tensors, on any back end; what is left out is left out later."""
+    common = {
+        "dump_mode": 0, "path": str(dump), "net_name": NET, "iteration": steps or "all", "saved_data": "tensor", "input_output": 0,
+        "kernels": [], "support_device": list(range(8)), "op_debug_mode": 0,
+    }  # fmt: skip
+    return {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True, "save_kernel_args": True}}
+
+
+def write_settings(place: Path, document: dict[str, Any]) -> Path:
+    """Write the settings; the path that MINDSPORE_DUMP_CONFIG is to name."""
+    path = place / FILE
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    os.chmod(path, 0o644)  # noqa: PTH101 - MindSpore refuses files that others may write
+    return path

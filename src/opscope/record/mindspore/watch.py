@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher's side: while the command runs, finished iterations of MindSpore dumps go into the run; the rest when it has ended."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opscope.errors import FormatError
+from opscope.record.mindspore.place import FOLDER, Facts, read_facts
+
+if TYPE_CHECKING:
+    from opscope.record.config import RecordConfig
+    from opscope.record.mindspore.ingest import Ingestor
+
+POLL_SECONDS = 0.3
+
+
+class Dumps:
+    """The MindSpore processes of one run."""
+
+    def __init__(self, run: Path, config: RecordConfig) -> None:
+        self.notes: list[str] = []
+        self._run, self._config = run.absolute(), config
+        self._known: dict[str, tuple[Facts, Ingestor]] = {}
+        self._taken: set[Path] = set()
+        self._failed = False
+
+    def guarded(self, action: Callable[[], None]) -> bool:
+        """Do something that must not fail the command: a failure ends the taking in, and is said once."""
+        if self._failed:
+            return False
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - the recording boundary: the command's exit code is what counts
+            self._failed = True
+            self.notes.append(f"{self._run}: what MindSpore dumped is not all in the run: {type(error).__name__}: {error}")
+        return not self._failed
+
+    def poll(self, *, ended: bool = False) -> None:
+        """Take every folder that is finished; all of them once the command has ended."""
+        for place in sorted(path for path in (self._run / FOLDER).glob("*") if path.is_dir()):
+            known = self._process(place)
+            if known is None:
+                continue
+            facts, ingestor = known
+            if not facts.owned and not ended:
+                continue
+            for step, folders in _finished(Path(facts.dump), self._taken, ended=ended):
+                for folder in folders:
+                    ingestor.take(folder, owned=facts.owned)
+                    self._taken.add(folder)
+                ingestor.end_step(step, finding=False)
+
+    def close(self) -> None:
+        """Take what is left, close the tables, and remove what the dumps leave."""
+        self.poll(ended=True)
+        for facts, ingestor in self._known.values():
+            ingestor.writer.close()
+            self.notes.extend(dict.fromkeys(ingestor.problems))
+            if facts.owned:
+                shutil.rmtree(facts.dump, ignore_errors=True)
+
+    def _process(self, place: Path) -> tuple[Facts, Ingestor] | None:
+        if place.name in self._known:
+            return self._known[place.name]
+        try:
+            facts = read_facts(place)
+        except FormatError as error:
+            self.notes.append(str(error))
+            return None
+        if facts is None or not Path(facts.dump).is_dir():
+            return None
+        from opscope.record.mindspore.ingest import Ingestor
+        from opscope.run.store.writer import ProcessWriter
+
+        ingestor = Ingestor(ProcessWriter(self._run, facts.process, keep=self._config.keep_last), self._config)
+        self._known[place.name] = facts, ingestor
+        return facts, ingestor
+
+
+def _finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:
+    """Folders of iterations that are whole, by iteration: of each graph all but the newest while the program runs.
+
+    Iterations are given out once every graph of the same net is past them, so that a step stays together.
+    """
+    graphs: dict[Path, dict[int, Path]] = {}
+    for folder in dump.glob("rank_*/*/*/*"):
+        if folder.name.isdigit() and folder.parent.name.isdigit() and folder not in taken and folder.is_dir():
+            graphs.setdefault(folder.parent, {})[int(folder.name)] = folder
+    if not graphs:
+        return
+    newest = min(max(found) for found in graphs.values())
+    for step in sorted({step for found in graphs.values() for step in found}):
+        if ended or step < newest:
+            yield step, [found[step] for _, found in sorted(graphs.items(), key=lambda item: int(item[0].name)) if step in found]
+
+
+@contextmanager
+def watching(run: Path, config: RecordConfig) -> Iterator[Dumps]:
+    """Take dumps into a run from a thread while the block runs, and the rest at its end."""
+    dumps = Dumps(run, config)
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(POLL_SECONDS):
+            if (run / FOLDER).is_dir() and not dumps.guarded(dumps.poll):
+                return
+
+    # The launcher waits for signals in its main thread; this thread must not get one in its place.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    thread = threading.Thread(target=work, name="opscope-mindspore", daemon=True)
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield dumps
+    finally:
+        over.set()
+        thread.join()
+        if (run / FOLDER).is_dir():
+            dumps.guarded(dumps.close)

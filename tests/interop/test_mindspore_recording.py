@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope run` on MindSpore programs: nothing changes for them, every kernel is in the run, the overflow has its line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opscope
+from opscope.run.protocol import Run
+from opscope.run.query import calls, tensors_of
+
+PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
+NET = Path(__file__).with_name("mindspore_net.py")
+LOOP = Path(__file__).with_name("mindspore_loop.py")
+pytestmark = [pytest.mark.interop, pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MINDSPORE_PYTHON names no interpreter")]
+
+
+def watched(place: Path, program: Path, *words: str, options: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opscope", "run", "-o", str(place / "run"), *options, "--", str(PYTHON), str(program), *words]
+    return subprocess.run(command, env={**os.environ, **environment}, cwd=place, capture_output=True, text=True, timeout=600, check=False)
+
+
+def losses(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line[:1].isdigit()]
+
+
+def steps(run: Run) -> list[int]:
+    return sorted({call.step for call in calls(run)})
+
+
+@pytest.mark.parametrize("net", ["conv", "half", "attention"])
+def test_every_kernel_of_every_step(net: str, tmp_path: Path) -> None:
+    done = watched(tmp_path, NET, net)
+    assert done.returncode == 0, done.stderr
+    run = opscope.open_run(tmp_path / "run")
+    assert run.info.format == "opscope"
+    assert run.problems == ()
+    assert steps(run) == [0, 1, 2]
+    assert not list((tmp_path / "run").rglob("*.npy"))  # reduced as they landed
+    line = next(number for number, text in enumerate(NET.read_text().splitlines(), 1) if "<- origin" in text)
+    findings = opscope.scan(run).findings
+    if net == "half":
+        assert (findings[0].op, findings[0].source) == ("Mul", f"{NET}:{line}")
+        assert "opscope repro" in done.stderr
+    else:
+        assert findings == ()
+
+
+def test_losses_are_what_they_were_and_edges_join_graphs(tmp_path: Path) -> None:
+    plain = subprocess.run([str(PYTHON), str(LOOP)], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True).stdout
+    done = watched(tmp_path, LOOP)
+    assert losses(done.stdout) == losses(plain)
+    run = opscope.open_run(tmp_path / "run")
+    assert steps(run) == list(range(40))
+    versions = [row.version for call in calls(run) for row in tensors_of(run, call) if row.io == "output" and row.version is not None]
+    assert versions
+    indices = [call.index for call in calls(run)]
+    assert len(set(indices)) == len(indices)
+
+
+def test_statistics_on_cpu_equal_numpy(tmp_path: Path) -> None:
+    """saved_data statistic, which MindSpore refuses on CPU; checked against values kept in the same run."""
+    settings = {
+        "dump_mode": 0, "path": str(tmp_path / "tree"), "net_name": "Net", "iteration": "1", "saved_data": "statistic", "input_output": 0,
+        "kernels": [], "support_device": [0, 1, 2, 3, 4, 5, 6, 7], "op_debug_mode": 0, "statistic_category": ["max", "min", "avg", "count"],
+    }  # fmt: skip
+    config = tmp_path / "data_dump.json"
+    config.write_text(json.dumps({"common_dump_settings": settings, "e2e_dump_settings": {"enable": True, "trans_flag": True}}))
+    done = watched(tmp_path, NET, "conv", options=("--config", str(config), "--values", "full"))
+    assert done.returncode == 0, done.stderr
+    run = opscope.open_run(tmp_path / "run")
+    assert steps(run) == [1]
+    checked = 0
+    for call in calls(run):
+        for row in tensors_of(run, call):
+            if row.value is None or row.size in (None, 0) or row.dtype == "bool":
+                continue
+            values = run.value(row).astype(np.float64)
+            assert (row.size, row.max, row.min) == (values.size, values.max(), values.min())
+            assert row.mean == pytest.approx(values.mean(), rel=1e-12, abs=1e-300)
+            checked += 1
+    assert checked > 50
+
+
+def test_around_a_step_ends_the_program_cleanly(tmp_path: Path) -> None:
+    done = watched(tmp_path, LOOP, options=("--around", "5"))
+    assert done.returncode == 0, done.stderr
+    assert len(losses(done.stdout)) < 40
+    assert steps(opscope.open_run(tmp_path / "run")) == [4, 5]
+
+
+def test_a_program_that_fails_is_still_ingested(tmp_path: Path) -> None:
+    done = watched(tmp_path, LOOP, "raise")
+    assert done.returncode == 1
+    assert "ValueError: no more data" in done.stderr
+    assert steps(opscope.open_run(tmp_path / "run")) == [0, 1, 2]
+
+
+def test_a_dump_the_user_switched_on_stays_his(tmp_path: Path) -> None:
+    common = {
+        "dump_mode": 0, "path": str(tmp_path / "dump"), "net_name": "Mine", "iteration": "0", "saved_data": "tensor", "input_output": 0,
+        "kernels": [], "support_device": [0], "op_debug_mode": 0,
+    }  # fmt: skip
+    config = tmp_path / "data_dump.json"
+    config.write_text(json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}))
+    done = watched(tmp_path, NET, "half", MINDSPORE_DUMP_CONFIG=str(config))
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "dump/rank_0/Mine/0/0").glob("*.npy"))
+    assert steps(opscope.open_run(tmp_path / "run")) == [0]
