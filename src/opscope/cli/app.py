@@ -22,6 +22,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("repro", "Cut one call out into a folder with a script that stands alone."),
     ("minimize", "Shrink such a folder while it still fails in the same way."),
     ("convert", "Read any known dump, write plain files or another tool's layout."),
+    ("aicore", "Explain an AI Core error of an Ascend device from its logs, graphs and dumps."),
     ("prepare", "Write or check the collection settings another tool needs."),
     ("show", "List calls, those of one line of code too; print one with its tensors."),
     ("query", "SQL over the tables of a run."),

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers and codes that CANN prints, in words: AscendCL and runtime codes, task return codes, E-codes of the screen, verdicts of msaicerr.
+
+Names are those of the public headers (acl/error_codes/rt_error_codes.h, acl_base.h, aclnn); the advice is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from opscope.ascend import registers
+from opscope.ascend.registers import ASCEND950, CLASSIC
+from opscope.errors import UsageError
+from opscope.formats.opdebug import CORE_WORDS
+
+
+class Meaning(msgspec.Struct, frozen=True):
+    """What one code says: whose code it is, its name, and in words what it means and what to do."""
+
+    code: str
+    family: str
+    name: str
+    text: str
+
+
+_RT: dict[int, tuple[str, str]] = {
+    107000: ("PARAM_INVALID", "invalid parameter"),
+    107001: ("INVALID_DEVICEID", "invalid device id; check ASCEND_RT_VISIBLE_DEVICES and npu-smi info"),
+    107002: ("CONTEXT_NULL", "no context: call aclrtSetDevice (torch.npu.set_device) in this thread before, or it was reset already"),
+    107003: ("STREAM_CONTEXT", "the stream is not of the current context; create and use it under the same device"),
+    107004: ("MODEL_CONTEXT", "the model is not of the current context"),
+    107005: ("STREAM_MODEL", "the stream is not of this model"),
+    107006: ("EVENT_TIMESTAMP_INVALID", "invalid time stamp of an event"),
+    107007: ("EVENT_TIMESTAMP_REVERSAL", "time stamps of events run backwards"),
+    107008: ("ADDR_UNALIGNED", "an address is not aligned"),
+    107009: ("FILE_OPEN", "a file cannot be opened"),
+    107010: ("FILE_WRITE", "a file cannot be written"),
+    107011: ("STREAM_SUBSCRIBE", "the stream is not subscribed, or twice"),
+    107012: ("THREAD_SUBSCRIBE", "the thread is not subscribed, or twice"),
+    107013: ("GROUP_NOT_SET", "group not set"),
+    107014: ("GROUP_NOT_CREATE", "group not created"),
+    107015: ("STREAM_NO_CB_REG", "the stream has no callback"),
+    107016: ("INVALID_MEMORY_TYPE", "invalid type of memory"),
+    107017: ("INVALID_HANDLE", "invalid handle"),
+    107018: ("INVALID_MALLOC_TYPE", "invalid type of allocation"),
+    107019: ("WAIT_TIMEOUT", "a wait timed out"),
+    107020: ("TASK_TIMEOUT", "a task timed out"),
+    107021: ("SYSPARAMOPT_NOT_SET", "system parameter not set"),
+    107022: ("DEVICE_TASK_ABORT", "tasks of the device were aborted, mostly after an earlier fault: look for the first error"),
+    107023: ("STREAM_ABORT", "the stream was aborted, mostly after an earlier fault: look for the first error"),
+    207000: ("FEATURE_NOT_SUPPORT", "the chip or driver does not support this"),
+    207001: ("MEMORY_ALLOCATION", "device out of memory, or an allocation failed"),
+    207002: ("MEMORY_FREE", "freeing memory failed"),
+    207003: ("AICORE_OVER_FLOW", "AI Core overflow: an operator left the range of its type; run opscope scan on the overflow dump"),
+    207004: ("NO_DEVICE", "no device"),
+    207005: ("RESOURCE_ALLOC_FAIL", "a resource could not be allocated"),
+    207006: ("NO_PERMISSION", "no permission"),
+    207007: ("NO_EVENT_RESOURCE", "no event left"),
+    207008: ("NO_STREAM_RESOURCE", "no stream left"),
+    207009: ("NO_NOTIFY_RESOURCE", "no notify left"),
+    207010: ("NO_MODEL_RESOURCE", "no model left"),
+    207011: ("NO_CDQ_RESOURCE", "no CDQ left"),
+    207012: ("OVER_LIMIT", "over the limit"),
+    207013: ("QUEUE_EMPTY", "queue empty"),
+    207014: ("QUEUE_FULL", "queue full"),
+    207015: ("REPEATED_INIT", "initialised twice"),
+    207016: ("AIVEC_OVER_FLOW", "vector core overflow: an operator left the range of its type"),
+    207017: ("OVER_FLOW", "overflow"),
+    207018: ("DEVICE_OOM", "device out of memory"),
+    507000: ("INTERNAL_ERROR", "internal error of the runtime"),
+    507001: ("TS_ERROR", "internal error of the task scheduler"),
+    507002: ("STREAM_TASK_FULL", "the stream is full of tasks"),
+    507003: ("STREAM_TASK_EMPTY", "the stream has no task"),
+    507004: ("STREAM_NOT_COMPLETE", "the stream is not complete"),
+    507005: ("END_OF_SEQUENCE", "end of the sequence"),
+    507006: ("EVENT_NOT_COMPLETE", "the event is not complete"),
+    507007: ("CONTEXT_RELEASE_ERROR", "releasing the context failed"),
+    507008: ("SOC_VERSION", "the binary is for another chip (SoC version)"),
+    507009: ("TASK_TYPE_NOT_SUPPORT", "a kind of task that is not supported"),
+    507010: ("LOST_HEARTBEAT", "the task scheduler stopped answering; the device may need a reset"),
+    507011: ("MODEL_EXECUTE", "the model failed; the log before it names the task"),
+    507012: ("REPORT_TIMEOUT", "a report timed out"),
+    507013: ("SYS_DMA", "system DMA error"),
+    507014: ("AICORE_TIMEOUT", "an AI Core task ran too long: endless loop, wait without set, or really that long"),
+    507015: ("AICORE_EXCEPTION", "a kernel failed on an AI Core; run opscope aicore on the process logs"),
+    507016: ("AICORE_TRAP_EXCEPTION", "a kernel ran into a trap (an assertion or a check of addresses) on an AI Core"),
+    507017: ("AICPU_TIMEOUT", "an AI CPU task ran too long"),
+    507018: ("AICPU_EXCEPTION", "an AI CPU task failed; the device log of aicpu names the operator"),
+    507019: ("AICPU_DATADUMP_RSP_ERR", "AI CPU: the data dump did not answer"),
+    507020: ("AICPU_MODEL_RSP_ERR", "AI CPU: the model did not answer"),
+    507021: ("PROFILING_ERROR", "profiling failed"),
+    507022: ("IPC_ERROR", "inter-process communication failed"),
+    507023: ("MODEL_ABORT_NORMAL", "the model was aborted in order"),
+    507024: ("KERNEL_UNREGISTERING", "the kernel is being unregistered"),
+    507025: ("RINGBUFFER_NOT_INIT", "ring buffer not initialised"),
+    507026: ("RINGBUFFER_NO_DATA", "ring buffer empty"),
+    507027: ("KERNEL_LOOKUP", "the kernel is not registered"),
+    507028: ("KERNEL_DUPLICATE", "the kernel is registered twice"),
+    507029: ("DEBUG_REGISTER_FAIL", "registering overflow detection failed"),
+    507030: ("DEBUG_UNREGISTER_FAIL", "unregistering overflow detection failed"),
+    507031: ("LABEL_CONTEXT", "the label is not of the current context"),
+    507032: ("PROGRAM_USE_OUT", "too many programs are registered"),
+    507033: ("DEV_SETUP_ERROR", "the device could not be started"),
+    507034: ("VECTOR_CORE_TIMEOUT", "a vector core task ran too long"),
+    507035: ("VECTOR_CORE_EXCEPTION", "a kernel failed on a vector core; run opscope aicore on the process logs"),
+    507036: ("VECTOR_CORE_TRAP_EXCEPTION", "a kernel ran into a trap on a vector core"),
+    507037: ("CDQ_BATCH_ABNORMAL", "a CDQ batch is abnormal"),
+    507038: ("DIE_MODE_CHANGE_ERROR", "changing the die mode failed"),
+    507039: ("DIE_SET_ERROR", "setting the die failed"),
+    507040: ("INVALID_DIEID", "invalid die id"),
+    507041: ("DIE_MODE_NOT_SET", "die mode not set"),
+    507042: ("AICORE_TRAP_READ_OVERFLOW", "AI Core: the out-of-memory check found a read out of bounds"),
+    507043: ("AICORE_TRAP_WRITE_OVERFLOW", "AI Core: the out-of-memory check found a write out of bounds"),
+    507044: ("VECTOR_CORE_TRAP_READ_OVERFLOW", "vector core: the out-of-memory check found a read out of bounds"),
+    507045: ("VECTOR_CORE_TRAP_WRITE_OVERFLOW", "vector core: the out-of-memory check found a write out of bounds"),
+    507046: ("STREAM_SYNC_TIMEOUT", "waiting for a stream timed out"),
+    507047: ("EVENT_SYNC_TIMEOUT", "waiting for an event timed out"),
+    507048: ("FFTS_PLUS_TIMEOUT", "an FFTS+ task ran too long"),
+    507049: ("FFTS_PLUS_EXCEPTION", "an FFTS+ task failed; run opscope aicore on the process logs"),
+    507050: ("FFTS_PLUS_TRAP_EXCEPTION", "an FFTS+ task ran into a trap"),
+    507051: ("SEND_MSG", "sending a message failed"),
+    507052: ("COPY_DATA", "copying data failed"),
+    507053: ("DEVICE_MEM_ERROR", "fault of the device memory: hardware"),
+    507054: ("HBM_MULTI_BIT_ECC_ERROR", "ECC error of several bits in the device memory: hardware"),
+    507055: ("SUSPECT_DEVICE_MEM_ERROR", "the device memory is suspected"),
+    507056: ("LINK_ERROR", "a link between devices failed"),
+    507057: ("SUSPECT_REMOTE_ERROR", "the fault is suspected on another device"),
+    507899: ("DRV_INTERNAL_ERROR", "internal error of the driver, mostly after an earlier fault: look for the first error"),
+    507900: ("AICPU_INTERNAL_ERROR", "internal error of the AI CPU"),
+    507901: ("SOCKET_CLOSE", "a connection to the device was closed"),
+}
+_ACL: dict[int, tuple[str, str]] = {
+    100000: ("INVALID_PARAM", "invalid parameter"),
+    100001: ("UNINITIALIZE", "aclInit was not called"),
+    100002: ("REPEAT_INITIALIZE", "aclInit was called twice"),
+    100003: ("INVALID_FILE", "invalid file"),
+    100004: ("WRITE_FILE", "a file cannot be written"),
+    100006: ("PARSE_FILE", "a file cannot be parsed"),
+    100009: ("INVALID_DUMP_CONFIG", "acl.json: dump is configured wrongly; opscope prepare acl checks it"),
+    100011: ("INVALID_MODEL_ID", "invalid model id"),
+    100012: ("DESERIALIZE_MODEL", "the model file cannot be read"),
+    100017: ("MODEL_INPUT_NOT_MATCH", "the inputs do not fit the model"),
+    100018: ("MODEL_OUTPUT_NOT_MATCH", "the outputs do not fit the model"),
+    100024: ("OP_NOT_FOUND", "no such operator"),
+    100025: ("OP_LOAD_FAILED", "the operator could not be loaded"),
+    100026: ("UNSUPPORTED_DATA_TYPE", "element type not supported"),
+    100029: ("KERNEL_NOT_FOUND", "no kernel for the operator"),
+    100039: ("COMPILING_STUB_MODE", "linked against the stub libraries; put the real ones first in LD_LIBRARY_PATH"),
+    200000: ("BAD_ALLOC", "out of memory"),
+    200001: ("API_NOT_SUPPORT", "not supported"),
+    200002: ("INVALID_DEVICE", "invalid device"),
+    200003: ("MEMORY_ADDRESS_UNALIGNED", "an address is not aligned"),
+    200004: ("RESOURCE_NOT_MATCH", "resources that do not belong together"),
+    200005: ("INVALID_RESOURCE_HANDLE", "invalid handle"),
+    200006: ("FEATURE_UNSUPPORTED", "not supported"),
+    300000: ("STORAGE_OVER_LIMIT", "over the limit"),
+    500000: ("INTERNAL_ERROR", "internal error"),
+    500001: ("FAILURE", "failure"),
+    500002: ("GE_FAILURE", "the graph engine failed; its lines in the process log say why"),
+    500003: ("RT_FAILURE", "the runtime failed; its lines in the process log say why"),
+    500004: ("DRV_FAILURE", "the driver failed"),
+    161001: ("PARAM_NULLPTR", "aclnn: a null pointer was given"),
+    161002: ("PARAM_INVALID", "aclnn: a parameter is not allowed; the process log says which"),
+    361001: ("RUNTIME_ERROR", "aclnn: a call of the runtime failed"),
+    561000: ("INNER", "aclnn: internal error"),
+    561002: ("INNER_TILING_ERROR", "aclnn: the tiling function failed"),
+    561003: ("INNER_FIND_KERNEL_ERROR", "aclnn: no kernel binary for these types and shapes; is the kernel package installed?"),
+    561103: ("INNER_NULLPTR", "aclnn: internal null pointer, often a shape or type that is not supported"),
+    561107: ("INNER_OPP_PATH_NOT_FOUND", "aclnn: ASCEND_OPP_PATH is not set; source set_env.sh"),
+    561112: ("INNER_OPP_KERNEL_PKG_NOT_FOUND", "aclnn: the kernel package of this chip is not installed"),
+}
+_RETURN = {
+    0x26: ("aicore exception", "a kernel failed on an AI Core"),
+    0x31: ("vector core exception", "a kernel failed on a vector core"),
+    0x91: ("task exception", "an FFTS+ task failed"),
+    0x25: ("aicore timeout", "a kernel ran too long on an AI Core"),
+    0x27: ("aicore trap exception", "a kernel ran into a trap on an AI Core"),
+    0x28: ("aicpu timeout", "an AI CPU task ran too long"),
+    0x2A: ("aicpu exception", "an AI CPU task failed"),
+}
+_SCREEN = {
+    "EI0001": "HCCL: an environment variable has a value that is not allowed",
+    "EI0002": "HCCL: waiting for another rank timed out (notify wait): a rank is slow, hung or dead; look at the rank that stopped first",
+    "EI0003": "HCCL: a parameter of a collective is not allowed",
+    "EI0004": "HCCL: the rank table is not valid",
+    "EI0005": "HCCL: ranks call a collective with different parameters; opscope compare finds the rank that parts",
+    "EI0006": "HCCL: the socket to another rank was not set up in time: a rank did not start, failed before, or the network or "
+              "HCCL_IF_IP / port is wrong; look at the rank that failed first, then HCCL_CONNECT_TIMEOUT",
+    "EI0007": "HCCL: a resource could not be allocated",
+    "EI0008": "HCCL: ranks use different versions of HCCL",
+    "EI0009": "HCCL: the transport between ranks could not be set up (link, TLS switch or device network)",
+    "EI0011": "HCCL: not enough memory",
+    "EI0012": "HCCL: an SDMA task failed: a bad address or a fault of the memory or link",
+    "EI0013": "HCCL: a RoCE transfer failed; check the device network (hccn_tool)",
+    "EI9999": "HCCL: internal error; its lines in the process log say why",
+    "EJ0001": "HCCP could not be initialised: the device is used by another process, or its network is not set up",
+    "EJ0002": "HCCP: the environment is wrong",
+    "EJ0003": "HCCP: the port or address is in use, mostly by a process that is left over",
+    "EJ0004": "HCCP: the address is not valid",
+    "EJ9999": "HCCP: internal error",
+    "EZ9999": "internal error of an operator or the AI Core; the lines below it name the kernel: opscope aicore reads them",
+    "EZ2001": "AI Core error; the lines below it name the kernel: opscope aicore reads them",
+    "EZ1001": "operator: an input is not allowed",
+    "EZ3002": "operator: not supported by the registered kernels",
+    "EZ3003": "no kernel library supports this operator",
+    "EE1001": "runtime: an argument is not allowed",
+    "EE4001": "runtime: a parameter of the model is not allowed",
+    "EE8888": "runtime: an interface failed; the code behind it says how",
+    "EE9999": "runtime: internal error",
+    "EH0001": "AscendCL: a parameter is not allowed",
+    "EH9999": "AscendCL: internal error",
+    "EF0001": "profiling: a parameter is not allowed",
+    "EF9999": "profiling: internal error",
+    "EL0003": "driver: a parameter is not allowed",
+    "EL0004": "driver: memory cannot be allocated",
+    "EL0005": "driver: the resource is busy",
+    "EL9999": "driver: internal error",
+    "E10001": "graph engine: a value is not allowed",
+    "E19999": "graph engine: internal error; the first error in the process log is the cause",
+    "E29999": "fusion engine: internal error",
+    "E39999": "AI CPU: internal error",
+    "E40021": "TBE: compiling an operator failed",
+    "EB0000": "TBE: compiling an operator failed",
+    "E69999": "HCCL graph: internal error",
+    "E89999": "operator: internal error (tiling, shape inference)",
+    "E90003": "TBE: compiling an operator failed",
+}  # fmt: skip
+_VERDICT = {
+    101: ("single-op", "the operator fails when it runs alone"),
+    102: ("memory allocation", "an address of an argument is not in allocated memory"),
+    103: ("hardware", "the environment or the hardware"),
+    104: ("input data", "an input holds NaN or Inf"),
+    105: ("memset missing", "an output that the kernel accumulates into was not zeroed (atomic clean)"),
+    106: ("args overwritten", "the arguments of the kernel changed while it ran"),
+    107: ("atomic overflow", "an atomic accumulation overflowed"),
+}
+_HCCL = (
+    "success", "parameter", "null pointer", "memory", "internal", "not supported", "not found", "unavailable", "system call", "timeout",
+    "file", "TCP connect", "RoCE connect", "TCP transfer", "RoCE transfer", "runtime", "driver", "profiling", "CCE", "network",
+    "try again", "remote", "suspending",
+)  # fmt: skip
+_E_CODE = re.compile(r"E[0-9A-Z]\d{4}", re.IGNORECASE)
+_INNER = 0x7150000  # the runtime's inner codes: 0x715, then the return code
+
+
+def return_code(code: int) -> str | None:
+    """Words for a task's return code (0x26) or a runtime inner code that holds one (0x7150026); None for one without."""
+    inner = code - _INNER if _INNER <= code < _INNER + 0x100 else code
+    return _RETURN[inner][0] if inner in _RETURN else None
+
+
+def acl_code(code: int) -> Meaning | None:
+    """Meaning of an AscendCL, runtime or aclnn code; None for one not in the tables."""
+    if code in _RT:
+        return Meaning(str(code), "runtime", f"ACL_ERROR_RT_{_RT[code][0]}", _RT[code][1])
+    if code in _ACL:
+        family = "aclnn" if _ACL[code][1].startswith("aclnn") else "AscendCL"
+        return Meaning(str(code), family, f"{'ACLNN_ERR' if family == 'aclnn' else 'ACL_ERROR'}_{_ACL[code][0]}", _ACL[code][1])
+    return None
+
+
+def screen_code(code: str) -> Meaning | None:
+    """Meaning of an E-code as the screen shows it (EZ9999, EI0006, E19999); None for one not in the table."""
+    known = _SCREEN.get(code.upper())
+    return None if known is None else Meaning(code.upper(), "screen", code.upper(), known)
+
+
+def explain_status(status: int) -> tuple[Meaning, ...]:
+    """Overflow status of an AI Core bit by bit (272 is 0x10 and 0x100)."""
+    found = [Meaning(hex(bit), "overflow status", f"bit {bit.bit_length() - 1}", word) for bit, word in CORE_WORDS.items() if status & bit]
+    rest = status & ~sum(CORE_WORDS)
+    if rest:
+        found.append(Meaning(hex(rest), "overflow status", "not documented", "bits that no public source names"))
+    return tuple(found) or (Meaning("0x0", "overflow status", "none", "no overflow"),)
+
+
+def explain_code(text: str) -> tuple[Meaning, ...]:
+    """Every meaning a code may have: error bits, AscendCL, HCCL, return codes, E-codes. UsageError for what is no code."""
+    text = text.strip()
+    if _E_CODE.fullmatch(text):
+        return _known_or_unknown(screen_code(text), text)
+    if text.lower().startswith("hccl:"):
+        return _hccl(text[5:])
+    numbers = _numbers(text)
+    if len(numbers) > 1:
+        return tuple(_bit(number, ASCEND950) for number in numbers)
+    found = tuple(_meanings(numbers[0], hexadecimal=text.lower().startswith("0x")))
+    return found or (Meaning(text, "unknown", text, "in none of the tables"),)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part, 0) for part in re.split(r"[,\s]+", text) if part) or (int(text, 0),)
+    except ValueError:
+        raise UsageError(f"{text!r} is no code: write 0x800000, 507015, 95,330 (Ascend 950), EI0006 or hccl:9") from None
+
+
+def _known_or_unknown(meaning: Meaning | None, text: str) -> tuple[Meaning, ...]:
+    if meaning is not None:
+        return (meaning,)
+    return (Meaning(text.upper(), "screen", text.upper(), "an error code of CANN that is not in the table; the lines below it say more"),)
+
+
+def _hccl(text: str) -> tuple[Meaning, ...]:
+    if not text.isdecimal() or int(text) >= len(_HCCL):
+        raise UsageError(f"hccl:{text} is no HCCL result; they are 0 to {len(_HCCL) - 1}")
+    return (Meaning(text, "HCCL", f"HCCL result {text}", _HCCL[int(text)]),)
+
+
+def _meanings(code: int, *, hexadecimal: bool) -> Iterator[Meaning]:
+    if code < 0:
+        raise UsageError(f"{code} is no code: it is negative")
+    acl = acl_code(code)
+    if acl is not None:
+        yield acl
+        return
+    said = return_code(code)
+    if said is not None:
+        inner = code & 0xFF
+        yield Meaning(hex(code), "return code", said, _RETURN[inner][1])
+        if code != inner:
+            return
+    if code in _VERDICT and not hexadecimal:
+        yield Meaning(str(code), "msaicerr", *_VERDICT[code])
+    if hexadecimal or code == 0:
+        yield from explain_error(code)
+    elif code < 384:
+        yield _bit(code, ASCEND950)
+        yield _bit(code, CLASSIC)
+    else:
+        yield from explain_error(code)
+
+
+def explain_error(*words: int) -> Iterator[Meaning]:
+    """The bits of a classic error code; code 0 is a timeout or trap."""
+    numbers = registers.bits_of(words)
+    if not numbers:
+        yield Meaning("0", "AI Core error", "timeout or trap", registers.CAUSES[registers.TIMEOUT])
+    for number in numbers:
+        yield _bit(number, CLASSIC)
+
+
+def _bit(number: int, numbering: str) -> Meaning:
+    bit = registers.bit(number, numbering)
+    family = "AI Core error" if numbering == CLASSIC else "AI Core error, Ascend 950"
+    return Meaning(f"bit {number}", family, bit.name, f"{bit.meaning}; {bit.cause}")

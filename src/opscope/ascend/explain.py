@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An analysed error as a finding: everything known about it as plain data, which every report draws from.
+
+The evidence is one record for each part, told apart by `part`: verdict, error, cores, returned, arguments, addresses, tiling,
+node, kernel, place, dump, missing. Registers and addresses are hexadecimal texts, as the logs print them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from opscope import __version__
+from opscope.ascend import registers
+from opscope.ascend.analysis import Analysis
+from opscope.ascend.codes import acl_code, return_code, screen_code
+from opscope.ascend.fault import Core
+from opscope.ascend.find import Collection
+from opscope.ascend.program import ProgramCounter, words950
+from opscope.ascend.registers import CLASSIC
+from opscope.ascend.tensors import KernelTensor
+from opscope.run.finding import Document, Finding, Slot
+
+_MAX_WORDS = 4096
+_INFO = ("vec", "mte", "ifu", "ccu", "cube", "biu")
+Part = dict[str, Any]
+
+
+def document(analyses: Sequence[Analysis], *, found: Collection, read: int, codes: dict[str, str], runs: Sequence[str]) -> Document:
+    """The answer of `opscope aicore`; read is the number of logs."""
+    others = [{"code": code, "text": text, "meaning": meaning.text} for code, text in codes.items() if (meaning := screen_code(code))]
+    problems = [*found.problems, *(problem for one in analyses for problem in one.problems)]
+    files = {
+        "logs": read,
+        "graphs": len(found.graphs),
+        "kernels": len(found.kernels),
+        "objects": len(found.objects),
+        "dumps": len(found.dumps),
+    }
+    summary: dict[str, Any] = {"files": files, "codes": others, "warnings": list(dict.fromkeys(problems))}
+    if not analyses:
+        summary["text"] = f"no AI Core error in {read} file{'' if read == 1 else 's'}"
+    return Document(
+        opscope=__version__,
+        verb="aicore",
+        runs=tuple(runs),
+        verdict="found" if analyses else "clean",
+        complete=not found.problems,
+        findings=tuple(finding(one) for one in analyses),
+        summary=summary,
+    )
+
+
+def finding(one: Analysis) -> Finding:
+    """One error as a finding."""
+    fault = one.fault
+    place = one.place
+    return Finding(
+        kind="aicore-error",
+        call=one.name or fault.kernel,
+        op=one.operator,
+        source=(place.python or place.source) if place else None,
+        status=next((core.code for core in fault.cores if core.code), None),
+        reasons=tuple(_reasons(one)),
+        confidence=one.verdict.confidence,
+        evidence=tuple(_parts(one)),
+        inputs=tuple(_slot(one, tensor) for tensor in one.tensors if tensor.io == "input"),
+        outputs=tuple(_slot(one, tensor) for tensor in one.tensors if tensor.io == "output"),
+    )
+
+
+def _reasons(one: Analysis) -> Iterator[str]:
+    said: dict[str, None] = {}
+    for core in one.fault.cores:
+        said.update(dict.fromkeys(f"{bit.name}: {bit.meaning}" for bit in _bits(core)))
+        if not core.bits:
+            said["timeout or trap: no error bit is set"] = None
+    yield from said or {"the logs hold no registers of the core": None}
+
+
+def _bits(core: Core) -> list[registers.Bit]:
+    return [registers.bit(number, core.numbering) for number in core.bits]
+
+
+def _slot(one: Analysis, tensor: KernelTensor) -> Slot:
+    dumped = next((one for one in one.dump.tensors if (one.io, one.index) == (tensor.io, tensor.index)), None) if one.dump else None
+    slot = str(tensor.index) if tensor.part == 0 else f"{tensor.index}.{tensor.part}"
+    stats = dict(dumped.statistics) | ({"denormal": dumped.denormal} if dumped.denormal else {}) if dumped else {}
+    return Slot(slot=slot, dtype=tensor.dtype or "unknown", shape=tensor.shape, stats=stats, tensor_name=tensor.name)
+
+
+def _parts(one: Analysis) -> Iterator[Part]:
+    yield from ({"part": "verdict", **msgspec.structs.asdict(verdict)} for verdict in one.verdicts)
+    yield _error(one)
+    yield {"part": "cores", "cores": [_core(core, counter) for core, counter in zip(one.fault.cores, one.counters, strict=True)]}
+    yield {"part": "returned", "codes": list(_returned(one))}
+    yield {
+        "part": "arguments",
+        "tensors": [_tensor(tensor) for tensor in one.tensors],
+        "words_before": [hex(word) for word in one.fault.words_before[:_MAX_WORDS]],
+        "words_after": [hex(word) for word in one.fault.words_after[:_MAX_WORDS]],
+        "block_dim": one.fault.block_dim,
+        "args_size": one.fault.args_size,
+    }
+    yield {
+        "part": "addresses",
+        "checks": [{**msgspec.structs.asdict(check), "address": _hex(check.address)} for check in one.checks],
+        "owners": [{"source": owner.source, "address": hex(owner.address), "text": owner.text} for owner in one.owners],
+        "allocations": None if one.fault.allocations is None else len(one.fault.allocations),
+    }
+    yield _tiling(one)
+    yield from _sources(one)
+    yield {"part": "missing", "items": [{"what": item.what, "text": item.text, "how": item.how} for item in one.missing]}
+
+
+def _error(one: Analysis) -> Part:
+    fault = one.fault
+    return {
+        "part": "error", "time": fault.time, "pid": fault.pid, "process": fault.process, "generation": fault.generation, "soc": fault.soc,
+        "device": fault.device, "stream": fault.stream, "task": fault.task, "context": fault.context, "thread": fault.thread,
+        "kernel": fault.kernel, "function": fault.dev_func, "operator": one.operator, "node": one.name,
+        "tiling_key": fault.tiling_key, "dump_level": fault.level, "failure": fault.failure, "description": fault.described,
+        "files": list(fault.files), "offset": fault.offset,
+        "dump_files": [{"what": what, "path": path} for what, path in fault.dump_files], "program": fault.program,
+        "notes": [{"topic": topic, "text": text} for topic, text in fault.notes], "warnings": list(fault.warnings),
+        "case_result": one.case_result,
+    }  # fmt: skip
+
+
+def _core(core: Core, counter: ProgramCounter | None) -> Part:
+    said = {name: _hex(value) for name, value in core.registers.items()}
+    return {
+        "core": core.core, "kind": core.kind, "device": core.device, "die": core.die, "serial": core.serial, "code": core.code,
+        "codes": [hex(code) for code in core.codes], "numbering": core.numbering, "message": core.message, "time": core.time,
+        "bits": [{**msgspec.structs.asdict(bit), "cause": bit.cause} for bit in _bits(core)],
+        "registers": said, "extend": {name: _shown(name, value) for name, value in core.extend.items()}, "decoded": _decoded(core),
+        "pc": None if counter is None else _counter(counter),
+    }  # fmt: skip
+
+
+_PLAIN = frozenset(("fsmId", "tslot", "thread", "ctxid", "blk", "sublk", "subErrType"))
+
+
+def _shown(name: str, value: Any) -> Any:
+    return value if name in _PLAIN else _hex(value)
+
+
+def _hex(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [hex(word) for word in value]
+    return hex(value) if isinstance(value, int) else value
+
+
+def _decoded(core: Core) -> Part:
+    """Fields of the error info registers, by unit."""
+    if core.numbering != CLASSIC:
+        return {
+            unit: {"words": [hex(word) for word in words]}
+            for unit in ("sc", "su", "mte", "vec", "cube", "l1")
+            if (words := words950(core, unit))
+        }
+    found: Part = {}
+    for unit in _INFO:
+        word = core.register(f"{unit} error info")
+        if word is not None:
+            found[unit] = {field.name: field.value for field in registers.decode_info(unit, word)}
+    return found
+
+
+def _counter(counter: ProgramCounter) -> Part:
+    return {
+        "start": hex(counter.start), "current": hex(counter.current),
+        "current_offset": hex(counter.current - counter.start) if counter.current >= counter.start else None,
+        "fixed": _hex(counter.fixed), "offset": hex(counter.offset) if counter.offset >= 0 else None, "method": counter.method,
+        "heuristic_offset": _hex(counter.heuristic),
+    }  # fmt: skip
+
+
+def _returned(one: Analysis) -> Iterator[Part]:
+    seen: set[str] = set()
+    for code in sorted(one.fault.returned, key=lambda code: code.text is None):
+        if code.code in seen:
+            continue
+        seen.add(code.code)
+        number = int(code.code, 16) if code.code.startswith("0x") else int(code.code)
+        meaning = acl_code(number)
+        text = code.text or return_code(number) or (meaning.text if meaning else None)
+        yield {"code": code.code, "name": meaning.name if meaning else None, "text": text, "inner": code.inner}
+
+
+def _tensor(tensor: KernelTensor) -> Part:
+    return {
+        **{name: getattr(tensor, name) for name in tensor.__struct_fields__},
+        "label": tensor.label, "address": _hex(tensor.address), "said_address": _hex(tensor.said_address),
+    }  # fmt: skip
+
+
+def _tiling(one: Analysis) -> Part:
+    tiling = one.tiling
+    return {
+        "part": "tiling", "key": one.fault.tiling_key, "bytes": tiling.data.hex(" "), "held": len(tiling.data), "size": tiling.size,
+        "address": _hex(tiling.address), "word": tiling.word, "source": tiling.source, "cut": tiling.cut,
+        "words32": [int.from_bytes(tiling.data[at : at + 4], "little") for at in range(0, len(tiling.data) - 3, 4)],
+    }  # fmt: skip
+
+
+def _sources(one: Analysis) -> Iterator[Part]:
+    if one.node is not None:
+        node = one.node
+        record = {
+            name: getattr(node, name) for name in node.__struct_fields__ if name not in ("inputs", "outputs", "producers", "attributes")
+        }
+        yield {
+            "part": "node", **record, "attributes": node.operator_attributes, "all_attributes": node.attributes,
+            "inputs": [msgspec.structs.asdict(desc) for desc in node.inputs],
+            "outputs": [msgspec.structs.asdict(desc) for desc in node.outputs],
+            "producers": [msgspec.structs.asdict(made) for made in node.producers],
+        }  # fmt: skip
+    if one.kernel is not None:
+        record = {name: getattr(one.kernel, name) for name in one.kernel.__struct_fields__ if name not in ("inputs", "outputs")}
+        sides = {side: [msgspec.structs.asdict(desc) for desc in getattr(one.kernel, side)] for side in ("inputs", "outputs")}
+        yield {"part": "kernel", **record, **sides, "objects": [str(path) for path in one.objects]}
+    if one.place is not None:
+        heuristic = one.heuristic_place
+        place = {name: getattr(one.place, name) for name in one.place.__struct_fields__ if name != "offset"}
+        yield {
+            "part": "place", "offset": hex(one.place.offset), **place,
+            "heuristic": None if heuristic is None else {**msgspec.structs.asdict(heuristic), "offset": hex(heuristic.offset)},
+        }  # fmt: skip
+    if one.dump is not None:
+        tensors = [{**msgspec.structs.asdict(dumped), "label": dumped.label} for dumped in one.dump.tensors]
+        yield {"part": "dump", "file": one.dump.file, "op_name": one.dump.op_name, "tensors": tensors, "problems": list(one.dump.problems)}

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs -> errors: lines of many files and processes are sorted into the errors they belong to, first error first."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from opscope.ascend.fault import Allocation, Fault
+from opscope.ascend.lines import Event, events
+from opscope.ascend.opened import Open, close
+from opscope.ascend.records import Record, records
+from opscope.errors import FormatError
+
+# Events that make an error; every other one belongs to an error that is there.
+_OPENING = frozenset(("core", "failed", "screen", "slog"))
+_HELD = 256  # events that may belong to an error whose first line is still to come
+_KEPT_ALLOCATIONS = 1 << 20
+_MOMENT = 5  # seconds that lines of one error may lie before its first
+_INFORMED = frozenset(("INFO", "DEBUG"))
+
+
+class LogReader:
+    """Reads logs one after the other; `faults` gives what they hold."""
+
+    def __init__(self) -> None:
+        self._faults: list[Open] = []
+        self._latest: dict[tuple[int | None, int | None], Open] = {}
+        self._held: dict[int | None, deque[tuple[Event, Record]]] = defaultdict(lambda: deque(maxlen=_HELD))
+        self._memory: dict[int | None, list[tuple[str | None, int, int]]] = defaultdict(list)
+        self._cleaned: dict[int | None, set[str]] = defaultdict(set)
+        self._informed: set[int | None] = set()
+        self._soc: str | None = None
+        self.codes: dict[str, str] = {}
+
+    def read(self, stream: BinaryIO, name: str) -> int:
+        """Read one log to its end; the number of its records that mattered."""
+        count = 0
+        for record in records(stream, name):
+            count += 1
+            if record.level in _INFORMED and record.module in ("RUNTIME", "GE"):
+                self._informed.add(record.pid)
+            for event in events(record):
+                self._take(event, record)
+        self._latest = {key: fault for key, fault in self._latest.items() if key[0] is not None}
+        return count
+
+    def _take(self, event: Event, record: Record) -> None:
+        kind = event.kind
+        if kind in ("malloc", "free"):
+            known = self._memory[record.pid]
+            if len(known) < _KEPT_ALLOCATIONS:
+                known.append((record.time, event.fields["address"], event.fields.get("size", -1)))
+        elif kind == "atomic":
+            self._cleaned[record.pid].add(event.fields["node"] or "")
+        elif kind == "soc":
+            self._soc = self._soc or event.fields["name"]
+        elif kind == "screen-code":
+            self.codes.setdefault(event.fields["code"], event.fields["text"][:400])
+        else:
+            self._sort(event, record)
+
+    def _sort(self, event: Event, record: Record) -> None:
+        """Give an event to the error it belongs to, making that error where it is the first line of one."""
+        fault = self._fault(event, record)
+        if fault is None and event.kind in _OPENING:
+            fault = self._opened(event, record)
+        if fault is None or (event.kind == "task" and fault.failed and not _same_task(fault, event)):
+            self._held[record.pid].append((event, record))
+            return
+        fault.take(event, record)
+        self._latest[record.pid, record.tid] = fault
+        self._latest[record.pid, None] = fault
+
+    def _current(self, record: Record) -> Open | None:
+        return self._latest.get((record.pid, record.tid)) or self._latest.get((record.pid, None))
+
+    def _fault(self, event: Event, record: Record) -> Open | None:
+        current = self._current(record)
+        if event.kind == "core":
+            return current if current is not None and _goes_on(current, event) else None
+        if event.kind in ("screen", "slog"):
+            return None
+        if event.kind == "failed":
+            return self._failed(event, record, current)
+        if event.kind == "node":
+            return self._of_task(record.pid, event.fields["stream"], event.fields["task"]) or current
+        return current
+
+    def _failed(self, event: Event, record: Record, current: Open | None) -> Open | None:
+        said = event.fields["fields"]
+        mine = [fault for fault in self._faults if fault.pid == record.pid]
+        waiting = [fault for fault in mine if not fault.failed and _fits(fault, said)]
+        exact = [fault for fault in waiting if fault.is_task(_number(said, "stream_id"), _number(said, "task_id"))]
+        if exact:
+            return exact[-1]
+        same = [fault for fault in mine if fault.failed and _same_failure(fault.failure, said)]
+        if same and not any(fault.offset > same[-1].offset and not _moment(fault.time, same[-1].time) for fault in waiting):
+            return same[-1]
+        if current in waiting:
+            return current
+        return waiting[-1] if waiting else None
+
+    def _of_task(self, pid: int | None, stream: int, task: int) -> Open | None:
+        return next((fault for fault in reversed(self._faults) if fault.pid == pid and fault.is_task(stream, task)), None)
+
+    def _opened(self, event: Event, record: Record) -> Open:
+        fault = Open(record.pid, record.process, record.time, record.file, record.offset)
+        if event.kind in ("screen", "slog"):
+            fields = event.fields
+            fault.fields["device"] = fields.get("device", fields.get("device_id"))
+            if event.kind == "slog":
+                fault.fields |= {"stream": fields["stream_id"], "task": fields["task_id"]}
+        self._faults.append(fault)
+        held = self._held[record.pid]
+        for past, its in list(held):
+            if _moment(its.time, record.time):
+                fault.take(past, its)
+        held.clear()
+        return fault
+
+    def faults(self) -> tuple[Fault, ...]:
+        """The errors of all logs read so far, merged where several files tell of one, in time order."""
+        found = _merged([self._closed(fault) for fault in self._faults if fault.cores or fault.failed])
+        return tuple(sorted(found, key=lambda fault: (fault.time or "~", fault.files, fault.offset)))
+
+    def _closed(self, fault: Open) -> Fault:
+        known = self._memory.get(fault.pid)
+        return close(
+            fault,
+            allocations=None if known is None else _allocations(known, fault.time),
+            soc=self._soc,
+            cleaned=tuple(sorted(self._cleaned.get(fault.pid, ()))),
+            informed=fault.pid in self._informed,
+        )
+
+
+def _number(said: Mapping[str, str], key: str) -> int | None:
+    text = said.get(key, "")
+    return int(text) if text.isdecimal() and len(text) < 20 else None
+
+
+def _same_failure(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
+    keys = ("device_id", "stream_id", "task_id", "flip_num", "fault kernel_name")
+    return all(first.get(key) == second.get(key) for key in keys)
+
+
+def _fits(fault: Open, said: Mapping[str, str]) -> bool:
+    """Whether a kernel's failure may be that of an error whose task is known or not."""
+    device = _number(said, "device_id")
+    if fault.device is not None and device is not None and fault.device != device:
+        return False
+    stream, task = fault.fields.get("stream"), fault.fields.get("task")
+    return (stream is None or stream == _number(said, "stream_id")) and (task is None or task == _number(said, "task_id"))
+
+
+def _same_task(fault: Open, event: Event) -> bool:
+    return fault.is_task(event.fields["stream_id"], event.fields["task_id"])
+
+
+def _goes_on(fault: Open, event: Event) -> bool:
+    """Whether a core line is one more core of this error, not the first of the next."""
+    fields = event.fields
+    if fault.serial is not None and fields["serial"] is not None:
+        if fault.serial != fields["serial"] or (fault.device, fields["device"]) != (fields["device"], fault.device):
+            return False
+        return not any(core.core == fields["core"] and core.registers != fields["registers"] for core in fault.cores)
+    return not fault.failed and not fault.cores
+
+
+def _moment(first: str | None, second: str | None) -> bool:
+    """Whether two times are the same moment, within a few seconds of one day."""
+    if first is None or second is None:
+        return first == second
+    if first[:10] != second[:10]:
+        return False
+    return abs(_seconds(first) - _seconds(second)) <= _MOMENT
+
+
+def _seconds(time: str) -> float:
+    hours, minutes, seconds = time[11:19].split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+
+
+def _allocations(known: Sequence[tuple[str | None, int, int]], until: str | None) -> tuple[Allocation, ...]:
+    """Allocations made before the error, with the frees before it; known lies in the order of the files, times sort it."""
+    before = [entry for entry in known if until is None or entry[0] is None or entry[0] <= until]
+    before.sort(key=lambda entry: entry[0] or "")
+    live: dict[int, int] = {}
+    made: list[Allocation] = []
+    for time, address, size in before:
+        place = live.pop(address, None)
+        if place is not None:
+            made[place] = msgspec.structs.replace(made[place], freed_at=time or "earlier")
+        if size >= 0:
+            live[address] = len(made)
+            made.append(Allocation(address, size, time))
+    return tuple(made)
+
+
+def _merged(faults: Iterable[Fault]) -> list[Fault]:
+    """One error for each that happened: the host's and the device's log, the screen and the process log, copies of a file."""
+    merged: list[Fault] = []
+    for fault in faults:
+        place = next((place for place, known in enumerate(merged) if _same(known, fault)), None)
+        if place is None:
+            merged.append(fault)
+        else:
+            merged[place] = _joined(merged[place], fault)
+    return merged
+
+
+def _same(first: Fault, second: Fault) -> bool:
+    if set(first.files) & set(second.files):
+        return False  # one file tells of each error once
+    if first.pid is not None and first.pid == second.pid and first.time == second.time and first.kernel == second.kernel:
+        return True
+    ids = [(fault.device, fault.stream, fault.task) for fault in (first, second)]
+    if ids[0] != ids[1] or None in ids[0]:
+        return False
+    if None not in (first.kernel, second.kernel) and first.kernel != second.kernel:
+        return False
+    if first.time is None or second.time is None:
+        return True
+    return bool(first.cores) != bool(second.cores) and first.time[:13] == second.time[:13]
+
+
+def _joined(first: Fault, second: Fault) -> Fault:
+    """The first with what only the second knows."""
+    changes = {
+        name: getattr(second, name)
+        for name in first.__struct_fields__
+        if not getattr(first, name) and getattr(first, name) != 0 and getattr(second, name)
+    }
+    both = tuple(dict.fromkeys((*first.files, *second.files)))
+    if first.words_after and second.words_after and first.words_after != second.words_after:
+        warning = f"{', '.join(second.files)} tells of the same error with other argument words; those of {first.files[0]} are used"
+        changes["warnings"] = (*first.warnings, warning)
+    return msgspec.structs.replace(first, **{**changes, "files": both})
+
+
+def read_logs(paths: Iterable[Path]) -> LogReader:
+    """A reader that has read these files. FormatError for one that cannot be read."""
+    reader = LogReader()
+    for path in sorted(paths, key=_rank):
+        try:
+            with path.open("rb") as stream:
+                reader.read(stream, str(path))
+        except OSError as error:  # noqa: PERF203 - the file is named
+            raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    return reader
+
+
+def read_text(text: bytes, name: str) -> LogReader:
+    """A reader that has read this text."""
+    reader = LogReader()
+    reader.read(io.BytesIO(text), name)
+    return reader
+
+
+def _rank(path: Path) -> tuple[bool, str]:
+    """Logs with the logger's own names first: a copy under another name is the copy."""
+    known = path.name.startswith(("plog-", "device-", "host-", "plog", "slog"))
+    return not known, str(path)

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log records of one stream, in order, with only those read that may matter: hundreds of megabytes pass in seconds.
+
+A record is one line, `[LEVEL] MODULE(pid,process):time [file:line]tid text`; lines without a head belong to the record
+before them (the text a user pasted has no head at all). The logger cuts records at about 1,023 characters: such a record is
+marked, and when the next line of the same place goes on with it the two are joined.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+CUT_FROM = 1000  # characters of a record that may have been cut; the logger's limit is 1,023 with its head
+_CHUNK = 4 << 20
+_LINE_LIMIT = 1 << 16
+_FOLLOW = 400  # lines after the head of a register list, whose own lines may have no word of ours
+_BACK = 64  # lines to look back for the head of a line that has none
+
+# What a line that matters has in it. No brackets and no underscores: text pasted from a page may have them escaped.
+WORDS = tuple(
+    word.encode()
+    for word in (
+        "The error from", "extend info", "error occurs on", "there is an", "kernel exec", "core list", "coreId", "AIC_INFO", "AIC\\_INFO",
+        "args after", "args before", "tilingKey", "Dump][Exception", "Dump\\]\\[Exception", "retCode=0x", "ErrCode=", "runtime result",
+        "DevMalloc: ", "DevFree: ", "Device memory", "Error register info", "Error PC info", "Error symbol info", "[Symbolize]",
+        "exception_print", "AICORE_INFO_START", "_ERR_INFO=", "PC_START=", "AIC_ERROR", "CURRENT_PC=", "AI_CORE_INT=", "PARA_BASE=",
+        "core_list=", "Task run failed", "Task exception", "AtomicLaunchKernel", "dha status", "maybe invalid", "D2H failed", "RAS occurs",
+        "skip refresh addr", "skip log args", "dump file path is", "dumpScene=", "fault va", "page fault", "BuildSingleOp",
+        "rror Code=", "EI00", "EZ9999:", "EZ2001:", "runtime failed", "data invalid", "[INIT]Ascend soc", "soc version", "SocVersion",
+    )
+)  # fmt: skip
+_FOLLOWED = (b"AICORE_INFO_START", b"exception_print")
+_HEAD = re.compile(
+    r"\[(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|EVENT|TRACE|CRITICAL|OPLOG|NULL)\]\s*(?P<module>[A-Za-z][\w.]*)\((?P<pid>-?\d+),(?P<process>[^)\n]{0,64})\):"
+    r"(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})\s*(?:\[(?P<where>[^\]\n]{0,300})\])?\s?(?P<rest>.*)",
+    re.DOTALL,
+)
+_TID = re.compile(r"\[tid:(\d+)\]\s?|(\d{1,10})(?=[ \[A-Za-z])\s?|")
+_ESCAPED = re.compile(r"\\([\[\]()_*<>#+.!-])")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a log: its head taken apart, its text, and where it stands; cut when the logger may have cut it."""
+
+    text: str
+    file: str
+    offset: int
+    level: str | None = None
+    module: str | None = None
+    pid: int | None = None
+    process: str | None = None
+    time: str | None = None
+    where: str | None = None
+    tid: int | None = None
+    cut: bool = False
+
+
+def records(stream: BinaryIO, name: str) -> Iterator[Record]:
+    """Records of a stream that may matter, in order. Garbage and wrong encodings are tolerated, UTF-16 is read as such."""
+    held: Record | None = None
+    for line, offset, before in _lines(_utf8(stream)):
+        record = _record(line, offset, name, before)
+        if held is not None:
+            joined = _joined(held, record)
+            if joined is not None:
+                held = joined
+                continue
+            yield held
+        held = record
+    if held is not None:
+        yield held
+
+
+def _utf8(stream: BinaryIO) -> Iterator[bytes]:
+    """Chunks of the stream; text in UTF-16, as Windows writes it, becomes UTF-8."""
+    first = stream.read(_CHUNK)
+    decoder = None
+    if first[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    while first:
+        yield first if decoder is None else decoder.decode(first).encode("utf-8", "replace")
+        first = stream.read(_CHUNK)
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
+    """Lines with one of WORDS in them and those that belong to them: line, offset, and the last line with a head before it."""
+    rest, base, follow, head = b"", 0, 0, b""
+    for chunk in chunks:
+        data = rest + chunk
+        stop = data.rfind(b"\n") + 1
+        if stop == 0:
+            if len(data) < _CHUNK:  # a line may be longer than what was read at once
+                rest = data
+                continue
+            stop = len(data)
+        block, rest = data[:stop], data[stop:]
+        hits = list(_hits(block, follow))
+        follow = hits[-1][2] if hits else follow
+        for start, end, _ in hits:
+            yield block[start:end][:_LINE_LIMIT], base + start, _head_before(block, start, head)
+        head = _head_before(block, len(block), head)
+        base += stop
+    if rest:
+        for start, end, _ in _hits(rest, follow):
+            yield rest[start:end][:_LINE_LIMIT], base + start, _head_before(rest, start, head)
+
+
+def _hits(block: bytes, follow: int) -> Iterator[tuple[int, int, int]]:
+    """Start and end of each line to read, and how many more lines after it are to be read whatever they hold."""
+    starts = set()
+    for word in WORDS:
+        at = block.find(word)
+        while at >= 0:
+            starts.add(block.rfind(b"\n", 0, at) + 1)
+            end = block.find(b"\n", at)
+            at = block.find(word, end) if end >= 0 else -1
+    at = 0
+    for start in [*sorted(starts), len(block)]:
+        while follow and at < start:
+            end = _end(block, at)
+            follow -= 1
+            yield at, end, follow
+            at = end + 1
+        if start >= len(block) or start < at:
+            continue
+        end = _end(block, start)
+        if any(word in block[start:end] for word in _FOLLOWED):
+            follow = _FOLLOW
+        elif end - start >= CUT_FROM:
+            follow = max(follow, 1)
+        yield start, end, follow
+        at = end + 1
+
+
+def _end(block: bytes, start: int) -> int:
+    end = block.find(b"\n", start)
+    return len(block) if end < 0 else end
+
+
+def _head_before(block: bytes, stop: int, carried: bytes) -> bytes:
+    """The last line with a head in front of stop, within a few lines; the one carried from the block before, else none."""
+    end = stop
+    for _ in range(_BACK):
+        if end <= 0:
+            return carried
+        start = block.rfind(b"\n", 0, end - 1) + 1
+        line = block[start:end]
+        if line.startswith(b"[") and b"):2" in line[:160]:
+            return line[:400]
+        end = start
+    return b""
+
+
+def _text(line: bytes) -> str:
+    line = line.rstrip(b"\r\n")
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        pass
+    try:
+        return line.decode("gb18030")
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace")
+
+
+def unescaped(text: str) -> str:
+    """Text as it was before somebody put it on a Markdown page: no backslashes before brackets, no bold."""
+    if not _ESCAPED.search(text):
+        return text
+    return _ESCAPED.sub(r"\1", text.replace("**", ""))
+
+
+def _record(line: bytes, offset: int, name: str, before: bytes) -> Record:
+    text = _text(line)
+    found = _HEAD.search(text[:4096]) if "):2" in text[:400] else None
+    if found is not None:
+        tid, rest = _tid(found["rest"] + text[4096:])
+        return Record(
+            text=rest, file=name, offset=offset, level=found["level"], module=found["module"], pid=int(found["pid"][:10]),
+            process=found["process"], time=found["time"], where=found["where"], tid=tid, cut=len(text) >= CUT_FROM,
+        )  # fmt: skip
+    head = _HEAD.search(_text(before)) if before else None
+    text = unescaped(text)
+    if head is None:
+        return Record(text=text, file=name, offset=offset, cut=len(text) >= CUT_FROM)
+    return Record(
+        text=text, file=name, offset=offset, level=head["level"], module=head["module"], pid=int(head["pid"][:10]),
+        process=head["process"], time=head["time"], tid=_tid(head["rest"])[0], cut=len(text) >= CUT_FROM,
+    )  # fmt: skip
+
+
+def _tid(rest: str) -> tuple[int | None, str]:
+    found = _TID.match(rest)
+    if found is None or found.end() == 0:
+        return None, rest
+    return int(found[1] or found[2]), rest[found.end() :]
+
+
+_GOES_ON = re.compile(r"(?:\w+:)?\s*(?:\[\w+\])*\s*((?:0x[0-9a-fA-F]|[0-9a-fA-FxX]{1,20}[, ]|[,;:.)\]}_]).*)", re.DOTALL)
+
+
+def _joined(first: Record, second: Record) -> Record | None:
+    """One record of two when the second is the rest of the first: same place in the code, and it begins in the middle."""
+    if not first.cut or first.where != second.where or (first.pid, first.tid) != (second.pid, second.tid):
+        return None
+    if second.where is None and second.pid is not None and second.offset - first.offset > len(first.text) * 4 + 4096:
+        return None
+    found = _GOES_ON.match(second.text)
+    if found is None:
+        return None
+    return msgspec.structs.replace(first, text=first.text + found[1], cut=second.cut)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an AI Core error comes from, by the manual's tree: hardware, addresses, values of the inputs, or the operator itself.
+
+    does the operator fail alone?   no   -> addresses of its arguments
+                                    yes  -> bad values in its inputs   -> their producer
+                                            sound values               -> the operator, with the line
+
+Evidence in the logs and dumps answers many branches without running anything. Each verdict has its grounds and how sure it
+is; code is the one msaicerr ends with for the same conclusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from opscope.ascend import registers
+from opscope.ascend.addresses import AddressCheck
+from opscope.ascend.dumps import Dump
+from opscope.ascend.fault import Fault
+from opscope.ascend.graphs import Node
+from opscope.ascend.kernels import Kernel
+from opscope.ascend.objects import Place
+from opscope.ascend.registers import ADDRESS, HARDWARE, TRAPS, VALUES
+
+_RANK = {"proven": 0, "likely": 1, "suspected": 2}
+REPRODUCED, NOT_REPRODUCED = "reproduced", "not-reproduced"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One conclusion: cause is a word of a fixed set, text one sentence, grounds what it rests on, advice what to do next."""
+
+    cause: str
+    text: str
+    confidence: str
+    grounds: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    code: int | None = None
+
+
+class Grounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a verdict may rest on."""
+
+    fault: Fault
+    checks: tuple[AddressCheck, ...] = ()
+    node: Node | None = None
+    kernel: Kernel | None = None
+    dump: Dump | None = None
+    place: Place | None = None
+    case_result: str | None = None
+    device_wrong: str | None = None
+
+
+def verdicts(grounds: Grounds) -> tuple[Verdict, ...]:
+    """All conclusions the grounds allow, the surest first and among equals in the manual's order; never empty."""
+    found = [verdict for rule in _RULES for verdict in rule(grounds)]
+    found.sort(key=lambda verdict: _RANK[verdict.confidence])
+    return (*found, *([] if found else [_undecided(grounds)]))
+
+
+def _bits(fault: Fault) -> list[registers.Bit]:
+    return [registers.bit(number, core.numbering) for core in fault.cores for number in core.bits]
+
+
+def _hardware(grounds: Grounds) -> Iterator[Verdict]:
+    bits = [bit for bit in _bits(grounds.fault) if bit.kind == HARDWARE]
+    ras = [text for topic, text in grounds.fault.notes if topic == "ras"]
+    if not bits and not ras:
+        return
+    said = tuple(dict.fromkeys([f"{bit.name}: {bit.meaning}" for bit in bits] + [text[:300] for text in ras]))
+    advice = ("npu-smi info -t health, ascend-dmi diagnosis; look for the RAS alarm of that time", "run on another card")
+    confidence = "likely" if bits else "suspected"
+    yield Verdict(
+        cause="hardware", text="the hardware: an ECC or parity error, not the operator", confidence=confidence, grounds=said, advice=advice,
+        code=103,
+    )  # fmt: skip
+
+
+def _not_zeroed(grounds: Grounds) -> Iterator[Verdict]:
+    """A dynamic kernel that accumulates into outputs nobody zeroed before."""
+    kernel, fault = grounds.kernel, grounds.fault
+    if kernel is None or not kernel.dynamic or not kernel.zeroed or not fault.informed:
+        return
+    name = grounds.node.name if grounds.node else fault.node_name
+    if name is None or any(name == one or not one for one in fault.atomic_cleaned):
+        return
+    text = f"argument {', '.join(map(str, kernel.zeroed))} is accumulated into, and nothing zeroed it before (atomic clean is missing)"
+    seen = "the log has no AtomicLaunchKernelWithFlag of this node; the kernel's description asks for it (parameters)"
+    yield Verdict(cause="memset missing", text=text, confidence="likely", grounds=(seen,), code=105)
+
+
+def _trap(grounds: Grounds) -> Iterator[Verdict]:
+    """Values that the compiler's own checks of addresses trap with."""
+    for core in grounds.fault.cores:
+        for name, value in {**core.registers, **core.extend}.items():
+            for word in value if isinstance(value, tuple) else (value,):
+                if isinstance(word, int) and (word in TRAPS or word & 0xFFFFFFFF in TRAPS):
+                    text = TRAPS.get(word) or TRAPS[word & 0xFFFFFFFF]
+                    yield Verdict(
+                        cause="operator", text=f"the {text}", confidence="proven", grounds=(f"{name} of core {core.core} is {word:#x}",),
+                        advice=("the line of the kernel: see below", "check the shapes and the tiling the kernel was given"),
+                    )  # fmt: skip
+                    return
+
+
+def _atomic(grounds: Grounds) -> Iterator[Verdict]:
+    fault = grounds.fault
+    if any(topic == "atomic" for topic, _ in fault.notes) and any(bit.name == "mte_biu_rdwr_resp" for bit in _bits(fault)):
+        text = "an atomic accumulation overflowed: the values that are added up leave the range of their type"
+        yield Verdict(
+            cause="atomic overflow", text=text, confidence="likely", grounds=("dha status 1 in the log", "mte_biu_rdwr_resp"),
+            advice=("look for the first overflow: opscope scan on the overflow dump",), code=107,
+        )  # fmt: skip
+
+
+def _addresses(grounds: Grounds) -> Iterator[Verdict]:
+    bad = [check for check in grounds.checks if check.bad]
+    fits = any(bit.kind == ADDRESS for bit in _bits(grounds.fault))
+    if bad:
+        best = min(bad, key=lambda check: _RANK[check.confidence])
+        text = f"a bad address: {best.tensor} {best.text}"
+        said = tuple(f"{check.tensor} at {check.address:#x}: {check.status}, {check.text}" for check in bad if check.address is not None)
+        said += ("the error bits are those of a failed access to global memory",) if fits else ()
+        confidence = "likely" if best.confidence == "proven" and not fits else best.confidence
+        if grounds.case_result == NOT_REPRODUCED and confidence == "suspected":
+            confidence = "likely"
+        advice = ("who freed or sized that memory: look at the allocation, the tensor's producer and the workspace size",)
+        yield Verdict(cause="addresses", text=text, confidence=confidence, grounds=said, advice=advice, code=102)
+    elif grounds.case_result == NOT_REPRODUCED:
+        text = "the operator runs alone, so it is not at fault: look at the addresses of its arguments and who else writes there"
+        advice = ("run with ASCEND_GLOBAL_LOG_LEVEL=1 and give the new logs to opscope aicore: the allocations are in them",)
+        yield Verdict(
+            cause="addresses", text=text, confidence="likely", grounds=("the single-operator case does not fail",), advice=advice, code=102
+        )
+
+
+def _inputs(grounds: Grounds) -> Iterator[Verdict]:
+    dump = grounds.dump
+    bad = [one for one in dump.unsound if not one.zeroed] if dump is not None else []
+    values = [bit for bit in _bits(grounds.fault) if bit.kind == VALUES]
+    if bad:
+        said = tuple(f"{one.label}: {', '.join(one.troubles)}" for one in bad)
+        upstream = tuple(_producer(grounds, one.index) for one in bad)
+        confidence = "likely" if values or grounds.case_result == REPRODUCED else "suspected"
+        text = f"bad values in its inputs ({said[0]}): look upstream{upstream[0]}"
+        said += tuple(f"{bit.name}: {bit.meaning}" for bit in values)
+        advice = tuple(f"{one.label} comes from{made.removeprefix(',')}" for one, made in zip(bad, upstream, strict=True) if made)
+        yield Verdict(cause="input values", text=text, confidence=confidence, grounds=said, advice=advice, code=104)
+    elif values and (dump is None or not any(one.statistics for one in dump.tensors)):
+        bit = values[0]
+        text = f"values of the inputs, by the error bit ({bit.name}: {bit.meaning})"
+        yield Verdict(
+            cause="input values",
+            text=text,
+            confidence="suspected",
+            grounds=(f"{bit.name} is set",),
+            advice=("dump and examine the inputs",),
+            code=104,
+        )
+
+
+def _producer(grounds: Grounds, index: int) -> str:
+    """`, produced by Unique (Unique)` of an input, empty where the graph is not there."""
+    made = next((one for one in grounds.node.producers if one.slot == index), None) if grounds.node else None
+    if made is None:
+        return ""
+    original = f", in the model {', '.join(made.original)}" if made.original else ""
+    return f", {made.name} ({made.type or 'type not in the graph'}{original})"
+
+
+def _operator(grounds: Grounds) -> Iterator[Verdict]:
+    bad = grounds.dump is not None and any(not one.zeroed for one in grounds.dump.unsound)
+    if grounds.case_result == REPRODUCED and not bad:
+        sound = grounds.dump is not None and any(one.statistics for one in grounds.dump.tensors)
+        at = _line(grounds.place)
+        said = ["the single-operator case fails too"] + (["its dumped inputs hold no NaN or Inf"] if sound else [])
+        text = f"the operator itself{at}: it fails alone" + (" with sound inputs" if sound else "; its input values are not known")
+        advice = ("read the kernel at that line, with the shapes, attributes and tiling above",)
+        yield Verdict(cause="operator", text=text, confidence="proven" if sound else "likely", grounds=tuple(said), advice=advice, code=101)
+    elif grounds.device_wrong is not None:
+        text = f"the operator computes wrongly on the device{_line(grounds.place)}: {grounds.device_wrong}"
+        yield Verdict(cause="operator", text=text, confidence="likely", grounds=(grounds.device_wrong,), code=101)
+
+
+def _line(place: Place | None) -> str:
+    if place is None or (place.source is None and place.symbol is None):
+        return ""
+    return f", at {place.python or place.source}" if place.source else f", in {place.symbol}"
+
+
+def _overwritten(grounds: Grounds) -> Iterator[Verdict]:
+    """Argument words that differ before and after; not those of a host buffer, which the runtime reuses."""
+    before, after = grounds.fault.words_before, grounds.fault.words_after
+    if not before or not after or any(topic == "host-args" for topic, _ in grounds.fault.notes):
+        return
+    changed = [place for place, (old, new) in enumerate(zip(before, after, strict=False)) if old != new]
+    if changed:
+        said = tuple(f"word {place}: {before[place]:#x} before, {after[place]:#x} after" for place in changed[:8])
+        text = f"the kernel's arguments changed while it ran ({len(changed)} words): something writes over them"
+        yield Verdict(cause="args overwritten", text=text, confidence="likely", grounds=said, code=106)
+
+
+def _program(grounds: Grounds) -> Iterator[Verdict]:
+    for core in grounds.fault.cores:
+        if core.register("current") == 0:
+            text = "the program counter is 0: the core did not run the kernel; a broken binary, or the environment"
+            yield Verdict(cause="environment", text=text, confidence="suspected", grounds=(f"current of core {core.core} is 0",), code=103)
+            return
+
+
+def _undecided(grounds: Grounds) -> Verdict:
+    """What the error bits alone suggest."""
+    bits = _bits(grounds.fault)
+    advice = ("run the single-operator case on the device, then: opscope aicore … --case-result reproduced|not-reproduced",)
+    if not grounds.fault.cores:
+        text = "not decided: the logs hold no registers of the core"
+        return Verdict(cause="undecided", text=text, confidence="suspected", advice=advice)
+    if not bits:
+        text = "the operator, probably: no error bit is set, so the kernel did not end in time or ran into a trap"
+        said = (registers.CAUSES[registers.TIMEOUT],)
+        return Verdict(cause="operator", text=text, confidence="suspected", grounds=said, advice=advice)
+    bit = bits[0]
+    cause, what = _USUAL.get(bit.kind, ("undecided", "not decided"))
+    at = _line(grounds.place) if cause == "operator" else ""
+    text = f"{what}{at}, by the error bit alone ({bit.name}: {bit.meaning})"
+    return Verdict(cause=cause, text=text, confidence="suspected", grounds=(f"{bit.name} usually means: {bit.cause}",), advice=advice)
+
+
+_USUAL = {
+    ADDRESS: ("addresses", "an address of its arguments, probably"),
+    VALUES: ("input values", "values of its inputs, probably"),
+    **dict.fromkeys(
+        (registers.BUFFER, registers.PARAMETER, registers.ALIGNMENT, registers.CODE, registers.CONFLICT, registers.SYNC, registers.TIMEOUT),
+        ("operator", "the operator, probably"),
+    ),
+}
+_Rule = Callable[[Grounds], Iterator[Verdict]]
+_RULES: tuple[_Rule, ...] = (_not_zeroed, _hardware, _trap, _atomic, _addresses, _inputs, _operator, _overwritten, _program)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope aicore`: an AI Core error explained from what was collected, on any machine."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from opscope import __version__
+from opscope.cli.failing import note
+from opscope.cli.options import Json
+from opscope.cli.printing import INCOMPLETE
+from opscope.errors import UsageError
+from opscope.run.finding import Document
+
+if TYPE_CHECKING:
+    from opscope.ascend.analysis import Analysis
+    from opscope.ascend.codes import Meaning
+
+_MAX_STDIN = 256 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where things lie that are not found by themselves, and numbers to explain."""
+
+    graphs: Annotated[Path | None, Parameter(help="Graph dumps (ge_proto, ge_onnx, JSON), in place of those found.")] = None
+    kernel_meta: Annotated[Path | None, Parameter(help="Kernels' .json and .o, in place of those found.")] = None
+    dump: Annotated[Path | None, Parameter(help="Exception dumps, in place of those found.")] = None
+    case_result: Annotated[str | None, Parameter(help="How the case ended: reproduced, not-reproduced, or the folder of its logs.")] = None
+    status: Annotated[str | None, Parameter(help="Explain an overflow status (272, 0x110) and nothing else.")] = None
+    code: Annotated[str | None, Parameter(help="Explain a code: 0x800000, 507015, EI0006, 95,330 (950), hccl:9.")] = None
+
+
+Where = Annotated[Places, Parameter(name="*")]
+NOWHERE = Places()
+
+
+def aicore(
+    *paths: Annotated[str, Parameter(allow_leading_hyphen=True)],  # "-" is stdin
+    where: Where = NOWHERE,
+    output: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="Folder for info.txt, info.html and the cases; one that exists gets a sibling."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Explain AI Core errors from logs, graphs, kernels and dumps: what failed where, by which cause, and what to do.
+
+    Exit code 0: no AI Core error, 1: one or more, 2: nothing here can be read, 3: no error, but files could not be read.
+
+    Parameters
+    ----------
+    paths
+        Files and folders: process logs, an asys collection, a run; - reads pasted text from stdin.
+    """
+    unknown = next((path for path in paths if path.startswith("-") and path != "-"), None)
+    if unknown is not None:
+        raise UsageError(f"unknown option: {unknown}; see opscope aicore --help")
+    if where.status is not None or where.code is not None:
+        return _explain(where, json=json)
+    if not paths:
+        raise UsageError("no logs given; write: opscope aicore FOLDER, or opscope aicore - and paste the EZ9999 block")
+    document, analyses = _analysed(paths, where)
+    written = _write(document, analyses, output) if output is not None and analyses else None
+    if json:
+        from opscope.report.json import json_text
+
+        print(json_text(document))
+    else:
+        from opscope.report.aicore_text import print_aicore
+
+        print_aicore(document, written=written)
+    if document.findings:
+        return 1
+    return 0 if document.complete else INCOMPLETE
+
+
+def _analysed(paths: tuple[str, ...], where: Places) -> tuple[Document, tuple[Analysis, ...]]:
+    from opscope.ascend.analysis import analyse_all
+    from opscope.ascend.explain import document
+    from opscope.ascend.find import collect
+    from opscope.ascend.log import read_logs
+
+    places = [Path(path) for path in paths if path != "-"]
+    found = collect(places, graphs_at=where.graphs, kernels_at=where.kernel_meta, dumps_at=where.dump)
+    reader = read_logs(found.logs)
+    read = len(found.logs)
+    if "-" in paths:
+        if sys.stdin.isatty():
+            note("paste the error, then press Ctrl-D")
+        reader.read(sys.stdin.buffer, "<stdin>")
+        read += 1
+    if not read:
+        raise UsageError(f"{', '.join(paths)}: no log here; process logs lie in $HOME/ascend/log, or where ASCEND_PROCESS_LOG_PATH says")
+    analyses = analyse_all(reader, found, case_result=where.case_result)
+    return document(analyses, found=found, read=read, codes=reader.codes, runs=paths), analyses
+
+
+def _write(document: Document, analyses: tuple[Analysis, ...], output: Path) -> str:
+    """info.txt, info.html and document.json of the errors; the folder they were written to."""
+    from opscope.report.aicore_html import aicore_html
+    from opscope.report.aicore_text import info_text
+    from opscope.report.json import json_text
+    from opscope.repro.write import free_folder
+
+    del analyses
+    folder = free_folder(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    many = len(document.findings) > 1
+    for number, finding in enumerate(document.findings, 1):
+        name = f"info-{number}.txt" if many else "info.txt"
+        (folder / name).write_text(info_text(finding), encoding="utf-8", errors="backslashreplace")
+    (folder / "info.html").write_text(aicore_html(document), encoding="utf-8", errors="backslashreplace")
+    (folder / "document.json").write_text(json_text(document) + "\n", encoding="utf-8")
+    return str(folder)
+
+
+def _explain(where: Places, *, json: bool) -> int:
+    from opscope.ascend.codes import explain_code, explain_status
+
+    meanings: tuple[Meaning, ...] = ()
+    if where.status is not None:
+        meanings += explain_status(_number(where.status))
+    if where.code is not None:
+        meanings += explain_code(where.code)
+    rows = [{"code": one.code, "family": one.family, "name": one.name, "text": one.text} for one in meanings]
+    if json:
+        from opscope.report.json import json_text
+
+        print(json_text(Document(opscope=__version__, verb="aicore", summary={"meanings": rows, "warnings": []})))
+        return 0
+    from opscope.report.console import folded, make_console, print_lines
+
+    console = make_console()
+    for one in meanings:
+        print_lines(console, folded(f"{one.code}  ", f"{one.name} ({one.family}): {one.text}", width=console.width, style="bold"))
+    return 0
+
+
+def _number(text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise UsageError(f"--status {text}: write a number, 272 or 0x110") from None
+    if value < 0:
+        raise UsageError(f"--status {text}: a status is not negative")
+    return value
