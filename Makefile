@@ -3,11 +3,12 @@
 #
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests                       make lint     style, types, layers, sizes
-#   make zoo       the zoo of faults through the real command line, some ten minutes
+#   make zoo       whole programs through the real command line, some ten minutes
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
 #
-# PYTHON=python3.12 chooses the interpreter, PIP_FLAGS is passed to every pip install (an index of CPU builds of torch, say).
+# PYTHON=python3.12 chooses the interpreter, JOBS=4 how many tests run at once (2), PIP_FLAGS is passed to every pip install (an
+# index of CPU builds of torch, say).
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -17,6 +18,7 @@ SHELL := bash
 
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= 2
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-dev.txt
 NATIVE := $(wildcard src/opscope/kernels/native/*)
@@ -45,11 +47,11 @@ demo: build
 	$(BIN)/python scripts/demo.py
 
 test: build
-	$(BIN)/python -m pytest -n 2 -m "not interop and not zoo"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop and not zoo"
 
-# Every program of the zoo through the real command line, with and without opscope.
+# Whole programs through the real command line: the zoo of faults, runs to compare, wrong kernels.
 zoo: build
-	$(BIN)/python -m pytest -n 2 -m zoo tests/zoo
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "zoo and not interop"
 
 lint: build
 	$(BIN)/ruff check .
