@@ -67,7 +67,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     beyond: int = 0
 
 
-class Sums(msgspec.Struct, frozen=True, kw_only=True):
+class Sums(msgspec.Struct, frozen=True):
     """What the pass itself gathers, before the metrics are worked out of it; sums are of values times 2**-exponent."""
 
     size: int
@@ -103,16 +103,16 @@ def pair(target: NDArray[Any], golden: NDArray[Any], *, allowed: tuple[float, fl
     """Answers all metrics but kl of two arrays of one shape; kernels.pair.pair says more."""
     one, other = common(target, golden)
     exponent = exponent_of(one, other)
-    return metrics(gather(one, other, allowed, exponent), allowed, alike=target.dtype == golden.dtype)
+    return metrics(gather(one, other, allowed, exponent), allowed, alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("="))
 
 
 def exponent_of(target: NDArray[Any], golden: NDArray[Any]) -> int:
     """By which power of two values are divided so that no square leaves float64: 0 unless a 64-bit float is beyond 2**±480."""
     if target.dtype.name not in ("float64", "complex128"):
         return 0
-    with np.errstate(all="ignore"):
-        parts = (part for array in (target, golden) for part in ((array.real, array.imag) if array.dtype.kind == "c" else (array,)))
-        largest = max((float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0)) for part in parts), default=0.0)
+    finite = np.isfinite(target) & np.isfinite(golden)
+    parts = (part for array in (target, golden) for part in ((array.real, array.imag) if array.dtype.kind == "c" else (array,)))
+    largest = max(float(np.max(np.abs(part), where=finite, initial=0.0)) for part in parts)
     return 0 if largest == 0 or 2.0**-480 < largest < 2.0**480 else math.frexp(largest)[1] + 1
 
 
@@ -178,8 +178,15 @@ class _Parts:
             low, high = np.minimum(t, g)[finite], np.maximum(t, g)[finite]
             self.d = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
         else:
-            self.d = np.abs(self.t - self.g)
-        self.size_g = np.abs(self.g)
+            self.d = magnitude(self.t - self.g)
+        self.size_g = magnitude(self.g)
+
+
+def magnitude(values: NDArray[Any]) -> NDArray[Any]:
+    """Absolute values; of complex numbers the float64 sqrt(re^2 + im^2), every operation rounded."""
+    if values.dtype.kind != "c":
+        return np.asarray(np.abs(values))
+    return np.asarray(np.minimum(np.sqrt(values.real * values.real + values.imag * values.imag), np.finfo(np.float64).max))
 
 
 def _scaled(values: NDArray[Any], exponent: int) -> NDArray[Any]:
@@ -225,7 +232,7 @@ def _ordinals(values: NDArray[Any]) -> NDArray[Any]:
 
 def _sums(p: _Parts, equal: NDArray[np.bool_], ulp: NDArray[np.uint64], allowed: tuple[float, float], nonfinite: tuple[int, ...]) -> Sums:
     real = p.t.dtype.kind != "c"
-    size_t = p.t if real else np.abs(p.t)
+    size_t = p.t if real else magnitude(p.t)
     values_g = p.g if real else p.size_g
     dot = p.t * p.g if real else p.t.real * p.g.real + p.t.imag * p.g.imag
     unequal = np.flatnonzero(~equal)
@@ -235,7 +242,7 @@ def _sums(p: _Parts, equal: NDArray[np.bool_], ulp: NDArray[np.uint64], allowed:
     places = np.flatnonzero(p.finite)
     worst = int(odd[0]) if odd.size else int(places[np.argmax(p.d)]) if p.d.size and p.d.max() > 0 else -1
     lengths = np.bincount(_bit_lengths(ulp), minlength=BUCKETS)
-    limit = math.ldexp(allowed[0], -p.exponent) + allowed[1] * p.size_g
+    limit = np.ldexp(allowed[0], -p.exponent) + allowed[1] * p.size_g
     some = bool(p.d.size)
     return Sums(
         size=equal.size, exponent=p.exponent, compared=int(p.d.size), differing=int(unequal.size),
@@ -323,7 +330,7 @@ def kl(target: NDArray[Any], golden: NDArray[Any]) -> float | None:
     epsilon and divided by their sum. None without a finite pair. Two more passes, with logarithms: taken only when asked for.
     """
     target, golden = common(target, golden)
-    t, g = (np.abs(x.reshape(-1)) if x.dtype.kind == "c" else x.reshape(-1).astype(np.float64) for x in (target, golden))
+    t, g = (magnitude(x.reshape(-1)) if x.dtype.kind == "c" else x.reshape(-1).astype(np.float64) for x in (target, golden))
     finite = np.isfinite(t) & np.isfinite(g)
     if not finite.any():
         return None

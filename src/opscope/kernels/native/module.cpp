@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "pair.hpp"
 #include "statistics.hpp"
 
 namespace nb = nanobind;
@@ -41,6 +43,46 @@ nb::tuple statistics(std::uintptr_t address, int dtype, const std::vector<std::i
     return as_tuple(found);
 }
 
+// In the order of the fields of pair_reference.Sums.
+nb::tuple as_tuple(const opscope::PairSums& s, int exponent) {
+    nb::list histogram, nonfinite;
+    for (const std::int64_t count : s.histogram) histogram.append(count);
+    for (const std::int64_t count : s.nonfinite) nonfinite.append(count);
+    return nb::make_tuple(s.size, exponent, s.compared, s.differing, s.first_mismatch, s.worst_index, s.max_abs, s.sum_abs, s.squares,
+                          s.max_rel, s.sum_rel, s.golden_zero_only, s.dot, s.squares_target, s.squares_golden, s.mean_target, s.mean_golden,
+                          s.variance_target, s.variance_golden, s.max_golden, s.within_1, s.within_5, s.ulp_max, nb::tuple(histogram),
+                          nb::tuple(nonfinite), s.nonfinite_mismatch, s.beyond);
+}
+
+struct Placed {
+    std::uintptr_t address;
+    std::vector<std::int64_t> strides;
+
+    opscope::ArrayView view(int dtype, const std::vector<std::int64_t>& shape) const {
+        if (shape.size() != strides.size()) throw nb::value_error("shape and strides differ in length");
+        return {reinterpret_cast<const void*>(address), static_cast<opscope::DType>(dtype), static_cast<int>(shape.size()), shape.data(),
+                strides.data()};
+    }
+};
+
+using Place = std::tuple<std::uintptr_t, std::vector<std::int64_t>>;  // address and strides of an array
+
+nb::tuple pair(const Place& target, const Place& golden, int dtype, const std::vector<std::int64_t>& shape,
+               const std::tuple<double, double, int, int>& settings, const std::string& isa) {
+    if (dtype < 0 || dtype > static_cast<int>(opscope::DType::Complex128)) throw nb::value_error("no such dtype");
+    opscope::PairOptions options;
+    std::tie(options.absolute, options.relative, options.exponent, options.threads) = settings;
+    options.isa = opscope::isa_from_name(isa);
+    const Placed one{std::get<0>(target), std::get<1>(target)}, other{std::get<0>(golden), std::get<1>(golden)};
+    const opscope::ArrayView first = one.view(dtype, shape), second = other.view(dtype, shape);
+    opscope::PairSums found;
+    {
+        const nb::gil_scoped_release released;
+        found = opscope::pair(first, second, options);
+    }
+    return as_tuple(found, options.exponent);
+}
+
 std::vector<std::string> isas() {
     std::vector<std::string> names;
     for (const opscope::Isa isa : opscope::available_isas()) names.emplace_back(opscope::isa_name(isa));
@@ -54,6 +96,8 @@ NB_MODULE(_native, module) {
     module.def("statistics", &statistics, nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"),
                nb::arg("digest"), nb::arg("threads"), nb::arg("isa"),
                "Columns size to digest of an array of the dtype with this number in the C++ enum DType.");
+    module.def("pair", &pair, nb::arg("target"), nb::arg("golden"), nb::arg("dtype"), nb::arg("shape"), nb::arg("settings"), nb::arg("isa"),
+               "Fields of pair_reference.Sums of two arrays, each an address and strides; settings: absolute, relative, exponent, threads.");
     module.def("isas", &isas, "Instruction sets that this processor runs, worst first.");
     module.def("isa", [] { return std::string(opscope::isa_name(opscope::best_isa())); }, "The instruction set in use.");
 }

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pass over two arrays, in vectors of 8 doubles that the compiler cuts to what the instruction set has. Compiled once for each
+// instruction set with its own flags, everything in an unnamed namespace, so that the linker cannot mix them.
+#include <cmath>
+#include <cstring>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#include "pair_part.hpp"
+
+namespace {
+
+using namespace opscope;
+
+constexpr int LANES = 8;
+constexpr int BLOCK = 512;  // elements that are decoded at once: buffers stay in the first cache
+typedef double Vec __attribute__((vector_size(64)));
+typedef long long Mask __attribute__((vector_size(64)));
+
+inline Vec load(const double* at) {
+    Vec found;
+    std::memcpy(&found, at, sizeof found);
+    return found;
+}
+inline Mask load(const std::int64_t* at) {
+    Mask found;
+    std::memcpy(&found, at, sizeof found);
+    return found;
+}
+inline Vec splat(double value) { return Vec{} + value; }
+inline Vec magnitude(Vec a) { return (Vec)((Mask)a & 0x7fffffffffffffffLL); }
+inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+inline Vec choose(Mask mask, Vec a, Vec b) { return (Vec)((mask & (Mask)a) | (~mask & (Mask)b)); }
+inline double total(Vec a) { return ((a[0] + a[4]) + (a[1] + a[5])) + ((a[2] + a[6]) + (a[3] + a[7])); }
+inline std::int64_t total(Mask a) {
+    std::int64_t sum = 0;
+    for (int lane = 0; lane < LANES; ++lane) sum += a[lane];
+    return sum;
+}
+inline double highest(Vec a) {
+    double found = a[0];
+    for (int lane = 1; lane < LANES; ++lane) found = a[lane] > found ? a[lane] : found;
+    return found;
+}
+
+template <class T>
+inline T word(const char* at, std::int64_t i) {
+    T found;
+    std::memcpy(&found, at + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    return found;
+}
+
+// One block of both sides as doubles, padded with zeros; d and p are set by types whose difference and product take more than x and y.
+struct Block {
+    alignas(64) double x[BLOCK], y[BLOCK], d[BLOCK], p[BLOCK];
+    alignas(64) std::int64_t skip[BLOCK];
+    alignas(64) std::uint64_t ulp[BLOCK];
+    alignas(64) std::uint64_t same[BLOCK];  // elements that are equal, of types with d and p
+};
+
+float bits_to_float(std::uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+
+// Multiplied by the power of two between the exponents' biases, which also makes denormals right.
+float half_to_float(std::uint32_t bits) {
+    const std::uint32_t sign = (bits & 0x8000u) << 16;
+    const float value = bits_to_float((bits & 0x7fffu) << 13) * 0x1p112f;
+    if (value < 65536.0f) return sign != 0 ? -value : value;
+    return bits_to_float(sign | 0x7f800000u | ((bits & 0x3ffu) << 13));
+}
+
+// e4m3fn and e5m2 by their definition (Open Compute Project, OFP8, revision 1.0).
+template <int mantissa, int bias, bool infinite>
+float byte_to_float(std::uint32_t bits) {
+    const std::uint32_t magnitude = bits & 0x7fu, fraction = magnitude & ((1u << mantissa) - 1), exponent = magnitude >> mantissa;
+    const bool special = infinite ? exponent == 31 : magnitude == 0x7f;
+    float value;
+    if (special) value = infinite && fraction == 0 ? __builtin_inff() : __builtin_nanf("");
+    else if (exponent == 0) value = static_cast<float>(fraction) * bits_to_float(static_cast<std::uint32_t>(127 + 1 - bias - mantissa) << 23);
+    else value = bits_to_float(((exponent + 127 - static_cast<std::uint32_t>(bias)) << 23) | (fraction << (23 - mantissa)));
+    return (bits & 0x80u) != 0 ? -value : value;
+}
+
+// Integers in the order of the numbers, neighbours one apart, both zeros 0.
+template <class Signed>
+inline std::int64_t ordinal(Signed bits) {
+    const auto wide = static_cast<std::int64_t>(bits);
+    constexpr std::int64_t SIGN = sizeof(Signed) == 8 ? INT64_MIN : -(std::int64_t{1} << (8 * sizeof(Signed) - 1));
+    return wide < 0 ? static_cast<std::int64_t>(static_cast<std::uint64_t>(SIGN) - static_cast<std::uint64_t>(wide)) : wide;
+}
+inline std::uint64_t apart(std::int64_t a, std::int64_t b) {
+    return a > b ? static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b) : static_cast<std::uint64_t>(b) - static_cast<std::uint64_t>(a);
+}
+
+// Element types: decode() to doubles, ulps() of pairs; plain: the difference is |x - y| of the doubles; finite: always so.
+template <class Bits>
+struct FloatingUlps {
+    static void ulps(const char* t, const char* g, int count, std::uint64_t* out) {
+        for (int i = 0; i < count; ++i) out[i] = apart(ordinal(word<Bits>(t, i)), ordinal(word<Bits>(g, i)));
+    }
+};
+struct F64 : FloatingUlps<std::int64_t> {
+    static constexpr int size = 8;
+    static constexpr bool plain = true, finite = false, wide = true;
+    static void decode(const char* at, int count, double* out) { std::memcpy(out, at, static_cast<std::size_t>(count) * 8); }
+};
+struct F32 : FloatingUlps<std::int32_t> {
+    static constexpr int size = 4;
+    static constexpr bool plain = true, finite = false, wide = false;
+    static void decode(const char* at, int count, double* out) {
+        for (int i = 0; i < count; ++i) out[i] = static_cast<double>(word<float>(at, i));
+    }
+};
+struct BF16 : FloatingUlps<std::int16_t> {
+    static constexpr int size = 2;
+    static constexpr bool plain = true, finite = false, wide = false;
+    static void decode(const char* at, int count, double* out) {
+        for (int i = 0; i < count; ++i) out[i] = static_cast<double>(bits_to_float(static_cast<std::uint32_t>(word<std::uint16_t>(at, i)) << 16));
+    }
+};
+struct F16 : FloatingUlps<std::int16_t> {
+    static constexpr int size = 2;
+    static constexpr bool plain = true, finite = false, wide = false;
+    static void decode(const char* at, int count, double* out) {
+        int i = 0;
+#if defined(__F16C__)
+        for (; i + 8 <= count; i += 8) {
+            alignas(32) float part[8];
+            _mm256_store_ps(part, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 2 * i))));
+            for (int lane = 0; lane < 8; ++lane) out[i + lane] = static_cast<double>(part[lane]);
+        }
+#endif
+        for (; i < count; ++i) out[i] = static_cast<double>(half_to_float(word<std::uint16_t>(at, i)));
+    }
+};
+template <int mantissa, int bias, bool infinite>
+struct F8 : FloatingUlps<std::int8_t> {
+    static constexpr int size = 1;
+    static constexpr bool plain = true, finite = false, wide = false;
+    static void decode(const char* at, int count, double* out) {
+        for (int i = 0; i < count; ++i) out[i] = static_cast<double>(byte_to_float<mantissa, bias, infinite>(word<std::uint8_t>(at, i)));
+    }
+};
+template <class Number>
+struct Integer {
+    static constexpr int size = sizeof(Number);
+    static constexpr bool plain = true, finite = true, wide = false;
+    static void decode(const char* at, int count, double* out) {
+        for (int i = 0; i < count; ++i) out[i] = static_cast<double>(word<Number>(at, i));
+    }
+    static void ulps(const char* t, const char* g, int count, std::uint64_t* out) {
+        for (int i = 0; i < count; ++i) out[i] = apart(static_cast<std::int64_t>(word<Number>(t, i)), static_cast<std::int64_t>(word<Number>(g, i)));
+    }
+};
+struct Boolean {
+    static constexpr int size = 1;
+    static constexpr bool plain = true, finite = true, wide = false;
+    static void decode(const char* at, int count, double* out) {
+        for (int i = 0; i < count; ++i) out[i] = word<std::uint8_t>(at, i) != 0 ? 1.0 : 0.0;
+    }
+    static void ulps(const char* t, const char* g, int count, std::uint64_t* out) {
+        for (int i = 0; i < count; ++i) out[i] = (word<std::uint8_t>(t, i) != 0) != (word<std::uint8_t>(g, i) != 0);
+    }
+};
+// 64-bit integers: doubles cannot hold them, so their difference is taken before.
+template <class Number>
+struct Long {
+    static constexpr int size = 8;
+    static constexpr bool plain = false, finite = true, wide = false;
+    static void stage(const char* t, const char* g, int count, Block& b) {
+        for (int i = 0; i < count; ++i) {
+            const auto one = word<Number>(t, i), other = word<Number>(g, i);
+            const std::uint64_t gap = one > other ? static_cast<std::uint64_t>(one) - static_cast<std::uint64_t>(other)
+                                                  : static_cast<std::uint64_t>(other) - static_cast<std::uint64_t>(one);
+            b.x[i] = static_cast<double>(one);
+            b.y[i] = static_cast<double>(other);
+            b.d[i] = static_cast<double>(gap);
+            b.p[i] = b.x[i] * b.y[i];
+            b.ulp[i] = gap;
+            b.same[i] = gap == 0;
+        }
+    }
+};
+// Complex: x and y are magnitudes; NaN where a part is NaN, else infinite where a part is.
+template <class Part, class Bits>
+struct Complex {
+    static constexpr int size = 2 * sizeof(Part);
+    static constexpr bool plain = false, finite = false, wide = sizeof(Part) == 8;
+    static double size_of(double re, double im) {
+        if (std::isnan(re) || std::isnan(im)) return __builtin_nan("");
+        if (std::isinf(re) || std::isinf(im)) return __builtin_inf();
+        const double found = std::sqrt(re * re + im * im);
+        return found < __DBL_MAX__ ? found : __DBL_MAX__;  // beyond: the pass is made again, scaled
+    }
+    static void stage(const char* t, const char* g, int count, Block& b, double half, double rest) {
+        for (int i = 0; i < count; ++i) {
+            const double tr = word<Part>(t, 2 * i), ti = word<Part>(t, 2 * i + 1), gr = word<Part>(g, 2 * i), gi = word<Part>(g, 2 * i + 1);
+            b.same[i] = tr == gr && ti == gi;
+            const double a = tr * half * rest, c = ti * half * rest, e = gr * half * rest, f = gi * half * rest;
+            b.x[i] = size_of(a, c);
+            b.y[i] = size_of(e, f);
+            b.d[i] = std::sqrt((a - e) * (a - e) + (c - f) * (c - f));
+            b.p[i] = a * e + c * f;
+            const std::uint64_t re = apart(ordinal(word<Bits>(t, 2 * i)), ordinal(word<Bits>(g, 2 * i)));
+            const std::uint64_t im = apart(ordinal(word<Bits>(t, 2 * i + 1)), ordinal(word<Bits>(g, 2 * i + 1)));
+            b.ulp[i] = re > im ? re : im;
+        }
+    }
+};
+
+bool all_finite(const Block& b, int padded) {
+    Mask odd{};
+    for (int i = 0; i < padded; i += LANES) {
+        const Vec x = load(b.x + i), y = load(b.y + i);
+        odd |= (x - x != 0) | (y - y != 0);
+    }
+    return total(odd) == 0;
+}
+
+int class_of(double value) { return std::isnan(value) ? 0 : value > 0 ? 1 : 2; }
+
+// Counts the pairs that are not finite and takes them out: zeros in their places, skip set. Answers how many there are.
+int take_out(Block& b, int count, std::int64_t first, PairPart& out, bool exact) {
+    int taken = 0;
+    for (int i = 0; i < count; ++i) {
+        const double x = b.x[i], y = b.y[i];
+        const bool one = !std::isfinite(x), other = !std::isfinite(y);
+        b.skip[i] = one || other ? -1 : 0;
+        if (!one && !other) continue;
+        ++taken;
+        if (one) ++out.nonfinite[static_cast<std::size_t>(class_of(x))];
+        if (other) ++out.nonfinite[static_cast<std::size_t>(3 + class_of(y))];
+        const bool equal = (std::isnan(x) && std::isnan(y)) || (exact ? b.same[i] != 0 : x == y);
+        if (!equal) {
+            ++out.odd;
+            ++out.differing;
+            if (out.first_odd < 0) out.first_odd = first + i;
+            if (out.first < 0 || out.first > first + i) out.first = first + i;
+        }
+        b.x[i] = b.y[i] = b.d[i] = b.p[i] = 0;
+        b.same[i] = 1;
+    }
+    return taken;
+}
+
+// Everything that needs the difference, the sizes and the product of each pair.
+template <bool plain, bool masked>
+double accumulate(const Block& b, int padded, int taken, const PairSpan& span, PairPart& out) {
+    const Vec pivot_t = splat(out.pivot_t), pivot_g = splat(out.pivot_g), absolute = splat(span.absolute * span.half * span.rest), relative = splat(span.relative);
+    const Vec zero{}, one = splat(1.0), thousandth = splat(0.001), five = splat(5 * 0.001);
+    Vec max_abs{}, sum_abs{}, squares{}, max_rel{}, sum_rel{}, dot{}, squares_t{}, squares_g{}, max_g{}, sum_t{}, sum_g{}, spread_t{}, spread_g{};
+    Mask within_1{}, within_5{}, beyond{}, zero_only{};
+    for (int i = 0; i < padded; i += LANES) {
+        const Vec x = load(b.x + i), y = load(b.y + i);
+        Vec d, p;
+        if constexpr (plain) d = magnitude(x - y), p = x * y;
+        else d = load(b.d + i), p = load(b.p + i);
+        const Vec size = magnitude(y);
+        Vec tx = x - pivot_t, gy = y - pivot_g;
+        if constexpr (masked) {
+            const Mask skip = load(b.skip + i);
+            tx = choose(skip, zero, tx);
+            gy = choose(skip, zero, gy);
+        }
+        const Mask empty = size == 0, alike = d == 0;
+        const Vec ratio = choose(empty, zero, d / choose(empty, one, size));
+        max_abs = larger(d, max_abs);
+        sum_abs += d;
+        squares += d * d;
+        max_rel = larger(ratio, max_rel);
+        sum_rel += ratio;
+        dot += p;
+        squares_t += x * x;
+        squares_g += y * y;
+        max_g = larger(size, max_g);
+        sum_t += tx;
+        sum_g += gy;
+        spread_t += tx * tx;
+        spread_g += gy * gy;
+        within_1 -= alike | (d < thousandth * size);
+        within_5 -= alike | (d < five * size);
+        beyond -= d > absolute + relative * size;
+        zero_only -= empty & ~alike;
+    }
+    out.sum_abs += total(sum_abs);
+    out.squares += total(squares);
+    out.sum_rel += total(sum_rel);
+    out.dot += total(dot);
+    out.squares_t += total(squares_t);
+    out.squares_g += total(squares_g);
+    out.sum_t += total(sum_t);
+    out.sum_g += total(sum_g);
+    out.spread_t += total(spread_t);
+    out.spread_g += total(spread_g);
+    const double rel = highest(max_rel), top = highest(max_g);
+    out.max_rel = rel > out.max_rel ? rel : out.max_rel;
+    out.max_g = top > out.max_g ? top : out.max_g;
+    out.within_1 += total(within_1) - taken;
+    out.within_5 += total(within_5) - taken;
+    out.beyond += total(beyond);
+    out.zero_only += total(zero_only);
+    return highest(max_abs);
+}
+
+template <bool plain>
+double distance(const Block& b, int i) {
+    return plain ? std::fabs(b.x[i] - b.y[i]) : b.d[i];
+}
+
+template <class E>
+void note_worst(const Block& b, int count, std::int64_t first, double most, PairPart& out) {
+    if (!(most > out.max_abs)) return;
+    out.max_abs = most;
+    for (int i = 0; i < count; ++i) {
+        if (distance<E::plain>(b, i) != most) continue;
+        out.worst = first + i;
+        return;
+    }
+}
+
+template <class E>
+void count_differing(const Block& b, int count, std::int64_t first, PairPart& out) {
+    std::int64_t found = 0;
+    for (int i = 0; i < count; ++i) found += E::plain ? b.x[i] != b.y[i] : b.same[i] == 0;
+    out.differing += found;
+    if (found == 0 || (out.first >= 0 && out.first < first)) return;
+    for (int i = 0; i < count; ++i) {
+        if (E::plain ? b.x[i] == b.y[i] : b.same[i] != 0) continue;
+        if (out.first < 0 || out.first > first + i) out.first = first + i;
+        return;
+    }
+}
+
+// By the bit length of each distance; four tables, since neighbours mostly fall into one bucket.
+void count_ulps(const std::uint64_t* ulp, const std::int64_t* skip, int count, PairPart& out) {
+    std::int64_t table[4][65] = {};
+    std::uint64_t most = 0;
+    for (int i = 0; i < count; ++i) {
+        if (skip != nullptr && skip[i] != 0) continue;
+        const std::uint64_t here = ulp[i];
+        most = here > most ? here : most;
+        ++table[i & 3][here == 0 ? 0 : 64 - __builtin_clzll(here)];
+    }
+    out.ulp = most > out.ulp ? most : out.ulp;
+    const int top = most == 0 ? 0 : 64 - __builtin_clzll(most);
+    for (int k = 0; k <= top; ++k) out.histogram[static_cast<std::size_t>(k)] += table[0][k] + table[1][k] + table[2][k] + table[3][k];
+}
+
+template <class E>
+void stage(const char* t, const char* g, int count, const PairSpan& span, Block& b) {
+    if constexpr (E::plain) {
+        E::decode(t, count, b.x);
+        E::decode(g, count, b.y);
+    } else if constexpr (E::finite) {
+        E::stage(t, g, count, b);
+    } else {
+        E::stage(t, g, count, b, span.half, span.rest);
+    }
+    for (int i = count; i % LANES != 0; ++i) b.x[i] = b.y[i] = b.d[i] = b.p[i] = 0, b.same[i] = 1, b.skip[i] = -1;
+}
+
+template <class E>
+void one_block(const char* t, const char* g, int count, const PairSpan& span, std::int64_t first, PairPart& out, Block& b) {
+    const int padded = (count + LANES - 1) / LANES * LANES;
+    stage<E>(t, g, count, span, b);
+    const bool masked = !E::finite && !all_finite(b, padded);
+    const int taken = masked ? take_out(b, count, first, out, !E::plain) : 0;
+    const int kept = count - taken;
+    out.compared += kept;
+    const bool same_bits = !masked && std::memcmp(t, g, static_cast<std::size_t>(count) * E::size) == 0;
+    if (same_bits) {
+        out.histogram[0] += count;
+    } else {
+        count_differing<E>(b, count, first, out);
+        if constexpr (E::plain) E::ulps(t, g, count, b.ulp);
+        if (kept > 0) count_ulps(b.ulp, masked ? b.skip : nullptr, count, out);
+    }
+    if constexpr (E::plain && E::wide) {
+        if (span.half != 1 || span.rest != 1) {
+            for (int i = 0; i < count; ++i) b.x[i] *= span.half, b.x[i] *= span.rest, b.y[i] *= span.half, b.y[i] *= span.rest;
+        }
+    }
+    for (int i = 0; !out.pivoted && i < count; ++i) {
+        if (!masked || b.skip[i] == 0) out.pivot_t = b.x[i], out.pivot_g = b.y[i], out.pivoted = true;
+    }
+    // The padding counts as pairs that were taken out: it is within every share, and beside the pivot it is no value.
+    const int extra = taken + padded - count;
+    if (masked) {
+        note_worst<E>(b, count, first, accumulate<E::plain, true>(b, padded, extra, span, out), out);
+    } else if (padded == count) {
+        note_worst<E>(b, count, first, accumulate<E::plain, false>(b, padded, extra, span, out), out);
+    } else {
+        for (int i = 0; i < count; ++i) b.skip[i] = 0;
+        note_worst<E>(b, count, first, accumulate<E::plain, true>(b, padded, extra, span, out), out);
+    }
+}
+
+template <class E>
+void span_of(const PairSpan& span, PairPart& out) {
+    Block block;
+    for (std::int64_t done = 0; done < span.count; done += BLOCK) {
+        const int count = static_cast<int>(span.count - done < BLOCK ? span.count - done : BLOCK);
+        one_block<E>(span.target + done * E::size, span.golden + done * E::size, count, span, span.first + done, out, block);
+    }
+}
+
+const PairTable PAIR_TABLE = {{
+    span_of<Boolean>, span_of<Integer<std::int8_t>>, span_of<Integer<std::uint8_t>>, span_of<Integer<std::int16_t>>,
+    span_of<Integer<std::uint16_t>>, span_of<Integer<std::int32_t>>, span_of<Integer<std::uint32_t>>, span_of<Long<std::int64_t>>,
+    span_of<Long<std::uint64_t>>, span_of<F16>, span_of<BF16>, span_of<F32>, span_of<F64>, span_of<F8<3, 7, false>>,
+    span_of<F8<2, 15, true>>, span_of<Complex<float, std::int32_t>>, span_of<Complex<double, std::int64_t>>,
+}};
+
+}  // namespace
