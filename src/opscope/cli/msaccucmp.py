@@ -128,7 +128,8 @@ def _convert(options: argparse.Namespace) -> int:
     if options.version == 1:
         _say("-v 1 is no longer needed: the form of a file is taken from its content")
     with _progress(len(paths)) as advance:
-        failures = convert(paths, request, Output(out), jobs=os.cpu_count() or 1, done=advance)
+        output = Output(out)
+        failures = convert([(path, output) for path in paths], request, jobs=os.cpu_count() or 1, done=advance)
     return _report(failures, len(paths), out)
 
 
@@ -179,7 +180,9 @@ def _request(options: argparse.Namespace, *, single: bool) -> Request:
     if not single and (side is not None or shape):
         _say("-o, -i and -s are for one file; they are ignored")
         side, shape = None, ()
-    return Request(kind=options.type, layout=options.format, shape=shape, side=side, index=int(text), exact=options.compat is not None)
+    wanted = {f"{one}s": (int(text),) if one == side else () for one in ("input", "output")} if side is not None else {}
+    exact = options.compat is not None
+    return Request(kind=options.type, layout=options.format, shape=shape, strict=side is not None, exact=exact, **wanted)
 
 
 def _shape(text: str) -> tuple[int, ...]:

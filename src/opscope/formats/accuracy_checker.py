@@ -23,7 +23,6 @@ from opscope.formats.bounded_json import load_json
 from opscope.formats.folders import file_names, folder_names, walk
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
-from opscope.formats.msprobe.reader import load_value
 from opscope.formats.msprobe.stacks import read_stacks, user_line
 from opscope.formats.registry import Format
 from opscope.run.protocol import RunInfo
@@ -67,9 +66,9 @@ def _looks_right(path: Path) -> bool:
 
 
 def _places(root: Path) -> Iterator[_Place]:
-    for folder, _ in walk(root, _DEPTH):
+    for folder, names in walk(root, _DEPTH, ".json"):
         owners: dict[int, list[str]] = defaultdict(list)
-        for name in reversed(file_names(folder)):  # forward before backward
+        for name in reversed(names):  # forward before backward
             found = _FILE.fullmatch(name)
             if found:
                 owners[int(found[2])].append(found[1])
@@ -80,6 +79,8 @@ def _places(root: Path) -> Iterator[_Place]:
 
 def open_dump(path: Path) -> Run:
     """The dump as a run; FormatError when no json in it can be read."""
+    from opscope.formats.msprobe.reader import load_value
+
     builder = _Builder(path)
     owners: dict[int, list[_Place]] = defaultdict(list)
     for place in _places(path):

@@ -24,7 +24,8 @@ import msgspec
 
 from opscope.errors import FormatError
 from opscope.formats.archives import keys_of
-from opscope.formats.folders import file_names, walk
+from opscope.formats.cann.names import read_mapping
+from opscope.formats.folders import walk
 from opscope.formats.foreign import UNKNOWN, ForeignRun, Tables
 from opscope.formats.loading import load_array
 from opscope.formats.manifest import has_manifest, open_manifest
@@ -48,7 +49,7 @@ _RANK = re.compile(r"rank[_-]?(\d{1,9})")
 _STEP = re.compile(r"step[_-]?(\d{1,9})")
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """One file of arrays: the call it belongs to and what its name says."""
 
     file: str  # relative to the root
@@ -72,7 +73,7 @@ def detect(path: Path) -> bool:
     if has_manifest(path):
         return True
     for seen, file in enumerate(_files(path)):
-        if _is_array(file):
+        if _is_array(path / file):
             return True
         if seen > _LOOKED_AT:
             break
@@ -92,9 +93,11 @@ def _is_array(path: Path) -> bool:
     return head.startswith(b"PK\x03\x04")
 
 
-def _files(root: Path) -> Iterator[Path]:
-    for folder, _ in walk(root, _DEPTH):
-        yield from (folder / name for name in file_names(folder) if name.endswith(_SUFFIXES))
+def _files(root: Path) -> Iterator[str]:
+    """Files of arrays below a folder, relative to it with "/" between the names."""
+    for folder, names in walk(root, _DEPTH, _SUFFIXES):
+        prefix = "".join(f"{part}/" for part in folder.relative_to(root).parts)
+        yield from (prefix + name for name in names)
 
 
 def open_folder(path: Path) -> Run:
@@ -102,7 +105,7 @@ def open_folder(path: Path) -> Run:
     if path.is_dir() and has_manifest(path):
         return open_manifest(path)
     root = path if path.is_dir() else path.parent
-    files = [path] if path.is_file() else list(_files(path))
+    files = [path.name] if path.is_file() else list(_files(path))
     if not files:
         raise FormatError(path, "no .npy, .npz, .safetensors or .pt below it")
     late: list[str] = []
@@ -124,12 +127,15 @@ class _Builder:
         self._late = late
         self._groups: dict[tuple[int, int, str], list[Piece]] = defaultdict(list)
         self._pieces: dict[tuple[int, int], list[Piece]] = {}
+        self._folders: dict[str, tuple[int, int, dict[str, str]]] = {}  # rank and step its path says, names that were too long
 
-    def add(self, file: Path) -> None:
-        """Take one file."""
-        below = file.relative_to(self._root)
-        rank, step = _number(below, _RANK), _number(below, _STEP)
-        piece = parse_piece(below)
+    def add(self, file: str) -> None:
+        """Take one file, by its path below the root."""
+        folder, _, name = file.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = (_number(folder, _RANK), _number(folder, _STEP), read_mapping(self._root / folder))
+        rank, step, known = self._folders[folder]
+        piece = parse_piece(folder, name, known.get(name, name))
         self._groups[rank, step, piece.call].append(piece)
 
     def tables(self) -> Tables:
@@ -174,14 +180,15 @@ class _Builder:
         ]  # fmt: skip
 
 
-def _number(path: Path, pattern: re.Pattern[str]) -> int:
-    return next((int(found[1]) for part in reversed(path.parts[:-1]) if (found := pattern.fullmatch(part))), 0)
+def _number(folder: str, pattern: re.Pattern[str]) -> int:
+    return next((int(found[1]) for part in reversed(folder.split("/")) if (found := pattern.fullmatch(part))), 0)
 
 
-def parse_piece(below: Path) -> Piece:
-    """What the name of a file says of the array in it."""
-    file, stem = below.as_posix(), below.name.removesuffix(below.suffix)
-    kernel = parse_tensor_name(f"{stem}.npy")
+def parse_piece(folder: str, name: str, known_as: str) -> Piece:
+    """What the name of a file in a folder says of the array in it; known_as is the name it should have had (mapping.csv)."""
+    file = f"{folder}/{name}" if folder else name
+    stem, _, suffix = known_as.rpartition(".")
+    kernel = parse_tensor_name(known_as if suffix == "npy" else f"{stem}.npy")
     if kernel is not None:
         slot = str(kernel.index) if kernel.slot in {None, 0} else f"{kernel.index}.{kernel.slot}"
         return Piece(
@@ -197,7 +204,6 @@ def parse_piece(below: Path) -> Piece:
         io = "output" if entry["io"] == "output" else "input"
         return Piece(file, entry["entry"], parts.op, io, slot, role=role, phase=parts.phase, level=parts.level)
     golden = _GOLDEN.fullmatch(stem)
-    if golden is not None and below.suffix == ".npy":
+    if golden is not None and suffix == "npy":
         return Piece(file, golden["name"], "TensorFlow", "output", golden["index"], int(golden["time"]))
-    name = (below.parent / stem).as_posix()
-    return Piece(file, name, "array", "output", None)
+    return Piece(file, f"{folder}/{stem}" if folder else stem, "array", "output", None)

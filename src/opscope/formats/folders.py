@@ -10,27 +10,41 @@ from pathlib import Path
 
 def file_names(folder: Path) -> list[str]:
     """Names of what is no folder, sorted; empty for a folder that cannot be listed."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if not entry.is_dir())
-    except OSError:
-        return []
+    return _listed(folder, "")[0]
 
 
 def folder_names(folder: Path) -> list[str]:
     """Names of the folders in a folder, links left out, sorted."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
+    return _listed(folder, _NONE)[1]
 
 
-def walk(folder: Path, depth: int) -> Iterator[tuple[Path, int]]:
-    """A folder and those below it to a depth, each with its depth, parents first."""
+def walk(folder: Path, depth: int, suffixes: str | tuple[str, ...] = "") -> Iterator[tuple[Path, list[str]]]:
+    """A folder and those below it to a depth, parents first, each with the sorted names of its files that end in a suffix."""
     stack = [(folder, 0)]
     while stack:
         here, level = stack.pop()
-        yield here, level
+        files, folders = _listed(here, suffixes)
+        yield here, files
         if level < depth:
-            stack.extend((here / name, level + 1) for name in reversed(folder_names(here)))
+            stack.extend((here / name, level + 1) for name in reversed(folders))
+
+
+_NONE = ("/",)  # no name ends like this
+
+
+def _listed(folder: Path, suffixes: str | tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Files with a suffix, and folders that are no links; nothing of a folder that cannot be listed."""
+    files: list[str] = []
+    folders: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                elif entry.name.endswith(suffixes) and not entry.is_dir():
+                    files.append(entry.name)
+    except OSError:
+        return [], []
+    files.sort()
+    folders.sort()
+    return files, folders

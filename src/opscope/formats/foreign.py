@@ -20,8 +20,6 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError, MissingValueError, UsageError
-from opscope.kernels import statistics
-from opscope.run.arrow import RowsTable, table_schema
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
@@ -77,6 +75,8 @@ class ForeignRun:
 
     def table(self, name: str) -> ArrowStream:
         """Table "calls", "tensors", "stacks" or "judgements"; the tensors are measured when their stream is first opened."""
+        from opscope.run.arrow import RowsTable
+
         return _MeasuredTable(self) if name == "tensors" else RowsTable(name, self.rows(name))
 
     def rows(self, name: str) -> tuple[Any, ...]:
@@ -153,9 +153,13 @@ class _MeasuredTable:
         self._run = run
 
     def __arrow_c_schema__(self) -> object:
+        from opscope.run.arrow import table_schema
+
         return table_schema("tensors").__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        from opscope.run.arrow import RowsTable
+
         return RowsTable("tensors", self._run.rows("tensors")).__arrow_c_stream__(requested_schema)
 
 
@@ -185,6 +189,8 @@ def _kind(dtype: np.dtype[Any]) -> DType:
 
 
 def _statistics(values: Array) -> dict[str, Any]:
+    from opscope.kernels import statistics
+
     found = statistics(values)
     return {name: getattr(found, name) for name in _MEASURED}
 

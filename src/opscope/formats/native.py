@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opscope.formats.registry import Format
+from opscope.formats.registry import Format, later
 from opscope.run.store.layout import RUN_FILE
-from opscope.run.store.reader import NativeRun
 
 
 def detect(path: Path) -> bool:
@@ -15,4 +14,4 @@ def detect(path: Path) -> bool:
     return (path / RUN_FILE).is_file()
 
 
-FORMAT = Format("opscope", detect, NativeRun)
+FORMAT = Format("opscope", detect, later("opscope.run.store.reader:NativeRun"))

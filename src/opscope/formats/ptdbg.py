@@ -154,8 +154,8 @@ def _places(root: Path) -> Iterator[_Place]:
 
 
 def _pickles(root: Path) -> Iterator[Path]:
-    for folder, _ in walk(root, _DEPTH):
-        yield from (folder / name for name in file_names(folder) if name.endswith(".pkl"))
+    for folder, names in walk(root, _DEPTH, ".pkl"):
+        yield from (folder / name for name in names)
 
 
 def _place(path: Path) -> _Place:

@@ -31,7 +31,7 @@ BUILTIN = (
     "opscope.formats.msprobe:FORMAT",
     "opscope.formats.ptdbg:FORMAT",
     "opscope.formats.accuracy_checker:FORMAT",
-    "opscope.formats.cann.run:FORMAT",
+    "opscope.formats.cann.detection:FORMAT",
     "opscope.formats.debug_mode:FORMAT",
     "opscope.formats.onnxruntime:FORMAT",
     "opscope.formats.arrays:FORMAT",
@@ -63,6 +63,17 @@ class Unavailable(msgspec.Struct, frozen=True):
     reason: str
 
 
+def later(reference: str) -> Callable[[Path], Run]:
+    """A function "module:name" whose module is loaded when it is first called, so that detecting a format stays quick."""
+
+    def opening(path: Path) -> Run:
+        module, _, name = reference.partition(":")
+        opened: Run = getattr(import_module(module), name)(path)
+        return opened
+
+    return opening
+
+
 def formats(builtin: Iterable[str] = BUILTIN) -> Iterator[Format | Unavailable]:
     """All formats in the order they are tried."""
     for reference in builtin:
@@ -84,7 +95,13 @@ def _load(name: str, entry: EntryPoint) -> Format | Unavailable:
 
 
 def open_run(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Run:
-    """Open a run of any known format, detected by its content.
+    """Open a run of any known format, detected by its content; raises what find_format and the format's reader raise."""
+    found = find_format(path, builtin=builtin)
+    return found.open(Path(path))
+
+
+def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Format:
+    """The format a path is in, by its content.
 
     FormatError says what the path looks like when no format knows it; UsageError for a URL; UnavailableError when a format
     that could not be loaded might have known it.
@@ -99,7 +116,7 @@ def open_run(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) 
         if isinstance(found, Unavailable):
             missing.append(found)
         elif found.detect(place):
-            return found.open(place)
+            return found
     reason = f"no known dump or run: {describe(place)}"
     if missing:
         raise UnavailableError(f"{place}: {reason}; not tried: " + ", ".join(f"{lost.name} ({lost.reason})" for lost in missing))

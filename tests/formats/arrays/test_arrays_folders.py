@@ -55,7 +55,7 @@ def calls(path: Path) -> list[tuple[str, str, int, int]]:
     ],
 )
 def test_names(name: str, call: str, op: str, io: str, slot: str | None) -> None:
-    piece = parse_piece(Path(name))
+    piece = parse_piece("", name, name)
     assert (piece.call, piece.op, piece.io, piece.slot) == (call, op, io, slot)
 
 

@@ -269,3 +269,18 @@ def test_an_inline_span_points_at_the_bytes(tmp_path: Path) -> None:
     file = dumpfile.read(path)
     (span,) = file.spans
     assert span == Span(path.read_bytes().index(b"hello"), 5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    version=st.sampled_from(["2.0", "1", "", "x"]), time=st.integers(0, 2**64 - 1), name=st.text(max_size=200), outputs=st.integers(0, 3),
+    user_tag=st.text(max_size=3), cut=st.integers(0, 40),
+)  # fmt: skip
+def test_the_quick_summary_says_what_the_decoder_says(version: str, time: int, name: str, outputs: int, user_tag: str, cut: int) -> None:
+    """A listing reads headers by a shorter way; where that answers, the answer is the decoder's."""
+    attr = (Attribute(name=user_tag),) if user_tag else ()
+    header = DumpData(version=version, dump_time=time, output=(tensor(2),) * outputs, op_name=name, attr=attr)
+    start = b"".join(bytes(part) for part in dumpfile.parts(header, [b"ab"] * outputs))
+    quick = dumpfile._quick_summary(start[: len(start) - cut])
+    told = version[:1].isdigit() and not attr and cut <= 2 * outputs and len(start) >= 16
+    assert quick == (DumpData(version=version, dump_time=time, op_name=name) if told else None)

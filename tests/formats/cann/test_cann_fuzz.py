@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from opscope.errors import OpscopeError
 from opscope.formats import layouts
 from opscope.formats.cann.convert import Request, convert_file
+from opscope.formats.cann.detection import FORMAT
 from opscope.formats.cann.message import Attribute, OriginalOp, Shape
 from opscope.formats.cann.output import KINDS, Output
-from opscope.formats.cann.run import FORMAT
 
 FEATURE = np.arange(1, 2 * 5 * 2 * 2 + 1, dtype=np.float16).reshape(2, 5, 2, 2)
 RANGES = [[[{"lower": 0, "higher": 2}, {"lower": 0, "higher": 3}]]] * 2

@@ -14,8 +14,8 @@ from cann_dumps import classic_record, dump, modern_record, operator, raw
 from opscope.errors import FormatError, MissingValueError
 from opscope.formats import hifloat8, layouts
 from opscope.formats.cann import names, tree
+from opscope.formats.cann.detection import FORMAT
 from opscope.formats.cann.message import Attribute, OriginalOp
-from opscope.formats.cann.run import FORMAT
 from opscope.formats.registry import open_run
 from opscope.run.protocol import Run
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from opscope.errors import MissingValueError
 from opscope.formats import hifloat8, layouts
 from opscope.formats.cann import dumpfile
-from opscope.formats.cann.run import FORMAT
+from opscope.formats.cann.detection import FORMAT
 from opscope.formats.cann.writer import write_run
 from opscope.formats.convert import Job, convert
 from opscope.run.memory import MemoryRun

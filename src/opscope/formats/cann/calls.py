@@ -39,33 +39,36 @@ def list_calls(found: Sequence[Operator], numbers: dict[int, int]) -> tuple[list
     """One call for each operator, in the order given, and which operator each (process, index) is; numbers: rank -> process."""
     calls: list[Call] = []
     operators: Operators = {}
-    indices: Counter[int] = Counter()
-    times: Counter[tuple[int, int, str]] = Counter()
+    indices: dict[int, int] = {}
+    times: dict[tuple[int, int, str], int] = {}
     for operator in found:
-        process, step = numbers[operator.first.rank], operator.first.step
-        times[process, step, operator.name] += 1
-        index = indices[process]
-        indices[process] += 1
+        first, name = operator.sources[0], operator.name
+        process = numbers[first.rank]
+        key = (process, first.step, name)
+        count = times[key] = times.get(key, 0) + 1
+        index = indices.get(process, 0)
+        indices[process] = index + 1
         operators[process, index] = operator
-        calls.append(_call(operator, process, index, times[process, step, operator.name]))
+        calls.append(_call(operator, process, index, name if count == 1 else f"{name}#{count}"))
     return calls, operators
 
 
-def _call(operator: Operator, process: int, index: int, times: int) -> Call:
-    first = operator.first
+def _call(operator: Operator, process: int, index: int, name: str) -> Call:
+    first = operator.sources[0]
+    whole = len(operator.sources) == 1
     return Call(
         process=process,
         rank=first.rank,
         step=first.step,
         index=index,
         level="operator",
-        phase="backward" if operator.name.startswith(_BACKWARD) else "forward",
+        phase="backward" if name.startswith(_BACKWARD) else "forward",
         op=first.name.op_type,
-        name=operator.name if times == 1 else f"{operator.name}#{times}",
+        name=name,
         task=first.name.task,
         stream=first.name.stream,
-        context=first.name.context if len(operator.sources) == 1 else None,
-        thread=first.name.thread if len(operator.sources) == 1 else None,
+        context=first.name.context if whole else None,
+        thread=first.name.thread if whole else None,
         device=first.device,
     )
 

@@ -7,6 +7,7 @@ What cannot be converted is left out and reported; the rest of the file, and of 
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
@@ -24,7 +25,7 @@ from opscope.formats.cann.wire import Span
 from opscope.formats.layouts import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -36,17 +37,24 @@ ONE_BYTE_C0, OTHER_C0 = 32, 16
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make of each file; layout None keeps the device's order. shape and (side, index) are of one named file.
+    """What to make of each file; layout None keeps the device's order, shape is that of one named file.
 
-    exact does as the reference tool does, where it is wrong too.
+    inputs and outputs are which of them to write (None: all); strict refuses an index that a file does not have. exact does
+    as the reference tool does, where it is wrong too.
     """
 
     kind: str = NPY
     layout: str | None = None
     shape: tuple[int, ...] = ()
-    side: str | None = None
-    index: int = 0
+    inputs: tuple[int, ...] | None = None
+    outputs: tuple[int, ...] | None = None
+    strict: bool = False
     exact: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether all tensors of a file are wanted."""
+        return self.inputs is None and self.outputs is None
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -58,43 +66,43 @@ class Failure(msgspec.Struct, frozen=True):
     tensors: tuple[str, ...] = ()
 
 
-def convert(paths: Sequence[Path], request: Request, output: Output, *, jobs: int, done: Callable[[], None]) -> list[Failure]:
-    """Convert files in parallel; done is called after each. Answers the failures in the order of paths."""
+def convert(files: Iterable[tuple[str | Path, Output]], request: Request, *, jobs: int, done: Callable[[], None]) -> list[Failure]:
+    """Convert files in parallel, each into its output; done is called after each. Answers the failures in the order of files."""
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        futures = [pool.submit(convert_file, path, request, output) for path in paths]
+        futures = [pool.submit(convert_file, path, request, output) for path, output in files]
         for future in futures:
             future.add_done_callback(lambda _: done())
         return [failure for future in futures if (failure := future.result()) is not None]
 
 
-def convert_file(path: Path, request: Request, output: Output) -> Failure | None:
+def convert_file(path: str | Path, request: Request, output: Output) -> Failure | None:
     """Convert one file; None when all of it was written."""
     try:
         file = dumpfile.read(path)
-        if _is_overflow_record(path, request):
+        if _is_overflow_record(os.path.basename(path), output, request):  # noqa: PTH119 - one of very many files
             overflow_json(file, output)
             return None
         failed = _tensors(file, request, output)
-        if request.layout is None:
+        if request.layout is None and request.everything:
             _rest(file, request, output)
     except FormatError as error:
         code = Code.OVERFLOW_TYPE if isinstance(error, opdebug.UnknownUnitError) else _parse_code(path)
-        return Failure(path, code, (str(error),))
+        return Failure(Path(path), code, (str(error),))
     except RefusedError as error:
-        return Failure(path, error.code, (str(error),))
+        return Failure(Path(path), error.code, (str(error),))
     except MemoryError:
-        return Failure(path, Code.DUMP_DATA, (f"{path}: too large for this machine's memory",))
+        return Failure(Path(path), Code.DUMP_DATA, (f"{path}: too large for this machine's memory",))
     if not failed:
         return None
-    return Failure(path, failed[-1][1].code, tuple(str(error) for _, error in failed), tuple(which for which, _ in failed))
+    return Failure(Path(path), failed[-1][1].code, tuple(str(error) for _, error in failed), tuple(which for which, _ in failed))
 
 
-def _parse_code(path: Path) -> Code:
+def _parse_code(path: str | Path) -> Code:
     return Code.NANO if dumpfile.sniff(path) == dumpfile.NANO else Code.DUMP_DATA
 
 
-def _is_overflow_record(path: Path, request: Request) -> bool:
-    return path.name.startswith("Opdebug.Node_OpDebug.") if request.exact else names.is_opdebug(path.name)
+def _is_overflow_record(name: str, output: Output, request: Request) -> bool:
+    return name.startswith("Opdebug.Node_OpDebug.") if request.exact else names.is_opdebug(output.known_as(name))
 
 
 def overflow_json(file: DumpFile, output: Output) -> list[opdebug.OverflowRecord]:
@@ -123,12 +131,15 @@ def _attempt(file: DumpFile, request: Request, output: Output, which: tuple[str,
 
 
 def _wanted(file: DumpFile, request: Request) -> list[tuple[str, int]]:
-    if request.side is None:
-        return [(side, index) for side in ("input", "output") for index in range(len(tensor.tensors(file, side)))]
-    count = len(tensor.tensors(file, request.side))
-    if request.index >= count:
-        raise RefusedError(Code.INDEX, f"{file.path}: has {count} {request.side}s, so none with index {request.index}")
-    return [(request.side, request.index)]
+    wanted: list[tuple[str, int]] = []
+    for side, numbers in (("input", request.inputs), ("output", request.outputs)):
+        count = len(tensor.tensors(file, side))
+        for index in range(count) if numbers is None else numbers:
+            if index < count:
+                wanted.append((side, index))
+            elif request.strict:
+                raise RefusedError(Code.INDEX, f"{file.path}: has {count} {side}s, so none with index {index}")
+    return wanted
 
 
 def write_tensor(file: DumpFile, request: Request, output: Output, side: str, index: int) -> Path:

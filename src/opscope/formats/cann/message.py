@@ -91,7 +91,7 @@ class Attribute(msgspec.Struct, frozen=True, kw_only=True):
     unknown: bytes = b""
 
 
-class DumpData(msgspec.Struct, frozen=True, kw_only=True):
+class DumpData(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The header of a dump file; dump_time is microseconds since the epoch."""
 
     version: str = ""

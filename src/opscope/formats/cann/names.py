@@ -35,13 +35,15 @@ COMPANIONS = frozenset(
     (".csv", ".json", ".o", ".cce", ".txt", ".log", ".npy", ".npz", ".pt", ".bin", ".core", ".ir", ".pb", ".pbtxt", ".html")
 )
 _MAX_DIGITS = 255
+_UNUSUAL = ("aclnn", "O", "o", *"0123456789")  # what begins like this may need another reading
 _OPDEBUG = re.compile(r"(?i:opdebug\.node_opdebug)\.")
 _TIME = re.compile(r"\d{14}")
+_USUAL = re.compile(r"([^.]+)\.([^.]+)\.(\d{1,18})\.(\d{1,18})\.(\d{1,18})", re.ASCII)
 _SLICE = re.compile(r"_lxslice(\d+)$")
 _SGT = re.compile(r".*?sgt_graph_\d+_")
 
 
-class DumpName(msgspec.Struct, frozen=True, kw_only=True):
+class DumpName(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The parts of a dump file's name; None where the name does not say or says 65535.
 
     timestamp is the number in the name: microseconds since the epoch, or local YYYYmmddHHMMSSmmm.
@@ -61,7 +63,7 @@ class DumpName(msgspec.Struct, frozen=True, kw_only=True):
     aclnn: bool = False
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What the directories above a dump file say; None where they do not."""
 
     time: str | None = None
@@ -79,6 +81,11 @@ def is_opdebug(name: str) -> bool:
 
 def parse(name: str) -> DumpName | None:
     """Parts of a base name, or None when it is not the name of a dump file."""
+    usual = _USUAL.fullmatch(name)
+    if usual is not None:  # by far the most, and so by the quickest way
+        op_type, op_name, task, stream, time = usual.groups()
+        if not op_type.startswith(_UNUSUAL):
+            return DumpName(op_type=op_type, op_name=op_name, task=_id(int(task)), stream=_id(int(stream)), timestamp=int(time))
     fields = name.split(".")
     if f".{fields[-1].lower()}" in COMPANIONS:
         return None

@@ -21,6 +21,8 @@ from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.names import MAPPING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from opscope.formats.cann.wire import Span
@@ -72,15 +74,26 @@ def name_of(piece: Piece, kind: str) -> str:
 
 
 class Output:
-    """A directory of converted files; names too long for it are replaced and listed in its mapping.csv."""
+    """A directory of converted files; names too long for it are replaced and listed in its mapping.csv.
 
-    def __init__(self, directory: Path) -> None:
+    known says what dump files are called that lie under a number (their directory's mapping.csv). files counts what was written.
+    """
+
+    def __init__(self, directory: Path, known: Mapping[str, str] | None = None) -> None:
+        self.files = 0
         self._directory = os.fspath(directory)
+        self._known = known or {}
         self._lock = Lock()
+
+    def known_as(self, name: str) -> str:
+        """What a dump file of this base name is called."""
+        return self._known.get(name, name)
 
     def tensor(self, piece: Piece, kind: str) -> Path:
         """Write one tensor; answers where. Raises RefusedError (WRITE, DATA_TYPE)."""
         values: NDArray[Any] = piece.values
+        if piece.dump in self._known:
+            piece = msgspec.structs.replace(piece, dump=self._known[piece.dump])
         path = self._path(name_of(piece, kind))
         try:
             if kind == PT:
@@ -97,15 +110,21 @@ class Output:
                     self._write(path, header, values)
         except OSError as error:
             raise RefusedError(Code.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error
-        return Path(path)
+        return self._counted(path)
 
     def raw(self, name: str, data: Any) -> Path:
-        """Write bytes under a name."""
-        path = self._path(name)
+        """Write bytes under a name that begins with that of a dump file."""
+        stem, _, rest = name.partition(".")
+        path = self._path(f"{self._known.get(stem, stem)}.{rest}")
         try:
             self._write(path, data, None)
         except OSError as error:
             raise RefusedError(Code.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error
+        return self._counted(path)
+
+    def _counted(self, path: str) -> Path:
+        with self._lock:
+            self.files += 1
         return Path(path)
 
     @staticmethod

@@ -10,31 +10,36 @@ config under "overflow". Order is that of the headers' times.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opscope.formats.cann import dumpfile, tree
 from opscope.formats.cann.calls import list_calls, read_records, with_status
 from opscope.formats.cann.rows import Rows
 from opscope.formats.foreign import ForeignRun, Tables
-from opscope.formats.registry import Format
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from opscope.formats.cann.tree import Tree
-
-_LOOKED_AT = 20_000  # files, before a directory is taken for something else
-
-
-def detect(path: Path) -> bool:
-    """Whether path is a CANN dump file, or a directory that holds one; judged by content."""
-    return any(dumpfile.sniff(file.path) is not None for file in tree.found(path, look_at=_LOOKED_AT))
+    from opscope.run.schema import Call
 
 
-def open_dump(path: Path) -> ForeignRun:
+class CannRun(ForeignRun):
+    """A run over dump files that knows which files each call is from."""
+
+    def __init__(self, *args: Any, files: Mapping[tuple[int, int], tuple[str, ...]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._files = files
+
+    def files_of(self, call: Call) -> tuple[str, ...]:
+        """Paths of a call's dump files under the root; none for an overflow whose operator was not dumped."""
+        return self._files.get((call.process, call.index), ())
+
+
+def open_dump(path: Path) -> CannRun:
     """The run under a directory, or of one file. Raises FormatError when one file was named and cannot be read."""
     found = tree.read(path)
     if path.is_file() and found.problems:
@@ -53,7 +58,8 @@ def open_dump(path: Path) -> ForeignRun:
     version = next((operator.first.version for operator in found.operators if operator.first.version), None)
     info = RunInfo(path=str(path), format="cann", version=version, config={"overflow": [record.told() for record in records]})
     rows = Rows(root, operators, late)
-    return ForeignRun(info, root, tables, rows.draft, load=rows.load, late=late)
+    files = {key: tuple(source.path for source in operator.sources) for key, operator in operators.items()}
+    return CannRun(info, root, tables, rows.draft, load=rows.load, late=late, files=files)
 
 
 def _common(found: Tree, rank: int) -> str:
@@ -69,6 +75,3 @@ def _shared(paths: Sequence[Sequence[str]]) -> list[str]:
             break
         shared.append(level[0])
     return shared
-
-
-FORMAT = Format(name="cann", detect=detect, open=open_dump)

@@ -24,7 +24,7 @@ FFTSPLUS = 4
 _ABOVE = 6  # directories above the root that may say device and step
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class Source(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One dump file: its path under the root, what its name and directories say, and the few fields a list needs."""
 
     path: str
@@ -34,6 +34,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     dump_time: int = 0
     version: str = ""
     slicing: Slicing | None = None
+    rank: int = 0
+    step: int = 0
 
     @property
     def directory(self) -> str:
@@ -45,23 +47,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return self.op_name or self.name.op_name or self.name.op_type
 
     @property
-    def rank(self) -> int:
-        for rank in (self.place.rank, self.place.device, self.name.device):
-            if rank is not None and rank < 1 << 31:
-                return rank
-        return 0
-
-    @property
-    def step(self) -> int:
-        return self.place.step or 0
-
-    @property
     def device(self) -> str | None:
         number = self.place.device if self.place.device is not None else self.name.device
         return None if number is None else f"npu:{number}"
 
 
-class Operator(msgspec.Struct, frozen=True):
+class Operator(msgspec.Struct, frozen=True, gc=False):
     """One execution of an operator: its one file, or those of its slices in order."""
 
     sources: tuple[Source, ...]
@@ -147,6 +138,8 @@ def _source(file: Found, problems: list[str]) -> Source | None:
         problems.append(str(error))
         return None
     return Source(
+        rank=_rank(file.place, file.name),
+        step=file.place.step or 0,
         path=file.relative,
         name=file.name,
         place=file.place,
@@ -157,8 +150,15 @@ def _source(file: Found, problems: list[str]) -> Source | None:
     )
 
 
+def _rank(place: Place, name: DumpName) -> int:
+    for rank in (place.rank, place.device, name.device):
+        if rank is not None and rank < 1 << 31:
+            return rank
+    return 0
+
+
 def _order(operator: Operator) -> tuple[int, int, int, str]:
-    first = operator.first
+    first = operator.sources[0]
     return first.rank, first.step, first.dump_time or first.name.timestamp, first.path
 
 

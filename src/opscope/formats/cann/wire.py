@@ -64,7 +64,7 @@ class Message:
                 self.by_key[field.number << 3 | _VARINT] = ("dim", field.name, None)
 
 
-def _varint(data: Any, at: int) -> tuple[int, int]:
+def varint(data: Any, at: int) -> tuple[int, int]:
     """Value and next position; raises IndexError past the end of data or after ten bytes."""
     value = shift = 0
     while shift < 70:
@@ -99,12 +99,12 @@ class Decoder:
                 key, value = data[at], 0
                 at += 1
                 if key >= 0x80:
-                    key, at = _varint(data, begin)
+                    key, at = varint(data, begin)
                 if key & 5 == 0:  # a varint or a length
                     value = data[at]
                     at += 1
                     if value >= 0x80:
-                        value, at = _varint(data, at - 1)
+                        value, at = varint(data, at - 1)
             except IndexError:
                 self._fail(begin, "a field of the header runs past its end")
             after = at if key & 7 == _VARINT else at + (value if key & 7 == _BYTES else self._fixed(key, begin))
@@ -151,7 +151,7 @@ class Decoder:
         dims: list[int] = []
         while at < stop:
             try:
-                value, at = _varint(self._data, at)
+                value, at = varint(self._data, at)
             except IndexError:
                 self._fail(at, "a dimension runs past the end of the file")
             dims.append(value)

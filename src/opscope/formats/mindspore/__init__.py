@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
-from opscope.formats.mindspore.reader import FORMAT
+from opscope.formats.mindspore.layout import looks_like_dump
+from opscope.formats.registry import Format, later
 
-__all__ = ["FORMAT"]
+FORMAT = Format("mindspore", looks_like_dump, later("opscope.formats.mindspore.reader:open_dump"))

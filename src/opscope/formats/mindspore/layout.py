@@ -167,7 +167,9 @@ def _true_name(file: str, names: dict[str, str]) -> str:
 
 
 def looks_like_dump(root: Path) -> bool:
-    """Whether a folder is, or stands in, a MindSpore dump; opens no payload."""
+    """Whether a path is a folder that is, or stands in, a MindSpore dump; opens no payload."""
+    if not root.is_dir():
+        return False
     for place in _first_places(root):
         try:
             with os.scandir(place.path) as entries:

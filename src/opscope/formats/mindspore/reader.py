@@ -14,12 +14,11 @@ from opscope.formats.manifest import has_manifest, open_manifest
 from opscope.formats.mindspore.calls import Builder, Folder, Loaded, load_graph, read_folder
 from opscope.formats.mindspore.graph import Graph
 from opscope.formats.mindspore.ir import read_ir
-from opscope.formats.mindspore.layout import Place, find_places, looks_like_dump
+from opscope.formats.mindspore.layout import Place, find_places
 from opscope.formats.mindspore.metadata import read_order, read_settings
 from opscope.formats.mindspore.pb import read_pb
 from opscope.formats.mindspore.rows import Drafter
 from opscope.formats.mindspore.values import load_value
-from opscope.formats.registry import Format
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Process
 
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 _GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.(ir|pb)")
-
-
-def detect(path: Path) -> bool:
-    """Whether a folder holds, or stands inside, a dump that MindSpore wrote itself."""
-    return path.is_dir() and looks_like_dump(path)
 
 
 def open_dump(path: Path) -> Run:
@@ -50,9 +44,6 @@ def open_dump(path: Path) -> Run:
     drafter = Drafter(path, builder.files, builder.held, late)
     info = RunInfo(path=str(path), format="mindspore", version=_text(settings, "ms_version"), config=settings)
     return ForeignRun(info, path, tables, drafter, load=load_value, late=late)
-
-
-FORMAT = Format("mindspore", detect, open_dump)
 
 
 def _text(settings: dict[str, Any], name: str) -> str | None:

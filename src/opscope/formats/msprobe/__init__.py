@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
-from opscope.formats.msprobe.reader import FORMAT
+from opscope.formats.msprobe.layout import looks_like_dump
+from opscope.formats.registry import Format, later
 
-__all__ = ["FORMAT"]
+FORMAT = Format("msprobe", looks_like_dump, later("opscope.formats.msprobe.reader:open_dump"))

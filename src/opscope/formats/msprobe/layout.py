@@ -43,7 +43,7 @@ def find_places(root: Path) -> list[Place]:
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    for folder, _ in walk(root, _DEPTH):
+    for folder, _ in walk(root, _DEPTH, JSONS):
         files = tuple(name for name in JSONS if (folder / name).is_file())
         if files:
             yield folder, files

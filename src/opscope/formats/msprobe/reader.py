@@ -18,13 +18,12 @@ from opscope.formats.folders import file_names
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.manifest import has_manifest, open_manifest
 from opscope.formats.msprobe.entries import Entry, entries_of, module_of, phase_of, read_construct
-from opscope.formats.msprobe.layout import Place, find_places, looks_like_dump
+from opscope.formats.msprobe.layout import Place, find_places
 from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
 from opscope.formats.msprobe.names import forward_name
 from opscope.formats.msprobe.stacks import read_stacks, user_line
 from opscope.formats.npy import as_true_type, read_npy
 from opscope.formats.pt import read_pt
-from opscope.formats.registry import Format
 from opscope.run.dtypes import DType
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
@@ -44,11 +43,6 @@ class _Source(msgspec.Struct, frozen=True):
     files: frozenset[str]
 
 
-def detect(path: Path) -> bool:
-    """Whether a path is a dump.json or debug.json of msprobe, or a folder with one."""
-    return looks_like_dump(path)
-
-
 def open_dump(path: Path) -> Run:
     """The dump as a run; FormatError when no json in it can be read. See docs/formats-msprobe.md."""
     if has_manifest(path):
@@ -64,9 +58,6 @@ def open_dump(path: Path) -> Run:
     tables = Tables(calls=tuple(builder.calls), processes=tuple(processes), stacks=tuple(builder.stacks), problems=tuple(builder.problems))
     info = RunInfo(path=str(path), format="msprobe", config=builder.header)
     return ForeignRun(info, root, tables, builder.draft, load=load_value)
-
-
-FORMAT = Format("msprobe", detect, open_dump)
 
 
 def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:  # noqa: ARG001 - the signature of all loaders

@@ -12,9 +12,6 @@ import msgspec
 import numpy as np
 
 from opscope.errors import OpscopeError
-from opscope.run.query import calls as calls_of
-from opscope.run.query import records
-from opscope.run.query import tensors_of as query_tensors
 from opscope.run.schema import Call, Tensor, ValueRef
 from opscope.run.selection import Selection
 
@@ -63,9 +60,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def rows_of(run: Run, wanted: Wanted) -> Iterator[tuple[Call, list[Tensor]]]:
     """The calls that are meant with their tensor rows, each call's files read only when it is its turn."""
+    from opscope.run.query import calls as calls_of
+    from opscope.run.query import records, tensors_of
+
     if hasattr(run, "tensors_of"):
         for call in calls_of(run, wanted.selection):
-            yield call, [row for row in query_tensors(run, call) if wanted.wants(row)]
+            yield call, [row for row in tensors_of(run, call) if wanted.wants(row)]
         return
     chosen = {(call.process, call.index): call for call in calls_of(run, wanted.selection)}
     for key, rows in itertools.groupby(records(run, "tensors"), key=lambda row: (row.process, row.index)):
