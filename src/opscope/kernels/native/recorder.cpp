@@ -59,9 +59,16 @@ Covering covering(const Facts& facts) {
     return {merged(dims, count, mixed_all(0, {facts.offset, facts.dtype})), order, copies};
 }
 
+constexpr int sweep_every = 32;  // new storages
+
 bool non_finite(const Statistics& s) { return s.nan || s.pos_inf || s.neg_inf; }
 
 const Statistics* known(const Seen& seen) { return seen.row.version && seen.row.version->known ? &seen.row.version->statistics : nullptr; }
+
+// kept: the (shard, key) that the binding answers.
+std::unique_ptr<ValueAt> value_at(PyObject* kept) {
+    return std::make_unique<ValueAt>(ValueAt{std::string(text(PyTuple_GET_ITEM(kept, 0))), std::string(text(PyTuple_GET_ITEM(kept, 1)))});
+}
 
 std::string error_text() {
     PyObject *type, *value, *trace;
@@ -220,7 +227,7 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     running.site = &stacks_.here();
     place(running);
     running.selected = !selective_ || selects(running);
-    arguments_.walk(args, kwargs, running.selected ? &running.call.args : nullptr);
+    arguments_.walk(args, kwargs, running.selected ? &running.args : nullptr);
     const auto found = std::move(arguments_.tensors);
     running.scalars = std::move(arguments_.scalars);
     if (running.selected) name(running.call);
@@ -252,7 +259,7 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
         pop(here);
         if (mine) break;
     }
-    running.call.error = std::move(error);
+    running.error = std::move(error);
     for (auto& seen : running.inputs)
         if (seen.written && seen.row.storage) {
             seen.row.storage->written(seen.counter);
@@ -299,9 +306,10 @@ void Recorder::after(Running& running) {
     if (running.call.phase == Phase::Backward || running.call.phase == Phase::Recompute) backward_seen = true;
     if (running.info->signal) checked(PyObject_CallMethod(torch_.binding(), "signal", nullptr));
     const auto now = Clock::now();
-    if (now >= due_) {
+    if (now >= due_ || rows_.tensors.size() >= due_rows_) {
         due_ = now + std::chrono::milliseconds(500);
         checked(PyObject_CallMethod(torch_.binding(), "due", nullptr));
+        due_rows_ = rows_.tensors.size() + most_waiting;  // some may wait for a device
     }
 }
 
@@ -395,14 +403,16 @@ bool Recorder::selects(const Running& running) {
 
 std::shared_ptr<Storage> Recorder::storage_of(PyObject* tensor, const Facts& facts, bool input) {
     if (!facts.address) return nullptr;
+    if (unswept_ >= sweep_every) sweep();
     auto& storage = storages_[facts.address];
     if (!storage) {
-        auto made = std::make_shared<Storage>();
+        auto made = std::allocate_shared<Storage>(std::pmr::polymorphic_allocator<Storage>(&pool_), &pool_);
         made->reference = torch_.hold(tensor);
         made->number = next_storage_++;
         made->add_counter(0);
         made->add_counter(facts.counter);
         storage = made;
+        ++unswept_;
     } else if (input && !storage->counts(facts.counter)) {
         // A view does not share its base's counter yet while the call that makes it is returning, so only inputs tell.
         storage->written(facts.counter);
@@ -433,9 +443,7 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
     row.offset = facts.offset;
     row.ndim = static_cast<std::uint8_t>(facts.ndim);
     row.stride_ndim = static_cast<std::uint8_t>(facts.stride_ndim);
-    row.dims.reserve(static_cast<std::size_t>(facts.ndim + facts.stride_ndim));
-    row.dims.assign(facts.shape, facts.shape + facts.ndim);
-    row.dims.insert(row.dims.end(), facts.stride, facts.stride + facts.stride_ndim);
+    row.dims.assign(facts.shape, facts.ndim, facts.stride, facts.stride_ndim);
     row.storage = storage_of(tensor, facts, input);
     if (!row.storage) return;
     const Covering what = covering(facts);
@@ -444,7 +452,7 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
     for (const auto& [key, version] : row.storage->versions)
         if (key == what.key) row.version = version;
     if (row.version) return;
-    row.version = std::make_shared<Version>();
+    row.version = std::allocate_shared<Version>(std::pmr::polymorphic_allocator<Version>(&pool_));
     row.version->number = next_version_++;
     row.version->order = what.order;
     row.storage->versions.emplace_back(what.key, row.version);
@@ -479,9 +487,9 @@ void Recorder::read(Seen& seen, PyObject* tensor, Facts& facts) {
     for (int i = 0; i < facts.ndim; ++i) elements *= facts.shape[i];
     Options options;
     constexpr std::int64_t worth_threads = 1 << 16, worth_release = 1 << 20;
-    if (elements >= worth_threads && pool_) {
+    if (elements >= worth_threads && team_) {
         options.threads = threads_wanted_;
-        options.pool = &pool_;
+        options.pool = &team_;
     }
     if (elements >= worth_release) {
         nb::gil_scoped_release released;
@@ -493,10 +501,7 @@ void Recorder::read(Seen& seen, PyObject* tensor, Facts& facts) {
     seen.arrived = seen.row.input && (version->statistics.nan || version->statistics.pos_inf);
     if (values_ == Values::Full) {
         const Ref kept = checked(PyObject_CallMethod(torch_.binding(), "keep", "(O)", tensor));
-        if (kept.get() != Py_None) {
-            version->shard = text(PyTuple_GET_ITEM(kept.get(), 0));
-            version->key = text(PyTuple_GET_ITEM(kept.get(), 1));
-        }
+        if (kept.get() != Py_None) version->value = value_at(kept.get());
     }
 }
 
@@ -581,8 +586,7 @@ void Recorder::judge(Running& running) {
     for (std::size_t i = 0; i < running.inputs.size(); ++i) {
         const nb::object value = observed[i].attr("value");
         if (value.is_none()) continue;
-        running.inputs[i].row.shard = nb::cast<std::string>(value[0]);
-        running.inputs[i].row.key = nb::cast<std::string>(value[1]);
+        running.inputs[i].row.value = value_at(value.ptr());
     }
 }
 
@@ -600,9 +604,7 @@ void Recorder::keep_all(Running& running) {
 
 void Recorder::keep(Seen& seen, PyObject* tensor) {
     const Ref kept = checked(PyObject_CallMethod(torch_.binding(), "keep", "(O)", tensor));
-    if (kept.get() == Py_None) return;
-    seen.row.shard = text(PyTuple_GET_ITEM(kept.get(), 0));
-    seen.row.key = text(PyTuple_GET_ITEM(kept.get(), 1));
+    if (kept.get() != Py_None) seen.row.value = value_at(kept.get());
 }
 
 nb::object Recorder::as_observed(const Seen& seen, bool input) {
@@ -634,7 +636,7 @@ nb::object Recorder::as_draft(Running& running) {
     for (const auto& seen : running.outputs) outputs.append(as_observed(seen, false));
     nb::dict before;
     for (const auto& [slot, copy] : running.before) before[texts_[slot].c_str()] = nb::borrow(copy.get());
-    return nb::borrow(torch_.binding()).attr("draft")(nb::borrow(running.info->function.get()), running.call.args, inputs, outputs, before);
+    return nb::borrow(torch_.binding()).attr("draft")(nb::borrow(running.info->function.get()), running.args, inputs, outputs, before);
 }
 
 void Recorder::finish(Running& running) {
@@ -650,7 +652,9 @@ void Recorder::finish(Running& running) {
             seen.row.index = running.call.index;
             rows_.tensors.push_back(std::move(seen.row));
         }
-    rows_.calls.push_back(std::move(running.call));
+    running.call.args = rows_.text(running.args);
+    running.call.error = rows_.text(running.error);
+    rows_.calls.push_back(running.call);
 }
 
 }  // namespace opscope

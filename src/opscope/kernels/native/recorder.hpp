@@ -46,6 +46,7 @@ struct Partner {
 // An operator call that is running.
 struct Running {
     CallRow call;
+    std::string args, error;
     const OperatorInfo* info = nullptr;
     const Site* site = nullptr;
     const Partner* partner = nullptr;
@@ -73,6 +74,8 @@ struct Thread {
 };
 
 class Recorder {
+    static constexpr std::size_t most_waiting = 16384;  // tensor rows; then they are due whatever the time
+
   public:
     // sample: with values "sample", the tensors of every n-th call are kept.
     Recorder(nb::object binding, const std::string& values, int sample, const std::string& io, Types call_types, Types tensor_types);
@@ -136,9 +139,12 @@ class Recorder {
     void after(Running& running);
     void fail();
     Thread& thread();
+    void sweep();
     void push(Thread& here, const CallRow& call, std::vector<TensorRow> inputs, bool keep_row);
     void pop(Thread& here);
 
+    Pages pages_;  // before all that lies there
+    std::pmr::unsynchronized_pool_resource pool_{&pages_};
     Interner texts_;
     Torch torch_;
     Stacks stacks_;
@@ -147,18 +153,20 @@ class Recorder {
     Values values_;
     bool inputs_wanted_, outputs_wanted_, selective_;
     std::unordered_map<PyObject*, std::unique_ptr<OperatorInfo>> operators_;
-    std::unordered_map<std::uintptr_t, std::shared_ptr<Storage>> storages_;
-    std::unordered_map<std::int64_t, std::shared_ptr<Version>> staged_;  // by ticket
+    std::pmr::unordered_map<std::uintptr_t, std::shared_ptr<Storage>> storages_{&pool_};
+    std::pmr::unordered_map<std::int64_t, std::shared_ptr<Version>> staged_{&pool_};  // by ticket
     std::unordered_map<unsigned long, Thread> threads_;
-    std::unordered_map<std::uint64_t, std::int32_t> counts_;
-    std::unordered_map<std::uint64_t, std::int64_t> forward_by_name_;
-    std::unordered_map<std::int64_t, Partner> forward_;
-    std::unordered_map<std::uint64_t, bool> selected_;
+    std::pmr::unordered_map<std::uint64_t, std::int32_t> counts_{&pool_};
+    std::pmr::unordered_map<std::uint64_t, std::int64_t> forward_by_name_{&pool_};
+    std::pmr::unordered_map<std::int64_t, Partner> forward_{&pool_};
+    std::pmr::unordered_map<std::uint64_t, bool> selected_{&pool_};
+    int unswept_ = 0;
     std::int64_t sample_ = 1, sampled_ = 0;
     std::int64_t next_index_ = 0, next_version_ = 0, next_storage_ = 0;
     int threads_wanted_ = 1;
-    ParallelFor pool_;
+    ParallelFor team_;
     Clock::time_point due_;
+    std::size_t due_rows_ = most_waiting;
     BlackBox box_;
     nb::object box_owner_;
 };

@@ -52,8 +52,7 @@ void make_schema(std::string name, std::string format, const Types& children, Ar
 }
 
 struct ArrayHolder {
-    std::vector<std::uint8_t> validity, data;
-    std::vector<std::int32_t> offsets;
+    std::shared_ptr<Arena> arena;
     std::vector<std::unique_ptr<ArrowArray>> children;
     std::vector<ArrowArray*> child_pointers;
     std::vector<const void*> buffers;
@@ -78,72 +77,71 @@ void fill(ArrowArray* out, std::unique_ptr<ArrayHolder> holder, std::int64_t row
 
 void export_schema(const Types& types, ArrowSchema* out) { make_schema("", "+s", types, out); }
 
-Column::Column(const std::string& type) {
-    if (type == "int32") kind_ = Kind::Int32;
-    else if (type == "int64" || type == "uint64") kind_ = Kind::Int64;
-    else if (type == "float64") kind_ = Kind::Float64;
-    else if (type == "bool") kind_ = Kind::Bool;
+Column::Column(const std::string& type, Arena& arena, std::size_t rows) : validity_(arena), data_(arena), offsets_(arena) {
+    std::size_t width = 0;
+    if (type == "int32") kind_ = Kind::Int32, width = 4;
+    else if (type == "int64" || type == "uint64") kind_ = Kind::Int64, width = 8;
+    else if (type == "float64") kind_ = Kind::Float64, width = 8;
+    else if (type == "bool") kind_ = Kind::Bool, width = 1;
     else if (type == "string") kind_ = Kind::Text;
     else if (type.rfind("list<", 0) == 0) kind_ = Kind::List;
     else kind_ = Kind::Pair;
-    if (kind_ == Kind::Text || kind_ == Kind::List) offsets_.push_back(0);
-    if (kind_ == Kind::List) children_.emplace_back("int64");
+    validity_.reserve(rows / 8 + 1);
+    data_.reserve(std::max<std::size_t>(rows * width, 8));  // a consumer may not be given a null buffer, even for no rows
+    if (kind_ == Kind::Text || kind_ == Kind::List) {
+        offsets_.reserve(4 * rows + 4);
+        offsets_.append(std::int32_t{0});
+    }
+    if (kind_ == Kind::List) children_.emplace_back("int64", arena, 4 * rows);
     if (kind_ == Kind::Pair) {
-        children_.emplace_back("string");
-        children_.emplace_back("string");
+        children_.emplace_back("string", arena, 0);
+        children_.emplace_back("string", arena, 0);
     }
 }
 
 void Column::valid(bool is_valid) {
-    if (rows_ % 8 == 0) validity_.push_back(0);
+    if (rows_ % 8 == 0) validity_.append(std::uint8_t{0});
     if (is_valid) validity_.back() |= static_cast<std::uint8_t>(1u << (rows_ % 8));
     else ++nulls_;
     ++rows_;
 }
 
-template <class T>
-void Column::append(T value) {
-    const auto at = data_.size();
-    data_.resize(at + sizeof(T));
-    std::memcpy(data_.data() + at, &value, sizeof(T));
-}
-
 void Column::null() {
     switch (kind_) {
-        case Kind::Int32: append<std::int32_t>(0); break;
-        case Kind::Int64: append<std::int64_t>(0); break;
-        case Kind::Float64: append<double>(0); break;
-        case Kind::Bool: if (rows_ % 8 == 0) data_.push_back(0); break;
-        case Kind::Text:
-        case Kind::List: offsets_.push_back(offsets_.back()); break;
+        case Kind::Int32: data_.append(std::int32_t{0}); break;
+        case Kind::Int64: data_.append(std::int64_t{0}); break;
+        case Kind::Float64: data_.append(0.0); break;
+        case Kind::Bool: if (rows_ % 8 == 0) data_.append(std::uint8_t{0}); break;
+        case Kind::Text: end(); break;
+        case Kind::List: offsets_.append(static_cast<std::int32_t>(children_[0].rows_)); break;
         case Kind::Pair: for (auto& child : children_) child.null(); break;
     }
     valid(false);
 }
 
 void Column::number(std::int64_t value) {
-    if (kind_ == Kind::Int32) append(static_cast<std::int32_t>(value));
+    if (kind_ == Kind::Int32) data_.append(static_cast<std::int32_t>(value));
     else if (kind_ == Kind::Bool) {
-        if (rows_ % 8 == 0) data_.push_back(0);
+        if (rows_ % 8 == 0) data_.append(std::uint8_t{0});
         if (value) data_.back() |= static_cast<std::uint8_t>(1u << (rows_ % 8));
-    } else append(value);
+    } else data_.append(value);
     valid(true);
 }
 
 void Column::real(double value) {
-    append(value);
+    data_.append(value);
     valid(true);
 }
 
 void Column::text(std::string_view value) {
-    data_.insert(data_.end(), value.begin(), value.end());
-    offsets_.push_back(static_cast<std::int32_t>(data_.size()));
+    data_.append(value.data(), value.size());
+    end();
     valid(true);
 }
 
 void Column::list(const std::int64_t* values, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) children_[0].number(values[i]);
-    offsets_.push_back(static_cast<std::int32_t>(children_[0].rows_));
+    offsets_.append(static_cast<std::int32_t>(children_[0].rows_));
     valid(true);
 }
 
@@ -153,40 +151,31 @@ void Column::pair(std::string_view first, std::string_view second) {
     valid(true);
 }
 
-void Column::export_to(ArrowArray* out) {
+void Column::export_to(ArrowArray* out, const std::shared_ptr<Arena>& arena) {
     auto holder = std::make_unique<ArrayHolder>();
-    holder->validity = std::exchange(validity_, {});
-    holder->data = std::exchange(data_, {});
-    holder->offsets = std::exchange(offsets_, {});
+    holder->arena = arena;
     for (auto& child : children_) {
         holder->children.push_back(std::make_unique<ArrowArray>());
-        child.export_to(holder->children.back().get());
+        child.export_to(holder->children.back().get(), arena);
     }
-    // A consumer may not be given a null data buffer, even for no rows.
-    holder->data.reserve(8);
-    holder->buffers.push_back(nulls_ ? holder->validity.data() : nullptr);
-    if (kind_ == Kind::Text || kind_ == Kind::List) {
-        holder->buffers.push_back(holder->offsets.data());
-        offsets_.push_back(0);
-    }
-    if (kind_ != Kind::List && kind_ != Kind::Pair) holder->buffers.push_back(holder->data.data());
+    holder->buffers.push_back(nulls_ ? validity_.data() : nullptr);
+    if (kind_ == Kind::Text || kind_ == Kind::List) holder->buffers.push_back(offsets_.data());
+    if (kind_ != Kind::List && kind_ != Kind::Pair) holder->buffers.push_back(data_.data());
     fill(out, std::move(holder), rows_, nulls_);
-    rows_ = nulls_ = 0;
 }
 
-Table::Table(Types types) : types_(std::move(types)) {
-    for (const auto& [name, type] : types_) columns_.emplace_back(type);
+Table::Table(Types types, std::size_t rows) : types_(std::move(types)) {
+    for (const auto& [name, type] : types_) columns_.emplace_back(type, *arena_, rows);
 }
 
 void Table::export_to(ArrowArray* out) {
     auto holder = std::make_unique<ArrayHolder>();
     for (auto& column : columns_) {
         holder->children.push_back(std::make_unique<ArrowArray>());
-        column.export_to(holder->children.back().get());
+        column.export_to(holder->children.back().get(), arena_);
     }
     holder->buffers.push_back(nullptr);
     fill(out, std::move(holder), rows_, 0);
-    rows_ = 0;
 }
 
 }  // namespace opscope

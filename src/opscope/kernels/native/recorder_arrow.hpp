@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "recorder_memory.hpp"
+
 struct ArrowSchema {
     const char* format;
     const char* name;
@@ -45,7 +47,7 @@ void export_schema(const Types& types, ArrowSchema* out);
 // One column of any type of run/schema.py; a string column takes text, a list column integers.
 class Column {
   public:
-    explicit Column(const std::string& type);
+    Column(const std::string& type, Arena& arena, std::size_t rows);
 
     void null();
     void number(std::int64_t value);
@@ -54,26 +56,25 @@ class Column {
     void list(const std::int64_t* values, std::size_t count);
     void pair(std::string_view first, std::string_view second);
 
-    // Moves the rows into out and leaves the column empty.
-    void export_to(ArrowArray* out);
+    // Hands the rows over, once; the arena lives until out is released.
+    void export_to(ArrowArray* out, const std::shared_ptr<Arena>& arena);
 
   private:
     enum class Kind { Int32, Int64, Float64, Bool, Text, List, Pair };
     void valid(bool is_valid);
-    template <class T>
-    void append(T value);
+    void end() { offsets_.append(static_cast<std::int32_t>(data_.size())); }
 
     Kind kind_;
     std::int64_t rows_ = 0, nulls_ = 0;
-    std::vector<std::uint8_t> validity_, data_;
-    std::vector<std::int32_t> offsets_;
+    Bytes validity_, data_, offsets_;
     std::vector<Column> children_;
 };
 
 // A table in the making: columns by position, in the order of its types.
 class Table {
   public:
-    explicit Table(Types types);
+    // rows: how many there will be, about.
+    Table(Types types, std::size_t rows);
     Column& operator[](std::size_t column) { return columns_[column]; }
     void row() { ++rows_; }
     std::int64_t rows() const { return rows_; }
@@ -82,6 +83,7 @@ class Table {
 
   private:
     Types types_;
+    std::shared_ptr<Arena> arena_ = std::make_shared<Arena>();
     std::vector<Column> columns_;
     std::int64_t rows_ = 0;
 };

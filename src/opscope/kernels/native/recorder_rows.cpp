@@ -31,7 +31,7 @@ void number_or_null(Column& column, std::int64_t number) {
     else column.number(number);
 }
 
-void text_or_null(Column& column, const std::string& text) {
+void text_or_null(Column& column, std::string_view text) {
     if (text.empty()) column.null();
     else column.text(text);
 }
@@ -62,9 +62,17 @@ Rows::Rows(Types call_types, Types tensor_types) : call_types_(std::move(call_ty
         throw std::runtime_error("the compiled recorder and run/schema.py disagree on the columns: build opscope again");
 }
 
+std::string_view Rows::text(std::string_view text) {
+    if (text.empty()) return {};
+    auto* copy = static_cast<char*>(texts_.memory.allocate(text.size(), 1));
+    std::memcpy(copy, text.data(), text.size());
+    return {copy, text.size()};
+}
+
 void Rows::clear() {
     calls.clear();
     tensors.clear();
+    texts_.memory.release();
 }
 
 void Rows::export_rows(const Interner& texts, std::int32_t process, std::int32_t rank, unsigned levels, Table& call_table,
@@ -126,9 +134,8 @@ void Rows::export_tensor(const TensorRow& row, const Interner& texts, std::int32
     table[t_requires_grad].number(row.requires_grad);
     table[t_partial].null();
     export_statistics(row, table);
-    const bool own = !row.key.empty();
-    if (own) table[t_value].pair(row.shard, row.key);
-    else if (row.version && !row.version->key.empty()) table[t_value].pair(row.version->shard, row.version->key);
+    const ValueAt* value = row.value ? row.value.get() : row.version ? row.version->value.get() : nullptr;
+    if (value) table[t_value].pair(value->shard, value->key);
     else table[t_value].null();
 }
 

@@ -35,22 +35,29 @@ class Interner {
     std::unordered_map<std::string_view, std::int32_t> numbers_;
 };
 
+// Where values were stored.
+struct ValueAt {
+    std::string shard, key;
+};
+
 // One state of some elements of a storage, and what was read of it.
 struct Version {
     std::int64_t number = 0;
     std::uint64_t order = 0;
     bool unread = true, known = false;
     Statistics statistics;
-    std::string shard, key;
+    std::unique_ptr<ValueAt> value;
 };
 
 // A storage that is held weakly: its number in the run, how often it was written, its versions in the present state.
 struct Storage {
+    explicit Storage(std::pmr::memory_resource* memory) : versions(memory) {}
+
     std::int64_t number = 0;
     PyObject* reference = nullptr;  // the weak reference, a Python int
     std::int64_t counters[4] = {0, 0, 0, 0};
     int counter_count = 0;
-    std::vector<std::pair<std::uint64_t, std::shared_ptr<Version>>> versions;
+    std::pmr::vector<std::pair<std::uint64_t, std::shared_ptr<Version>>> versions;
     bool uninitialised = false;
     std::int32_t role = Interner::none, name = Interner::none;
 
@@ -72,12 +79,30 @@ struct Storage {
 
 constexpr int max_dims = 64;  // torch's own limit
 
+// Shape, then stride; in its own place for up to four dimensions.
+class Dims {
+  public:
+    void assign(const std::int64_t* shape, int ndim, const std::int64_t* stride, int stride_ndim) {
+        if (ndim + stride_ndim > few) many_ = std::make_unique<std::int64_t[]>(static_cast<std::size_t>(ndim + stride_ndim));
+        std::copy_n(shape, ndim, data());
+        std::copy_n(stride, stride_ndim, data() + ndim);
+    }
+    const std::int64_t* data() const { return many_ ? many_.get() : own_; }
+
+  private:
+    static constexpr int few = 8;
+    std::int64_t* data() { return many_ ? many_.get() : own_; }
+    std::int64_t own_[few];
+    std::unique_ptr<std::int64_t[]> many_;
+};
+
 // What is read of a tensor besides its memory.
 struct Facts {
     std::uintptr_t address = 0;
     std::int64_t offset = 0;
     int ndim = 0, stride_ndim = 0;
     std::int64_t shape[max_dims], stride[max_dims];
+    const void* data = nullptr;  // null: not asked for yet
     std::int32_t dtype = Interner::none, device = Interner::none, layout = Interner::none, tensor_class = Interner::none;
     int code = -1;  // DType when the kernels can read it
     bool requires_grad = false, readable = false, staged = false;
@@ -90,12 +115,12 @@ struct TensorRow {
     std::int64_t index = 0, copies = 1, offset = 0;
     std::uint64_t order = 0;
     std::int32_t slot = 0, dtype = 0, device = 0, layout = 0, tensor_class = Interner::none;
-    std::vector<std::int64_t> dims;  // shape, then stride
+    Dims dims;
     std::uint8_t ndim = 0, stride_ndim = 0;
     bool requires_grad = false;
     std::shared_ptr<Version> version;
     std::shared_ptr<Storage> storage;
-    std::string shard, key;
+    std::unique_ptr<ValueAt> value;
 };
 
 enum class Level : std::uint8_t { Operator, Api, Module };
@@ -108,7 +133,7 @@ struct CallRow {
     Level level = Level::Operator;
     Phase phase = Phase::Forward;
     bool has_status = false;
-    std::string args, error;
+    std::string_view args, error;  // in Rows
 };
 
 // `module:operator~phase#k`, docs/schema.md section Names.
@@ -116,10 +141,14 @@ std::string call_name(const CallRow& row, const Interner& texts);
 
 // Finished rows of both tables, until they leave as Arrow arrays.
 class Rows {
+    Pages pages_;  // before the vectors that lie there
+
   public:
     Rows(Types call_types, Types tensor_types);
-    std::vector<CallRow> calls;
-    std::vector<TensorRow> tensors;
+    std::pmr::vector<CallRow> calls{&pages_};
+    std::pmr::vector<TensorRow> tensors{&pages_};
+    // A text that lives as long as the rows that wait now.
+    std::string_view text(std::string_view text);
 
     void clear();
     // Appends all rows to the tables; levels is a bit set of Level.
@@ -133,6 +162,7 @@ class Rows {
     void export_statistics(const TensorRow& row, Table& table);
 
     Types call_types_, tensor_types_;
+    Arena texts_;
 };
 
 }  // namespace opscope

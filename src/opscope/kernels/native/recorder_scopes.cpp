@@ -75,7 +75,7 @@ void Recorder::leave_scope(std::int64_t index, nb::handle tensors, nb::object er
     pop(here);
     std::vector<TensorRow> outputs;
     if (outputs_wanted_) touch_all(outputs, tensors, false);
-    if (!error.is_none()) scope.call.error = nb::cast<std::string>(error);
+    if (!error.is_none()) scope.call.error = rows_.text(nb::cast<std::string>(error));
     if (!outputs.empty()) scope.call.device = outputs.front().device;
     else if (!scope.inputs.empty()) scope.call.device = scope.inputs.front().device;
     for (auto* rows : {&scope.inputs, &outputs})
@@ -137,6 +137,12 @@ void Recorder::next_step() {
     overflowed = false;
     counts_.clear();
     forward_by_name_.clear();
+    sweep();
+    for (auto at = forward_.begin(); at != forward_.end();) at = at->second.step < step - 2 ? forward_.erase(at) : std::next(at);
+}
+
+// Forgets storages that have died: each keeps a block of torch's heap, and many such blocks would tear the heap to pieces.
+void Recorder::sweep() {
     for (auto at = storages_.begin(); at != storages_.end();) {
         if (torch_.expired(at->second->reference)) {
             torch_.release(at->second->reference);
@@ -145,7 +151,7 @@ void Recorder::next_step() {
             ++at;
         }
     }
-    for (auto at = forward_.begin(); at != forward_.end();) at = at->second.step < step - 2 ? forward_.erase(at) : std::next(at);
+    unswept_ = 0;
 }
 
 void Recorder::forget() {
@@ -238,11 +244,11 @@ ParallelFor openmp_team(const std::string& library) {
 
 void Recorder::use_threads(int threads, const std::string& openmp) {
     threads_wanted_ = threads;
-    if (threads > 1 && !pool_ && !openmp.empty()) pool_ = openmp_team(openmp);
+    if (threads > 1 && !team_ && !openmp.empty()) team_ = openmp_team(openmp);
 }
 
 nb::object Recorder::take(std::int32_t process, std::int32_t rank, unsigned levels) {
-    Table calls(rows_.call_types()), tensors(rows_.tensor_types());
+    Table calls(rows_.call_types(), rows_.calls.size()), tensors(rows_.tensor_types(), rows_.tensors.size());
     rows_.export_rows(texts_, process, rank, levels, calls, tensors);
     rows_.clear();
     const auto batch = [](Table& table) -> nb::object {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recorder_torch.hpp"
 
+#include <algorithm>
+
 namespace opscope {
 namespace {
 
@@ -38,6 +40,7 @@ Torch::Torch(nb::handle binding, Interner& texts)
     tensor_ = reinterpret_cast<PyTypeObject*>(kept_.back().get());
     kept_.push_back(member(binding.ptr(), "parameter_type"));
     parameter_ = reinterpret_cast<PyTypeObject*>(kept_.back().get());
+    dltensor_of_ = dltensor_of(reinterpret_cast<PyObject*>(tensor_));
     Ref table = member(binding.ptr(), "element_types");  // {torch dtype: (name, DType number or -1)}
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(table.get(), &at, &key, &value);) {
@@ -48,22 +51,17 @@ Torch::Torch(nb::handle binding, Interner& texts)
 
 void Torch::facts(PyObject* tensor, Facts& out) {
     const bool plain = Py_TYPE(tensor) == tensor_ || Py_TYPE(tensor) == parameter_;
-    if (!plain || attribute(tensor, names_.layout.get()).get() != strided_.get() || truth(attribute(tensor, names_.is_nested.get()).get()))
-        return slow_facts(tensor, out);
+    if (!plain || !(dltensor_of_ ? borrowed(tensor, out) : dense(tensor, out))) return slow_facts(tensor, out);
     const Ref dtype = attribute(tensor, names_.dtype.get());
     const auto element = dtypes_.find(dtype.get());
     if (element == dtypes_.end()) return slow_facts(tensor, out);
     out.dtype = element->second.name;
     out.code = element->second.code;
-    const bool cpu = truth(attribute(tensor, names_.is_cpu.get()).get());
-    if (!cpu) return slow_facts(tensor, out);
     out.device = cpu_;
     out.layout = strided_name_;
     out.tensor_class = Interner::none;
     out.address = static_cast<std::uintptr_t>(integer(call(storage_address_.get(), tensor).get()));
     out.offset = integer(method(tensor, names_.storage_offset.get()).get());
-    out.ndim = integers(attribute(tensor, names_.shape.get()).get(), out.shape);
-    out.stride_ndim = integers(method(tensor, names_.stride.get()).get(), out.stride);
     out.requires_grad = truth(attribute(tensor, names_.requires_grad.get()).get());
     const bool inference = truth(method(tensor, names_.is_inference.get()).get());
     out.counter = inference ? 0 : integer(attribute(tensor, names_.version.get()).get());
@@ -72,9 +70,35 @@ void Torch::facts(PyObject* tensor, Facts& out) {
     if (out.code >= static_cast<int>(DType::Complex64)) complex_seen_ = true;
 }
 
+// Shape, strides and memory of a dense tensor on the host, by DLPack; false for all others.
+bool Torch::borrowed(PyObject* tensor, Facts& out) {
+    DLTensor told;
+    if (dltensor_of_(tensor, &told) != 0) {
+        PyErr_Clear();  // sparse, nested, quantized, on a device that DLPack does not know
+        return false;
+    }
+    if (told.device.type != dlpack_cpu || told.ndim > max_dims || (told.ndim && !told.strides)) return false;
+    out.ndim = out.stride_ndim = told.ndim;
+    std::copy_n(told.shape, told.ndim, out.shape);
+    std::copy_n(told.strides, told.ndim, out.stride);
+    out.data = static_cast<const char*>(told.data) + told.byte_offset;
+    return true;
+}
+
+// The same by attributes, for a torch before 2.10.
+bool Torch::dense(PyObject* tensor, Facts& out) {
+    if (attribute(tensor, names_.layout.get()).get() != strided_.get() || truth(attribute(tensor, names_.is_nested.get()).get())) return false;
+    if (!truth(attribute(tensor, names_.is_cpu.get()).get())) return false;
+    out.ndim = integers(attribute(tensor, names_.shape.get()).get(), out.shape);
+    out.stride_ndim = integers(method(tensor, names_.stride.get()).get(), out.stride);
+    out.data = nullptr;
+    return true;
+}
+
 // Subclasses, other devices, sparse and nested tensors: the binding says it in Python.
 void Torch::slow_facts(PyObject* tensor, Facts& out) {
     const Ref facts = checked(PyObject_CallMethod(binding_.get(), "facts", "(O)", tensor));
+    out.data = nullptr;
     out.address = static_cast<std::uintptr_t>(integer(member(facts.get(), "address").get()));
     out.offset = integer(member(facts.get(), "offset").get());
     out.ndim = integers(member(facts.get(), "shape").get(), out.shape);
@@ -94,10 +118,10 @@ void Torch::slow_facts(PyObject* tensor, Facts& out) {
 }
 
 ArrayView Torch::view(PyObject* tensor, Facts& facts) {
-    const std::int64_t address = integer(method(tensor, names_.data_ptr.get()).get());
+    if (!facts.data) facts.data = reinterpret_cast<const void*>(integer(method(tensor, names_.data_ptr.get()).get()));
     for (int i = 0; i < facts.ndim; ++i)
         if (facts.stride[i] == 0 && facts.shape[i] > 1) facts.shape[i] = 1;
-    return {reinterpret_cast<const void*>(address), static_cast<DType>(facts.code), facts.ndim, facts.shape, facts.stride};
+    return {facts.data, static_cast<DType>(facts.code), facts.ndim, facts.shape, facts.stride};
 }
 
 bool Torch::lazy(PyObject* tensor) {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "recorder_dlpack.hpp"
 #include "recorder_python.hpp"
 #include "recorder_rows.hpp"
 
@@ -46,6 +47,8 @@ class Torch {
     PyObject* binding() const { return binding_.get(); }
 
   private:
+    bool dense(PyObject* tensor, Facts& out);
+    bool borrowed(PyObject* tensor, Facts& out);
     void slow_facts(PyObject* tensor, Facts& out);
     std::int32_t device_of(PyObject* tensor);
 
@@ -53,6 +56,7 @@ class Torch {
     Interner& texts_;
     Ref binding_, strided_, storage_address_, graph_task_, current_node_, next_sequence_, release_, expired_;
     PyTypeObject *tensor_, *parameter_;
+    DLTensorOf dltensor_of_ = nullptr;
     struct Element {
         std::int32_t name;
         int code;

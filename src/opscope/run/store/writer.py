@@ -30,7 +30,7 @@ from opscope.run.store.segments import SegmentedTables
 from opscope.run.store.tables import checked_batch
 from opscope.run.store.values import ValueStore
 
-QUEUE_BYTES = 64 << 20
+QUEUE_BYTES = 16 << 20
 
 
 class _Rows(msgspec.Struct, frozen=True):

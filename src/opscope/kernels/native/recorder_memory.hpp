@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the recorder's own. What it keeps for longer than one call must not lie in malloc's heap: there it would stand between
+// the blocks of tensors, which could then not be joined when they are freed, and the program's heap would grow by half.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory_resource>
+#include <new>
+
+namespace opscope {
+
+// Whole pages from the system, and back to it.
+class Pages : public std::pmr::memory_resource {
+    static constexpr std::size_t unit = 4096;
+    static std::size_t rounded(std::size_t size) { return (size + unit - 1) / unit * unit; }
+
+    void* do_allocate(std::size_t size, std::size_t) override {
+        void* memory = mmap(nullptr, rounded(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) throw std::bad_alloc();
+        return memory;
+    }
+    void do_deallocate(void* memory, std::size_t size, std::size_t) override { munmap(memory, rounded(size)); }
+    bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+};
+
+// Where one batch of rows lies; all of it goes at once.
+struct Arena {
+    Pages pages;
+    std::pmr::monotonic_buffer_resource memory{std::size_t{1} << 20, &pages};
+};
+
+// Bytes that only grow, in an arena.
+class Bytes {
+  public:
+    explicit Bytes(Arena& arena) : arena_(&arena) {}
+    const std::uint8_t* data() const { return data_; }
+    std::size_t size() const { return size_; }
+    std::uint8_t& back() { return data_[size_ - 1]; }
+
+    template <class T>
+    void append(T value) {
+        append(&value, sizeof(T));
+    }
+    void append(const void* from, std::size_t count) {
+        if (size_ + count > capacity_) reserve(std::max(size_ + count, 2 * capacity_));
+        std::memcpy(data_ + size_, from, count);
+        size_ += count;
+    }
+    void reserve(std::size_t capacity) {
+        if (capacity <= capacity_) return;
+        auto* grown = static_cast<std::uint8_t*>(arena_->memory.allocate(capacity, 64));
+        if (size_) std::memcpy(grown, data_, size_);
+        data_ = grown;
+        capacity_ = capacity;
+    }
+
+  private:
+    Arena* arena_;
+    std::uint8_t* data_ = nullptr;
+    std::size_t size_ = 0, capacity_ = 0;
+};
+
+}  // namespace opscope
