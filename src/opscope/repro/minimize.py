@@ -11,7 +11,7 @@ import msgspec
 
 from opscope.errors import UsageError
 from opscope.repro.candidate import Candidate, Size, load_candidate, material, settled, size_of
-from opscope.repro.case import Case, CaseOutput, CaseTensor, Failure
+from opscope.repro.case import CaseOutput, CaseTensor, Failure
 from opscope.repro.oracle import Oracle, Trial
 from opscope.repro.runner import Outcome, execute
 from opscope.repro.search import OutOfTime, Search
@@ -21,6 +21,7 @@ from opscope.repro.shrink_values import shrink_values
 from opscope.repro.write import SCRIPT, free_folder, save
 
 PROBES = 3
+FEW = 16
 Stage = tuple[Candidate, Trial]
 
 
@@ -68,7 +69,7 @@ def minimize(
     start = load_candidate(directory)
     libraries = (*dict.fromkeys((*start.case.imports, *imports)),)
     start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, imports=libraries))
-    with Oracle(script, start, imports=libraries, limit=_call_limit(start.case, limits)) as oracle:
+    with Oracle(script, start, imports=libraries, limit=limits.call) as oracle:
         start, probes = _probe(oracle, start)
         shown = [trial for trial in probes if _shows(start.case.failure, trial)]
         if not shown:
@@ -87,19 +88,18 @@ def minimize(
     )  # fmt: skip
 
 
-def _call_limit(case: Case, limits: Limits) -> float:
-    return min(limits.call, 3.0) if case.failure.kind == "hang" else limits.call
-
-
 def _probe(oracle: Oracle, start: Candidate) -> tuple[Candidate, list[Trial]]:
     """The call as it is, a few times; where nothing was recorded as wrong but something is, that is the failure."""
+    first = oracle.make(start)
+    if start.case.failure.kind == "none":
+        ended = {"died": "crash", "hang": "hang"}.get(first.status, "mismatch")
+        start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=Failure(kind=ended)))
+        oracle.failure = start.case.failure
     probes = [oracle.make(start) for _ in range(PROBES)]
-    if start.case.failure.kind != "none":
-        return start, probes
-    ended = {"died": "crash", "hang": "hang"}.get(probes[0].status, "mismatch")
-    failure = Failure(kind=ended, outputs={slot: () for trial in probes for slot in trial.pattern})
-    start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=failure))
-    return start, [oracle.make(start) for _ in range(PROBES)] if ended == "mismatch" else probes
+    if not any(_shows(start.case.failure, trial) for trial in probes):
+        oracle.threads = 0
+        probes = [oracle.make(start) for _ in range(PROBES)]
+    return start, probes
 
 
 def _shows(failure: Failure, trial: Trial) -> bool:
@@ -135,11 +135,15 @@ def _shrink(search: Search) -> tuple[str, list[Stage]]:
 def _stages(search: Search) -> Iterator[Callable[[Search], object]]:
     yield free_memory
     for _ in range(4):
-        before = search.best
+        before = size_of(search.best)
         yield from (shrink_shapes, shrink_values)
-        if search.best is before:
+        after = size_of(search.best)
+        if after.elements <= FEW or after.elements + after.telling > 0.8 * (before.elements + before.telling):
             break
-    yield from (plain_arguments, usual_type, plain_strides, shrink_shapes, shrink_values)
+    before_rest = search.best
+    yield from (plain_arguments, usual_type, plain_strides)
+    if search.best is not before_rest and size_of(search.best).elements > FEW:
+        yield from (shrink_shapes, shrink_values)
 
 
 def _progress(search: Search) -> str:
@@ -154,13 +158,13 @@ def _verified(stages: Sequence[Stage], output: Path) -> tuple[Candidate, Outcome
     for candidate, trial in reversed(stages[1:]):
         folder = free_folder(output)
         save(material(_told(candidate, start, trial)), folder)
-        outcome = execute(folder, repeat=2)
+        outcome = execute(folder, repeat=1 if candidate.case.failure.kind == "hang" else 2)
         if outcome.exit_code == 1:
             return candidate, outcome, folder
         _remove(folder)
     folder = free_folder(output)
     save(material(start), folder)
-    return start, execute(folder, repeat=2), folder
+    return start, execute(folder), folder
 
 
 def _remove(folder: Path) -> None:

@@ -26,6 +26,7 @@ from opscope.repro.forms import form_named
 
 WORKER = Path(__file__).parent / "scripts" / "worker.py"
 START = 300.0
+RESULTS = "results.safetensors"
 JUDGED_BY_REFERENCE = frozenset({"nonfinite", "mismatch", "none"})
 
 
@@ -121,6 +122,7 @@ class Oracle:
         case = candidate.case
         self.limit = limit
         self.repeat = 1
+        self.threads = 1  # starting a team of threads in every child costs more than most calls
         self.trials = 0
         self.first: Trial | None = None
         self.last: Trial | None = None
@@ -148,25 +150,41 @@ class Oracle:
         """Make a candidate's call once (as often as self.repeat says) and judge it."""
         self.trials += 1
         write_trial(candidate, self._folder)
-        results = self._results(candidate)
+        judged = self._judged_by(candidate)
+        if judged is not None and judged.status != "done":
+            return Trial(status="cannot", told=judged.told or judged.status)
+        results = None if judged is None else str(self._folder / RESULTS)
+        limit = self._limit(candidate)
         request = {
-            "folder": str(self._folder), "code": self._code(candidate.case), "limit": self.limit, "repeat": self.repeat,
-            "fork": self._fork, "results": results,
+            "folder": str(self._folder), "code": self._code(candidate.case), "limit": limit, "repeat": self.repeat,
+            "fork": self._fork, "threads": self.threads, "results": results,
         }  # fmt: skip
-        return self._worker.ask(request, self.limit + 10)
+        return self._worker.ask(request, limit + 10)
 
-    def _results(self, candidate: Candidate) -> str | None:
-        """What a process without the case's libraries gives for this candidate, as a file; None where it cannot be had."""
+    def _limit(self, candidate: Candidate) -> float:
+        """Seconds for a call: a hanging one costs them every time, so they are few where the call should be short."""
+        if self.failure.kind != "hang":
+            return self.limit
+        return min(self.limit, 2.0 + sum(part.values.size for part in candidate.parts if part.values is not None) / 1e5)
+
+    def _judged_by(self, candidate: Candidate) -> Trial | None:
+        """Have a process without the case's libraries make the call, its results in a file; None where there is no such process."""
         if self._clean is None or candidate.case.failure.kind not in JUDGED_BY_REFERENCE:
             return None
-        path = str(self._folder / "results.safetensors")
-        request = {"folder": str(self._folder), "code": self._code(candidate.case), "limit": self.limit, "repeat": 1, "fork": True}
+        path = str(self._folder / RESULTS)
+        request = {
+            "folder": str(self._folder),
+            "code": self._code(candidate.case),
+            "limit": self.limit,
+            "repeat": 1,
+            "fork": True,
+            "threads": 1,
+        }
         try:
-            found = self._clean.ask({**request, "results": path}, self.limit + 10)
+            return self._clean.ask({**request, "results": path}, self.limit + 10)
         except UnavailableError:
             self._clean = None  # the operator is the library's own
             return None
-        return path if found.status == "done" else None
 
     def fails(self, candidate: Candidate) -> Trial | None:
         """The trial, if the candidate fails in the same way as the first one did; None otherwise."""

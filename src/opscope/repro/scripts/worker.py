@@ -8,7 +8,8 @@ reads one JSON request a line from stdin and answers one line each. A child dies
 and starts as fresh as a new process: no candidate sees what another left behind. The parent computes nothing, on one thread,
 since a pool of threads does not survive a fork. --clean loads no library and only works out what others are judged by.
 
-request  {"folder": path, "code": source of `call`, "limit": seconds, "repeat": n, "fork": bool, "results": path or null}
+request  {"folder": path, "code": source of `call`, "limit": seconds, "repeat": n, "fork": bool,
+          "threads": n, 0 for as many as torch wants, "results": path or null}
 answer   {"status": "done | cannot | died | hang", "shown": n, "tried": n, "told": text, "pattern": {...}, "grade": x,
           "seen": {slot: statistics}, "code": exit status of a child that died}
 """
@@ -16,6 +17,7 @@ answer   {"status": "done | cannot | died | hang", "shown": n, "tried": n, "told
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -40,6 +42,9 @@ class Server:
         self.threads = self.script.torch.get_num_threads()
         self.script.torch.set_num_threads(1)
         self.operator = self.script.find_operator(imports)
+        if not clean and not imports:
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch._decomp")  # a second, better spent here than in every child
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["fork"]:
@@ -48,7 +53,7 @@ class Server:
 
     def make(self, request: dict[str, Any]) -> dict[str, Any]:
         script = self.script
-        script.torch.set_num_threads(self.threads)
+        script.torch.set_num_threads(request["threads"] or self.threads)
         script.HERE = Path(request["folder"])
         exec(request["code"], vars(script))  # noqa: S102 - the call, as opscope writes it into repro.py
         try:
