@@ -114,3 +114,20 @@ def test_a_dump_the_user_switched_on_stays_his(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "dump/rank_0/Mine/0/0").glob("*.npy"))
     assert steps(opscope.open_run(tmp_path / "run")) == [0]
+
+
+def test_pynative_forward_and_gradient_beside_compiled_parts(tmp_path: Path) -> None:
+    """Primitives of Cells come from MindSpore's dispatch mode, the compiled optimizer from its dump: one run, equal losses."""
+    program = Path(__file__).with_name("mindspore_pynative.py")
+    plain = subprocess.run([str(PYTHON), str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True).stdout
+    done = watched(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert losses(done.stdout) == losses(plain)
+    run = opscope.open_run(tmp_path / "run")
+    found = list(calls(run))
+    assert {call.phase for call in found} >= {"forward", "backward"}
+    assert {call.op for call in found} >= {"MatMul", "Exp", "ReluGrad", "SGD"}
+    assert {call.module for call in found} >= {"blocks.0.fc", "blocks.1.act", "head"}
+    line = next(number for number, text in enumerate(program.read_text().splitlines(), 1) if "<- origin" in text)
+    first = opscope.scan(run).findings[0]
+    assert (first.op, first.step, first.source) == ("Exp", 1, f"{program}:{line}")

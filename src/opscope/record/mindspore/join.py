@@ -8,8 +8,10 @@ imported or patched, so the program computes what it computes without opscope.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from opscope.record.mindspore.place import Facts, make_place, settings_document,
 from opscope.record.mindspore.stop import stop_after
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
 from opscope.record.seed import seed_all
+from opscope.run.schema import Process
 from opscope.run.store.layout import process_facts
 
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
@@ -39,6 +42,7 @@ def join_from_environment() -> None:
     process = process_facts(
         rank=rank, local_rank=first_number(os.environ, LOCAL_VARIABLES), world=first_number(os.environ, WORLD_VARIABLES)
     )
+    record_pynative(Path(run), process, config)
     place, dump = make_place(Path(run), process)
     theirs = users_dump(os.environ)
     if theirs is not None:
@@ -49,6 +53,18 @@ def join_from_environment() -> None:
     write_facts(place, Facts(process=process, dump=str(dump)))
     if last is not None:
         stop_after(dump, last)
+
+
+def record_pynative(run: Path, process: Process, config: RecordConfig) -> None:
+    """Record what runs outside of graphs, where MindSpore has the hook for it and opscope's own packages are installed."""
+    try:
+        from opscope.record.mindspore.pynative import Book, start
+        from opscope.run.store.writer import ProcessWriter
+    except ImportError as error:
+        print(f"opscope: graphs only, PyNative is not recorded: {error}; install opscope into this interpreter", file=sys.stderr)
+        return
+    with contextlib.suppress(ImportError):  # MindSpore before 2.10 has no dispatch mode
+        start(Book(lambda: ProcessWriter(run, process, keep=config.keep_last), config))
 
 
 def _steps(config: RecordConfig, last: int | None) -> str | None:
