@@ -243,6 +243,7 @@ _HCCL = (
     "try again", "remote", "suspending",
 )  # fmt: skip
 _E_CODE = re.compile(r"E[0-9A-Z]\d{4}", re.IGNORECASE)
+_ACL_LIKE = 999_999  # decimal codes of AscendCL have six digits
 _INNER = 0x7150000  # the runtime's inner codes: 0x715, then the return code
 
 
@@ -325,13 +326,11 @@ def _meanings(code: int, *, hexadecimal: bool) -> Iterator[Meaning]:
             return
     if code in _VERDICT and not hexadecimal:
         yield Meaning(str(code), "msaicerr", *_VERDICT[code])
-    if hexadecimal or code == 0:
+    if hexadecimal or code == 0 or code > _ACL_LIKE:
         yield from explain_error(code)
     elif code < 384:
         yield _bit(code, ASCEND950)
         yield _bit(code, CLASSIC)
-    else:
-        yield from explain_error(code)
 
 
 def explain_error(*words: int) -> Iterator[Meaning]:

@@ -184,8 +184,11 @@ def _described(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
         fault.fields.setdefault("cut", set()).add(fields["key"])
 
 
-def _args(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+def _args(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     blocks = fault.words[fields["when"]]
+    known = blocks.get(fields["start"])
+    if known is not None and known != fields["words"] and record.file != fault.file:
+        fault.warnings[f"{record.file} tells of the same error with other argument words; those of {fault.file} are used"] = None
     if len(blocks) < _LIMIT:
         blocks.setdefault(fields["start"], fields["words"])
     if fields["cut"]:

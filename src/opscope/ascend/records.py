@@ -94,7 +94,7 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
         data = rest + chunk
         stop = data.rfind(b"\n") + 1
         if stop == 0:
-            if len(data) < _CHUNK:  # a line may be longer than what was read at once
+            if len(data) < max(_CHUNK, _LINE_LIMIT):  # a line may be longer than what was read at once
                 rest = data
                 continue
             stop = len(data)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every generation's wording, errors of several cores, processes and files, cut records, garbage and other encodings."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opscope.ascend.fault import Fault
+from opscope.ascend.log import LogReader, read_text
+from opscope.ascend.program import program_counter
+
+from .aicore_logs import arguments, classic, described, failed, head, info, stars
+
+Faults = Callable[[str], tuple[Fault, ...]]
+
+
+def test_several_cores_are_one_error_and_the_next_serial_is_another(faults: Faults) -> None:
+    log = "".join(stars(1.0, core=core) for core in range(5)) + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0")
+    log += stars(3.0, core=0, serial=8) + failed(3.2, "Mul_0123456789abcdef0123456789abcdef_0", task=9)
+    first, second = faults(log)
+    assert [core.core for core in first.cores] == [0, 1, 2, 3, 4]
+    assert (first.kernel, second.kernel) == ("Add_0123456789abcdef0123456789abcdef_0", "Mul_0123456789abcdef0123456789abcdef_0")
+    assert [(fault.task, fault.stream) for fault in (first, second)] == [(6, 2), (9, 2)]
+    assert first.cores[0].extend["subErrType"] == 4
+    assert first.cores[0].message == "words of the runtime"
+
+
+def test_interleaved_processes_are_kept_apart(faults: Faults) -> None:
+    ours = [classic(1.0, pid=10), failed(1.1, "1_0_A", pid=10), arguments(1.2, [0x111], pid=10)]
+    theirs = [classic(1.0, pid=20, code="0x2", core=3), failed(1.1, "1_0_B", pid=20), arguments(1.2, [0x222], pid=20)]
+    found = faults("".join(line for both in zip(ours, theirs, strict=True) for line in both))
+    assert [(fault.pid, fault.kernel, fault.words_after, fault.cores[0].core) for fault in found] == [
+        (10, "1_0_A", (0x111,), 0),
+        (20, "1_0_B", (0x222,), 3),
+    ]
+
+
+def test_what_the_runtime_repeats_is_said_once(faults: Faults) -> None:
+    log = classic(1.0) + failed(1.1, "1_0_A") + arguments(1.2, [1, 2]) + failed(1.3, "1_0_A") + arguments(1.4, [1, 2]) + classic(1.5)
+    (fault,) = faults(log)
+    assert (len(fault.cores), fault.words_after) == (1, (1, 2))
+
+
+def test_the_wording_of_2026(faults: Faults) -> None:
+    log = (
+        f"{head(1)}Proc:[DFX_INFO]An error occurs on the device(chipId:2, dieId:1), the serial number is 3, the error is aivec error, core id is 5,"
+        " error code = 0x800000, dump info: pc start: 0x12c0c0020000, current: 0x12c0c0020100, vec error info: 0, mte error info: 0x3000000,"
+        " para base: 0x12c100010000, aic cond: 0x5a5a0001.\n"
+        "The extend info: errcode:(0x800000, 0, 0) errorStr: The DDR address of the MTE instruction is out of range."
+        " fixp_error0 info: 0, fixp_error1 info: 0, fsmId:1, tslot:2, thread:0, ctxid:4, blk:1, sublk:0, subErrType:4."
+        ' Search for the keyword "AI Core Error".\n'
+        f"{head(1.5)}Print:[DFX_INFO]AI Core kernel execution failed, device_id=2, stream_id=9, report_stream_id=9, task_id=4, flip_num=0,"
+        " fault kernel_name=Add_0123456789abcdef0123456789abcdef_1, fault kernel info ext=none, program id=7, hash=9.\n"
+    )
+    (fault,) = faults(log)
+    (core,) = fault.cores
+    assert (core.device, core.die, core.serial, core.core, core.kind, core.bits) == (2, 1, 3, 5, "aivec error", (23,))
+    assert core.registers["aic cond"] == 0x5A5A0001
+    assert core.extend["ctxid"] == 4
+    assert core.message == "The DDR address of the MTE instruction is out of range"
+    assert (fault.kernel, fault.stream, fault.task) == ("Add_0123456789abcdef0123456789abcdef_1", 9, 4)
+
+
+@pytest.mark.parametrize(
+    "wording", ["there is an exception of aivec error", "there is an error of aicore", "there is an aicore error exception"]
+)
+def test_other_words_for_the_same(faults: Faults, wording: str) -> None:
+    log = f"{head(1)}P:The error from device(chipId:0, dieId:0), serial number is 4, {wording}, core id is 2, error code = 0x10, dump info: pc start: 0x10.\n"
+    (fault,) = faults(log)
+    assert (fault.cores[0].core, fault.cores[0].bits, fault.cores[0].kind.startswith("ai")) == (2, (4,), True)
+
+
+def test_ascend_950(faults: Faults) -> None:
+    log = (
+        f"{head(1)}P:An error occurs on the device(chipId:0, dieId:0), the serial number is 6, the error is aicore error, core id is 1, error code = 95, 264,"
+        " dump info: pc start: 0x100000000, current: 0x100000200, sc error info: 0x1, su error info: 0x2,0x3, mte error info: 0x50, vec error info: 0,"
+        " cube error info: 0, l1 error info: 0, aic error mask: 0, para base: 0x200, mte error: 0, aic cond: 0.\n"
+        "The extend info: errcode:(95, 264, 0) errorStr: x. fsmId:0, tslot:0, thread:0, ctxid:0, blk:0, sublk:0, subErrType: 0x4.\n"
+    )
+    (fault,) = faults(log)
+    (core,) = fault.cores
+    assert (fault.generation, core.numbering, core.bits) == ("Ascend 950", "950", (95, 264))
+    assert core.registers["su error info"] == (2, 3)
+    alone = faults(log.replace("error code = 95, 264", "error code = 95"))[0]
+    counter = program_counter(alone.cores[0], alone)
+    assert counter is not None
+    assert (counter.fixed, counter.offset) == (0x100000140, 0x140)
+
+
+def test_of_two_kernels_at_once_the_task_says_which_start_counts(faults: Faults) -> None:
+    log = (
+        f"{head(1)}P:An error occurs on the device(chipId:0, dieId:0), the serial number is 6, the error is aicore error, core id is 1, error code = 95,"
+        " dump info: su error info: 0,0,0,0, current: 0x2100, first pc start: 0x1000, first taskid: 5, first streamid: 2, second pc start: 0x2000,"
+        " second taskid: 6, second streamid: 2, isconcurrentexe: 1.\n"
+    )
+    (fault,) = faults(log + failed(1.2, "1_0_A", stream=2, task=6))
+    counter = program_counter(fault.cores[0], fault)
+    assert counter is not None
+    assert (counter.start, counter.current) == (0x2000, 0x2100)
+
+
+def test_the_device_slog_of_2020_joins_the_hosts_log() -> None:
+    reader = LogReader()
+    host = (
+        "[ERROR] RUNTIME(77,python):2020-10-21-11:22:33.100.000 [stream.cc:7]77 GetError:aicore kernel execute failed, device_id=0, stream_id=517,"
+        " task_id=3, fault kernel_name=-1_0_1_trans_TransData_0, func_name=te_transdata_0123456789abcdef0123456789abcdef_0__kernel0\n"
+    )
+    start = "[ERROR] TSCH(-1,null):2020-10-21-11:22:33.050.000 "
+    device = (
+        f"{start}<exception_print>TIME:2020, device_id=0, stream_id=517, task_id=3, exception_code=0x26\n"
+        f"{start}core_list=0x3\n{start}####AICORE_INFO_START: core_id=1, AI_CORE_INT=0x1\n"
+        f"{start}AIC_ERROR=0x800000\n{start}PC_START=0x1000\n{start}CURRENT_PC=0x1200\n{start}PARA_BASE=0x2000\n{start}MTE_ERR_INFO=0x3000070\n"
+        f"{start}BIU_STATUS[0]=0x5\n{start}X[3]=0x124080044010\n"
+    )
+    reader.read(io.BytesIO(host.encode()), "host.log")
+    reader.read(io.BytesIO(device.encode()), "device-0.log")
+    (fault,) = reader.faults()
+    (core,) = fault.cores
+    assert fault.function == "te_transdata_0123456789abcdef0123456789abcdef_0__kernel0"
+    assert (core.core, core.bits, core.registers["pc start"], core.registers["mte error info"]) == (1, (23,), 0x1000, 0x3000070)
+    assert core.registers["X[3]"] == 0x124080044010
+    assert len(fault.files) == 2
+
+
+def test_the_newest_dumps_own_analysis(faults: Faults) -> None:
+    log = (
+        stars(1.0, core=3, code="0x200000000")
+        + f"{head(1.1)}Error register information. coreId=3, coreType=AIV, AIC_ERR_0=0x0, AIC_ERR_1=0x2, MTE_ERR_0=0x6a, MTE_ERR_1=0xb9\n"
+        + f"{head(1.1)}Error PC information. coreId=3, originalStartPC=0x12c0c0020000, fixedStartPC=0x12c0c0020000,"
+        " originalCurrentPC=0x12c0c0020200, fixedCurrentPC=0x12c0c00201a8, fixedPCOffset=0x1a8\n"
+        + f"{head(1.1)}Error symbol information. coreId=3, symbol=AddCustom_0+0x1a8\n"
+        + f"{head(1.1)}[Symbolize] Group[0] oFile=/a/AddCustom_host.o fixedPCOffset=0x1a8 source=/a/add_custom.cpp:42:7 cores=[{{3,AIV}}]\n"
+        + failed(1.2, "AddCustom_0123456789abcdef0123456789abcdef_0")
+    )
+    (fault,) = faults(log)
+    assert fault.program["source"] == "/a/add_custom.cpp:42:7"
+    assert fault.program["symbol"] == "AddCustom_0+0x1a8"
+    counter = program_counter(fault.cores[0], fault)
+    assert counter is not None
+    assert (counter.fixed, counter.method) == (0x12C0C00201A8, "exception dump itself")
+
+
+def test_screen_block_with_several_cores(faults: Faults) -> None:
+    text = (
+        "EZ9999: Inner Error!\n        The device(1), core list[0-31], error code is:[FUNC:PrintCoreInfoErrMsg]\n"
+        "        coreId( 0):        0x800000    coreId( 1):        0x800000    coreId( 2):               0    coreId( 3):            0x10    \n"
+        "        aicore kernel execute failed, device_id=1, stream_id=5, task_id=3, fault kernel_name=0_3_MatMul, func_name=te_matmul_x__kernel0\n"
+    )
+    (fault,) = faults(text)
+    assert [(core.core, core.bits) for core in fault.cores] == [(0, (23,)), (1, (23,)), (3, (4,))]
+    assert (fault.device, fault.kernel, fault.function) == (1, "0_3_MatMul", "te_matmul_x__kernel0")
+
+
+def test_two_pasted_blocks_are_two_errors(faults: Faults) -> None:
+    one = "The device(0), core list[0-0], error code is:\ncoreId( 0):        0x800000    \nAicore kernel execute failed, device_id=0, stream_id=5, task_id={},"
+    text = one.format(3) + " fault kernel_name=0_3_A\n" + one.format(4) + " fault kernel_name=0_3_B\n"
+    assert [fault.kernel for fault in faults(text)] == ["0_3_A", "0_3_B"]
+
+
+def test_a_cut_record_is_marked_and_loses_its_torn_last_number(faults: Faults) -> None:
+    line = f"{head(2)}LogExceptionTvmOpInfo:[AIC_INFO] tiling_data:" + "0x41 " * 400
+    log = classic(1.0) + failed(1.1, "1_0_A") + described(1.5, [], node="A", op="A") + line[:1021] + "\n"
+    (fault,) = faults(log)
+    assert fault.tiling == b"A" * len(fault.tiling)
+    assert fault.tiling_cut
+    assert 150 < len(fault.tiling) < 200
+    assert any("cut" in text for text in fault.warnings)
+
+
+def test_a_record_that_goes_on_in_the_next_is_joined(faults: Faults) -> None:
+    start = f"{head(2)}LogExceptionTvmOpInfo:"
+    data = " ".join(f"0x{byte:02x}" for byte in range(240))
+    text = f"{start}[AIC_INFO] tiling_data:{data}"
+    rest = text[1020:]
+    log = classic(1.0) + failed(1.1, "1_0_A") + described(1.5, [], node="A", op="A") + text[:1020] + "\n" + start + rest + "\n"
+    (fault,) = faults(log)
+    assert fault.tiling == bytes(range(240))
+    assert not fault.tiling_cut
+
+
+def test_garbage_and_other_encodings_are_tolerated() -> None:
+    log = classic(1.0) + failed(1.1, "1_0_算子")
+    noise = bytes(range(256)) * 40 + b"\n"
+    for data in (noise + log.encode() + noise, noise + log.encode("gb18030") + noise, log.encode("utf-16")):
+        (fault,) = read_text(data, "x").faults()
+        assert (fault.kernel, fault.cores[0].bits) == ("1_0_算子", (23,))
+
+
+def test_lines_across_the_edge_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opscope.ascend.records._CHUNK", 97)
+    log = info(0.5, "DevMalloc: Succ, size=512, type=2, moduleId=45, ptr=20068234764288") + stars(1.0) + failed(1.1, "1_0_A")
+    (fault,) = read_text(log.encode(), "x").faults()
+    assert (fault.kernel, len(fault.cores), fault.cores[0].extend["blk"]) == ("1_0_A", 1, 2)
+    assert fault.allocations is not None
+    assert [one.size for one in fault.allocations] == [512]
+
+
+def test_an_error_split_over_rotated_files(tmp_path: Path) -> None:
+    reader = LogReader()
+    reader.read(io.BytesIO(stars(1.0).encode()), "plog-4711_1.log")
+    reader.read(io.BytesIO((failed(1.1, "1_0_A") + arguments(1.2, [5])).encode()), "plog-4711_2.log")
+    (fault,) = reader.faults()
+    assert (fault.kernel, fault.words_after, len(fault.cores)) == ("1_0_A", (5,), 1)
+    del tmp_path
+
+
+def test_the_same_kernel_that_fails_again_later_is_a_second_error(faults: Faults) -> None:
+    log = stars(1.0) + failed(1.1, "1_0_A") + stars(30.0, serial=9) + failed(30.1, "1_0_A") + failed(30.2, "1_0_A")
+    first, second = faults(log)
+    assert (first.kernel, second.kernel) == ("1_0_A", "1_0_A")
+    assert [core.serial for core in second.cores] == [9]
+
+
+@pytest.mark.parametrize("text", ["", "\n" * 100, "plain text\nof a program\n", info(1, "DevFree: mem=1")])
+def test_logs_without_an_error(faults: Faults, text: str) -> None:
+    assert faults(text) == ()
