@@ -9,7 +9,8 @@ error analysis: with u the unit roundoff of the output and v that of the accumul
     |target - true| <= 4 u |true| + max(8 |own - true|, 4 v sqrt(n) m)
 
 n is the number of terms, m the sum of the magnitudes of the terms where it is known (linear operators), the result's own
-magnitude for elementwise operators, else the largest one (N. Higham, Accuracy and Stability of Numerical Algorithms,
+magnitude for elementwise operators, else the largest one; operators that only move, choose or round once must be exact
+(N. Higham, Accuracy and Stability of Numerical Algorithms,
 section 3.1: rounding errors that behave like random ones grow with the root of n). In types of half width or less the
 kernel accumulates in a wider type; a root mean square error of more than twice the trusted kernel's tells that it did not.
 
@@ -45,7 +46,7 @@ ACCUMULATION = 2.0**-24  # of a kernel whose element type is narrower than float
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How the elements of an output come about: n terms each; kind linear (magnitude given), elementwise or other.
+    """How the elements of an output come about: n terms each; kind linear (magnitude given), elementwise, exact or other.
 
     accumulation is the unit roundoff in which terms are added, None for that of the element type (float32 at least).
     """
@@ -191,6 +192,11 @@ def _text(value: Any) -> str:
 def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Array:
     """What is allowed at each element; the formula at the head of this file."""
     unit = ROUNDOFF[sides.dtype]
+    if terms.kind == "exact":
+        exact: Array = (
+            (np.zeros_like(size) if own is None else own) + (unit * size if own is None else 0.0) + 2 * TINY.get(sides.dtype, 0.0)
+        )
+        return exact
     added = terms.accumulation or min(unit, ACCUMULATION)
     spread = 4 * added * math.sqrt(max(terms.count, 1))
     grown: Any

@@ -20,6 +20,15 @@ LINEAR = frozenset({
     "upsample_bilinear2d", "upsample_bilinear2d_backward", "trace", "mkldnn_linear", "lerp", "lerp_", "_addmm_activation",
 })  # fmt: skip
 CONTRACTED = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "matmul", "linear"})
+# They move, choose or round once: every right kernel gives the same bits.
+EXACT = frozenset({
+    "_to_copy", "copy_", "clone", "neg", "neg_", "abs", "relu", "relu_", "maximum", "minimum", "where", "masked_fill", "masked_fill_",
+    "index", "gather", "index_select", "embedding", "cat", "stack", "max", "min", "amax", "amin", "sort", "topk", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "constant_pad_nd", "flip", "roll", "repeat", "tril", "triu", "slice_backward", "select_backward",
+    "threshold_backward", "clamp", "clamp_min", "clamp_max", "hardtanh", "floor", "ceil", "round", "trunc", "sign", "unfold_backward",
+    "fill_", "zero_", "full", "zeros", "ones", "full_like", "zeros_like", "ones_like", "_unsafe_view", "split_with_sizes_copy",
+    "index_copy", "scatter", "reflection_pad2d", "replication_pad2d", "pixel_shuffle", "tril_", "triu_", "lift_fresh_copy",
+})  # fmt: skip
 REDUCTIONS = (
     "norm",
     "softmax",
@@ -42,6 +51,8 @@ def terms_of(bound: Bound, output: torch.Tensor) -> Terms:
     name = bound.func._schema.name.partition("::")[2]
     sizes = [math.prod(laid.shape) for laid in bound.call.tensors.values()]
     most = max(sizes, default=1)
+    if name in EXACT:
+        return Terms(kind="exact")
     if name in LINEAR:
         return Terms(count=max(1, most // max(output.numel(), 1), contraction(bound, name)), kind="linear")
     if any(word in name for word in REDUCTIONS):

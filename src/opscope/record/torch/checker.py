@@ -101,6 +101,7 @@ class Checker:
         self._known: dict[Any, Known] = {}
         self._under_way: dict[int, UnderWay] = {}
         self._starts = 0
+        self._waited = 0.0
         self._apart: Apart | None = None
         self._start()
 
@@ -212,7 +213,9 @@ class Checker:
         if apart is None:
             return
         while not apart.free:
+            waiting = time.perf_counter()
             self._take(wait=True)
+            self._waited += time.perf_counter() - waiting
         accumulation = allowed_accumulation(captured)
         ticket = apart.submit(
             captured.call, [*captured.pieces, *more], given, thorough=signature.checked == 0, accumulation=accumulation
@@ -252,7 +255,9 @@ class Checker:
             self._start()
 
     def _verdict(self, apart: Apart, request: UnderWay, reply: Reply) -> None:
-        self.budget.took(request.signature, reply.seconds, new=False)
+        overlap = min(self._waited, reply.seconds)  # that the program waited meanwhile has been counted already
+        self._waited -= overlap
+        self.budget.took(request.signature, reply.seconds - overlap, new=False)
         found = reply.verdict
         if found is None:
             self.tally.miss(request.op, reply.error)
@@ -311,13 +316,16 @@ class CheckMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.checker = checker
         self.watched = watched
+        # A handler that the class defines is wrapped by torch's compiler, which takes seconds to load; the instance's own is not.
+        self.__torch_dispatch__ = self.dispatch  # type: ignore[method-assign]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         """Without this a dispatch mode disables compilation in silence."""
         return True
 
-    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """The mode's handler."""
         if types or not self.checker.active or not self.watched():
             return func(*args, **(kwargs or {}))
         return self.checker.call(func, args, kwargs or {})

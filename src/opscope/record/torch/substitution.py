@@ -231,13 +231,16 @@ class SubstituteMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, substitution: Substitution) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.substitution = substitution
+        # A handler that the class defines is wrapped by torch's compiler, which takes seconds to load; the instance's own is not.
+        self.__torch_dispatch__ = self.dispatch  # type: ignore[method-assign]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         """Without this a dispatch mode disables compilation in silence."""
         return True
 
-    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """The mode's handler."""
         if any(kind not in PLAIN for kind in types):
             return func(*args, **(kwargs or {}))
         return self.substitution.call(func, args, kwargs or {})
