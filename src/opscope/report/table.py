@@ -81,15 +81,16 @@ def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
         if not number:
-            writer.writerow([_harmless(name) for name in row])
+            writer.writerow([harmless(name) for name in row])
         writer.writerow([_csv_cell(value) for value in row.values()])
 
 
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, list | tuple | dict):
         return json_text(value)
-    return value if value is None or isinstance(value, bool | int | float) else _harmless(str(value))
+    return value if value is None or isinstance(value, bool | int | float) else harmless(str(value))
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
+    """The text, behind an apostrophe where a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All rows of a comparison as comma-separated values: NAME.csv, and NAME_part_1.csv, … where there are more rows than one file takes."""
+
+from __future__ import annotations
+
+import csv
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opscope.report.compare_rows import columns_of, kind_of, rows_of
+from opscope.report.table import harmless
+
+if TYPE_CHECKING:
+    from opscope.analysis.compare import Comparison
+
+MOST_ROWS = 1_000_000  # of one file, as msprobe cuts them
+
+
+def write_comparison_csv(comparison: Comparison, path: Path, *, most: int = MOST_ROWS) -> list[Path]:
+    """Writes the rows and answers the files; text that a spreadsheet would take for a formula begins with an apostrophe."""
+    kind = kind_of(comparison)
+    rows = rows_of(comparison, kind)
+    written = [path]
+    _write(path, columns_of(kind), islice(rows, most))
+    for more in rows:
+        part = path.with_name(f"{path.stem}_part_{len(written)}{path.suffix}")
+        _write(part, columns_of(kind), chain([more], islice(rows, most - 1)))
+        written.append(part)
+    return written
+
+
+def _write(path: Path, columns: tuple[str, ...], rows: Any) -> None:
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)

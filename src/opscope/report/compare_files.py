@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which file a comparison is written to, by the ending of its name: .csv, .xlsx, .html or .json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opscope.errors import UsageError
+from opscope.report.compare_csv import write_comparison_csv
+from opscope.report.compare_html import write_comparison_html
+from opscope.report.compare_xlsx import write_comparison_xlsx
+from opscope.report.json import json_text
+
+if TYPE_CHECKING:
+    from opscope.analysis.compare import Comparison
+
+
+def _json(comparison: Comparison, path: Path) -> None:
+    path.write_text(json_text(comparison.document) + "\n", encoding="utf-8")
+
+
+WRITERS: dict[str, Callable[[Comparison, Path], object]] = {
+    ".csv": write_comparison_csv,
+    ".xlsx": write_comparison_xlsx,
+    ".html": write_comparison_html,
+    ".json": _json,
+}
+
+
+def check_output(path: Path) -> None:
+    """Raises UsageError, before anything is compared, for an ending that nothing is written as or a folder that is not there."""
+    if path.suffix.lower() not in WRITERS:
+        raise UsageError(f"{path}: a comparison is written as {', '.join(WRITERS)}; name a file with one of these endings")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path.parent}: no such folder, or not one to write to")
+
+
+def write_comparison(comparison: Comparison, path: Path) -> None:
+    """Writes a comparison as the ending of the path says; a file that is there already is replaced when the new one is whole."""
+    check_output(path)
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        written = WRITERS[path.suffix.lower()](comparison, partial)
+        partial.replace(path)
+        for number, part in enumerate(written[1:] if isinstance(written, list) else (), 1):
+            part.replace(path.with_name(f"{path.stem}_part_{number}{path.suffix}"))
+    finally:
+        partial.unlink(missing_ok=True)

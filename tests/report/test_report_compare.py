@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a comparison as files: msprobe's columns and one more, nothing called pass that was not compared, nothing evaluated."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import json
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from opscope.errors import UsageError
+from opscope.kernels.pair import pair
+from opscope.report import compare_csv, compare_html, compare_rows, spreadsheet
+from opscope.report.compare_files import check_output, write_comparison
+from opscope.run.finding import Document, Finding
+from opscope.run.schema import Call, Tensor, ValueRef
+
+NASTY = '=cmd|"/c calc"!A0</script><img src=x onerror=alert(1)>&\x00\ud800'
+EXPECTED_ALL = (
+    "NPU Name,Bench Name,NPU Dtype,Bench Dtype,NPU Tensor Shape,Bench Tensor Shape,NPU Requires_grad,Bench Requires_grad,Cosine,EucDist,"
+    "MaxAbsErr,MaxRelativeErr,One Thousandth Err Ratio,Five Thousandths Err Ratio,NPU max,NPU min,NPU mean,NPU l2norm,Bench max,Bench min,"
+    "Bench mean,Bench l2norm,Requires_grad Consistent,Result,Err_message,NPU_Stack_Info,Data_name,Verdict"
+)
+
+
+def call(index: int, name: str) -> Call:
+    return Call(process=1, rank=0, step=0, index=index, level="api", phase="forward", op="mm", name=name, source="/u/net.py:3")
+
+
+def tensor(index: int, slot: str = "0", **more: Any) -> Tensor:
+    known = {"requires_grad": True, "value": ValueRef(f"dump/t{index}.npy", ""), "shape": (2, 2), "dtype": "float32", **more}
+    return Tensor(process=1, index=index, io="output", slot=slot, max=4.0, min=-2.0, mean=1.0, l2norm=5.0, digest=7, **known)
+
+
+def detail(row: int, **fields: Any) -> Any:
+    known = {
+        "target_call": call(row, f"Functional.mm.{row}.forward"), "golden_call": call(row, f"Functional.mm.{row}.forward"),
+        "target": tensor(row), "golden": tensor(row), "error": 0.0, "allowed": 0.0, "status": "same", "verdict": "same", "metrics": None,
+        "message": "",
+    }  # fmt: skip
+    return SimpleNamespace(row=row, **{**known, **fields})
+
+
+class Rows:
+    def __init__(self, error: list[float]) -> None:
+        self.error = np.array(error)
+
+    def __len__(self) -> int:
+        return len(self.error)
+
+
+class Fake:
+    """A comparison with given rows, as analysis.compare.Comparison shows it to reports."""
+
+    def __init__(self, details: list[Any], *, kept: bool = True, norm: float = 5.0) -> None:
+        self.all, self.rows = details, Rows([one.error for one in details])
+        side = SimpleNamespace(tensors=SimpleNamespace(kept=np.array([kept]), l2norm=np.array([norm]), max=np.array([norm])))
+        self.pairing = SimpleNamespace(target=side, golden=side)
+        finding = Finding(kind="divergence-origin", op="mm", call=NASTY, source=NASTY, reasons=(NASTY,))
+        self.document = Document(opscope="0", verb="compare", runs=(NASTY, "g"), verdict="found", findings=(finding,))
+
+    def details(self, rows: Any = None) -> Any:
+        return iter(self.all if rows is None else [self.all[row] for row in rows])
+
+
+def comparison(**options: Any) -> Any:
+    metrics = pair(np.array([[1, 2], [3, 4.5]], np.float32), np.array([[1, 2], [3, 4]], np.float32))
+    rows = [
+        detail(0),
+        detail(1, status="differs", verdict="origin", error=0.1, allowed=0.001, metrics=metrics),
+        detail(2, status="differs", verdict="receiver", error=0.1, allowed=1.0, metrics=metrics),
+        detail(3, status="only in target", verdict="structural", golden=None, golden_call=None, error=np.nan),
+        detail(4, status="not measured", verdict="unknown", target=tensor(4, value=None), error=np.nan),
+        detail(5, status="shape differs", verdict="receiver", error=np.inf, golden=tensor(5, shape=(4,))),
+        detail(6, target_call=call(6, NASTY), message=NASTY),
+    ]
+    return Fake(rows, **options)
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_csv_has_the_columns_users_know_and_one_more(tmp_path: Path) -> None:
+    write_comparison(comparison(), tmp_path / "c.csv")
+    rows = table(tmp_path / "c.csv")
+    assert ",".join(rows[0]) == EXPECTED_ALL
+    assert [row["Result"] for row in rows] == ["pass", "error", "warning", "unmatched", "N/A", "error", "pass"]
+    assert [row["Verdict"] for row in rows][:4] == ["same", "origin", "receiver", "structural"]
+    assert [rows[1][name] for name in ("EucDist", "MaxAbsErr", "One Thousandth Err Ratio")] == ["0.5", "0.5", "0.75"]
+    assert [rows[0][name] for name in ("Cosine", "EucDist", "Data_name")] == ["1.0", "0.0", '["t0.npy", "t0.npy"]']
+    assert (rows[3]["Bench Name"], rows[3]["Cosine"]) == ("N/A", "unsupported")
+    assert "Bench api/module unmatched." in rows[3]["Err_message"]
+    assert rows[5]["Cosine"] == "shape unmatched"
+    assert json.loads(rows[1]["Err_message"]) == ["off by 0.1 of golden's scale, 0.001 is allowed"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "c.csv"]
+
+
+def test_tables_of_statistics_and_of_digests(tmp_path: Path) -> None:
+    write_comparison(comparison(kept=False), tmp_path / "s.csv")
+    rows = table(tmp_path / "s.csv")
+    assert list(rows[0])[8:16] == list(compare_rows.SUMMARY)
+    assert (rows[0]["Max diff"], rows[0]["NormRelativeErr"], rows[3]["Max diff"]) == ("0.0", "0.0%", "N/A")
+    write_comparison(comparison(kept=False, norm=np.nan), tmp_path / "d.csv")
+    rows = table(tmp_path / "d.csv")
+    assert list(rows[0])[8:10] == ["NPU MD5", "BENCH MD5"]
+    assert rows[0]["NPU MD5"] == f"{7:016x}"
+
+
+def test_no_cell_is_a_formula(tmp_path: Path) -> None:
+    write_comparison(comparison(), tmp_path / "c.csv")
+    assert table(tmp_path / "c.csv")[6]["NPU Name"].startswith("'=cmd")
+    write_comparison(comparison(), tmp_path / "c.xlsx")
+    cells = sheet(tmp_path / "c.xlsx")
+    assert ",".join(cells[0]) == EXPECTED_ALL
+    assert cells[7][0].startswith("'=cmd")
+    with zipfile.ZipFile(tmp_path / "c.xlsx") as archive:
+        assert b"<f>" not in archive.read("xl/worksheets/sheet1.xml")
+
+
+def sheet(path: Path, number: int = 1) -> list[list[Any]]:
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    with zipfile.ZipFile(path) as archive:
+        tree = ElementTree.fromstring(archive.read(f"xl/worksheets/sheet{number}.xml"))
+    return [
+        [cell.findtext(f"{space}v") or "".join(text.text or "" for text in cell.iter(f"{space}t")) for cell in row.iter(f"{space}c")]
+        for row in tree.iter(f"{space}row")
+    ]
+
+
+def test_long_tables_go_on_in_parts(tmp_path: Path) -> None:
+    written = compare_csv.write_comparison_csv(comparison(), tmp_path / "c.csv", most=3)
+    assert [path.name for path in written] == ["c.csv", "c_part_1.csv", "c_part_2.csv"]
+    assert [len(table(path)) for path in written] == [3, 3, 1]
+    count = spreadsheet.write_workbook(tmp_path / "c.xlsx", ["a"], ((0, [n]) for n in range(5)), most=2)
+    assert (count, [sheet(tmp_path / "c.xlsx", n) for n in (1, 3)]) == (3, [[["a"], ["0"], ["1"]], [["a"], ["4"]]])
+    assert spreadsheet.write_workbook(tmp_path / "none.xlsx", ["a"], []) == 1
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        self.outside += [value for name, value in attrs if name in ("src", "href")]
+
+
+def test_the_page_stands_alone_and_runs_nothing_of_a_run(tmp_path: Path) -> None:
+    write_comparison(comparison(), tmp_path / "c.html")
+    text = (tmp_path / "c.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert "img" not in page.tags
+    assert page.tags.count("script") == 2
+    assert page.outside == []
+    assert "default-src 'none'" in text
+    assert text.index("divergence origin: mm") < text.index("<table")
+    block = text.partition("<script type='application/json' id=rows>")[2].partition("</script>")[0]
+    assert len(json.loads(block)["rows"]) == 7
+
+
+def test_a_page_keeps_the_rows_that_are_furthest_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_html, "MOST_ROWS", 3)
+    text = compare_html.comparison_html(comparison())
+    block = json.loads(text.partition("id=rows>")[2].partition("</script>")[0])
+    assert [row[-1] for row in block["rows"]] == ["structural", "unknown", "receiver"]
+    assert "4 rows that are no further apart" in text
+
+
+def test_where_to_write_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\.csv, \.xlsx, \.html, \.json"):
+        check_output(tmp_path / "c.pdf")
+    with pytest.raises(UsageError, match="no such folder"):
+        check_output(tmp_path / "none" / "c.csv")
