@@ -185,7 +185,7 @@ class Book:
 
     def _version(self, tensor: Any, array: Array, digest: int | None) -> int:
         """Bytes at one address that have not changed are one version."""
-        key = (int(array.__array_interface__["data"][0]) if not hasattr(tensor, "data_ptr") else int(tensor.data_ptr()), array.nbytes)
+        key = (int(tensor.data_ptr()), array.nbytes)
         seen = self._versions.get(key)
         if seen is None or seen.digest != digest:
             seen = self._versions[key] = _Seen(self._next_version, digest)
