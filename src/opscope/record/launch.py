@@ -30,6 +30,7 @@ import msgspec
 
 import opscope
 from opscope.errors import FormatError, OpscopeError, UsageError
+from opscope.record.ascend import collection, has_logs
 from opscope.record.mindspore.place import FOLDER as MINDSPORE
 from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
@@ -105,7 +106,8 @@ def _prepare(config: RecordConfig, command: Sequence[str], tell: Say) -> tuple[P
     # The path as the user wrote it is the one to read and to copy.
     shown = wanted.with_name(run.name)
     tell(f"{wanted} exists, recording into {shown}" if run.name != wanted.name else f"recording into {shown}")
-    return shown, child_environment(os.environ, config, run, identity)
+    child = child_environment(os.environ, config, run, identity)
+    return shown, {**child, **collection(os.environ, run)}
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -188,6 +190,8 @@ def _finish(result: LaunchResult, run: Path, command: Sequence[str], ending: End
     seal_run(run)
     without_graph = (run / MINDSPORE).is_dir()
     why = None if directories else NO_GRAPH if without_graph else why_nothing(command, started=was_started, notes=notes)
+    if ending.code and has_logs(run):
+        notes = (*notes, f"CANN's logs are in the run; an AI Core error is explained by: opscope aicore {shlex.quote(str(run))}")
     return msgspec.structs.replace(result, processes=len(directories), notes=notes, nothing_recorded=why)
 
 

@@ -24,6 +24,7 @@ BUILTIN: Mapping[str, str] = {
     "atc": "opscope.formats.settings.atc:KIND",
     "tensorflow": "opscope.formats.settings.tensorflow:KIND",
     "msprobe": "opscope.formats.settings.msprobe:KIND",
+    "aicore": "opscope.formats.settings.aicore:KIND",
 }
 
 
