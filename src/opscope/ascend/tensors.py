@@ -163,7 +163,8 @@ def _joined(argument: Argument, node: Node | None, kernel: Kernel | None, *, pos
         else None
     )
     parameter = _parameter(kernel, argument)
-    dtype = _dtype(argument.dtype, desc.dtype if desc else None, parameter.dtype if parameter else None)
+    # A binary is compiled for one type of each tensor; the graph may be of before a cast was fused in.
+    dtype = _dtype(argument.dtype, parameter.dtype if parameter else None, desc.dtype if desc else None)
     shape = _shape(argument, desc, parameter, dtype)
     said = argument.address
     address = word if said is not None and word and on_host(said) and not on_host(word) else said
