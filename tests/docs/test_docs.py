@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
 from pathlib import Path
 
@@ -39,6 +40,14 @@ def test_programs_that_the_faq_names_exist() -> None:
     named = set(re.findall(r"`((?:healthy|ddp|gan)_\w+)`", text))
     assert named
     assert named <= programs
+
+
+def test_every_page_is_in_the_contents() -> None:
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(encoding="utf-8"), re.DOTALL)
+    listed = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    assert [page for page in sorted(pages) if not any(fnmatch.fnmatchcase(page, entry) for entry in listed)] == []
+    assert [entry for entry in listed if not fnmatch.filter(pages, entry)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -125,6 +126,33 @@ def test_stop_on_overflow_and_after_the_last_step(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 2
     assert {call.step for call in found.calls} == {0, 2}
+
+
+def test_a_block_in_a_program_that_is_recorded_already_and_what_the_run_says_of_it(tmp_path: Path) -> None:
+    """A with-block joins the outer recording; seeds, determinism and the tag are facts of the run, whose path is said."""
+    program = """
+    import opscope, random
+    with opscope.record("inner") as recording:
+        torch.ones(2) + 1
+        recording.step()
+    torch.ones(2) * 2
+    print(recording.path, torch.are_deterministic_algorithms_enabled(), random.random(), torch.initial_seed())
+    """
+    words = command(tmp_path, program, "--tag", "mine", "--seed", "7", "--deterministic")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    assert not (tmp_path / "inner").exists()
+    assert run.name.startswith("mine-20")
+    assert f"recording into {run.relative_to(tmp_path)}" in done.stderr
+    path, deterministic, number, _ = done.stdout.split()
+    assert (Path(path), deterministic, float(number)) == (run, "True", random.Random(7).random())
+    found = read(run)
+    assert [(call.step, call.phase) for name in ("add.Tensor", "mul.Tensor") for call in found.all(name)] == [
+        (0, "forward"),
+        (1, "forward"),
+    ]
+    assert (found.run.info.seed, found.run.info.deterministic) == (7, True)
 
 
 def test_workers_of_a_data_loader_are_left_alone(tmp_path: Path) -> None:
