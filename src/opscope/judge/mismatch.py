@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a difference looks like, in words: one explanation of the whole difference, applied and found true, or none.
+
+An explanation is a change of golden that gives target (sign, factor, offset, rounding, another order of its elements, a missing
+bias, …) or a place outside of which both sides agree (judge.mismatch_places). Each is carried out, and what it leaves must be
+within rounding everywhere; what explains only a part is not said. The simplest that holds is answered.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import ml_dtypes
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+LARGEST = 1 << 24  # elements; larger arrays are not searched
+FEWEST = 4  # elements that an explanation with a free number must hold for
+_NAMED = {math.sqrt(2): "sqrt(2)", math.sqrt(0.5): "1/sqrt(2)", math.pi: "pi", math.e: "e", math.log(2): "ln 2", 1 / math.log(2): "1/ln 2"}
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """One explanation: its kind (a key for programs), and the sentence for people."""
+
+    kind: str
+    words: str
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """Both sides as float64 (complex128) of one shape, where they disagree, and how near is equal."""
+
+    target: Array
+    golden: Array
+    absolute: float
+    relative: float
+    wrong: NDArray[np.bool_]
+
+    def same(self, found: Array, wanted: Array | None = None) -> bool:
+        """Whether an array is target (or what is wanted) within rounding, NaN and infinities included."""
+        return bool(not unlike(self.target if wanted is None else wanted, found, self.absolute, self.relative).any())
+
+
+def explain(
+    target: Array, golden: Array, *, allowed: tuple[float, float] | None = None, others: Mapping[str, Array] | None = None
+) -> Explanation | None:
+    """Answers what turns golden into target, or where they differ, where one explanation is the whole difference; else None.
+
+    allowed is (absolute, relative), the difference that is no difference; by default a few roundings of the coarser type. others
+    are further tensors of the call by name, such as its bias. Arrays of more than 2**24 elements are not searched.
+    """
+    if target.size != golden.size or not 1 < golden.size <= LARGEST:
+        return None
+    absolute, relative = roundings(target, golden) if allowed is None else allowed
+    wide = np.complex128 if "c" in (target.dtype.kind, golden.dtype.kind) else np.float64
+    with np.errstate(all="ignore"):
+        t, g = target.astype(wide), golden.astype(wide)
+        if t.shape != g.shape:
+            return _reordered(Sides(t, g, absolute, relative, np.ones(t.shape, np.bool_)))
+        wrong = unlike(t, g, absolute, relative)
+        if not wrong.any():
+            return None
+        sides = Sides(t, g, absolute, relative, wrong)
+        for rule in _RULES:
+            found = rule(sides)
+            if found is not None:
+                return found
+        return _missing(sides, others or {}) or _by_place(sides) or _along(sides)
+
+
+def roundings(target: Array, golden: Array) -> tuple[float, float]:
+    """(absolute, relative) of a few roundings of the coarser of two types, beside the largest finite element of golden."""
+    unit = max((float(ml_dtypes.finfo(side.dtype).eps) if _floating(side.dtype) else 0.0) for side in (target, golden))  # type: ignore[no-untyped-call]
+    share = unit * (64 if unit < 1e-4 else 2)
+    finite = np.abs(golden[np.isfinite(golden)].astype(np.complex128 if golden.dtype.kind == "c" else np.float64)) if unit else np.zeros(0)
+    return share * float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0, share
+
+
+def _floating(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
+
+
+def unlike(target: Array, golden: Array, absolute: float, relative: float) -> NDArray[np.bool_]:
+    """Where two arrays of one shape differ by more than is allowed; NaN is NaN, and an infinity only itself."""
+    with np.errstate(all="ignore"):
+        far = ~(np.abs(target - golden) <= absolute + relative * np.abs(golden))
+        return np.asarray(far & ~((target == golden) | (np.isnan(target) & np.isnan(golden))))
+
+
+def _sign(sides: Sides) -> Explanation | None:
+    if sides.same(-sides.golden):
+        return Explanation("sign", "target is golden with the sign turned")
+    if sides.golden.dtype.kind == "c" and sides.same(np.conj(sides.golden)):
+        return Explanation("conjugate", "target is the complex conjugate of golden")
+    return None
+
+
+def _constant(sides: Sides) -> Explanation | None:
+    value = sides.target.reshape(-1)[0]
+    if sides.golden.size < FEWEST or not (np.isnan(sides.target).all() if np.isnan(value) else (sides.target == value).all()):
+        return None
+    return Explanation("constant", f"target is {said(value)} everywhere")
+
+
+def factor_of(sides: Sides) -> Any:
+    """The factor that comes nearest to turning golden into target, over finite pairs; None where it is no number."""
+    finite = np.isfinite(sides.target) & np.isfinite(sides.golden)
+    t, g = sides.target[finite], sides.golden[finite]
+    power = float(np.vdot(g, g).real)
+    if np.count_nonzero(g) < FEWEST or not 0 < power < math.inf:
+        return None
+    return np.vdot(g, t) / power
+
+
+def _scale(sides: Sides) -> Explanation | None:
+    factor = factor_of(sides)
+    if factor is None or factor == 0 or not np.isfinite(factor) or not sides.same(sides.golden * factor):
+        return None
+    return Explanation("scale", f"target is golden times {factor_words(factor)}")
+
+
+def factor_words(factor: Any) -> str:
+    """A factor as a person would say it: 2, 1/8, sqrt(2), 1/sqrt(96), 0.3717."""
+    if isinstance(factor, complex):
+        return f"{factor:.6g}"
+    value, sign = abs(float(factor)), "-" if factor < 0 else ""
+    for known, words in _NAMED.items():
+        if math.isclose(value, known, rel_tol=1e-5):
+            return sign + words
+    for number, words in ((value, "{}"), (1 / value, "1/{}"), (value * value, "sqrt({})"), (1 / (value * value), "1/sqrt({})")):
+        if round(number) and abs(number) < 1e7 and math.isclose(number, round(number), rel_tol=2e-5):
+            return sign + words.format(round(number))
+    return f"{factor:.6g}"
+
+
+def _offset(sides: Sides) -> Explanation | None:
+    finite = np.isfinite(sides.target) & np.isfinite(sides.golden)
+    if np.count_nonzero(finite) < FEWEST:
+        return None
+    offset = np.mean(sides.target[finite] - sides.golden[finite])
+    if not offset or not sides.same(sides.golden + offset):
+        return None
+    return Explanation("offset", f"target is golden plus {said(offset)}")
+
+
+_GRIDS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+    ("float16", lambda g: g.astype(np.float16).astype(np.float64)),
+    ("bfloat16", lambda g: g.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)),
+    ("TF32 (10 bits of mantissa)", lambda g: _cut(g, 13, nearest=True)),
+    ("bfloat16, by cutting off", lambda g: _cut(g, 16, nearest=False)),
+    ("float8_e4m3fn", lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e4m3fn).astype(np.float64)),
+    ("float8_e5m2", lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e5m2).astype(np.float64)),
+    ("integers", np.rint),
+)
+
+
+def _cut(values: Array, bits: int, *, nearest: bool) -> Array:
+    """float32 values with so many last bits of the mantissa rounded away or cut off."""
+    raw = values.astype(np.float32).view(np.uint32)
+    raised = raw + np.uint32(1 << (bits - 1)) if nearest else raw
+    return (raised & np.uint32(0xFFFFFFFF << bits & 0xFFFFFFFF)).view(np.float32).astype(np.float64)
+
+
+def _rounded(sides: Sides) -> Explanation | None:
+    if sides.golden.dtype.kind == "c":
+        return None
+    for name, rounding in _GRIDS:
+        if not np.array_equal(rounding(sides.target), sides.target, equal_nan=True):
+            continue
+        if sides.same(rounding(sides.golden)) and np.unique(sides.target[np.isfinite(sides.target)]).size >= FEWEST:
+            return Explanation("rounded", f"target is golden rounded to {name}")
+    return None
+
+
+def _clipped(sides: Sides) -> Explanation | None:
+    if sides.golden.dtype.kind == "c" or np.isnan(sides.target).any() or np.isnan(sides.golden).any():
+        return None
+    low, high = float(sides.target.min()), float(sides.target.max())
+    if low == high or sides.wrong.sum() < 2 or sides.wrong.all() or not sides.same(np.clip(sides.golden, low, high)):
+        return None
+    over, under = sides.golden.max() > high + sides.absolute, sides.golden.min() < low - sides.absolute
+    if over and under:
+        return Explanation("clipped", f"target is golden held between {said(low)} and {said(high)}")
+    return Explanation("clipped", f"target is golden held {'at most' if over else 'at least'} {said(high if over else low)}")
+
+
+def _along(sides: Sides) -> Explanation | None:
+    """A vector along one dimension, added or multiplied: a bias, a scale of channels."""
+    shape = sides.golden.shape
+    for axis in range(len(shape)) if len(shape) > 1 else ():
+        rest = tuple(other for other in range(len(shape)) if other != axis)
+        if sides.golden.size // max(1, shape[axis]) < FEWEST or shape[axis] < 2:
+            continue
+        added = np.mean(sides.target - sides.golden, axis=rest, keepdims=True)
+        if np.isfinite(added).all() and sides.same(sides.golden + added):
+            return Explanation(
+                "vector", f"target is golden plus a vector along dimension {axis}, as when a bias is missing, doubled or other"
+            )
+        power = np.sum(np.square(np.abs(sides.golden)), axis=rest, keepdims=True)
+        factor = np.sum(sides.target * np.conj(sides.golden), axis=rest, keepdims=True) / np.where(power == 0, 1, power)
+        if np.isfinite(factor).all() and sides.same(sides.golden * factor):
+            return Explanation("scales", f"target is golden times a vector along dimension {axis}, as when a scale of channels is other")
+    return None
+
+
+def _missing(sides: Sides, others: Mapping[str, Array]) -> Explanation | None:
+    """Another tensor of the call that was left out, or taken twice."""
+    for name, other in others.items():
+        try:
+            value = np.broadcast_to(other.astype(sides.golden.dtype), sides.golden.shape)
+        except ValueError:
+            continue
+        for sign, words in ((-1, "without"), (1, "with twice")):
+            if np.any(value) and sides.same(sides.golden + sign * value):
+                return Explanation("missing", f"target is golden {words} {name}")
+    return None
+
+
+def _reordered(sides: Sides) -> Explanation | None:
+    """The same elements with dimensions exchanged, or read as if they were."""
+    golden, shape = sides.golden, sides.target.shape
+    if np.unique(golden.reshape(-1)[:4096]).size < FEWEST:
+        return None
+    for order in itertools.permutations(range(golden.ndim)) if 2 <= golden.ndim <= 5 else ():
+        turned = golden.transpose(order)
+        if order != tuple(range(golden.ndim)) and turned.shape == shape and sides.same(turned):
+            return Explanation("transposed", f"target is golden with its dimensions in the order {list(order)}")
+    for order in itertools.permutations(range(golden.ndim)) if 2 <= golden.ndim <= 5 else ():
+        turned = golden.transpose(order).reshape(shape)
+        if sides.same(turned):
+            words = f"target holds golden's elements with dimensions in the order {list(order)}, as when a layout is misread"
+            same = order == tuple(range(golden.ndim))
+            return Explanation("reshaped", f"target is golden in another shape, {list(shape)}") if same else Explanation("layout", words)
+    return None
+
+
+def _permuted(sides: Sides) -> Explanation | None:
+    """Slices of one dimension in another order: shifted, reversed, halves exchanged, heads or channels mixed up."""
+    shape = sides.golden.shape
+    for axis, length in enumerate(shape):
+        if not 2 <= length <= 1 << 16 or np.unique(sides.golden.reshape(-1)[:4096]).size < FEWEST:
+            continue
+        order = _order(sides, axis)
+        if order is not None and sides.same(np.take(sides.golden, order, axis=axis)):
+            return Explanation("permuted", f"target is golden with {order_words(order, axis)}")
+    return _shifted(sides)
+
+
+def _order(sides: Sides, axis: int) -> NDArray[np.int64] | None:
+    """For each slice of target the slice of golden that has the same fingerprint; None where they are not the same set."""
+    length = sides.golden.shape[axis]
+    weights = np.random.default_rng(0).uniform(1, 2, sides.golden.size // length)
+    prints = [np.nan_to_num(np.moveaxis(side, axis, 0).reshape(length, -1).real) @ weights for side in (sides.target, sides.golden)]
+    order_t, order_g = (np.argsort(one, kind="stable") for one in prints)
+    slack = (sides.absolute + sides.relative * np.abs(prints[1]).max(initial=0.0)) * weights.size
+    if not np.allclose(prints[0][order_t], prints[1][order_g], rtol=0.0, atol=slack + 1e-300):
+        return None
+    found = np.empty(length, np.int64)
+    found[order_t] = order_g
+    return None if (found == np.arange(length)).all() else found
+
+
+def order_words(order: NDArray[np.int64], axis: int) -> str:
+    """How slices are ordered, in words; order[i] is the slice of golden that stands at i in target."""
+    length, place = len(order), f"along dimension {axis}"
+    numbers = np.arange(length)
+    shift = int((numbers - order)[0]) % length
+    if ((numbers - order) % length == shift).all():
+        half = " (halves exchanged)" if 2 * shift == length else ""
+        return f"slices {place} rolled by {shift if 2 * shift <= length else shift - length}{half}"
+    if (order == numbers[::-1]).all():
+        return f"slices {place} in reverse order"
+    if length % 2 == 0:
+        woven = np.stack([numbers[: length // 2], numbers[length // 2 :]], axis=1).reshape(-1)
+        if (order == woven).all():
+            return f"slices {place} interleaved by halves"
+        if (order == np.argsort(woven)).all():
+            return f"slices {place} parted into even and odd ones"
+    moved = np.flatnonzero(order != numbers)
+    if moved.size == 2:
+        return f"slices {int(moved[0])} and {int(moved[1])} {place} exchanged"
+    return f"{moved.size} of {length} slices {place} in another order"
+
+
+def _shifted(sides: Sides) -> Explanation | None:
+    """Shifted by a few places along one dimension, other elements coming in at the edge."""
+    shape = sides.golden.shape
+    for axis, shift in itertools.product(range(len(shape)), (1, -1, 2, -2, 3, -3, 4, -4)):
+        length = shape[axis] - abs(shift)
+        if length < FEWEST or length < abs(shift):
+            continue
+        ahead = slice(abs(shift), None) if shift > 0 else slice(None, -abs(shift))
+        behind = slice(None, -abs(shift)) if shift > 0 else slice(abs(shift), None)
+        t = np.moveaxis(sides.target, axis, 0)[ahead]
+        g = np.moveaxis(sides.golden, axis, 0)[behind]
+        if sides.same(g, t) and np.unique(g.reshape(-1)[:4096]).size >= FEWEST:
+            return Explanation("shifted", f"target is golden shifted by {shift} along dimension {axis}")
+    return None
+
+
+def said(value: Any) -> str:
+    """A number in words short enough for a sentence."""
+    number = value.item() if hasattr(value, "item") else value
+    return f"{number:.6g}" if isinstance(number, float | int | complex) else str(number)
+
+
+def _by_place(sides: Sides) -> Explanation | None:
+    from opscope.judge.mismatch_places import place_of
+
+    return place_of(sides)
+
+
+def simple(sides: Sides) -> Iterator[Explanation]:
+    """The explanations that need no shape, for elements that were picked out of one."""
+    for rule in (_constant, _sign, _scale, _offset, _rounded):
+        found = rule(sides)
+        if found is not None:
+            yield found
+
+
+_RULES: tuple[Callable[[Sides], Explanation | None], ...] = (
+    _constant, _sign, _scale, _offset, _rounded, _clipped, _reordered, _permuted,
+)  # fmt: skip
