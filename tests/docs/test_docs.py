@@ -6,10 +6,15 @@ from __future__ import annotations
 import ast
 import fnmatch
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from cyclopts import CycloptsError
 
+from opscope.cli.app import VERBS, make_app
+from opscope.cli.bisect import with_command_apart as bisect_apart
+from opscope.cli.run import with_command_apart as run_apart
 from opscope.record.config import OPTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +45,16 @@ def test_programs_that_the_faq_names_exist() -> None:
     named = set(re.findall(r"`((?:healthy|ddp|gan)_\w+)`", text))
     assert named
     assert named <= programs
+
+
+def test_traps_that_the_faq_names_exist() -> None:
+    text = (DOCS / "faq.md").read_text(encoding="utf-8")
+    traps = (ROOT / "tests" / "zoo" / "test_traps.py").read_text(encoding="utf-8")
+    named = [
+        name for inside in re.findall(r"test_the_program_does_not_notice` \(([^)]*)\)", text) for name in re.findall(r"`(\w+)`", inside)
+    ]
+    assert len(named) >= 6
+    assert [name for name in named if f'    "{name}": """\n' not in traps] == []
 
 
 def test_every_page_is_in_the_contents() -> None:
@@ -79,3 +94,24 @@ def test_every_option_of_run_is_documented_and_no_other() -> None:
     rows = "\n".join(line.split(" | ")[0] for line in section.splitlines() if line.startswith("|"))
     documented = set(re.findall(r"--([a-z][a-z-]*)", rows))
     assert documented == {option.word for option in OPTIONS} | {"json-file"}
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of every `opscope VERB …` that a block of the page shows; comments and results left out."""
+    blocks = re.findall(r"^```(?:console|text|bash|sh)?\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    lines = [line.removeprefix("$ ") for block in blocks for line in re.sub(r"\n {10,}", " ", block).splitlines()]
+    shown = [shlex.split(line, comments=True)[1:] for line in lines if re.match(r"opscope [a-z]", line)]
+    return [words for words in shown if words and words[0] in dict(VERBS)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_that_are_shown_can_be_typed(page: Path) -> None:
+    for words in commands(page):
+        apart = {"run": run_apart, "bisect": bisect_apart}.get(words[0], list)
+        make_app().parse_args(apart(words), exit_on_error=False, print_error=False)
+
+
+def test_a_command_that_cannot_be_typed_is_seen() -> None:
+    with pytest.raises(CycloptsError):
+        make_app().parse_args(["scan", "r", "--no-such-option"], exit_on_error=False, print_error=False)
+    assert len(commands(ROOT / "README.md")) >= 5
