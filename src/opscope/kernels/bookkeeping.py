@@ -43,6 +43,8 @@ class Binding(Protocol):
     def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool: ...
     def label(self, tensor: Any) -> tuple[str | None, str | None]: ...
     def accumulates(self, node: Any) -> str | None: ...
+    def random_states(self, args: Sequence[Any], kwargs: dict[str, Any] | None) -> dict[str, Any]: ...
+    def keep_random(self, states: dict[str, Any], sealed: bool) -> str | None: ...  # noqa: FBT001 - asked from C++ too
     def judge_draft(self, draft: Draft) -> int | None: ...
     def running_node(self) -> Any: ...
     def next_sequence(self) -> int: ...
@@ -237,6 +239,8 @@ class Recorder:
                 draft.inputs.append(self._observe("input", slot, tensor, readable=not operator.collective))
             self._label_gradient(draft, node)
             self._guard(draft, operator, tree.scalars)
+            if operator.random and self.values != "none":
+                draft.random = self.binding.random_states(args, kwargs)
         else:
             draft.inputs = [self._touch("input", slot, tensor) for slot, tensor in tree.tensors if written(operator, slot)]
         self._push(draft)
@@ -282,6 +286,10 @@ class Recorder:
             self.overflowed = self.overflowed or bool(draft.status)
         if draft.sampled:
             self._keep_all(draft, operator)
+        if draft.random and (draft.kept or draft.sampled or self.values == "full"):
+            told = self.binding.keep_random(draft.random, draft.kept)
+            if told is not None and draft.args is not None:
+                draft.args = f'{draft.args[:-1]}, "random": {told}}}'
 
     def _keep_all(self, draft: Draft, operator: Operator) -> None:
         """Store every tensor of a sampled call; what it overwrote comes from the copies that _guard made."""
@@ -308,6 +316,7 @@ class Recorder:
         for seen in (*draft.inputs, *draft.outputs):
             seen.tensor = None
         draft.before.clear()
+        draft.random.clear()
         self._finished.append(draft)
 
     # -- placing a call ---------------------------------------------------------------------------------------

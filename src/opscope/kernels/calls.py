@@ -29,6 +29,7 @@ class Operator:
     hidden: bool = False
     signal: bool = False
     bound: str | None = None
+    random: bool = False
 
 
 UNKNOWN = Operator(op="", short="")
@@ -155,6 +156,8 @@ class Draft:
     inputs: list[Observed] = field(default_factory=list)
     outputs: list[Observed] = field(default_factory=list)
     before: dict[str, Any] = field(default_factory=dict)
+    random: dict[str, Any] = field(default_factory=dict)  # generator states before the call
+    kept: bool = False  # values were kept because the call is suspicious
 
     @property
     def label(self) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from opscope.errors import UsageError
 from opscope.run.dtypes import find_dtype
+from opscope.run.schema import ValueRef
 
 TEXT_LIMIT = 4 << 20
 DEPTH_LIMIT = 16
@@ -22,6 +23,8 @@ OPERATOR = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?", re
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 DEVICE = re.compile(r"[a-z]{1,20}(:\d{1,4})?", re.ASCII)
 SLOT = re.compile(r"(kwargs\.[A-Za-z_]\w*|\d{1,6})(\.\d{1,6})*", re.ASCII)
+GENERATORS = ("cpu", "cuda", "generator:cpu", "generator:cuda")
+STATE_LIMIT = 1 << 20  # bytes; a Mersenne twister has 5056
 LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged")
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
@@ -54,6 +57,19 @@ def parse_arguments(text: str | None, *, call: str) -> dict[str, Any]:
         except UsageError as error:
             raise UsageError(f"{call}: argument {where} {error}") from None
     return {"args": tree["args"], "kwargs": tree["kwargs"]}
+
+
+def random_states(text: str | None) -> dict[str, tuple[ValueRef, int]]:
+    """Where the generator states of a call lie, and of how many bytes each is, by the names of repro/case.py."""
+    tree = msgspec.json.decode(text or "{}")
+    told = tree.get("random") if isinstance(tree, dict) else None
+    found = {}
+    for name, place in (told if isinstance(told, dict) else {}).items():
+        if name in GENERATORS and isinstance(place, dict):
+            shard, key, size = (place.get(field) for field in ("shard", "key", "size"))
+            if isinstance(shard, str) and isinstance(key, str) and type(size) is int and 0 < size <= STATE_LIMIT:
+                found[str(name)] = (ValueRef(shard, key), size)
+    return found
 
 
 def tensor_slots(tree: dict[str, Any]) -> tuple[str, ...]:

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import MissingValueError, UsageError
-from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, scalars, tensor_slots
+from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, random_states, scalars, tensor_slots
 from opscope.repro.buffers import Placed, kept_shape, place
-from opscope.repro.case import Case, CaseOutput, CaseTensor
+from opscope.repro.case import Case, CaseOutput, CaseTensor, Randomness
 from opscope.repro.failure import arrived_unsound, failure_of
 from opscope.repro.rows import borrow_values, operators_inside, same_elements
 from opscope.repro.synthesis import synthesise
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of, find_dtype
 from opscope.run.query import tensors_of
+from opscope.run.schema import Tensor
 
 if TYPE_CHECKING:
     import numpy as np
 
     from opscope.run.protocol import Run
-    from opscope.run.schema import Call, Tensor
+    from opscope.run.schema import Call
 
 STATISTICS = (
     "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
@@ -66,19 +67,33 @@ def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None 
     expected = [Entry(key=row.slot, dtype=dtype_of(row.dtype), shape=row.shape, load=_loader(run, row, row.shape))
                 for row in outputs if row.shape is not None and _dense(row) and _kept(run, row)]  # fmt: skip
     kept = {entry.key for entry in expected}
+    states = _generator_states(run, call)
     case = Case(
         op=call.op, call=call.name, rank=call.rank, step=call.step, index=call.index, phase=call.phase, module=call.module,
         source=call.source, device=_device(call, inputs, outputs), args=tree, buffers=buffers,
         run_on=None if device is None else checked_device(device), run_as=None if dtype is None else dtype_of(dtype).name,
         tensors=tuple(_tensor(row, placed[row.slot], filled[row.slot]) for row in inputs),
         outputs=tuple(_output(row, key=row.slot if row.slot in kept else None) for row in outputs if row.shape is not None),
+        random=Randomness(states={name: entry.key for name, entry in states.items()}),
         failure=failure_of(call, inputs, outputs, scalars(tree)),
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
         warnings=(*warnings, *_warnings(inputs, filled)),
     )  # fmt: skip
     entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
-    return Material(case, tuple(entries.values()), tuple(expected))
+    return Material(case, (*entries.values(), *states.values()), tuple(expected))
+
+
+def _generator_states(run: Run, call: Call) -> dict[str, Entry]:
+    """Generator states before the call, where the run kept them and still has them."""
+    found = {}
+    for name, (ref, size) in random_states(call.args).items():
+        row = Tensor(
+            process=call.process, index=call.index, io="input", slot=name, dtype="uint8", shape=(size,), stride=(1,), offset=0, value=ref
+        )
+        if _kept(run, row):
+            found[name] = Entry(key=f"random.{name}", dtype=dtype_of("uint8"), shape=(size,), load=_loader(run, row, (size,)))
+    return found
 
 
 def _check_callable(run: Run, call: Call) -> None:

@@ -87,8 +87,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class Randomness(msgspec.Struct, frozen=True, kw_only=True):
     """State of generators before the call: name -> key of a uint8 tensor in inputs.safetensors.
 
-    Names are "cpu" and "cuda" for the default generators, "generator:cpu" for one that was handed over. Runs do not
-    keep states yet; without one the script counts seeds from 0 and says so.
+    Names are "cpu" and "cuda" for the default generators, "generator:cpu" for one that was handed over. A run keeps
+    them for calls whose values it keeps; without one the script counts seeds from 0 and says so.
     """
 
     states: dict[str, str] = {}

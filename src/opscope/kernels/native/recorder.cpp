@@ -196,6 +196,7 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
     info->watched = truth(get("watched").get());
     info->hidden = truth(get("hidden").get());
     info->signal = truth(get("signal").get());
+    info->random = truth(get("random").get());
     const Ref bound = get("bound");
     info->bound = bound.get() == Py_None ? Bound::Unknown : bound_named(text(bound.get()));
     const Ref writes = checked(PySequence_List(get("writes").get()));
@@ -247,6 +248,8 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     }
     if (running.accumulator && !running.inputs.empty()) label_gradient(running);
     if (running.selected && (info.writes || !info.keyword_writes.empty())) guard(running);
+    if (running.selected && info.random && values_ != Values::None)
+        running.random = checked(PyObject_CallMethod(torch_.binding(), "random_states", "OO", args, kwargs ? kwargs : Py_None));
     Thread& here = thread();
     push(here, running.call, {}, false);
 }
@@ -279,6 +282,7 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
         const bool integers = info.watched && std::any_of(running.outputs.begin(), running.outputs.end(), [](const Seen& out) { return out.integer; });
         if (integers || anomalous(running)) judge(running);
         if (running.sampled) keep_all(running);
+        if (running.random && (running.kept || running.sampled || values_ == Values::Full)) keep_random(running);
     }
     finish(running);
 }
@@ -582,6 +586,7 @@ void Recorder::judge(Running& running) {
         running.call.has_status = true;
         overflowed = overflowed || running.call.status != 0;
     }
+    running.kept = nb::cast<bool>(draft.attr("kept"));
     nb::list observed(draft.attr("inputs"));
     for (std::size_t i = 0; i < running.inputs.size(); ++i) {
         const nb::object value = observed[i].attr("value");
@@ -600,6 +605,17 @@ void Recorder::keep_all(Running& running) {
     }
     for (auto& seen : running.outputs)
         if (known(seen)) keep(seen, seen.tensor);
+}
+
+// The states go into the argument tree: with them the call can be made again as it was.
+void Recorder::keep_random(Running& running) {
+    if (!truth(running.random.get())) return;
+    const Ref told = checked(PyObject_CallMethod(torch_.binding(), "keep_random", "OO", running.random.get(), running.kept ? Py_True : Py_False));
+    if (told.get() == Py_None) return;
+    running.args.pop_back();
+    running.args += ", \"random\": ";
+    running.args += text(told.get());
+    running.args += '}';
 }
 
 void Recorder::keep(Seen& seen, PyObject* tensor) {

@@ -23,7 +23,7 @@ struct OperatorInfo {
     std::int32_t op = 0, label = 0;
     std::uint64_t writes = 0;                 // positional arguments
     std::vector<std::string> keyword_writes;  // "kwargs.out"
-    bool allocator = false, collective = false, watched = false, hidden = false, signal = false;
+    bool allocator = false, collective = false, watched = false, hidden = false, signal = false, random = false;
     Bound bound = Bound::Unknown;
     Ref function, target;
 };
@@ -50,7 +50,8 @@ struct Running {
     const OperatorInfo* info = nullptr;
     const Site* site = nullptr;
     const Partner* partner = nullptr;
-    bool selected = true, sampled = false;
+    bool selected = true, sampled = false, kept = false;
+    Ref random;         // generator states before the call, as the binding gave them
     Ref accumulator;  // the AccumulateGrad node that runs
     std::vector<Seen> inputs, outputs;
     std::vector<double> scalars;
@@ -132,6 +133,7 @@ class Recorder {
     bool anomalous(const Running& running) const;
     void judge(Running& running);
     void keep_all(Running& running);
+    void keep_random(Running& running);
     void keep(Seen& seen, PyObject* tensor);
     nb::object as_draft(Running& running);
     nb::object as_observed(const Seen& seen, bool input);

@@ -22,6 +22,7 @@ from opscope.record.active import active
 from opscope.record.rows import arrow_batches
 from opscope.record.torch.memory import view
 from opscope.record.torch.operators import describe
+from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging
 from opscope.record.torch.suspects import SeenTensor, Suspect
@@ -122,6 +123,13 @@ class TorchBinding:
     def label(self, tensor: torch.Tensor) -> tuple[str | None, str | None]:
         return self.modules.label(tensor)
 
+    @staticmethod
+    def random_states(args: Sequence[Any], kwargs: dict[str, Any] | None) -> dict[str, torch.Tensor]:
+        return random_states(args, kwargs or {})
+
+    def keep_random(self, states: dict[str, torch.Tensor], sealed: bool) -> str | None:  # noqa: FBT001 - asked from C++ too
+        return self.sentinel.keep_random(states, seal=sealed)
+
     def accumulates(self, node: Any) -> str | None:
         """Name of the parameter whose gradient an AccumulateGrad node collects."""
         return self.modules.label(node.variable)[1]
@@ -209,6 +217,7 @@ class TorchBinding:
         bits = self.judge(suspect)
         for seen, judged in zip(draft.inputs, suspect.inputs, strict=True):
             seen.value = judged.value
+        draft.kept = suspect.kept
         return bits
 
     @staticmethod

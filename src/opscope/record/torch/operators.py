@@ -63,6 +63,7 @@ def describe(func: Any) -> Operator:
         hidden=namespace in {"profiler", "prim"},
         signal=short == "_amp_update_scale_",
         bound="overwritten" if out_variant else bound,
+        random=torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()),
     )
 
 

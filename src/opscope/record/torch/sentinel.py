@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,10 +45,17 @@ class Sentinel:
     def _keep_inputs(self, suspect: Suspect) -> None:
         if self.session.config.values == "none":
             return
+        suspect.kept = True
         for seen in suspect.inputs:
             tensor = suspect.before_call(seen)
             if tensor is not None:
                 seen.value = self.keep(tensor, seal=True)
+
+    def keep_random(self, states: Mapping[str, torch.Tensor], *, seal: bool) -> str | None:
+        """Store generator states; where they lie as JSON (docs/store.md, Generator states), None when recording has ended."""
+        kept = {name: (self.keep(state, seal=seal), state.numel()) for name, state in states.items()}
+        told = {name: {"shard": place[0], "key": place[1], "size": size} for name, (place, size) in kept.items() if place is not None}
+        return json.dumps(told) if told else None
 
     def keep(self, tensor: torch.Tensor, *, seal: bool = False) -> tuple[str, str] | None:
         """Store the elements a tensor covers, each once, in the order of memory; None when they cannot be read."""

@@ -47,6 +47,7 @@ class Suspect:
     inputs: list[SeenTensor]
     outputs: list[SeenTensor]
     before: Mapping[str, Any] = field(default_factory=dict)
+    kept: bool = False  # values of this call were kept
 
     @property
     def arguments(self) -> Arguments:
