@@ -25,7 +25,7 @@ def execute(words: list[str], place: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OPSCOPE")}
     environment.update(PYTHONPATH=path, OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1")
-    return subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    return subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, timeout=900, check=False)
 
 
 def results(output: str) -> list[str]:

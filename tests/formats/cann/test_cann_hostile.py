@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -90,14 +89,11 @@ def test_a_header_of_nothing_but_entries_is_bounded(tmp_path: Path) -> None:
     head = b"\x0a\x032.0" + b"\x1a\x00" * (4 * MAX_ITEMS)
     path.write_bytes(struct.pack("<Q", len(head)) + head)
     tracemalloc.start()
-    begun = time.monotonic()
     with pytest.raises(FormatError, match="entries in the header"):
         dumpfile.read(path)
-    taken = time.monotonic() - begun
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100 << 20
-    assert taken < 20
 
 
 def test_a_file_of_one_giant_text_is_bounded(tmp_path: Path) -> None:

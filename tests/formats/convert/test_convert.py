@@ -291,7 +291,7 @@ def test_msprobes_layout(made: MemoryRun, tmp_path: Path) -> None:
 def command(*words: object) -> subprocess.CompletedProcess[str]:
     path = str(Path(opscope.__file__).parents[1])
     code = f"import sys; sys.path.insert(0, {path!r}); from opscope.cli import main; sys.exit(main(sys.argv[1:]))"
-    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_the_verb(tmp_path: Path) -> None:
