@@ -19,8 +19,10 @@ opscope run -- python train.py      records any command and says what it found
 VERBS: tuple[tuple[str, str], ...] = (
     ("run", "Run any command under recording and say what was found."),
     ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
+    ("compare", "Align two runs and name the operator where they part."),
     ("repro", "Cut one call out into a folder with a script that stands alone."),
     ("minimize", "Shrink such a folder while it still fails in the same way."),
+    ("bisect", "Find the operators whose substitution makes a command's failure go away."),
     ("convert", "Read any known dump, write plain files or another tool's layout."),
     ("aicore", "Explain an AI Core error of an Ascend device from its logs, graphs and dumps."),
     ("prepare", "Write or check the collection settings another tool needs."),
@@ -51,6 +53,10 @@ def dispatch(arguments: Sequence[str]) -> int:
         from opscope.cli.run import with_command_apart
 
         words = with_command_apart(words)
+    elif words[:1] == ["bisect"]:
+        from opscope.cli.bisect import with_command_apart as bisected_apart
+
+        words = bisected_apart(words)
     try:
         code = make_app()(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:

@@ -12,7 +12,7 @@ import msgspec
 from opscope.errors import MissingValueError, UsageError
 from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, random_states, scalars, tensor_slots
 from opscope.repro.buffers import Placed, kept_shape, place
-from opscope.repro.case import Case, CaseOutput, CaseTensor, Randomness
+from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Randomness
 from opscope.repro.failure import arrived_unsound, failure_of
 from opscope.repro.rows import borrow_values, operators_inside, same_elements
 from opscope.repro.synthesis import synthesise
@@ -51,26 +51,27 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material:
-    """The case of one operator call.
+    """The case of one operator call of torch's dispatcher.
 
     device and dtype are what the script uses unless told otherwise. Raises UsageError when the call cannot be made again
     (not an operator, an argument that is an object, a tensor of unknown shape or private class) and MissingValueError when
     an input has neither values nor statistics; both say why.
     """
     _check_callable(run, call)
-    tree = parse_arguments(call.args, call=call.name)
-    rows = tensors_of(run, call)
-    inputs = borrow_values(run, _inputs(call, [row for row in rows if row.io == "input"], tensor_slots(tree)))
-    outputs = _outputs(rows)
-    buffers, placed, warnings = place(inputs)
-    filled = _fill_all(run, inputs, placed)
+    return assemble(run, call, form="torch", device=device, dtype=dtype)
+
+
+def assemble(run: Run, call: Call, *, form: str, device: str | None = None, dtype: str | None = None) -> Material:
+    """The case of a call in a form that can make it again; raises as build does."""
+    found = rebuild(run, call)
+    tree, inputs, outputs, placed, filled = found.tree, found.inputs, found.outputs, found.placed, found.filled
     expected = [Entry(key=row.slot, dtype=dtype_of(row.dtype), shape=row.shape, load=_loader(run, row, row.shape))
                 for row in outputs if row.shape is not None and _dense(row) and _kept(run, row)]  # fmt: skip
     kept = {entry.key for entry in expected}
     states = _generator_states(run, call)
     case = Case(
-        op=call.op, call=call.name, rank=call.rank, step=call.step, index=call.index, phase=call.phase, module=call.module,
-        source=call.source, device=_device(call, inputs, outputs), args=tree, buffers=buffers,
+        form=form, op=call.op, call=call.name, rank=call.rank, step=call.step, index=call.index, phase=call.phase, module=call.module,
+        source=call.source, device=_device(call, inputs, outputs), args=tree, buffers=found.buffers,
         run_on=None if device is None else checked_device(device), run_as=None if dtype is None else dtype_of(dtype).name,
         tensors=tuple(_tensor(row, placed[row.slot], filled[row.slot]) for row in inputs),
         outputs=tuple(_output(row, key=row.slot if row.slot in kept else None) for row in outputs if row.shape is not None),
@@ -78,7 +79,7 @@ def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None 
         failure=failure_of(call, inputs, outputs, scalars(tree)),
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
-        warnings=(*warnings, *_warnings(inputs, filled)),
+        warnings=found.warnings,
     )  # fmt: skip
     entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
     return Material(case, (*entries.values(), *states.values()), tuple(expected))
@@ -94,6 +95,31 @@ def _generator_states(run: Run, call: Call) -> dict[str, Entry]:
         if _kept(run, row):
             found[name] = Entry(key=f"random.{name}", dtype=dtype_of("uint8"), shape=(size,), load=_loader(run, row, (size,)))
     return found
+
+
+class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call needs to be made again: its argument tree, its tensors in their memories, and where their values are from."""
+
+    tree: dict[str, Any]
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    buffers: dict[str, Buffer]
+    placed: dict[str, Placed]
+    filled: dict[str, Filled]
+    warnings: tuple[str, ...] = ()
+
+
+def rebuild(run: Run, call: Call) -> Rebuilt:
+    """Arguments and tensors of a call of any level; UsageError and MissingValueError as build raises them."""
+    tree = parse_arguments(call.args, call=call.name)
+    rows = tensors_of(run, call)
+    inputs = borrow_values(run, _inputs(call, [row for row in rows if row.io == "input"], tensor_slots(tree)))
+    buffers, placed, warnings = place(inputs)
+    filled = _fill_all(run, inputs, placed)
+    return Rebuilt(
+        tree=tree, inputs=inputs, outputs=_outputs(rows), buffers=buffers, placed=placed, filled=filled,
+        warnings=(*warnings, *_warnings(inputs, filled)),
+    )  # fmt: skip
 
 
 def _check_callable(run: Run, call: Call) -> None:

@@ -53,6 +53,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 # Name of a form -> the module that holds its FORM; the first whose `takes` agrees has a call, torch asked last.
 FORMS: dict[str, str] = {
+    "mindspore": "opscope.repro.form_mindspore",
     "torch": "opscope.repro.form_torch",
 }
 

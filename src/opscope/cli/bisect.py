@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope bisect`: which operators, run on a substitute, make a command's failure go away."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope import __version__
+from opscope.cli.failing import note
+from opscope.cli.options import Json
+from opscope.errors import UnavailableError, UsageError
+from opscope.run.finding import Document, Finding
+
+if TYPE_CHECKING:
+    from opscope.repro.bisect import Bisected
+    from opscope.repro.bisect_trials import Trials
+
+TAKES_VALUE = ("--oracle", "--metric", "--substitute", "--ops", "--output", "-o", "--trials", "--timeout", "--hook")
+TAKES_TWO = ("--between",)
+SWITCHES = ("--json",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions:
+    """What is searched for, and how long."""
+
+    oracle: Annotated[
+        str | None, Parameter(help="Command that judges each trial, its output on stdin: exit 0 good, 1 bad, 125 unclear.")
+    ] = None
+    metric: Annotated[str | None, Parameter(help="What good is, of the last value printed: 'loss<2.5', 'name-regex(RE)>0.9'.")] = None
+    substitute: Annotated[str, Parameter(help="Kind of substitute: cpu, float64, float32, decomposition.")] = "cpu"
+    ops: Annotated[str | None, Parameter(help="Operators searched: globs over operator, name-regex(RE).")] = None
+    trials: Annotated[int, Parameter(help="Most runs of the command.")] = 100
+    timeout: Annotated[
+        float | None, Parameter(help="Seconds a run may take; one that takes longer hangs [50 times the first, 1800 at first].")
+    ] = None
+    between: Annotated[
+        tuple[str, str] | None, Parameter(help="Search the differences of two runs, bad and good, instead of operators.")
+    ] = None  # fmt: skip
+    hook: Annotated[str | None, Parameter(help="With --between: command that applies package versions, name==version … as its words.")] = (
+        None
+    )
+
+
+Options = Annotated[BisectOptions, Parameter(name="*")]
+AS_IT_IS = BisectOptions()
+
+
+def with_command_apart(words: Sequence[str]) -> list[str]:
+    """`bisect` and its words with `--` before the command, so that no option of the command is taken for one of ours."""
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word == "--":
+            return list(words)
+        if not word.startswith("-"):
+            return [*words[:place], "--", *words[place:]]
+        place += 3 if word in TAKES_TWO else 2 if word in TAKES_VALUE else 1
+    return list(words)
+
+
+def bisect(
+    *command: str,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Folder of the search; the same one goes on with it.")] = None,
+    json: Json = False,
+    options: Options = AS_IT_IS,
+) -> int:
+    """Run a command again and again, operators on a trusted substitute, until the ones are known that make its failure go away.
+
+    The failure is what the command shows: an exception, an exit code, a hang, values that are not finite, or what --metric or
+    --oracle say. Exit code 1: found, 2: the command does not fail, or before any operator, 125: it cannot be told.
+
+    Parameters
+    ----------
+    command
+        The command and its arguments, after --.
+    """
+    from opscope.record.launch import check_command, script_name
+
+    check_command(command)
+    folder = output if output is not None else Path("runs") / f"bisect-{script_name(command)}"
+    try:
+        if options.between is not None:
+            found, document, trials = _differences(command, folder, options)
+        else:
+            found, document, trials = _operators(command, folder, options)
+    except KeyboardInterrupt:
+        raise UnavailableError(f"interrupted; the same command goes on where it was (log in {folder})") from None
+    findings = _findings(found, document, trials)
+    if json:
+        from opscope.report.json import json_text
+
+        summary = {**msgspec.structs.asdict(found), "folder": str(folder)}
+        verdict = "found" if findings else "clean"
+        print(
+            json_text(
+                Document(opscope=__version__, verb="bisect", runs=(str(folder),), verdict=verdict, findings=findings, summary=summary)
+            )
+        )
+    _print(found, findings, to_stderr=json)
+    return 1 if found.guilty and found.proven else 125
+
+
+def _operators(command: Sequence[str], folder: Path, options: BisectOptions) -> tuple[Bisected, Document | None, Trials]:
+    from opscope.analysis.scan import scan
+    from opscope.formats.registry import open_run
+    from opscope.repro.bisect import Asked, bisect_operators
+    from opscope.repro.bisect_oracle import chosen_oracle
+    from opscope.repro.bisect_trials import Trials
+    from opscope.run.selection import parse_pattern
+    from opscope.substitute.registry import kind_named
+
+    kind_named(options.substitute)
+    pattern = None if options.ops is None else parse_pattern(options.ops)
+    oracle = chosen_oracle(options.oracle, options.metric)
+    asked = Asked(
+        oracle=oracle, kind=options.substitute, most=options.trials,
+        ops=(lambda op: True) if pattern is None else lambda op: pattern.matches(op, None, None),  # noqa: ARG005
+    )  # fmt: skip
+    question = repr((options.oracle, options.metric, options.substitute, options.ops))
+    trials = Trials(folder, command, question=question, timeout=options.timeout)
+    found, document = bisect_operators(
+        trials, asked, scan=lambda run: scan(open_run(str(run))), open_run=lambda run: open_run(str(run)), tell=note
+    )
+    return found, document, trials
+
+
+def _differences(command: Sequence[str], folder: Path, options: BisectOptions) -> tuple[Bisected, Document | None, Trials]:
+    from opscope.analysis.scan import scan
+    from opscope.formats.registry import open_run
+    from opscope.repro.bisect_between import Means, bisect_differences, differences
+    from opscope.repro.bisect_oracle import chosen_oracle
+    from opscope.repro.bisect_trials import Trials
+
+    if options.between is None:
+        raise UsageError("--between needs two runs, the bad and the good one")
+    bad, good = (open_run(path).info for path in options.between)
+    elements = differences(bad, good)
+    question = repr((options.oracle, options.metric, options.hook, [element.name for element in elements]))
+    trials = Trials(folder, command, question=question, timeout=options.timeout)
+    found = bisect_differences(
+        trials, elements, Means(oracle=chosen_oracle(options.oracle, options.metric), hook=options.hook, most=options.trials),
+        scan=lambda run: scan(open_run(str(run))), tell=note,
+    )  # fmt: skip
+    return found, None, trials
+
+
+def _findings(found: Bisected, document: Document | None, trials: Trials) -> tuple[Finding, ...]:
+    """One finding for each guilty operator, with what scan knows of its first call; none for other differences."""
+    from opscope.repro.bisect import evidence
+
+    if document is None:
+        return ()
+    made = []
+    for op in found.guilty:
+        known = next((finding for finding in document.findings if finding.op == op), None)
+        base = known or Finding(kind="replay-mismatch", op=op)
+        reason = f"the failure ({found.question}) goes away when this operator runs on the substitute" if found.proven else found.why
+        made.append(msgspec.structs.replace(
+            base, confidence="proven" if found.proven and len(found.guilty) == 1 else "likely", reasons=(reason, *base.reasons),
+            evidence=(*base.evidence, {"trials": evidence(trials.records)}),
+        ))  # fmt: skip
+    return tuple(made)
+
+
+def _print(found: Bisected, findings: Sequence[Finding], *, to_stderr: bool) -> None:
+    from opscope.report.console import line, make_console
+
+    console = make_console(stderr=to_stderr)
+    if not found.guilty or not found.proven:
+        accused = f"; checked while it ran, {', '.join(found.guilty)} is suspected" if found.guilty else ""
+        console.print(line(("cannot tell", "bold yellow"), f": {found.why}{accused}"))
+        return
+    console.print(line(("guilty ", "bold red"), ", ".join(found.guilty)))
+    for finding in findings:
+        if finding.source is not None:
+            console.print(line(f"  {finding.source}   {finding.call or ''}"))
+    console.print(
+        line(("why    ", "bold"), f"{found.question}; {found.why} when {'they are' if len(found.guilty) > 1 else 'it is'} changed")
+    )
+    console.print(line(f"       {found.trials} runs of the command over {found.candidates} candidates"))
+    console.print(line(("see    ", "bold"), f"{shlex.quote(str(found.good))} and {shlex.quote(str(found.bad))}"))

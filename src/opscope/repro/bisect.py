@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operators, run on a trusted substitute, make a command's failure go away.
+
+Suspects first: each of the likeliest operators alone, then all of them together, which tells whether an operator is guilty
+at all, then ddmin over all operators, likeliest first, for several that are guilty together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import UnavailableError, UsageError
+from opscope.repro.bisect_oracle import BAD, GOOD, UNCLEAR, Observation, Oracle, Scan, oracle_for
+from opscope.repro.bisect_trials import Record, Tell, Trials
+from opscope.repro.ddmin import ddmin
+from opscope.run.query import sql
+
+if TYPE_CHECKING:
+    from opscope.run.finding import Document, Finding
+    from opscope.run.protocol import Run
+
+ALONE = 6  # suspects that are tried one by one before the search goes over all operators
+LONGEST = 1800.0  # seconds for the first run, when nothing is known of the command
+RECORDING = ("--values", "none")
+# Operators that compute nothing: views and allocators.
+PLAIN = frozenset({
+    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::view", "aten::t",
+    "aten::transpose", "aten::permute", "aten::expand", "aten::detach", "aten::alias", "aten::as_strided", "aten::unsqueeze",
+    "aten::squeeze", "aten::slice", "aten::select", "aten::split", "aten::split_with_sizes", "aten::unbind", "aten::_unsafe_view",
+    "aten::_reshape_alias", "aten::lift_fresh", "aten::unflatten", "aten::narrow", "aten::diagonal", "aten::_local_scalar_dense",
+})  # fmt: skip
+
+
+class Bisected(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found: guilty is the smallest set whose change made the failure go away; empty: no set did.
+
+    question is the failure in words, proven whether a trial showed it (False: only suspected, no observable failure).
+    """
+
+    guilty: tuple[str, ...]
+    question: str
+    why: str
+    trials: int
+    candidates: int
+    proven: bool = True
+    good: str | None = None
+    bad: str | None = None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user wants of a search over operators."""
+
+    oracle: Oracle | None
+    kind: str = "cpu"
+    ops: Callable[[str], bool] = lambda op: True  # noqa: ARG005
+    most: int = 100
+
+
+class Answers:
+    """Trials judged by an oracle, each set of elements once."""
+
+    def __init__(
+        self, trials: Trials, oracle: Oracle, apply: Callable[[Sequence[str], str], Observation], *, most: int, tell: Tell
+    ) -> None:
+        self.trials = trials
+        self.oracle = oracle
+        self.apply = apply
+        self.most = most
+        self.tell = tell
+
+    def ask(self, elements: Sequence[str]) -> str:
+        """The verdict on a run in which these elements are changed."""
+        known = self.trials.known(elements)
+        if known is None:
+            if self.trials.made >= self.most:
+                raise UnavailableError(f"{self.most} trials were not enough; go on with --trials {2 * self.most}, the log is kept")
+            seen = self.apply(elements, f"trial-{len(self.trials.records):03d}")
+            known = self.trials.note(elements, self.oracle.judge(seen), seen)
+        named = ", ".join(elements) if 0 < len(elements) <= 3 else f"{len(elements)} changed" if elements else "as it is"
+        self.tell(f"{known.verdict:<8} {known.seconds:6.1f} s  {named}")
+        return known.verdict
+
+
+def bisect_operators(trials: Trials, asked: Asked, *, scan: Scan, open_run: Callable[[Path], Run], tell: Tell) -> tuple[Bisected, Document]:
+    """Find the guilty operators of a command, and the scan of its failing run.
+
+    Raises UsageError when the command fails before an operator ran or does not fail at all, UnavailableError when its failure
+    comes and goes, stays whatever is substituted, or cannot be told.
+    """
+    tell(f"runs the command as it is, to see how it fails; everything is kept in {trials.folder}")
+    first = _first(trials)
+    document = scan(first.run) if first.run.exists() else None
+    ops = _operators(open_run(first.run), asked) if document is not None else []
+    if document is None or not ops:
+        raise UsageError(f"the command ran no operator of torch before it ended{_last_words(first)}; see {first.folder}")
+    ranked = ranking(document, ops)
+    oracle = asked.oracle or oracle_for(first, scan)
+    if oracle is None:
+        return _unobserved(document, ranked, trials), document
+
+    def apply(elements: Sequence[str], name: str) -> Observation:
+        rules = ("--substitute", f"{','.join(elements)}={asked.kind}") if elements else ()
+        return trials.observe((*RECORDING, *rules), {}, name)
+
+    answers = Answers(trials, oracle, apply, most=asked.most, tell=tell)
+    _control(answers, oracle)
+    suspects = ranked[: min(ALONE, _accused(document, ranked))]
+    guilty = _search(answers, ranked, suspects)
+    return _conclude(trials, answers, guilty, len(ranked)), document
+
+
+def _first(trials: Trials) -> Observation:
+    """The command as it is, its calls checked against the substitute, which ranks the suspects."""
+    folder = trials.folder / "first"
+    done = folder / "ended.json"
+    if done.exists():
+        code, seconds = msgspec.json.decode(done.read_bytes(), type=tuple[int | None, float])
+        seen = Observation(folder=folder, exit_code=code, seconds=seconds)
+    else:
+        seen = trials.observe((*RECORDING, "--check"), {}, "first", longest=trials.timeout or LONGEST)
+        done.write_bytes(msgspec.json.encode((seen.exit_code, seen.seconds)))
+    if trials.timeout is None:
+        trials.timeout = 60 + 50 * seen.seconds
+    return seen
+
+
+def _control(answers: Answers, oracle: Oracle) -> None:
+    verdict = answers.ask(())
+    if verdict == GOOD:
+        raise UsageError(f"the command does not fail, as far as can be told: never {oracle.words}; nothing to search for")
+    if verdict == UNCLEAR:
+        raise UnavailableError(f"cannot tell good from bad on the command as it is: {oracle.words}")
+
+
+def _search(answers: Answers, ranked: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...]:
+    """The smallest set found whose substitution is good; empty when even all operators together are not."""
+    for suspect in suspects:
+        if answers.ask((suspect,)) == GOOD:
+            return (suspect,)
+    if len(suspects) > 1 and answers.ask(suspects) == GOOD:
+        return tuple(ddmin(suspects, lambda chosen: answers.ask(chosen) == GOOD))
+    everything = answers.ask(ranked)
+    if everything == BAD:
+        return ()
+    found = tuple(ddmin(ranked, lambda chosen: answers.ask(chosen) == GOOD, patience=len(ranked)))
+    return found if everything == GOOD or len(found) < len(ranked) else ()
+
+
+def _conclude(trials: Trials, answers: Answers, guilty: Sequence[str], candidates: int) -> Bisected:
+    question = answers.oracle.words
+    bad = trials.known(())
+    bad_folder = None if bad is None else str(trials.show(bad, "bad"))
+    if not guilty:
+        everything = trials.records[-1] if trials.records else None
+        unclear = everything is not None and all(record.verdict != BAD for record in trials.records if record.elements)
+        why = "no trial could tell" if unclear else "the failure stays whatever operators are substituted"
+        return Bisected(guilty=(), question=question, why=why, trials=trials.made, candidates=candidates, bad=bad_folder)
+    good = trials.known(guilty)
+    return Bisected(
+        guilty=tuple(guilty), question=question, why="the failure goes away", trials=trials.made, candidates=candidates, bad=bad_folder,
+        good=None if good is None else str(trials.show(good, "good")),
+    )  # fmt: skip
+
+
+def _unobserved(document: Document, ranked: Sequence[str], trials: Trials) -> Bisected:
+    """A command that fails in no way that can be seen: checks may still accuse, but nothing can be proven."""
+    accused = ranked[: _accused(document, ranked)]
+    return Bisected(
+        guilty=tuple(accused[:1]), question="", why="the command ends well and no value is wrong to see; say what good is with "
+        "--metric 'loss<2.5' or --oracle CMD", trials=trials.made, candidates=len(ranked), proven=False,
+    )  # fmt: skip
+
+
+def _operators(run: Run, asked: Asked) -> list[str]:
+    """Operators of a run that compute something, in the order of their first call."""
+    query = "SELECT op, min(\"index\") AS first FROM calls WHERE level = 'operator' GROUP BY op ORDER BY first"
+    return [row["op"] for row in sql(run, query) if row["op"].partition(".")[0] not in PLAIN and asked.ops(row["op"])]
+
+
+def ranking(document: Document, ops: Sequence[str]) -> list[str]:
+    """The operators, those that the findings accuse first, in the findings' order; a backward call's own before its forward's."""
+    accused = [op for finding in document.findings for op in _names(finding)]
+    return list(dict.fromkeys([*(op for op in accused if op in ops), *ops]))
+
+
+def _accused(document: Document, ranked: Sequence[str]) -> int:
+    names = {op for finding in document.findings for op in _names(finding)}
+    return sum(op in names for op in ranked)
+
+
+def _names(finding: Finding) -> list[str]:
+    return [op for op in (finding.op, finding.forward.op if finding.forward is not None else None) if op is not None]
+
+
+def _last_words(seen: Observation) -> str:
+    lines = [line for line in seen.stderr.splitlines() if line.strip() and not line.startswith("opscope:")]
+    ended = "" if seen.exit_code in {0, None} else f" with exit code {seen.exit_code}"
+    return f"{ended} ({lines[-1].strip()[:200]})" if lines and ended else ended
+
+
+def evidence(records: Sequence[Record]) -> tuple[dict[str, Any], ...]:
+    """The trials as data for a finding."""
+    return tuple({"changed": list(record.elements), "verdict": record.verdict, "seconds": record.seconds} for record in records[:200])

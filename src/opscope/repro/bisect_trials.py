@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the command again and again, each time in fresh processes, and remembers what came of it in a log."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opscope.errors import FormatError, UsageError
+from opscope.repro.bisect_oracle import Observation
+
+LOG = "bisect.log"
+KILLED_AFTER = 10.0
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the log: which elements were changed, what came of it, and where the trial lies."""
+
+    elements: tuple[str, ...]
+    verdict: str
+    exit_code: int | None
+    seconds: float
+    folder: str
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """First line of the log: what is searched, as a number that changes with command, oracle and options."""
+
+    search: str
+    command: tuple[str, ...]
+
+
+class Trials:
+    """The folder of one search: log, trials, good/ and bad/.
+
+    A folder that holds a log of the same search is gone on with; one of another search, or of anything else, is refused.
+    """
+
+    def __init__(self, folder: Path, command: Sequence[str], *, question: str, timeout: float | None) -> None:
+        self.folder = folder.absolute()
+        self.command = tuple(command)
+        self.timeout = timeout
+        self.records: list[Record] = []
+        self.made = 0
+        search = hashlib.sha256(repr((self.command, question, str(Path.cwd()))).encode()).hexdigest()[:16]
+        self._head = Head(search=search, command=self.command)
+        self._read()
+
+    def _read(self) -> None:
+        path = self.folder / LOG
+        if not self.folder.exists() or not any(self.folder.iterdir()):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(msgspec.json.encode(self._head) + b"\n")
+            return
+        try:
+            lines = path.read_bytes().splitlines()
+            head = msgspec.json.decode(lines[0] if lines else b"", type=Head)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise UsageError(f"{self.folder} exists and holds no search of opscope bisect; give another folder with -o") from error
+        if head.search != self._head.search:
+            raise UsageError(f"{self.folder} holds a search for another command or question; give another folder with -o")
+        for line in lines[1:]:
+            with contextlib.suppress(msgspec.MsgspecError):  # a line that was cut by the end of the process
+                self.records.append(msgspec.json.decode(line, type=Record))
+
+    def known(self, elements: Sequence[str]) -> Record | None:
+        """What came of these elements before."""
+        wanted = tuple(sorted(elements))
+        return next((record for record in self.records if record.elements == wanted), None)
+
+    def observe(
+        self, options: Sequence[str], environment: Mapping[str, str | None], name: str, *, longest: float | None = None
+    ) -> Observation:
+        """Run the command under `opscope run` with these options, for at most longest seconds; a variable that is None is taken out."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)  # of a trial that was interrupted
+        folder.mkdir(parents=True)
+        words = [sys.executable, "-m", "opscope", "run", "-o", str(folder / "run"), *options, "--", *self.command]
+        own = {key: value for key, value in os.environ.items() if not key.startswith("OPSCOPE")}
+        for key, value in environment.items():
+            own.pop(key, None)
+            own.update({} if value is None else {key: value})
+        start = time.monotonic()
+        with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
+            code = _run(words, own, out, err, longest or self.timeout)
+        self.made += 1
+        return Observation(folder=folder, exit_code=code, seconds=round(time.monotonic() - start, 3))
+
+    def note(self, elements: Sequence[str], verdict: str, seen: Observation) -> Record:
+        """Write what came of a trial."""
+        record = Record(
+            elements=tuple(sorted(elements)), verdict=verdict, exit_code=seen.exit_code, seconds=seen.seconds, folder=seen.folder.name
+        )  # fmt: skip
+        self.records.append(record)
+        try:
+            with (self.folder / LOG).open("ab") as file:
+                file.write(msgspec.json.encode(record) + b"\n")
+        except OSError as error:
+            raise FormatError(self.folder / LOG, f"cannot be written ({error.strerror}); free space and start again") from error
+        return record
+
+    def show(self, record: Record, name: str) -> Path:
+        """Give a trial the name good or bad, by which people find it."""
+        target = self.folder / name
+        if target.is_symlink() or target.exists():
+            target.unlink()
+        target.symlink_to(record.folder)
+        return target
+
+
+def _run(words: Sequence[str], environment: Mapping[str, str], out: Any, err: Any, timeout: float | None) -> int | None:
+    """Exit code, 128 + n for signal n, None when the command had to be stopped."""
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment), start_new_session=True)
+    try:
+        code = process.wait(timeout)
+        return 128 - code if code < 0 else code
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return None
+    except BaseException:
+        _end(process)
+        raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the command and all it started: asked first, so that the recording is closed."""
+    for number, patience in ((signal.SIGTERM, KILLED_AFTER), (signal.SIGKILL, KILLED_AFTER)):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(patience)
+
+
+Tell = Callable[[str], None]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MindSpore form: kernels of a MindSpore dump and primitives of PyNative, by a script that needs mindspore alone.
+
+The primitive is built from its attributes (the .ir's, or {op_type}.{op_name}.json), found by name in mindspore.ops, and called with
+the operands in their order. Only the operator's name, checked against a strict pattern, enters the code.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from opscope.errors import UsageError
+from opscope.repro.build import Material, assemble
+from opscope.repro.forms import Form
+
+if TYPE_CHECKING:
+    from opscope.repro.case import Case
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+
+PRIMITIVE = re.compile(r"[A-Z][A-Za-z0-9_]{0,99}")
+PLACE = 'OPERATOR = "Mul"\n'
+
+
+def takes(run: Run, call: Call) -> bool:
+    """Whether the call is a primitive of MindSpore: its own dump, or a recording of a program that imported it."""
+    if PRIMITIVE.fullmatch(call.op) is None or call.level != "operator":
+        return False
+    return run.info.format == "mindspore" or (run.info.format == "opscope" and "::" not in call.op)
+
+
+def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material:
+    """The case of one primitive; raises as repro.build does."""
+    if call.args is None:
+        raise UsageError(f"{call.name}: neither the graph (.ir) nor a kernel-args json tells its arguments; dump with save_kernel_args")
+    return assemble(run, call, form="mindspore", device=device, dtype=dtype)
+
+
+def script(case: Case) -> str:
+    """Source of repro.py; UsageError for an operator's name that cannot be code."""
+    text = files("opscope.repro").joinpath("scripts", "repro_mindspore.py").read_text(encoding="utf-8")
+    return re.sub(r"# ruff: [^\n]*\n|  # (noqa|type: ignore)[^\n]*", "", text).replace(PLACE, section(case))
+
+
+def section(case: Case) -> str:
+    """What differs from case to case: the operator's name; its arguments are data of case.json."""
+    if PRIMITIVE.fullmatch(case.op) is None:
+        raise UsageError(f"{case.op!r} is not the name of a MindSpore primitive")
+    return f"OPERATOR = {case.op!a}\n"
+
+
+def code(case: Case) -> list[str]:
+    """The call as a person would write it."""
+    named = {name: value for name, value in case.args["kwargs"].items() if isinstance(value, (int, float, bool, str, list))}
+    attributes = ", ".join(f"{name}={value!a}" for name, value in named.items() if name in _USUAL)
+    operands = ", ".join(
+        f't["{value["tensor"]}"]' if isinstance(value, dict) and "tensor" in value else ascii(value) for value in case.args["args"]
+    )
+    return [f"ops.{case.op}({attributes})({operands})"]
+
+
+# Attributes that people set; the rest of a kernel's attributes are notes of the compiler.
+_USUAL = frozenset({
+    "out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group", "transpose_a", "transpose_b", "keep_dims",
+    "axis", "epsilon", "momentum", "is_training", "keep_prob", "axes", "begin_norm_axis", "begin_params_axis", "shape", "strides",
+    "use_nesterov", "use_locking", "gradient_scale", "dampening", "weight_decay", "nesterov", "data_format", "approximate", "ksize",
+})  # fmt: skip
+
+FORM = Form(name="mindspore", takes=takes, build=build, script=script, section=section, code=code, needs="mindspore and numpy")

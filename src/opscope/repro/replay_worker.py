@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that replays calls of a run: one line `process index` in, one line of JSON out.
+
+A kernel that takes the process down with it costs one call; the one who asks starts another process.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import OpscopeError
+from opscope.repro.replayed_call import again
+from opscope.run.query import record_of, sql
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+
+LINE = 256
+
+
+class Replayer:
+    """Replays calls of one run on one device."""
+
+    def __init__(self, run: Run, *, device: str | None, repeat: int, synthesise: bool) -> None:
+        self.run = run
+        self.device = device
+        self.repeat = repeat
+        self.synthesise = synthesise
+
+    def replay(self, call: Call) -> dict[str, Any]:
+        """What came of one call, as plain data; a reason instead when it cannot be made again."""
+        from opscope.substitute.recorded import Recorded, replay_recorded
+
+        try:
+            found = again(self.run, call)
+            if found.values == "synthesised" and not self.synthesise:
+                return {"reason": "values of its inputs were not kept; --synthesise invents some from the statistics"}
+            recorded = Recorded(call=found.call, memories=found.memories, outputs=found.outputs, exact=found.values == "recorded")
+            device = self.device or usable(found.device)
+            result = replay_recorded(recorded, device=device, repeat=self.repeat)
+        except (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError) as error:
+            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            return {"reason": told.removeprefix(f"{call.name}: ")[:300]}
+        return {"values": found.values, "device": device, **msgspec.to_builtins(result)}
+
+
+def usable(device: str) -> str:
+    """The recorded device where it is here, else the CPU."""
+    import torch
+
+    kind = device.partition(":")[0]
+    if kind == "cpu" or not hasattr(torch, kind):
+        return "cpu"
+    return device if getattr(torch, kind).is_available() else "cpu"
+
+
+def main(path: str, device: str, repeat: int, synthesise: int) -> None:
+    """Answer lines of stdin until it ends."""
+    from opscope.formats.registry import open_run
+
+    import torch
+
+    torch.set_num_threads(1)
+    run = open_run(path)
+    replayer = Replayer(run, device=device or None, repeat=repeat, synthesise=bool(synthesise))
+    out = sys.stdout.buffer
+    sys.stdout = sys.stderr  # whatever a kernel prints is not an answer
+    while line := sys.stdin.readline(LINE):
+        process, index = map(int, line.split())
+        row = next(sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None)
+        found = {"reason": "the call is not in the run"} if row is None else replayer.replay(record_of("calls", row))
+        out.write(msgspec.json.encode(plain(found)) + b"\n")
+        out.flush()
+
+
+def plain(value: Any) -> Any:
+    """The same with floats that JSON lacks as text."""
+    from opscope.repro.case import plain as text
+
+    return text(value)

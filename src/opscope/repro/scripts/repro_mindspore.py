@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: B905, BLE001, N818
+"""One MindSpore primitive, alone: builds it from its attributes, calls it with the tensors it read, says whether the failure shows.
+
+Needs mindspore and numpy, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it cannot be tried here (device,
+primitive, element type or library missing), 101 this script itself failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import struct
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+try:
+    import mindspore as ms
+    import numpy as np
+    from mindspore import Tensor
+except ImportError as missing:
+    print(f"cannot be tried here: {missing}; install mindspore", file=sys.stderr)
+    sys.exit(125)
+
+OPERATOR = "Mul"
+
+HERE = Path(__file__).resolve().parent
+HOMES = (
+    "mindspore.ops", "mindspore.ops.operations", "mindspore.ops.auto_generate", "mindspore.ops.auto_generate.gen_ops_prim",
+    "mindspore.ops.operations._grad_ops", "mindspore.ops.operations.nn_ops", "mindspore.ops.operations.math_ops",
+    "mindspore.ops.operations.array_ops", "mindspore.ops.operations._inner_ops",
+)  # fmt: skip
+# safetensors names of element types -> NumPy's; bfloat16 is widened by hand.
+TYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
+    "F16": "<f2", "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
+BYTES = {
+    "float16": "<f2", "float32": "<f4", "float64": "<f8", "int8": "i1", "uint8": "u1", "bool": "?", "complex64": "<c8",
+    "complex128": "<c16", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8",
+}  # fmt: skip
+FORMATS = {0: "NCHW", 1: "NHWC", 2: "NHWC", 11: "NCDHW"}
+WINDOWS = ("kernel_size", "strides", "stride", "dilation")
+LISTED = ("AddN", "AccumulateNV2", "Concat", "Stack", "IdentityN", "ParallelConcat")  # their operands are one tuple
+CLASSES = ("nan", "pos_inf", "neg_inf")
+UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+
+
+class CannotTry(Exception):
+    """The case cannot be judged on this machine."""
+
+
+def printable(text: Any) -> str:
+    return str(text).encode("unicode_escape").decode()
+
+
+def load_tensors(name: str) -> dict[str, Any]:
+    """Arrays of a safetensors file by key; bfloat16 as float32."""
+    path = HERE / name
+    if not path.exists():
+        return {}
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    if length > len(data) - 8:
+        raise CannotTry(f"{name} is torn")
+    found = {}
+    for key, entry in json.loads(data[8 : 8 + length]).items():
+        if key == "__metadata__":
+            continue
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        if entry["dtype"] == "BF16":
+            wide = np.frombuffer(data[begin:end], "<u2").astype("<u4") << 16
+            found[key] = wide.view("<f4").reshape(entry["shape"])
+        elif entry["dtype"] in TYPES:
+            found[key] = np.frombuffer(data[begin:end], TYPES[entry["dtype"]]).reshape(entry["shape"])
+        else:
+            raise CannotTry(f"{name}: element type {printable(entry['dtype'])} is unknown to this script")
+    return found
+
+
+def element_type(name: str) -> Any:
+    """MindSpore's element type of this name; CannotTry for one it lacks."""
+    found = getattr(ms, {"bool": "bool_"}.get(name, name), None)
+    if found is None:
+        raise CannotTry(f"mindspore {ms.__version__} has no element type {printable(name)}")
+    return found
+
+
+def array_of(row: dict[str, Any], kept: dict[str, Any]) -> Any:
+    """The elements of one input; zeros where memory was uninitialised."""
+    dtype = np.dtype(BYTES.get(row["dtype"], "<f4"))
+    if row["key"] is None:
+        return np.zeros(row["shape"], dtype)
+    values = kept[row["key"]]
+    if values.dtype == np.uint8 and row["dtype"] != "uint8" and row["dtype"] in BYTES:
+        values = np.ascontiguousarray(values).view(dtype)
+    return np.broadcast_to(values.reshape(row["kept"]), row["shape"])
+
+
+def operands(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> list[Any]:
+    """The operands in order; wide turns floating ones into that type."""
+    rows = {row["slot"]: row for row in case["tensors"]}
+
+    def build(value: Any) -> Any:
+        if isinstance(value, dict) and "tensor" in value:
+            row = rows[value["tensor"]]
+            floating = row["dtype"] in UNITS
+            name = wide if wide and floating else row["dtype"]
+            return Tensor(np.array(array_of(row, kept)), element_type(name))
+        return plain(value)
+
+    return [build(value) for value in case["args"]["args"]]
+
+
+def plain(value: Any) -> Any:
+    """A tagged constant as Python has it."""
+    if isinstance(value, list):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, dict) and "float" in value:
+        return float(value["float"])
+    if isinstance(value, dict) and "dtype" in value:
+        return element_type(value["dtype"])
+    if isinstance(value, dict):
+        raise CannotTry(f"an operand is an object that cannot be rebuilt: {printable(value)[:120]}")
+    return value
+
+
+def find_primitive() -> Any:
+    for home in HOMES:
+        try:
+            found = getattr(importlib.import_module(home), OPERATOR, None)
+        except ImportError:
+            continue
+        if inspect.isclass(found):
+            return found
+    raise CannotTry(f"mindspore {ms.__version__} has no primitive {OPERATOR}: a kernel that only its compiler makes")
+
+
+def parameters(function: Any) -> list[str]:
+    """Names of the positional parameters after self."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each.name for each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+
+
+def arrange(kind: Any, given: list[Any], attributes: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """The primitive, built, and the operands of its call.
+
+    Operands beyond what the class says its call takes are arguments of its construction, in order; where it does not say, those
+    are the constants at the end. The rest of the construction comes from the kernel's attributes by name.
+    """
+    wanted = [name for name in parameters(kind.__init__) if name != "self"]
+    called = [name for name in parameters(kind.__call__) if name != "self"] if "__call__" in vars(kind) else []
+    split = min(len(called), len(given)) if called else len(given)
+    if not called and wanted and not any(name in attributes for name in wanted):
+        while split and not isinstance(given[split - 1], Tensor) and len(given) - split < len(wanted):
+            split -= 1
+    named = {name: plain(attributes[name]) for name in wanted if name in attributes and not isinstance(attributes[name], dict)}
+    named.update(dict(zip(wanted, given[split:])))
+    inputs = [tuple(given[:split])] if OPERATOR in LISTED else given[:split]
+    return kind(**{name: fitted(kind, name, value) for name, value in named.items()}), inputs
+
+
+def fitted(kind: Any, name: str, value: Any) -> Any:
+    """An attribute as the constructor wants it: kernels hold formats as numbers, whole floats as integers, windows with all axes."""
+    default = inspect.signature(kind.__init__).parameters[name].default
+    if name in ("data_format", "format") and isinstance(value, int):
+        return FORMATS.get(value, value)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if name in WINDOWS and isinstance(value, tuple) and len(value) == 4 and value[:2] == (1, 1):
+        return value[2:]
+    return value
+
+
+def cast_target(case: dict[str, Any], given: list[Any], wide: str | None) -> list[Any]:
+    """Cast's second operand is a number of MindSpore's own; the recorded output says which type is meant."""
+    if OPERATOR != "Cast" or not case["outputs"]:
+        return given
+    target = case["outputs"][0]["dtype"]
+    return [given[0], element_type(wide if wide and target in UNITS else target)]
+
+
+def make_call(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> dict[str, Any]:
+    """Make the call; arrays of its results by slot."""
+    given = cast_target(case, operands(case, kept, wide), wide)
+    primitive, inputs = arrange(find_primitive(), given, case["args"]["kwargs"])
+    result = primitive(*inputs)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return {str(place): to_array(each) for place, each in enumerate(results) if isinstance(each, Tensor)}
+
+
+def to_array(tensor: Any) -> Any:
+    try:
+        return np.asarray(tensor.asnumpy())
+    except (RuntimeError, TypeError):
+        return np.asarray(tensor.astype(ms.float32).asnumpy())
+
+
+def statistics(array: Any) -> dict[str, Any]:
+    """Counts and range of an array, the extremes over the finite elements."""
+    found: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.dtype.kind not in "fiub":
+        return found
+    wide = array.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    counts = {"nan": int(np.isnan(wide).sum()), "pos_inf": int(np.isposinf(wide).sum()), "neg_inf": int(np.isneginf(wide).sum())}
+    ends = {"min": float(finite.min()), "max": float(finite.max())} if finite.size else {}
+    return {**found, **counts, **ends}
+
+
+def describe(found: dict[str, Any]) -> str:
+    text = f"{found['dtype']}[{', '.join(map(str, found['shape']))}]"
+    if "min" in found:
+        text += f" in [{found['min']:.6g}, {found['max']:.6g}]"
+    words = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
+    return text + "".join(f" {found[name]} {word}" for name, word in words.items() if found.get(name))
+
+
+def judge_nonfinite(case: dict[str, Any], outputs: dict[str, Any]) -> tuple[bool, str]:
+    """The failure shows when an output holds a class of non-finite values that it held when it was recorded."""
+    for slot, classes in case["failure"]["outputs"].items():
+        if slot in outputs:
+            seen = statistics(outputs[slot])
+            if any(seen.get(name) for name in classes):
+                return True, f"output {slot} holds {describe(seen)}"
+    return False, "every output is finite here"
+
+
+def apart(value: Any, exact: Any, dtype: str) -> float:
+    """Largest error in units of what rounding of this type may cost a result of this size; infinite where finiteness differs."""
+    value, exact = value.astype(np.float64), exact.astype(np.float64)
+    if value.shape != exact.shape:
+        return float("inf")
+    both = np.isfinite(value) & np.isfinite(exact)
+    if not np.array_equal(np.isfinite(value), np.isfinite(exact)):
+        return float("inf")
+    if not both.any():
+        return 0.0
+    scale = max(float(np.abs(exact[both]).max()), 1e-300)
+    return float(np.abs(value[both] - exact[both]).max() / scale / UNITS.get(dtype, 2.0**-24))
+
+
+def judge_mismatch(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]) -> tuple[bool, str]:
+    """Nothing non-finite was recorded: hold the recorded output, and the one made here, against float64."""
+    try:
+        exact = make_call(case, kept, "float64")
+    except CannotTry:
+        raise
+    except Exception as error:
+        return False, f"nothing wrong was recorded, and no float64 here ({type(error).__name__})"
+    recorded, told, shown = load_tensors("expected.safetensors"), [], False
+    terms = max([4.0, *(float(np.prod(row["shape"]) ** 0.5) for row in case["tensors"])])
+    for row in case["outputs"]:
+        slot = row["slot"]
+        if slot not in exact or slot not in outputs or row["dtype"] not in UNITS:
+            continue
+        here = apart(outputs[slot], exact[slot], row["dtype"])
+        told.append(f"output {slot}: {here:.3g} units of rounding from float64")
+        was = recorded.get(row["key"]) if row["key"] is not None else None
+        if was is not None:
+            then = apart(np.asarray(was), exact[slot], row["dtype"])
+            told.append(f"the recorded one {then:.3g}")
+            shown = shown or (then > 64 * terms and here > 64 * terms)
+        else:
+            shown = shown or here > 64 * terms
+    return shown, ", ".join(told) or "nothing wrong was recorded"
+
+
+def attempt(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> tuple[bool, str, dict[str, Any]]:
+    kind = case["failure"]["kind"]
+    try:
+        outputs = make_call(case, kept, wide)
+    except CannotTry:
+        raise
+    except Exception as error:
+        first = printable(str(error).strip().splitlines()[0] if str(error).strip() else "")
+        if kind == "exception":
+            return True, f"raises {type(error).__name__}: {first}", {}
+        raise CannotTry(f"the call raised {type(error).__name__}: {first}") from error
+    if kind == "exception":
+        return False, "the call returned", outputs
+    shown, told = judge_nonfinite(case, outputs) if kind == "nonfinite" else judge_mismatch(case, kept, outputs)
+    return shown, told, outputs
+
+
+def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    kept = load_tensors("inputs.safetensors")
+    device = {"cpu": "CPU", "npu": "Ascend", "gpu": "GPU", "cuda": "GPU"}.get((options.device or "cpu").partition(":")[0])
+    if device is None:
+        raise CannotTry(f"device {printable(options.device)} is none of MindSpore's")
+    try:
+        ms.set_context(mode=ms.PYNATIVE_MODE, device_target=device)
+    except (RuntimeError, ValueError) as error:
+        raise CannotTry(f"no {device} here: {printable(error)[:200]}") from error
+    lines = [f"{OPERATOR}  on {device}, mindspore {ms.__version__}"]
+    lines += [f"  {key:<8} {printable(case[key])}" for key in ("source", "module") if case.get(key)]
+    lines += [f"  in    {row['slot']:<8} {describe(statistics(array_of(row, kept)))}" for row in case["tensors"]]
+    lines += [f"  was   {row['slot']:<8} {describe({**row, **row['stats']})}" for row in case["outputs"]]
+    trials = [attempt(case, kept, options.dtype) for _ in range(options.repeat)]
+    shown, told, outputs = next((trial for trial in trials if trial[0]), trials[-1])
+    seen = {slot: statistics(out) for slot, out in outputs.items()}
+    lines += [f"  out   {slot:<8} {describe(one)}" for slot, one in seen.items()]
+    if shown and case["failure"]["kind"] == "nonfinite" and not options.dtype:
+        lines += ["  " + wider(case, kept)]
+    lines += [f"  note  {printable(note)}" for note in case["warnings"]]
+    count = sum(trial[0] for trial in trials)
+    word = "reproduced" if count == len(trials) else "flaky" if count else "not reproduced"
+    lines.append(f"{word}{f' {count}/{len(trials)}' if word == 'flaky' else ''}: {told}")
+    return {"verdict": word, "shown": count, "tried": len(trials), "reason": told, "lines": lines, "device": device, "seen": seen}
+
+
+def wider(case: dict[str, Any], kept: dict[str, Any]) -> str:
+    try:
+        found = make_call(case, kept, "float64")
+    except Exception as error:
+        return f"wide  not to be had in float64 ({type(error).__name__})"
+    return "wide  " + "; ".join(f"in float64 output {slot} is {describe(statistics(out))}" for slot, out in found.items())
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=f"Make one recorded call of {OPERATOR} again.")
+    parser.add_argument("--device", help="device to use: cpu, npu, gpu")
+    parser.add_argument("--dtype", choices=sorted(UNITS), help="element type to use instead of the floating ones")
+    parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
+    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="module to import first")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args(argv)
+    if options.repeat < 1:
+        parser.error("--repeat wants at least 1")
+    return options
+
+
+def main(argv: list[str]) -> int:
+    options = parse(argv)
+    try:
+        for module in options.imports:
+            importlib.import_module(module)
+        case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
+        result = run(case, options)
+    except CannotTry as reason:
+        result = {"verdict": "cannot be tried", "reason": str(reason), "lines": [f"cannot be tried here: {reason}"]}
+    except Exception:  # a traceback's exit code, 1, would claim that the failure shows
+        traceback.print_exc()
+        return 101
+    print(json.dumps(result) if options.json else "\n".join(result["lines"]))
+    return {"reproduced": 1, "flaky": 1, "not reproduced": 0}.get(str(result["verdict"]), 125)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
