@@ -6,6 +6,7 @@
 #   make zoo       whole programs through the real command line, some ten minutes
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
+#   make fuzz      every parser of foreign files under atheris, FUZZ_SECONDS (60) each
 #
 # PYTHON=python3.12 chooses the interpreter, JOBS=4 how many tests run at once (2), PIP_FLAGS is passed to every pip install (an
 # index of CPU builds of torch, say).
@@ -21,11 +22,12 @@ VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-dev.txt
+FUZZ_SECONDS ?= 60
 NATIVE := $(wildcard src/opscope/kernels/native/*)
 BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
 PRODUCERS := $(patsubst tests/interop/%.txt,%,$(wildcard tests/interop/*.txt))
 
-.PHONY: venv build demo test zoo lint interop bench docs clean
+.PHONY: venv build demo test zoo lint interop fuzz bench docs clean
 
 venv: $(VENV)/.tools
 
@@ -68,6 +70,16 @@ interop: build $(PRODUCERS:%=.venv-%/.ready)
 .venv-%/.ready: tests/interop/%.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	touch $@
+
+# What it finds lies in the folder it is run in; copy that to tests/fuzz/corpus/TARGET, where make test replays it.
+fuzz: $(VENV)/.fuzz
+	@for target in $(notdir $(wildcard tests/fuzz/corpus/*)); do \
+		echo "# $$target"; $(BIN)/python tests/fuzz/fuzz.py $$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0; \
+	done
+
+$(VENV)/.fuzz: $(VENV)/.built tests/fuzz/atheris.txt
+	$(PIP_INSTALL) -r tests/fuzz/atheris.txt
 	touch $@
 
 bench: build
