@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.integer_rows import integer_keys
-from opscope.analysis.tables import Tables, filled, key, keys_of, merged
+from opscope.analysis.tables import Tables, filled, key, keys_of, merged, open_tables
 from opscope.judge.limits import NARROW, largest_finite
 from opscope.run.query import columns, record_of
 from opscope.run.schema import TABLES, Call, Tensor
@@ -22,6 +22,7 @@ from opscope.run.schema import TABLES, Call, Tensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.run.protocol import Run
 
 MAX_CALLS = 1_000_000  # suspicious calls that are held at once
 MAX_UNREAD_CALLS = 200_000
@@ -145,9 +146,11 @@ def _suspects(batch: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.bool_], NDA
     return wrong, clipped, np.ma.getmaskarray(batch["nan"])
 
 
-def _matching(tables: Tables, table: str, wanted: NDArray[np.int64], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Rows of the wanted calls, as tuples of these columns."""
-    listed = ", ".join(f'"{name}"' for name in names)
+def matching(
+    tables: Tables, table: str, wanted: NDArray[np.int64], names: Sequence[str], *, extra: str | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of the wanted calls, as tuples of these columns; extra is one more expression of SQL."""
+    listed = ", ".join([*(f'"{name}"' for name in names), *([extra] if extra else [])])
     query = f'SELECT {listed} FROM {table} SEMI JOIN wanted USING (process, "index")'  # noqa: S608 - names of the schema
     return tables.stream(query, wanted=wanted)
 
@@ -157,10 +160,10 @@ def load(tables: Tables, wanted: NDArray[np.int64]) -> dict[int, Node]:
     nodes: dict[int, Node] = {}
     if not wanted.size:
         return nodes
-    for values in _matching(tables, "calls", wanted, _CALL_COLUMNS):
+    for values in matching(tables, "calls", wanted, _CALL_COLUMNS):
         node = Node(*values)
         nodes[key(node.process, node.index)] = node
-    for values in _matching(tables, "tensors", wanted, _ROW_COLUMNS):
+    for values in matching(tables, "tensors", wanted, _ROW_COLUMNS):
         row = Row(*values)
         owner = nodes.get(key(row.process, row.index))
         if owner is not None:
@@ -168,15 +171,25 @@ def load(tables: Tables, wanted: NDArray[np.int64]) -> dict[int, Node]:
     return nodes
 
 
-def whole_calls(tables: Tables, wanted: NDArray[np.int64]) -> dict[int, tuple[Call, list[Tensor]]]:
-    """Complete records of a few calls and their tensors, by key."""
+def rows_of_calls(run: Run, wanted: NDArray[np.int64], column: str) -> Iterator[tuple[int, Any]]:
+    """One column of table calls for these calls, each with the number of its call."""
+    if wanted.size:
+        with open_tables(run) as tables:
+            for process, index, value in matching(tables, "calls", wanted, ("process", "index", column)):
+                yield key(process, index), value
+
+
+def whole_calls(tables: Tables, wanted: NDArray[np.int64], *, tensors: bool = True) -> dict[int, tuple[Call, list[Tensor]]]:
+    """Complete records of a few calls and, unless they are not wanted, their tensors, by key."""
     calls: dict[int, tuple[Call, list[Tensor]]] = {}
     if not wanted.size:
         return calls
-    for values in _matching(tables, "calls", wanted, tuple(TABLES["calls"])):
+    for values in matching(tables, "calls", wanted, tuple(TABLES["calls"])):
         call: Call = record_of("calls", dict(zip(TABLES["calls"], values, strict=True)))
         calls[key(call.process, call.index)] = (call, [])
-    for values in _matching(tables, "tensors", wanted, tuple(TABLES["tensors"])):
+    if not tensors:
+        return calls
+    for values in matching(tables, "tensors", wanted, tuple(TABLES["tensors"])):
         tensor: Tensor = record_of("tensors", dict(zip(TABLES["tensors"], values, strict=True)))
         owner = calls.get(key(tensor.process, tensor.index))
         if owner is not None:

@@ -20,6 +20,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("run", "Run any command under recording and say what was found."),
     ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
     ("compare", "Align two runs and name the operator where they part."),
+    ("replay", "Run recorded calls again, against trusted substitutes."),
     ("repro", "Cut one call out into a folder with a script that stands alone."),
     ("minimize", "Shrink such a folder while it still fails in the same way."),
     ("bisect", "Find the operators whose substitution makes a command's failure go away."),

@@ -95,7 +95,7 @@ def finding_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> It
     yield headline(finding, "first", ranks=ranks)
     source = finding.source or (finding.forward.source if finding.forward is not None else None)
     if source is not None:
-        yield line("  ", _code_line(source, here, width - 2))
+        yield line("  ", code_line(source, here, width - 2))
     if finding.forward is not None:
         yield line(f"  gradient of {op_word(finding.forward.op)}  {finding.forward.call}")
     status = " ".join(filter(None, [finding.status, *finding.reasons[:1]]))
@@ -164,7 +164,7 @@ def _op_of_name(name: str) -> str:
     return name if match is None else f"{match[1]}{' ' + match[2] if match[2] else ''}"
 
 
-def _code_line(source: str, here: Path, width: int) -> str:
+def code_line(source: str, here: Path, width: int) -> str:
     place, code = printable(short_place(source, here=here)), text_of(source)
     if code is None:
         return place

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The question of `opscope compare`: where do two runs part, and which call made them.
+
+    comparison = opscope.compare("runs/npu", "runs/gpu")
+    comparison.first()          the finding to begin with
+    comparison.worst(20)        the pairs of tensors that are furthest apart
+
+docs/compare.md has the rules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+import opscope
+from opscope.analysis.align import align
+from opscope.analysis.align_tokens import tokens_of
+from opscope.analysis.compare_arguments import Arguments
+from opscope.analysis.compare_causes import Cause, Search
+from opscope.analysis.compare_details import call_records, tensor_records
+from opscope.analysis.compare_findings import findings_of
+from opscope.analysis.compare_flow import follow
+from opscope.analysis.compare_judge import Measures, Pairing, graded, measure
+from opscope.analysis.compare_pairs import STATUS_WORDS, Rows, pair_rows
+from opscope.analysis.compare_summary import summary_of, warnings_of
+from opscope.analysis.compare_tables import load_side
+from opscope.analysis.compare_values import Measured, measure_values
+from opscope.analysis.frameworks import naming
+from opscope.run.finding import Document, Finding
+from opscope.run.protocol import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opscope.analysis.mapping import Mapping
+    from opscope.kernels.pair import Pair
+    from opscope.run.schema import Call, Tensor
+    from opscope.run.selection import Selection
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How to compare: a user's mapping of names, whether to read stored values, a third run of higher precision."""
+
+    mapping: Mapping | None = None
+    values: bool = True
+    reference: Run | None = None
+    selection: Selection | None = None
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a comparison with its records; a side that has no such tensor, or no such call, is None.
+
+    error and allowed are relative, NaN where unknown; status is one of compare_pairs.STATUS_WORDS; verdict that of the call: same,
+    noise, origin, receiver, amplifier, structural or unknown. metrics are there where both sides kept their values and differ.
+    """
+
+    row: int
+    target_call: Call | None
+    golden_call: Call | None
+    target: Tensor | None
+    golden: Tensor | None
+    error: float
+    allowed: float
+    status: str
+    verdict: str
+    metrics: Pair | None = None
+    message: str = ""
+
+
+class Comparison:
+    """Two runs side by side: the document that the verb prints, and every row behind it."""
+
+    def __init__(self, pairing: Pairing, measures: Measures, causes: Sequence[Cause], measured: Measured, document: Document) -> None:
+        self.pairing = pairing
+        self.measures = measures
+        self.causes = tuple(causes)
+        self.measured = measured
+        self.document = document
+
+    @property
+    def rows(self) -> Rows:
+        """All rows as columns."""
+        return self.pairing.rows
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """First cause first."""
+        return self.document.findings
+
+    def first(self) -> Finding | None:
+        """The finding to begin with, None when the runs agree."""
+        return self.document.findings[0] if self.document.findings else None
+
+    def worst(self, count: int = 20) -> list[Detail]:
+        """The rows that are furthest apart, largest error first; equal rows and rows without a partner are no candidates."""
+        error = np.where(np.isnan(self.rows.error), -1.0, self.rows.error)
+        order = np.argsort(-error, kind="stable")[:count]
+        return list(self.details(row for row in order.tolist() if error[row] > 0))
+
+    def details(self, rows: Iterable[int] | None = None) -> Iterator[Detail]:
+        """Rows with their records, all of them in the order of the target's calls unless some are named."""
+        chosen = np.arange(len(self.rows)) if rows is None else np.fromiter(rows, dtype=np.int64)
+        for start in range(0, len(chosen), 20_000):
+            yield from self._details(chosen[start : start + 20_000])
+
+    def _details(self, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Detail]:
+        rows, sides = self.rows, (self.pairing.target, self.pairing.golden)
+        calls = [
+            call_records(side, column[chosen].tolist()) for side, column in zip(sides, (rows.target_call, rows.golden_call), strict=True)
+        ]
+        tensors = []
+        for side, column in zip(sides, (rows.target, rows.golden), strict=True):
+            places = column[chosen]
+            tensors.append(tensor_records(side, places[places >= 0]))
+        for row in chosen.tolist():
+            yield Detail(
+                row=row, target_call=calls[0].get(int(rows.target_call[row])), golden_call=calls[1].get(int(rows.golden_call[row])),
+                target=tensors[0].get(int(rows.target[row])), golden=tensors[1].get(int(rows.golden[row])), error=float(rows.error[row]),
+                allowed=float(rows.allowed[row]), status=STATUS_WORDS[rows.status[row]], verdict=self.verdict_of(row),
+                metrics=self.measured.pairs.get(row), message=self.measured.unreadable.get(row, ""),
+            )  # fmt: skip
+
+    def verdict_of(self, row: int) -> str:
+        """Verdict of the call a row belongs to: same, noise, origin, receiver, amplifier, structural, unknown."""
+        target, golden = int(self.rows.target_call[row]), int(self.rows.golden_call[row])
+        if target in self._origins[0] or golden in self._origins[1]:
+            return "origin"
+        if target < 0 or golden < 0:
+            return "structural"
+        return VERDICTS[int(self._verdicts[target])]
+
+    @cached_property
+    def _origins(self) -> tuple[set[int], set[int]]:
+        return {cause.target for cause in self.causes if cause.kind != "missing"}, {
+            cause.golden for cause in self.causes if cause.kind == "missing"
+        }
+
+    @cached_property
+    def _verdicts(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """Code of each target call's verdict, as in VERDICTS, from the status of its outputs."""
+        rows, found = self.rows, np.zeros(len(self.pairing.target.calls), dtype=np.int8)
+        chosen = np.flatnonzero((rows.target_call >= 0) & rows.output)
+        np.maximum.at(found, rows.target_call[chosen], _SEVERITY[rows.status[chosen]])
+        amplified = self.measures.exceeds & (found == VERDICTS.index("receiver"))
+        found[amplified] = VERDICTS.index("amplifier")
+        return found
+
+    def _repr_html_(self) -> str:
+        from opscope.analysis.compare_notebook import html
+
+        return html(self)
+
+
+VERDICTS = ("same", "unknown", "noise", "structural", "receiver", "amplifier")
+_SEVERITY = np.array([0, 2, 4, 1, 4, 3, 3], dtype=np.int8)  # by status code of compare_pairs
+
+RunLike = "Run | str | os.PathLike[str]"
+
+
+def compare(target: Run | str | os.PathLike[str], golden: Run | str | os.PathLike[str], policy: Policy | None = None) -> Comparison:
+    """Align two runs, measure their tensors, and say which call made the difference.
+
+    target is the side under suspicion, golden the trusted one: runs, or paths of runs or of any known dump. Raises FormatError for
+    what cannot be read and UsageError for a mapping that fits neither.
+    """
+    chosen = Policy() if policy is None else policy
+    pairing = pair_runs(_opened(target), _opened(golden), chosen)
+    measured = Measured({}, {})
+    if chosen.values:
+        rows, measured = measure_values(pairing)
+        pairing = msgspec.structs.replace(pairing, rows=rows)
+    measures = measure(pairing)
+    search = Search(pairing, measures, Arguments(pairing).differing)
+    causes = search.run()
+    first: dict[int, int] = {}
+    for cause in causes:
+        first.setdefault(int(pairing.target.calls.rank[cause.target]), cause.target)
+    pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, first))
+    return Comparison(pairing, measures, causes, measured, _document(pairing, causes, measured, chosen))
+
+
+def _opened(run: Run | str | os.PathLike[str]) -> Run:
+    if isinstance(run, str | os.PathLike):
+        from opscope.formats.registry import open_run
+
+        return open_run(run)
+    return run
+
+
+def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
+    """Both runs as columns, their calls matched and their tensors side by side."""
+    sides = load_side(target), load_side(golden)
+    flows = follow(sides[0].calls, sides[0].tensors), follow(sides[1].calls, sides[1].tensors)
+    named = naming(*sides, policy.mapping)
+    tokens = tokens_of(sides[0], flows[0], named[0]), tokens_of(sides[1], flows[1], named[1])
+    given = [] if policy.mapping is None else policy.mapping.pairs(*sides)
+    match = align(*tokens, given=given)
+    return Pairing(*sides, flows, match, pair_rows(*sides, flows, match))
+
+
+def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy) -> Document:
+    every = findings_of(pairing, causes, measured)
+    chosen = tuple(finding for finding in every if _wanted(finding, policy.selection))
+    warnings, complete = warnings_of(pairing, measured, causes)
+    if len(chosen) < len(every):
+        warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
+    return Document(
+        opscope=opscope.__version__, verb="compare", runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
+        verdict="found" if chosen else "clean", complete=complete, findings=chosen, summary=summary_of(pairing, warnings),
+    )  # fmt: skip
+
+
+def _wanted(finding: Finding, selection: Selection | None) -> bool:
+    if selection is None:
+        return True
+    return (
+        selection.wants_step(finding.step)
+        and selection.wants_rank(finding.rank)
+        and (selection.phases is None or finding.phase in selection.phases)
+        and selection.wants_op(finding.op or "", finding.call, finding.module)
+    )

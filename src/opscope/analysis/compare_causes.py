@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Following a difference back to the call that made it, for the few calls where one begins.
+
+Vector operations have found the calls where something happens (compare_judge.Measures); this walks from them against the data
+flow, in the order of the calls, so that every origin is known before anything it reaches is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
+from opscope.analysis.compare_kinds import SLACK, is_random
+from opscope.analysis.compare_pairs import SAME, UNKNOWN
+from opscope.analysis.compare_tables import NONE
+from opscope.judge.operators import VIEWS, family
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED = (
+    "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified",
+)  # fmt: skip
+MAX_CAUSES = 4096
+MAX_SUMS = 64
+COMMUTATIVE = frozenset(
+    {"add", "__add__", "__iadd__", "__radd__", "mul", "__mul__", "maximum", "minimum", "addn", "add_n", "accumulatenv2"}
+)
+MAX_WALK = 200_000
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One call where a difference begins: target and golden are places in Calls, NONE where that side has none; row in Rows."""
+
+    kind: str
+    target: int
+    golden: int
+    row: int = NONE
+    sure: bool = True
+    words: tuple[str, ...] = ()
+
+
+class Search:
+    """Finds the causes of a pairing. differing says of two calls' arguments how they differ, "" when they do not."""
+
+    def __init__(self, pairing: Pairing, measures: Measures, differing: Callable[[int, int], str]) -> None:
+        self.pairing, self.measures = pairing, measures
+        self.calls = pairing.target.calls
+        self._differing = differing
+        self.causes: list[Cause] = []
+        self._culprits: set[int] = set()
+        self._culprits_golden: set[int] = set()
+        self._arrived: set[tuple[int, int]] = set()
+        self._tainted: dict[int, bool] = {}
+        rows = pairing.rows
+        self._unequal = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+        self._forward = forward_calls(pairing.target)
+        self._first_difference = self._first_differences()
+
+    # -- where something happens ------------------------------------------------------------------------------
+
+    def run(self) -> list[Cause]:
+        """All causes, in the order of the target's calls."""
+        for call in self._events():
+            if len(self.causes) >= MAX_CAUSES:
+                break
+            found = self._judge(call)
+            if found is not None:
+                self._accept(found)
+        return self.causes
+
+    def _events(self) -> list[int]:
+        """Leaf calls at which a difference may begin: too large an output, an input without a matched producer."""
+        measures, leaf = self.measures, self.calls.leaf
+        exact = measures.agree & measures.differs & (self._arguments_differ | self._random)
+        wanted = (measures.exceeds | exact) & leaf & (self.pairing.match.target >= 0)
+        events = set(np.flatnonzero(wanted).tolist())
+        rows = self.pairing.rows
+        events.update(rows.target_call[self._unexplained].tolist())
+        return sorted(call for call in events if leaf[call] and not self._views[call])
+
+    @cached_property
+    def _arguments_differ(self) -> NDArray[np.bool_]:
+        match = self.pairing.match.target
+        partner = np.maximum(match, 0)
+        args = self.pairing.golden.calls.args
+        if not len(args):
+            return np.zeros(len(match), dtype=np.bool_)
+        differ: NDArray[np.bool_] = (match >= 0) & (self.calls.args != args[partner])
+        return differ
+
+    @cached_property
+    def _random(self) -> NDArray[np.bool_]:
+        return self._flagged(is_random)
+
+    @cached_property
+    def _views(self) -> NDArray[np.bool_]:
+        """Calls that only look at a tensor in another way: a difference begins at the first that computes with it."""
+        views: NDArray[np.bool_] = np.logical_and(self._flagged(lambda op: family(op) in VIEWS), ~self._arguments_differ)
+        return views
+
+    def _flagged(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+        names, inverse = np.unique(self.calls.op, return_inverse=True)
+        flags: NDArray[np.bool_] = np.array([test(text) for text in self.pairing.target.texts(names)], dtype=np.bool_)
+        return flags[inverse] if len(names) else flags
+
+    @cached_property
+    def _producers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Producers on either side of each row's tensors."""
+        rows = self.pairing.rows
+        found = []
+        for flow, places in zip(self.pairing.flows, (rows.target, rows.golden), strict=True):
+            producer = flow.producer[np.maximum(places, 0)] if len(flow.producer) else np.full(len(places), NONE)
+            found.append(np.where(places >= 0, producer, NONE))
+        return found[0], found[1]
+
+    @cached_property
+    def _matched_producer(self) -> NDArray[np.bool_]:
+        mine, theirs = self._producers
+        match = self.pairing.match.target
+        if not len(match):
+            return np.zeros(len(mine), dtype=np.bool_)
+        paired: NDArray[np.bool_] = (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
+        return paired
+
+    @cached_property
+    def _unexplained(self) -> NDArray[np.int64]:
+        """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
+        rows = self.pairing.rows
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        inputs = np.flatnonzero(self._unequal & ~rows.output & ~self._matched_producer)
+        alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
+        outside = (self._producers[0][inputs] < 0) & (self._producers[1][inputs] < 0)
+        error = rows.error[inputs]
+        bound = np.minimum(64 * rows.roundoff[inputs], 0.05)
+        large = error > np.where(alike & outside, 0.0, bound)
+        whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
+        chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
+        return chosen
+
+    def _first_differences(self) -> dict[int, int]:
+        """For each rank the first target call with an output that is not equal."""
+        rows = self.pairing.rows
+        chosen = np.flatnonzero(self._unequal & rows.output)
+        chosen = chosen[self.calls.leaf[rows.target_call[chosen]]]
+        first: dict[int, int] = {}
+        if len(chosen):
+            calls = np.unique(rows.target_call[chosen])
+            ranks = self.calls.rank[calls]
+            for rank in np.unique(ranks).tolist():
+                first[rank] = int(calls[ranks == rank][0])
+        return first
+
+    # -- one call ---------------------------------------------------------------------------------------------
+
+    def _judge(self, call: int) -> Cause | None:
+        golden = int(self.pairing.match.target[call])
+        if golden < 0:
+            return None
+        if self.measures.agree[call]:
+            words = self._differing(call, golden) if self._arguments_differ[call] else ""
+            if words:
+                return Cause(ARGUMENT, call, golden, words=(words,))
+            return Cause(COMPUTED, call, golden) if self.measures.exceeds[call] or self._random[call] else None
+        begun = self._begins(call)
+        if begun is not None:
+            return begun
+        if not self.measures.exceeds[call] or self._is_tainted(call):
+            return None
+        if self.measures.unread[call] and self._earlier_difference(call):
+            return None
+        words = self._differing(call, golden) if self._arguments_differ[call] else ""
+        return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=(words,) if words else ())
+
+    def _begins(self, call: int) -> Cause | None:
+        """The cause of an input that differs without a matched producer, when nothing upstream explains it."""
+        for row in self._unexplained_of.get(call, ()):
+            mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+            found = self._arrival(call, row) if mine < 0 and theirs < 0 else self._structural(call, row)
+            if found is not None:
+                return found
+        return None
+
+    @cached_property
+    def _unexplained_of(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for row in self._unexplained.tolist():
+            found[int(self.pairing.rows.target_call[row])].append(row)
+        return found
+
+    def _identity(self, row: int) -> tuple[int, int]:
+        """What makes two rows the same difference: the version on the target's side, else the states on both."""
+        rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
+        place = int(rows.target[row])
+        if tensors.version[place] >= 0:
+            return int(self.calls.process[tensors.call[place]]), int(tensors.version[place])
+        return int(flows[0].state[place]), int(flows[1].state[rows.golden[row]])
+
+    def _arrival(self, call: int, row: int) -> Cause | None:
+        """A tensor that differs and that nobody recorded produced."""
+        rows, tensors = self.pairing.rows, self.pairing.target.tensors
+        if self._identity(row) in self._arrived:
+            return None
+        other = self._other_view(row)
+        if other is not None:
+            return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(other,))
+        earlier = self._earlier_difference(call)
+        fresh = self._is_first_step(call) and self._is_forward(call) and bool(tensors.parameter[rows.target[row]] or self._named(row))
+        if earlier and not fresh:
+            return None
+        self._arrived.add(self._identity(row))
+        return Cause(ARRIVED, call, int(self.pairing.match.target[call]), row, sure=fresh or not earlier)
+
+    def _named(self, row: int) -> bool:
+        """Whether a row has the content of a parameter on its own side (an API that reads what its module owns)."""
+        mine, _ = self._parameters
+        return int(self.pairing.flows[0].state[self.pairing.rows.target[row]]) in mine
+
+    @cached_property
+    def _parameters(self) -> tuple[set[int], set[int]]:
+        found = []
+        for side, flow in ((self.pairing.target, self.pairing.flows[0]), (self.pairing.golden, self.pairing.flows[1])):
+            found.append(set(flow.state[side.tensors.parameter & (flow.state != 0)].tolist()))
+        return found[0], found[1]
+
+    def _other_view(self, row: int) -> str | None:
+        """Words when both sides read the same parameter, shaped or turned otherwise."""
+        rows = self.pairing.rows
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        a, b = int(rows.target[row]), int(rows.golden[row])
+        if not mine.named[a] or mine.named[a] != theirs.named[b]:
+            return None
+        turned = mine.shape[a] != theirs.shape[b] or mine.stride[a] != theirs.stride[b]
+        if turned and mine.sorted_shape[a] == theirs.sorted_shape[b] and mine.l2norm[a] == theirs.l2norm[b]:
+            return "reads the same tensor through another view: transposed, or in another order"
+        return None
+
+    def _structural(self, call: int, row: int) -> Cause | None:
+        """An input that comes from another call than on the golden side."""
+        mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+        extra, carried = self._alone_above(mine, target=True)
+        missing, owed = self._alone_above(theirs, target=False)
+        if self.pairing.rows.error[row] <= SLACK * max(carried, owed):
+            return None  # no worse than what those calls were given
+        if extra:
+            if self._culprits.intersection(extra):
+                return None
+            partner = min(missing) if missing else NONE
+            return Cause(EXTRA, min(extra), partner, row)
+        if missing:
+            return None if self._culprits_golden.intersection(missing) else Cause(MISSING, call, min(missing), row)
+        if mine < 0 or theirs < 0:
+            if self._earlier_difference(call):
+                return None
+            return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, sure=False, words=("reads a tensor of another origin",))
+        if self._only_reordered(call):
+            return None
+        return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(self._wiring(call),))
+
+    def _only_reordered(self, call: int) -> bool:
+        """Whether a sum is only taken in another order: whoever reads the end of the chain of sums reads what golden reads."""
+        if not self._sums[call]:
+            return False
+        rows, agreed = self.pairing.rows, False
+        waiting, seen = [call], set[int]()
+        while waiting and len(seen) < MAX_SUMS:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            for reader in self._readers.get(at, ()):
+                if self._sums[reader]:
+                    waiting.append(reader)
+                    continue
+                read = [row for row in self._rows_of(reader) if not rows.output[row] and self._producers[0][row] == at]
+                if any(rows.error[row] > 64 * rows.roundoff[row] for row in read):
+                    return False
+                agreed = agreed or bool(read)
+        return agreed
+
+    @cached_property
+    def _sums(self) -> NDArray[np.bool_]:
+        return self._flagged(lambda op: family(op) in COMMUTATIVE)
+
+    @cached_property
+    def _readers(self) -> dict[int, list[int]]:
+        """Leaf calls of the target that read what a sum wrote."""
+        flow, tensors = self.pairing.flows[0], self.pairing.target.tensors
+        rows = np.flatnonzero((flow.producer >= 0) & self.calls.leaf[tensors.call])
+        rows = rows[self._sums[flow.producer[rows]]]
+        found: dict[int, list[int]] = defaultdict(list)
+        for producer, reader in zip(flow.producer[rows].tolist(), tensors.call[rows].tolist(), strict=True):
+            found[producer].append(reader)
+        return found
+
+    def _wiring(self, call: int) -> str:
+        """Whether the inputs are the golden ones in another order."""
+        rows, flows = self.pairing.rows, self.pairing.flows
+        inside = [row for row in self._rows_of(call) if not rows.output[row] and rows.target[row] >= 0 and rows.golden[row] >= 0]
+        mine = [int(flows[0].state[rows.target[row]]) for row in inside]
+        theirs = [int(flows[1].state[rows.golden[row]]) for row in inside]
+        return "its operands are swapped" if sorted(mine) == sorted(theirs) and mine != theirs else "reads the output of another call"
+
+    def _alone_above(self, start: int, *, target: bool) -> tuple[set[int], float]:
+        """Calls without a partner through which a tensor came, and the error of what they were given; inf where that has an origin."""
+        match = self.pairing.match.target if target else self.pairing.match.golden
+        waiting, found, worst = [start], set[int](), 0.0
+        while waiting and len(found) < MAX_WALK:
+            call = waiting.pop()
+            if call < 0 or call in found:
+                continue
+            if match[call] >= 0:
+                worst = max(worst, self._handed_over(call if target else int(match[call])))
+                continue
+            found.add(call)
+            waiting.extend(self._inputs_of_side(call, target=target))
+        return found, worst
+
+    def _handed_over(self, producer: int) -> float:
+        """Error of what a matched call hands over, inf when it is a consequence of an origin already."""
+        if not self.measures.differs[producer]:
+            return 0.0
+        return float("inf") if self._is_tainted(producer) else float(self.measures.out_error[producer])
+
+    def _inputs_of_side(self, call: int, *, target: bool) -> Iterator[int]:
+        side, flow = (self.pairing.target, self.pairing.flows[0]) if target else (self.pairing.golden, self.pairing.flows[1])
+        tensors = side.tensors
+        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
+        for row in range(first, last):
+            if not tensors.output[row]:
+                yield int(flow.producer[row])
+
+    # -- taint ------------------------------------------------------------------------------------------------
+
+    def _rows_of(self, call: int) -> range:
+        first, last = np.searchsorted(self._row_calls, [call, call + 1]).tolist()
+        return range(first, last)
+
+    @cached_property
+    def _row_calls(self) -> NDArray[np.int64]:
+        calls = self.pairing.rows.target_call
+        return np.where(calls >= 0, calls, np.iinfo(np.int64).max)
+
+    def _is_tainted(self, call: int) -> bool:
+        """Whether a difference of this call comes from an origin that is known already."""
+        waiting = [call]
+        while waiting:
+            at = waiting[-1]
+            if at in self._tainted:
+                waiting.pop()
+                continue
+            above = () if at in self._culprits else self._above(at)
+            unknown = [one for one in above if NONE < one < at and one not in self._tainted]
+            tainted = at in self._culprits or any(one == NONE or self._tainted.get(one, False) for one in above)
+            if unknown and not tainted:
+                waiting.extend(unknown)
+            else:
+                self._tainted[waiting.pop()] = tainted
+        return self._tainted[call]
+
+    def _above(self, call: int) -> Sequence[int]:
+        """Target calls from which the differing inputs of a call come; NONE for an origin of another kind."""
+        rows = self.pairing.rows
+        found: list[int] = []
+        for row in self._rows_of(call):
+            if rows.output[row] or not self._unequal[row]:
+                continue
+            mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+            if mine < 0 and theirs < 0:
+                if self._identity(row) in self._arrived or (self.causes and self._earlier_difference(call)):
+                    found.append(NONE)
+                continue
+            if mine in self._culprits or theirs in self._culprits_golden:
+                found.append(NONE)
+            elif mine >= 0:
+                found.append(mine)
+            elif self.causes and self._earlier_difference(call):
+                found.append(NONE)
+        if self._forward[call] >= 0:
+            found.append(int(self._forward[call]))
+        if self.pairing.match.target[call] < 0:
+            found.extend(producer for producer in self._inputs_of_side(call, target=True) if producer >= 0)
+        return found
+
+    # -- place ------------------------------------------------------------------------------------------------
+
+    def _earlier_difference(self, call: int) -> bool:
+        """Whether anything of the same rank differed before this call."""
+        first = self._first_difference.get(int(self.calls.rank[call]))
+        return first is not None and first < call
+
+    def _is_first_step(self, call: int) -> bool:
+        steps = self.calls.step[self.calls.rank == self.calls.rank[call]]
+        return bool(self.calls.step[call] == steps[0])
+
+    def _is_forward(self, call: int) -> bool:
+        return self.pairing.target.words.get(int(self.calls.phase[call])) == "forward"
+
+    def _accept(self, cause: Cause) -> None:
+        """Note a cause; what was found free of taint behind it is looked at again."""
+        self.causes.append(cause)
+        if cause.golden >= 0 and cause.kind in {MISSING, EXTRA}:
+            self._culprits_golden.add(cause.golden)
+        self._culprits.add(cause.target)
+        self._tainted = {call: tainted for call, tainted in self._tainted.items() if tainted or call < cause.target}

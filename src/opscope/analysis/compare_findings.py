@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From causes and calls without a partner to findings: first cause first, each with both sides, the error and the reason in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.analysis.compare_causes import AMPLIFIED, ARGUMENT, ARRIVED, COMPUTED, EXTRA, MISSING, REWIRED, Cause
+from opscope.analysis.compare_details import call_records, tensor_records
+from opscope.analysis.compare_judge import Pairing
+from opscope.analysis.compare_kinds import is_random
+from opscope.analysis.compare_patterns import pattern_of
+from opscope.analysis.compare_structure import Block, blocks_of
+from opscope.analysis.findings import slot_of
+from opscope.analysis.rows import whole_calls
+from opscope.analysis.tables import open_tables
+from opscope.run.finding import Finding, Forward, Slot
+
+if TYPE_CHECKING:
+    from opscope.analysis.compare_tables import Side
+    from opscope.analysis.compare_values import Measured
+    from opscope.run.schema import Call, Tensor
+
+MAX_FINDINGS = 200
+MAX_NAMED = 16
+WORDS = {
+    COMPUTED: "its inputs agree and its output does not",
+    ARGUMENT: "was called with other arguments",
+    ARRIVED: "reads a tensor that differs and that no recorded call produced",
+    REWIRED: "is fed by other tensors",
+    EXTRA: "only the target runs this call, and values part at it",
+    MISSING: "only golden runs this call, and values part where it is missing",
+    AMPLIFIED: "makes a difference worse than its inputs explain",
+}
+
+
+def findings_of(pairing: Pairing, causes: Sequence[Cause], measured: Measured) -> tuple[Finding, ...]:
+    """Findings of a comparison, first cause first, then the differences of structure that changed no value."""
+    blocks = blocks_of(pairing)
+    told = _collapsed(pairing, causes)[:MAX_FINDINGS]
+    book = _Book(pairing, told, blocks)
+    origins = [book.origin(cause, count, measured) for cause, count in told]
+    caused = {cause.target for cause in causes if cause.kind == EXTRA}, {cause.golden for cause in causes if cause.kind in {MISSING, EXTRA}}
+    rest = [block for block in blocks if not (block.calls & caused[0 if block.target else 1])]
+    structural = [book.structural(block) for block in rest[: MAX_FINDINGS - len(origins)]]
+    return _once([*origins, *structural])
+
+
+def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, list[Cause]]]:
+    """Causes in their order, tensors that arrived unlike in one step together: two other models are one finding, not hundreds."""
+    calls = pairing.target.calls
+    arrivals: dict[tuple[int, int], list[Cause]] = {}
+    for cause in causes:
+        if cause.kind == ARRIVED:
+            arrivals.setdefault((int(calls.rank[cause.target]), int(calls.step[cause.target])), []).append(cause)
+    many = {place for place, found in arrivals.items() if len(found) > MAX_NAMED}
+    told: list[tuple[Cause, list[Cause]]] = []
+    for cause in causes:
+        place = (int(calls.rank[cause.target]), int(calls.step[cause.target]))
+        if cause.kind == ARRIVED and place in many:
+            if arrivals[place][0] is cause:
+                told.append((cause, arrivals[place][1:]))
+        else:
+            told.append((cause, []))
+    return sorted(told, key=lambda one: (int(calls.step[one[0].target]), int(calls.index[one[0].target])))
+
+
+class _Book:
+    """Records of all calls and tensors that are told, fetched at once."""
+
+    def __init__(self, pairing: Pairing, told: Sequence[tuple[Cause, list[Cause]]], blocks: Sequence[Block]) -> None:
+        self.pairing = pairing
+        shown = blocks[:MAX_FINDINGS]
+        mine = {cause.target for cause, _ in told} | {block.first for block in shown if block.target}
+        theirs = {cause.golden for cause, _ in told} | {block.first for block in shown if not block.target}
+        also = [other for _, others in told for other in others[:MAX_NAMED]]
+        self._sides = (pairing.target, pairing.golden)
+        self._calls = [self._whole(side, places) for side, places in zip(self._sides, (mine, theirs), strict=True)]
+        forward = [self._forward_of(side, found) for side, found in zip(self._sides, self._calls, strict=True)]
+        self._forward = forward
+        rows = [cause.row for cause, _ in told if cause.row >= 0] + [other.row for other in also if other.row >= 0]
+        self._tensors = self._rows(rows)
+
+    def _whole(self, side: Side, places: Iterable[int]) -> dict[int, tuple[Call, list[Tensor]]]:
+        wanted = sorted(place for place in places if place >= 0)
+        keys = side.calls.key[np.array(wanted, dtype=np.int64)] if wanted else np.empty(0, dtype=np.int64)
+        with open_tables(side.run) as tables:
+            found = whole_calls(tables, np.unique(keys))
+        return {place: found[key] for place, key in zip(wanted, keys.tolist(), strict=True) if key in found}
+
+    def _forward_of(self, side: Side, calls: dict[int, tuple[Call, list[Tensor]]]) -> dict[tuple[int, int], Call]:
+        wanted = {(call.process, call.forward_index) for call, _ in calls.values() if call.forward_index is not None}
+        keys = {(process << 40) | index for process, index in wanted}
+        places = np.flatnonzero(np.isin(side.calls.key, np.array(sorted(keys), dtype=np.int64))).tolist() if keys else []
+        return {(call.process, call.index): call for call in call_records(side, places).values()}
+
+    def _rows(self, rows: Sequence[int]) -> dict[int, Tensor]:
+        """The target's tensor of each row, golden's where the target has none."""
+        found: dict[int, Tensor] = {}
+        table = self.pairing.rows
+        for side, column in ((self._sides[0], table.target), (self._sides[1], table.golden)):
+            chosen = [row for row in rows if row not in found and column[row] >= 0]
+            if chosen:
+                records = tensor_records(side, column[np.array(chosen, dtype=np.int64)])
+                found.update({row: records[int(column[row])] for row in chosen})
+        return found
+
+    # -- findings ---------------------------------------------------------------------------------------------
+
+    def origin(self, cause: Cause, others: Sequence[Cause], measured: Measured) -> Finding:
+        """The finding of one cause; others are further tensors that arrived unlike."""
+        side = 1 if cause.kind == MISSING else 0
+        call, tensors = self._calls[side][cause.golden if side else cause.target]
+        partner = None if side or cause.golden not in self._calls[1] else self._calls[1][cause.golden]
+        evidence: dict[str, Any] = {"cause": cause.kind, "side": "golden" if side else "target"}
+        if partner is not None:
+            evidence["golden_call"], evidence["golden_index"] = partner[0].name, partner[0].index
+            evidence["golden_outputs"] = [msgspec.to_builtins(slot_of(tensor)) for tensor in partner[1] if tensor.io == "output"]
+        evidence |= self._errors(cause, measured)
+        reasons = [*self._reasons(cause, call, partner)]
+        if "pattern" in evidence:
+            reasons.append(evidence["pattern"])
+        if others:
+            names = [self._named(other) for other in others[:MAX_NAMED]]
+            evidence["also"] = names
+            reasons.append(f"so do {len(others)} more tensors that no recorded call produced: other weights, another seed or other data")
+        return self._finding(
+            call, tensors, side, kind="divergence-origin", reasons=reasons, evidence=evidence, confidence=_confidence(cause, call)
+        )
+
+    def structural(self, block: Block) -> Finding:
+        """The finding of calls that only one side has and that changed no value."""
+        side = 0 if block.target else 1
+        call, tensors = self._calls[side][block.first]
+        where = "the target" if block.target else "golden"
+        more = f" and {len(block.calls) - 1} calls after it" if len(block.calls) > 1 else ""
+        reasons = [f"only {where} runs this call{more}; the values around it agree"]
+        evidence = {"side": "target" if block.target else "golden", "calls": len(block.calls), "steps": sorted(block.steps)[:MAX_NAMED]}
+        return self._finding(call, tensors, side, kind="structural-difference", reasons=reasons, evidence=evidence, confidence="proven")
+
+    def _finding(self, call: Call, tensors: Sequence[Tensor], side: int, **rest: Any) -> Finding:
+        forward = self._forward[side].get((call.process, call.forward_index)) if call.forward_index is not None else None
+        return Finding(
+            kind=rest["kind"],
+            rank=call.rank,
+            step=call.step,
+            index=call.index,
+            call=call.name,
+            op=call.op,
+            phase=call.phase,
+            module=call.module,
+            source=call.source,
+            forward=None if forward is None else Forward(call=forward.name, op=forward.op, source=forward.source),
+            reasons=tuple(rest["reasons"]),
+            confidence=rest["confidence"],
+            evidence=(rest["evidence"],),
+            inputs=_slots(tensors, "input"),
+            outputs=_slots(tensors, "output"),
+        )
+
+    def _errors(self, cause: Cause, measured: Measured) -> dict[str, Any]:
+        """The worst output of the call, the input where the cause lies, and the metrics of either where values were there."""
+        rows = self.pairing.rows
+        own = np.flatnonzero(rows.target_call == cause.target) if cause.kind != MISSING else np.empty(0, dtype=np.int64)
+        outputs = own[rows.output[own] & ~np.isnan(rows.error[own])]
+        found: dict[str, Any] = {}
+        if len(outputs):
+            worst = int(outputs[np.argmax(rows.error[outputs])])
+            found["error"] = float(rows.error[worst])
+            if not math.isnan(rows.allowed[worst]):
+                found["allowed"] = float(rows.allowed[worst])
+            if worst in measured.pairs:
+                found["metrics"] = msgspec.to_builtins(measured.pairs[worst])
+            pattern = pattern_of(self.pairing, cause.row if cause.kind == ARRIVED else worst)
+            if pattern is not None:
+                found["pattern"] = pattern
+        if cause.row >= 0:
+            tensor = self._tensors.get(cause.row)
+            found["tensor"] = (
+                None
+                if tensor is None
+                else {"io": tensor.io, "slot": tensor.slot, "tensor_name": self._name_of(cause.row), "role": tensor.role}
+            )
+            if not math.isnan(rows.error[cause.row]):
+                found["input_error"] = float(rows.error[cause.row])
+        return found
+
+    def _reasons(self, cause: Cause, call: Call, partner: tuple[Call, list[Tensor]] | None) -> Iterable[str]:
+        if cause.words:
+            yield from cause.words
+        if cause.kind == ARRIVED:
+            yield self._arrived(cause)
+            return
+        if cause.kind in {COMPUTED, ARGUMENT} and is_random(call.op):
+            yield "it draws random numbers: the runs were in other states of the generator, or not seeded alike"
+        if cause.kind == EXTRA and partner is not None:
+            yield f"the target runs it where golden runs {partner[0].op} ({partner[0].name})"
+            return
+        if cause.kind == COMPUTED and partner is not None and partner[0].op != call.op:
+            yield f"golden runs {partner[0].op} in its place"
+        yield WORDS[cause.kind]
+
+    def _arrived(self, cause: Cause) -> str:
+        tensor = self._tensors.get(cause.row)
+        name = self._name_of(cause.row)
+        role = (tensor.role if tensor is not None else None) or ("parameter" if name else "tensor")
+        slot = tensor.slot if tensor is not None else "?"
+        return f"{role} {name + ' ' if name else ''}(input {slot}) differs, and no recorded call produced it"
+
+    def _named(self, cause: Cause) -> str:
+        return self._name_of(cause.row) or f"call #{int(self.pairing.target.calls.index[cause.target])}"
+
+    def _name_of(self, row: int) -> str | None:
+        """Name of a tensor, also where another row of the same content bears it."""
+        tensor = self._tensors.get(row)
+        if tensor is None or tensor.tensor_name is not None:
+            return None if tensor is None else tensor.tensor_name
+        place = int(self.pairing.rows.target[row])
+        side, flow = self.pairing.target, self.pairing.flows[0]
+        if place < 0 or not flow.state[place]:
+            return None
+        same = np.flatnonzero((flow.state == flow.state[place]) & (side.tensors.named != 0))
+        if not len(same):
+            return None
+        return tensor_records(side, np.array([same[0]], dtype=np.int64))[int(same[0])].tensor_name
+
+
+def _slots(tensors: Sequence[Tensor], io: str) -> tuple[Slot, ...]:
+    return tuple(slot_of(tensor) for tensor in tensors if tensor.io == io)
+
+
+def _confidence(cause: Cause, call: Call) -> str:
+    if not cause.sure:
+        return "suspected"
+    return "proven" if call.level == "operator" and cause.kind != REWIRED else "likely"
+
+
+def _once(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """One finding for each operator and place; where it comes back in later steps is evidence of the first."""
+    first: dict[tuple[Any, ...], Finding] = {}
+    steps: dict[tuple[Any, ...], list[int]] = {}
+    for finding in found:
+        tensor = (finding.evidence[0].get("tensor") or {}).get("tensor_name")
+        site = (finding.rank, finding.kind, finding.op, finding.phase, finding.module, finding.source, tensor, finding.reasons)
+        if site in first:
+            steps.setdefault(site, []).append(finding.step)
+        else:
+            first[site] = finding
+    return tuple(_again(finding, steps.get(site, [])) for site, finding in first.items())
+
+
+def _again(finding: Finding, steps: list[int]) -> Finding:
+    if not steps:
+        return finding
+    again = {"times": len(steps) + 1, "again_in_steps": sorted(set(steps) - {finding.step})[:64]}
+    return msgspec.structs.replace(finding, evidence=(*finding.evidence, again))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which call made the difference, and which only received it.
+
+A call is an origin when its inputs agree and its output does not, by more than its own rounding and what its condition makes of
+the error its inputs carry. A tensor that differs although no recorded call produced it makes its first reader the origin. A call
+that only one side has is an origin when values part at it. Everything whose inputs come from an origin is a receiver, or an
+amplifier when its output is worse than its inputs explain. What is left is noise. docs/compare.md has the rules with examples.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.analysis.compare_flow import Flow
+from opscope.analysis.compare_kinds import SLACK, Norms, conditions, kind_of
+from opscope.analysis.compare_pairs import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
+from opscope.analysis.compare_tables import NONE, OPERATOR, Side, place_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.analysis.align import Match
+
+
+class Pairing(msgspec.Struct, frozen=True):
+    """Two runs, who produced what in each, which calls belong together, and their tensors side by side."""
+
+    target: Side
+    golden: Side
+    flows: tuple[Flow, Flow]
+    match: Match
+    rows: Rows
+
+
+class Measures(msgspec.Struct, frozen=True):
+    """What is known of each call of the target; calls without a partner keep the neutral values.
+
+    agree: all inputs are known to be equal; unread: some input is not known; exceeds: an output is further off than allowed;
+    touched: some tensor of it is not equal. allowed: per row, for outputs.
+    """
+
+    in_error: NDArray[np.float64]
+    out_error: NDArray[np.float64]
+    agree: NDArray[np.bool_]
+    unread: NDArray[np.bool_]
+    differs: NDArray[np.bool_]
+    exceeds: NDArray[np.bool_]
+    allowed: NDArray[np.float64]
+    own: NDArray[np.float64]
+
+
+def measure(pairing: Pairing) -> Measures:
+    """Errors of all matched calls' inputs and outputs, and what is allowed; vector operations only."""
+    rows, count = pairing.rows, len(pairing.target.calls)
+    both = (rows.target >= 0) & (rows.golden >= 0)
+    read, written = np.flatnonzero(both & ~rows.output), np.flatnonzero(both & rows.output)
+    in_error, out_error = np.zeros(count), np.zeros(count)
+    agree, unread = pairing.match.target >= 0, np.zeros(count, dtype=np.bool_)
+    np.fmax.at(in_error, rows.target_call[read], rows.error[read])
+    agree[rows.target_call[read[rows.status[read] != SAME]]] = False
+    alone = np.flatnonzero(~both & ~rows.output & (rows.target_call >= 0))
+    agree[rows.target_call[alone]] = False
+    unread[rows.target_call[read[rows.status[read] == UNKNOWN]]] = True
+    readers = np.zeros(count, dtype=np.bool_)
+    readers[rows.target_call[read]] = True
+    if pairing.target.run.info.format != "opscope":
+        unread |= ~readers
+        agree &= readers
+    np.fmax.at(out_error, rows.target_call[written], rows.error[written])
+    differs = np.zeros(count, dtype=np.bool_)
+    differs[rows.target_call[written[(rows.status[written] != SAME) & (rows.status[written] != UNKNOWN)]]] = True
+    _with_forward(pairing.target, in_error, agree, (out_error, differs))
+    allowed, own = _allowed(pairing, read, written, in_error)
+    over = written[rows.error[written] > allowed[written]]
+    exceeds = np.zeros(count, dtype=np.bool_)
+    exceeds[rows.target_call[over]] = True
+    return Measures(in_error, out_error, agree, unread, differs, exceeds, allowed, own)
+
+
+def _with_forward(
+    side: Side, in_error: NDArray[np.float64], agree: NDArray[np.bool_], outputs: tuple[NDArray[np.float64], NDArray[np.bool_]]
+) -> None:
+    """The gradient of an API or module also depends on what its forward call read and wrote, which such dumps do not list with it."""
+    forward = forward_calls(side)
+    rows = np.flatnonzero(forward >= 0)
+    out_error, differs = outputs
+    before = forward[rows]
+    in_error[rows] = np.fmax(in_error[rows], np.fmax(in_error[before], out_error[before]))
+    agree[rows] &= agree[before] & ~differs[before]
+
+
+def forward_calls(side: Side) -> NDArray[np.int64]:
+    """For each backward call of an API or module its forward call, NONE for all others."""
+    calls = side.calls
+    found = np.full(len(calls), NONE, dtype=np.int64)
+    rows = np.flatnonzero((calls.forward >= 0) & (calls.level != OPERATOR))
+    if len(rows):
+        keys = (calls.process[rows] << 40) | calls.forward[rows]
+        found[rows] = place_of(keys, calls.key, np.argsort(calls.key, kind="stable"))
+    return found
+
+
+def _allowed(
+    pairing: Pairing, read: NDArray[np.int64], written: NDArray[np.int64], in_error: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What each output row may be off, and which part of it is the call's own rounding."""
+    rows, golden = pairing.rows, pairing.golden.tensors
+    norms = Norms(len(pairing.target.calls))
+    at = rows.golden[read]
+    reach = np.fmax(np.abs(golden.min[at]), np.abs(golden.max[at]))
+    norms.add(rows.target_call[read], golden.l2norm[at], golden.size[at], reach, golden.mean[at])
+    names, inverse = np.unique(pairing.target.calls.op, return_inverse=True)
+    kinds = (
+        np.array([kind_of(text) for text in pairing.target.texts(names)], dtype=np.int8)[inverse] if len(names) else np.zeros(0, np.int8)
+    )
+    calls = rows.target_call[written]
+    condition, rounding = conditions(kinds, norms, calls, golden.l2norm[rows.golden[written]], golden.size[rows.golden[written]])
+    unit = rows.roundoff[written]
+    coarse = np.zeros(len(pairing.target.calls))
+    np.fmax.at(coarse, rows.target_call[read], rows.roundoff[read])
+    unit = np.fmax(unit, np.where(rows.roundoff[written] > 0, coarse[calls], 0.0))
+    carried = in_error[calls]
+    with np.errstate(invalid="ignore", over="ignore"):
+        received = np.where(carried > 0, SLACK * condition * carried, 0.0)
+    allowed, own = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    own[written] = rounding * unit
+    allowed[written] = own[written] + received
+    return allowed, own
+
+
+def graded(pairing: Pairing, measures: Measures, first: dict[int, int]) -> Rows:
+    """Rows with their allowance, and what is no consequence of an origin called within tolerance.
+
+    first: for each rank the target call at which its first origin stands.
+    """
+    rows = pairing.rows
+    status = rows.status.copy()
+    ranks = pairing.target.calls.rank[np.maximum(rows.target_call, 0)] if len(pairing.target.calls) else np.zeros(len(rows), dtype=np.int64)
+    after = np.zeros(len(rows), dtype=np.bool_)
+    for rank, call in first.items():
+        after |= (ranks == rank) & (rows.target_call >= call)
+    tiny = rows.error <= np.where(np.isnan(measures.own), 16 * rows.roundoff, np.maximum(measures.own, 16 * rows.roundoff))
+    noise = (status == DIFFERS) & (~after | tiny)
+    status[noise] = WITHIN
+    status[(rows.status == SHAPE)] = SHAPE
+    return msgspec.structs.replace(rows, status=status, allowed=measures.allowed)

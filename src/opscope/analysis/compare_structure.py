@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that only one side has, told as blocks: an insertion of three calls is one difference, and so is one in every step.
+
+Left out, as consequences or as nothing that computes: gradients of such calls, recomputations, views, changes of type and
+allocations; and calls in whose place the other side has others with the same effect (fused and unfused, matched by what goes in
+and out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.analysis.compare_judge import Pairing
+from opscope.analysis.compare_kinds import HARMLESS
+from opscope.analysis.compare_tables import NONE
+from opscope.judge.operators import family
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.analysis.compare_tables import Side
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Neighbouring calls of one side without a partner; first is the place of the first of them, steps where it is found."""
+
+    target: bool
+    first: int
+    calls: frozenset[int]
+    steps: frozenset[int]
+
+
+def blocks_of(pairing: Pairing) -> list[Block]:
+    """All blocks of both sides, those of the target first, in the order of calls."""
+    match = pairing.match
+    lonely = [_telling(side, found) for side, found in ((pairing.target, match.target), (pairing.golden, match.golden))]
+    replaced = _replaced(pairing, lonely)
+    found = []
+    for number, (side, calls) in enumerate(zip((pairing.target, pairing.golden), lonely, strict=True)):
+        kept = [call for call in calls.tolist() if call not in replaced[number]]
+        found.extend(_merged(side, kept, target=number == 0))
+    return found
+
+
+def _telling(side: Side, match: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Leaf calls without a partner, in steps and ranks that were compared at all, that do more than view, convert or allocate."""
+    calls = side.calls
+    if not len(calls):
+        return np.empty(0, dtype=np.int64)
+    compared = np.zeros(len(calls), dtype=np.bool_)
+    for column in (calls.rank, calls.step):
+        names, inverse = np.unique(column, return_inverse=True)
+        met = np.zeros(len(names), dtype=np.bool_)
+        np.logical_or.at(met, inverse, match >= 0)
+        compared = met[inverse] if column is calls.rank else compared & met[inverse]
+    operators, inverse = np.unique(calls.op, return_inverse=True)
+    counts = np.array([family(text) not in HARMLESS for text in side.texts(operators)], dtype=np.bool_)[inverse]
+    phases, inverse = np.unique(calls.phase, return_inverse=True)
+    counts &= np.array([text != "recompute" for text in side.texts(phases)], dtype=np.bool_)[inverse]
+    return np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
+
+
+def _follows(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Gradients of calls that have no partner themselves."""
+    calls = side.calls
+    keys = calls.key[(match < 0)]
+    forward = np.where(calls.forward >= 0, (calls.process << 40) | calls.forward, NONE)
+    return (calls.forward >= 0) & np.isin(forward, keys)
+
+
+def _replaced(pairing: Pairing, lonely: list[NDArray[np.int64]]) -> tuple[set[int], set[int]]:
+    """Calls of either side that stand between the same two matched calls as lonely ones of the other side."""
+    gaps = []
+    for calls, match in zip(lonely, (pairing.match.target, pairing.match.golden), strict=True):
+        matched = np.flatnonzero(match >= 0)
+        before = np.searchsorted(matched, calls) - 1
+        own = np.where(before >= 0, matched[np.maximum(before, 0)], NONE) if len(matched) else np.full(len(calls), NONE)
+        gaps.append(own)
+    after = gaps[1].copy()
+    after[gaps[1] >= 0] = pairing.match.golden[gaps[1][gaps[1] >= 0]]
+    shared = np.intersect1d(gaps[0], after)
+    return set(lonely[0][np.isin(gaps[0], shared)].tolist()), set(lonely[1][np.isin(after, shared)].tolist())
+
+
+def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
+    """Neighbours of one module and phase together, and the same block of later steps with the first."""
+    spans: list[list[int]] = []
+    table = side.calls
+    for call in calls:
+        last = spans[-1][-1] if spans else None
+        joined = (
+            last is not None and call - last <= 3 and table.module[call] == table.module[last] and table.phase[call] == table.phase[last]
+        )
+        if joined and table.step[call] == table.step[last] and table.rank[call] == table.rank[last]:
+            spans[-1].append(call)
+        else:
+            spans.append([call])
+    blocks: dict[tuple[object, ...], Block] = {}
+    for span in spans:
+        first = span[0]
+        site = (int(table.rank[first]), int(table.module[first]), int(table.phase[first]), tuple(table.op[np.array(span)].tolist()))
+        known = blocks.get(site)
+        step = int(table.step[first])
+        if known is None:
+            blocks[site] = Block(target, first, frozenset(span), frozenset([step]))
+        else:
+            blocks[site] = msgspec.structs.replace(known, calls=known.calls | set(span), steps=known.steps | {step})
+    return list(blocks.values())

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope compare`: where two runs part, and which call made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.printing import INCOMPLETE
+from opscope.run.finding import Document
+
+if TYPE_CHECKING:
+    from opscope.analysis.mapping import Mapping
+
+FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
+
+
+def compare(  # noqa: PLR0913 - one for each option
+    target: str,
+    golden: str,
+    /,
+    *,
+    json: Json = False,
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="Write all rows: .csv, .xlsx, .html or .json, by the ending.")
+    ] = None,
+    mapping: Annotated[Path | None, Parameter(help="YAML of names, opscope's own or msprobe's api, cell, data or layer mapping.")] = None,
+    reference: Annotated[str | None, Parameter(help="A third run of higher precision that decides who is wrong.")] = None,
+    values: Annotated[Literal["stored", "none"], Parameter(help="Measure stored values, or only statistics and digests.")] = "stored",
+    fail_on: Annotated[Literal["any", "divergence", "never"], Parameter(help=FAIL_ON)] = "any",
+    selection: Selected = EVERYTHING,
+) -> int:
+    """Align two runs, whatever wrote them, and name the operator where they part.
+
+    Exit code 0: the runs agree, 1: something found, 2: a run cannot be read, 3: nothing found, but the comparison is incomplete.
+
+    Parameters
+    ----------
+    target
+        The run under suspicion, or any known dump.
+    golden
+        The run to trust.
+    """
+    from opscope.analysis.compare import Policy
+    from opscope.analysis.compare import compare as ask
+    from opscope.formats.registry import open_run
+
+    if output is not None:
+        from opscope.report.compare_files import check_output
+
+        check_output(output)
+    if output is not None:
+        from opscope.report.compare_files import check_output, write_comparison
+
+        check_output(output)
+    policy = Policy(
+        mapping=_mapping(mapping), values=values == "stored", selection=selection.selection(),
+        reference=None if reference is None else open_run(reference),
+    )  # fmt: skip
+    comparison = ask(open_run(target), open_run(golden), policy)
+    document = msgspec.structs.replace(comparison.document, runs=(target, golden))
+    if output is not None:
+        write_comparison(comparison, output)
+    if json:
+        from opscope.report.json import json_text
+
+        print(json_text(document))
+    else:
+        from opscope.report.compare_terminal import print_comparison
+
+        print_comparison(document)
+    return exit_code(document, fail_on=fail_on)
+
+
+def _mapping(path: Path | None) -> Mapping | None:
+    if path is None:
+        return None
+    from opscope.analysis.mapping import read_mapping
+
+    return read_mapping(path)
+
+
+def exit_code(document: Document, *, fail_on: str) -> int:
+    """1 for findings that count, 3 when there is none but the comparison was incomplete, else 0."""
+    counted = [
+        finding for finding in document.findings if fail_on == "any" or (fail_on == "divergence" and finding.kind == "divergence-origin")
+    ]
+    if counted:
+        return 1
+    return 0 if document.complete else INCOMPLETE

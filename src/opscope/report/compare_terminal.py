@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison as a person reads it: in one sentence where the runs part, then the numbers, then what to type next.
+
+opscope  391 of 396 calls matched, 1032 tensors: 237 same, 41 within tolerance, 754 differ
+first divergence origin  step 0  Functional.conv1d  forward  blocks.1.conv
+  train.py:16   return x + self.act(self.conv(self.norm(x)))
+  why  parameter blocks.1.conv.weight (input 1) differs, and no recorded call produced it
+  off  output 0.475 of golden's norm, input 0.679
+next  opscope show runs/b Functional.conv1d.1.forward
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from opscope.report.console import folded, line, make_console, print_lines
+from opscope.report.oneline import number
+from opscope.report.source import short_place
+from opscope.report.terminal import code_line, headline, op_word
+from opscope.run.finding import Document, Finding
+
+MAX_OTHERS = 8
+
+
+def print_comparison(document: Document) -> None:
+    """Draw the document of a comparison; colour only on a terminal."""
+    console = make_console()
+    print_lines(console, comparison_lines(document, width=console.width, here=Path.cwd()))
+
+
+def comparison_lines(document: Document, *, width: int, here: Path) -> Iterator[Text]:
+    """The lines for a terminal of this width; paths below here are shown relative to it."""
+    yield from folded("opscope  ", facts_of(document), width=width, style="bold")
+    if document.findings:
+        yield from finding_lines(document.findings[0], document, width=width, here=here)
+        yield from _others(document.findings[1:], document, here)
+    for warning in document.summary.get("warnings", ()):
+        yield from folded("warning  ", str(warning), width=width, style="yellow")
+    command = _next(document)
+    if command is not None:
+        yield line(("next  ", "bold"), command)
+
+
+def facts_of(document: Document) -> str:
+    """`the runs agree: 396 of 396 calls matched; 1032 tensors, 990 same, 42 within tolerance`."""
+    calls, tensors = document.summary.get("calls", {}), document.summary.get("tensors", {})
+    total = max(calls.get("target", 0), calls.get("golden", 0))
+    words = {
+        "same": "same", "within_tolerance": "within tolerance", "differ": "differ", "shape_differs": "of another shape",
+        "not_measured": "not measured", "only_target": "only in target", "only_golden": "only in golden",
+    }  # fmt: skip
+    counts = ", ".join(f"{tensors[name]} {word}" for name, word in words.items() if tensors.get(name))
+    said = f"{calls.get('matched', 0)} of {total} calls matched" + (f"; tensors: {counts}" if counts else "")
+    if document.findings:
+        return said
+    agree = "the runs agree" if document.complete else "no difference found in what could be compared"
+    return f"{agree}: {said}"
+
+
+def finding_lines(finding: Finding, document: Document, *, width: int, here: Path) -> Iterator[Text]:
+    """One finding whole: what and where, its line of code, why, how far off."""
+    ranks = len((document.summary.get("ranks") or {}).get("target", ()))
+    yield headline(finding, "first", ranks=ranks)
+    source = finding.source or (finding.forward.source if finding.forward is not None else None)
+    if source is not None:
+        yield line("  ", code_line(source, here, width - 2))
+    if finding.forward is not None:
+        yield line(f"  gradient of {op_word(finding.forward.op)}  {finding.forward.call}")
+    for reason in finding.reasons:
+        yield from folded("  why  ", reason, width=width)
+    off = _off(finding)
+    if off:
+        yield from folded("  off  ", off, width=width)
+    golden = _evidence(finding).get("golden_call")
+    if golden is not None and golden != finding.call:
+        yield from folded("  gold ", str(golden), width=width)
+
+
+def _off(finding: Finding) -> str:
+    evidence, parts = _evidence(finding), []
+    if evidence.get("error") is not None:
+        allowed = evidence.get("allowed")
+        bound = f", {number(allowed)} is allowed" if isinstance(allowed, float) and evidence.get("cause") == "computed" else ""
+        parts.append(f"output {number(evidence['error'])} of golden's scale{bound}")
+    if evidence.get("input_error") is not None:
+        parts.append(f"input {number(evidence['input_error'])}")
+    return "; ".join(parts)
+
+
+def _evidence(finding: Finding) -> dict[str, Any]:
+    return finding.evidence[0] if finding.evidence else {}
+
+
+def _others(findings: Sequence[Finding], document: Document, here: Path) -> Iterator[Text]:
+    for finding in findings[:MAX_OTHERS]:
+        place = f"  {short_place(finding.source, here=here)}" if finding.source else ""
+        kind = finding.kind.replace("-", " ")
+        yield line(("also", "red"), f"  {kind}  step {finding.step}  {op_word(finding.op or '')}  {finding.call or ''}{place}")
+    if len(findings) > MAX_OTHERS:
+        runs = " ".join(shlex.quote(run) for run in document.runs)
+        yield line(("also", "red"), f"  {len(findings) - MAX_OTHERS} more: opscope compare --json {runs}")
+
+
+def _next(document: Document) -> str | None:
+    """The command to type next; what is printed can be pasted into a shell."""
+    finding = next((found for found in document.findings if found.call is not None), None)
+    if finding is None or finding.call is None:
+        return None
+    run = document.runs[1 if _evidence(finding).get("side") == "golden" else 0]
+    return f"opscope show {shlex.quote(run)} {shlex.quote(finding.call)}"
