@@ -460,6 +460,27 @@ class TestKeep:
         run = NativeRun(path)
         assert run.value(run.tensors_of(0, 99)[0]).tobytes() == b"abcdefgh"
 
+    def test_a_step_that_never_ends_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every STEP_CALLS calls count as a step; the calls around an overflow stay."""
+        monkeypatch.setattr("opscope.run.store.segments.STEP_CALLS", 400)
+        path, writer = new_run(tmp_path, keep=4)
+        size, batches = 100, 100
+        for number in range(batches):
+            suspicious = {3: 0x20} if number == 10 else {}
+            calls = [call(number * size + i, status=suspicious.get(i)) for i in range(size)]
+            writer.append("calls", encode_rows("calls", calls), step=0)
+            value = writer.keep_value(random_bytes(1000, seed=number), dtype="uint8", shape=(1000,), seal=True)
+            held = tensor(number * size, dtype="uint8", shape=(1000,), value=value)
+            writer.append("tensors", encode_rows("tensors", [held]), step=0)
+            writer.flush()
+        writer.close(0)
+        kept = {row.index // size for row in rows(NativeRun(path), "calls")}
+        assert set(range(batches - 16, batches)) <= kept, "the last four times STEP_CALLS calls"
+        assert 10 in kept
+        assert len(kept) <= 16 + 2 * 4 + 4
+        assert len(list(writer.directory.glob("values-*"))) <= len(kept) + 4
+        assert sum(row["calls"] for row in NativeRun(path).extremes()) == size * (batches - len(kept))
+
     def test_all_keeps_all_in_one_file(self, tmp_path: Path) -> None:
         path, writer = new_run(tmp_path, keep=None)
         for step in range(300):

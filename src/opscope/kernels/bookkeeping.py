@@ -19,9 +19,24 @@ from typing import Any, Protocol
 
 from opscope.kernels.arguments import Tree
 from opscope.kernels.bounds import excluded
-from opscope.kernels.calls import Draft, Facts, Observed, Operator, Site, Storage, Version, anomalous, base, covering, is_integer, written
+from opscope.kernels.calls import (
+    Draft,
+    Facts,
+    Observed,
+    Operator,
+    Site,
+    Storage,
+    Version,
+    anomalous,
+    base,
+    covering,
+    forget_oldest,
+    is_integer,
+    written,
+)
 
 DUE_SECONDS = 0.5
+MOST_REMEMBERED = 1 << 19  # forward calls of a step that gradients and recomputed calls are traced back to
 
 
 class Binding(Protocol):
@@ -174,6 +189,8 @@ class Recorder:
     def take(self, process: int, rank: int, levels: int) -> tuple[Any, Any]:
         """Rows of finished calls and of their tensors as Arrow batches, None for none; levels is 1 operator, 2 API, 4 module."""
         ready, self._finished = self._finished, []
+        for remembered in (self._forward, self._originals):
+            forget_oldest(remembered, most=MOST_REMEMBERED)
         return self.binding.batches(ready, process=process, rank=rank, levels=levels)
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import sqrt
 from typing import Any
 
@@ -180,6 +181,13 @@ class Draft:
 
 
 SUFFIX = {"forward": "", "backward": "~bwd", "optimizer": "~opt", "recompute": "~re", "communication": "~comm"}
+
+
+def forget_oldest(remembered: dict[Any, Any], *, most: int) -> None:
+    """Drop the half that was put in first when there are more: a step that never ends must not fill memory."""
+    if len(remembered) > most:
+        for key in list(islice(remembered, len(remembered) // 2)):
+            del remembered[key]
 
 
 def covering(facts: Facts) -> tuple[Any, Span, int]:

@@ -7,6 +7,8 @@
 
 #include "recorder.hpp"
 
+#include <algorithm>
+
 namespace opscope {
 namespace {
 
@@ -29,6 +31,19 @@ Statistics statistics_of(nb::handle told) {
     found.has_digest = !told.attr("digest").is_none();
     if (found.has_digest) found.digest = nb::cast<std::uint64_t>(told.attr("digest"));
     return found;
+}
+
+// Drops the older half when there are more than that: a step that never ends must not fill memory (forget_oldest of calls.py).
+template <class Map, class IndexOf>
+void forget_oldest(Map& remembered, const IndexOf& index_of) {
+    constexpr std::size_t most = std::size_t{1} << 19;
+    if (remembered.size() <= most) return;
+    std::vector<std::int64_t> indices;
+    indices.reserve(remembered.size());
+    for (const auto& entry : remembered) indices.push_back(index_of(entry.second));
+    const auto middle = indices.begin() + static_cast<std::ptrdiff_t>(indices.size() / 2);
+    std::nth_element(indices.begin(), middle, indices.end());
+    for (auto at = remembered.begin(); at != remembered.end();) at = index_of(at->second) < *middle ? remembered.erase(at) : std::next(at);
 }
 
 Level level_named(const std::string& name) { return name == "module" ? Level::Module : name == "api" ? Level::Api : Level::Operator; }
@@ -251,6 +266,8 @@ nb::object Recorder::take(std::int32_t process, std::int32_t rank, unsigned leve
     Table calls(rows_.call_types(), rows_.calls.size()), tensors(rows_.tensor_types(), rows_.tensors.size());
     rows_.export_rows(texts_, process, rank, levels, calls, tensors);
     rows_.clear();
+    forget_oldest(forward_, [](const Partner& owner) { return owner.index; });
+    forget_oldest(forward_by_name_, [](std::int64_t index) { return index; });
     const auto batch = [](Table& table) -> nb::object {
         if (!table.rows()) return nb::none();
         auto made = std::make_unique<Batch>();

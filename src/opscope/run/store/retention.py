@@ -18,6 +18,7 @@ import msgspec
 from opscope.errors import UsageError
 
 MAX_RANGES = 16
+STEP_CALLS = 20_000
 EXTREMES_TYPES: dict[str, str] = {
     "process": "int32", "rank": "int32", "first_step": "int32", "last_step": "int32", "op": "string", "module": "string",
     "phase": "string", "calls": "int64", "min": "float64", "max": "float64", "nan": "int64", "pos_inf": "int64",
@@ -101,7 +102,10 @@ def parse_keep(text: str) -> int | None:
 
 
 class Segment:
-    """Which steps one segment of the tables holds, and which shards its rows point into."""
+    """Which steps one segment of the tables holds, and which shards its rows point into.
+
+    A step of more than STEP_CALLS calls counts as several: a program that ends no step is bounded too.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number

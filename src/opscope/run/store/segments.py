@@ -12,7 +12,7 @@ from opscope.run.arrow import column_of_view, encode_columns, schema_of, table_s
 from opscope.run.schema import TABLES, Process
 from opscope.run.store.extremes import segment_extremes
 from opscope.run.store.layout import EXTREMES, SEGMENTED, segment_name
-from opscope.run.store.retention import EXTREMES_TYPES, Range, Segment, add_range, extremes_columns, outdated
+from opscope.run.store.retention import EXTREMES_TYPES, STEP_CALLS, Range, Segment, add_range, extremes_columns, outdated
 from opscope.run.store.tables import TableFile
 from opscope.run.store.values import ValueStore
 
@@ -30,9 +30,14 @@ class SegmentedTables:
         self._closed: list[Segment] = []
         self._ranges: list[Range] = []
         self._row_bytes: dict[str, int] = {}
+        self._calls = 0  # since a step ended, or counted as one
+        self._extra = 0  # how many steps were counted beside those that ended
+        self._suspicious = False  # one of these calls has overflow bits
 
     def write(self, table: str, batch: Any, *, step: int) -> None:
-        """Append rows of one step."""
+        """Append rows of one step; calls come before their tensors."""
+        if table == "calls" and self._keep is not None:
+            self._count_calls(batch, step)
         file = self._files.get(table)
         if file is None:
             number = self._current.number if table in SEGMENTED else 0
@@ -41,7 +46,7 @@ class SegmentedTables:
         file.write(batch)
         self._row_bytes[table] = max(256, (file.size - before) // max(1, batch.length))
         if table in SEGMENTED:
-            self._current.steps.add(step)
+            self._current.steps.add(step + self._extra)
         if table == "tensors":
             self._current.shards |= shards_of(batch)
 
@@ -51,10 +56,26 @@ class SegmentedTables:
 
     def end_step(self, step: int, *, finding: bool, touched: Iterable[str]) -> None:
         """Note that a step is over; begin a new segment and delete outdated ones when it is time."""
-        self._current.steps.add(step)
+        self._current.shards |= set(touched)
+        self._calls, self._suspicious = 0, False
+        self._count_step(step, finding=finding)
+
+    def _count_calls(self, batch: Any, step: int) -> None:
+        """Note that calls come; a step that has gone on for STEP_CALLS of them counts as over."""
+        if self._calls >= STEP_CALLS:
+            finding, self._calls, self._suspicious = self._suspicious, 0, False
+            self._current.shards |= self._values.take_touched()
+            self._count_step(step, finding=finding)
+            self._extra += 1
+        self._calls += batch.length
+        status = batch.view().child(list(TABLES["calls"]).index("status"))
+        self._suspicious = self._suspicious or status.null_count < status.length
+
+    def _count_step(self, step: int, *, finding: bool) -> None:
+        last = step + self._extra
+        self._current.steps.add(last)
         self._current.ended += 1
         self._current.finding |= finding
-        self._current.shards |= set(touched)
         if self._keep is None or self._current.ended < max(1, self._keep // 4):
             return
         for table in SEGMENTED:
@@ -63,7 +84,7 @@ class SegmentedTables:
                 file.close()
         self._closed.append(self._current)
         self._current = Segment(self._current.number + 1)
-        self._forget(outdated(self._closed, last_step=step, keep=self._keep))
+        self._forget(outdated(self._closed, last_step=last, keep=self._keep))
 
     def close(self) -> None:
         """Mark the end of every table."""
