@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`opscope-msaccucmp`: the options of the manuals' own converter, word for word, without CANN.
 
-The exit code is the documented one (0 when everything was converted); `compare` and `file_compare` are not here yet and end
-with 2. `--shim DIR` writes a msaccucmp.py that runs this command, so that a line copied from a manual works unchanged.
+The exit code is the documented one (0 when everything was done); `compare` and `file_compare` stand in
+msaccucmp_compare.py. `--shim DIR` writes a msaccucmp.py that runs this command, so that a line copied from a manual works unchanged.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opscope.cli.msaccucmp_compare import add_commands, compare, file_compare
 from opscope.errors import OpscopeError
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.dtypes import FORMAT_NUMBERS
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from opscope.formats.cann.convert import Failure, Request
 
 FAILED = "convert_failed_file_list.txt"
-_LATER = ("compare", "file_compare")
 _SHAPE = re.compile(r"\(?\[?\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\]?\)?")
 _SHIM = '''#!/usr/bin/env python3
 """Runs opscope-msaccucmp in the place of CANN's converter; written by `opscope-msaccucmp --shim`."""
@@ -51,9 +51,6 @@ else:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; answers the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and given[0] in _LATER:
-        _say(f"{given[0]} is not in this version of opscope-msaccucmp; convert and overflow are")
-        return 2
     parser = _parser()
     options = parser.parse_args(given)
     try:
@@ -63,6 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _convert(options)
         if options.command == "overflow":
             return _overflow(options)
+        if options.command == "compare":
+            return compare(options)
+        if options.command == "file_compare":
+            return file_compare(options)
     except RefusedError as error:
         _say(str(error))
         return int(error.code)
@@ -78,12 +79,15 @@ def _say(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="opscope-msaccucmp", description="Convert CANN dump files as msaccucmp.py does, without CANN.")
+    parser = argparse.ArgumentParser(
+        prog="opscope-msaccucmp", description="Convert and compare CANN dump files as msaccucmp.py does, without CANN."
+    )
     parser.add_argument("--shim", metavar="DIR", help="write a msaccucmp.py into DIR that runs this command")
     _compat(parser, default=None)
     commands = parser.add_subparsers(dest="command", metavar="{convert,overflow,compare,file_compare}")
     _convert_options(commands.add_parser("convert", help="convert dump files to NumPy, raw or PyTorch files"))
     _overflow_options(commands.add_parser("overflow", help="summarise overflow records and their operators"))
+    add_commands(commands)
     return parser
 
 

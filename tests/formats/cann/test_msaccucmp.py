@@ -165,12 +165,6 @@ def test_options_that_exclude_each_other_end_as_argparse_does(tmp_path: Path) ->
         assert ended.value.code == 2
 
 
-@pytest.mark.parametrize("command", ["compare", "file_compare"])
-def test_what_comes_later_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(command, "-m", "a", "-g", "b") == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run() == 6
     assert "convert" in capsys.readouterr().out

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a graph as JSON (atc --mode=1 or 5) says of operators on the device: which operators of the original model they stand for.
+
+    graph[].op[]   name, type, input[] ("producer:output", ":-1" of a control edge), attr[] {key, value}, output_desc[] {attr[]}
+
+_datadump_original_op_names lists the originals of an operator: none listed means a new operator, no list that the name is its own.
+_datadump_origin_name and _datadump_origin_output_index of an output say which output of which original it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opscope.errors import FormatError
+from opscope.formats.bounded_json import load_json
+from opscope.formats.cann.names import sanitised
+
+# Operators that give on what they read: a golden is looked for behind them.
+PASSED = frozenset({"TransData", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Identity", "ExpandDims", "FlattenV2", "Flatten", "Data"})
+
+
+class Output(msgspec.Struct, frozen=True):
+    """The original that one output holds: operator and number; name None where it is a new operator's."""
+
+    name: str | None
+    index: int
+
+
+class FusedOp(msgspec.Struct, frozen=True):
+    """One operator of the graph: originals, outputs, and the producers (name, output) of its data inputs."""
+
+    name: str
+    op_type: str
+    originals: tuple[str, ...] | None
+    outputs: tuple[Output, ...]
+    producers: tuple[tuple[str, int], ...]
+
+    def original(self, index: int) -> Output:
+        """What output `index` holds."""
+        if index < len(self.outputs):
+            return self.outputs[index]
+        return _fallback(self.name, self.originals, index)
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """Operators by their name as it stands in file names."""
+
+    ops: dict[str, FusedOp]
+
+    def golden_of(self, name: str, io: str, index: int) -> Output | None:
+        """The original output that a tensor of an operator should equal; None where the graph does not say."""
+        op = self.ops.get(sanitised(name))
+        if op is None:
+            return None
+        if io == "output":
+            return op.original(index)
+        return self._behind(op, index)
+
+    def _behind(self, op: FusedOp, index: int) -> Output | None:
+        for _ in range(64):
+            if index >= len(op.producers):
+                return None
+            name, output = op.producers[index]
+            producer = self.ops.get(sanitised(name))
+            if producer is None:
+                return Output(name, output)
+            found = producer.original(output)
+            if found.name is not None or producer.op_type not in PASSED:
+                return found
+            op, index = producer, 0
+        return None
+
+
+def read_graph(path: Path) -> Graph:
+    """The graph of a JSON file; raises FormatError."""
+    content = load_json(path)
+    graphs = content.get("graph") if isinstance(content, dict) else None
+    if not isinstance(graphs, list):
+        raise FormatError(path, 'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS')
+    ops = [_op(entry) for entry in _entries(graphs, "op")]
+    return Graph({sanitised(op.name): op for op in ops if op is not None})
+
+
+def _entries(items: list[Any], key: str) -> Iterator[dict[str, Any]]:
+    for item in items:
+        found = item.get(key) if isinstance(item, dict) else None
+        yield from (entry for entry in found or () if isinstance(entry, dict))
+
+
+def _op(entry: dict[str, Any]) -> FusedOp | None:
+    name = entry.get("name")
+    if not isinstance(name, str) or not name:
+        return None
+    listed = _attribute(entry, "_datadump_original_op_names")
+    originals = (
+        None if listed is None else tuple(word for word in (listed.get("list") or {}).get("s") or () if isinstance(word, str) and word)
+    )
+    descriptions = [one for one in entry.get("output_desc") or () if isinstance(one, dict)]
+    outputs = tuple(_output(name, originals, one, number) for number, one in enumerate(descriptions))
+    return FusedOp(name, str(entry.get("type") or ""), originals, outputs, tuple(_producers(entry.get("input"))))
+
+
+def _attribute(entry: dict[str, Any], key: str) -> dict[str, Any] | None:
+    for one in entry.get("attr") or ():
+        if isinstance(one, dict) and one.get("key") == key and isinstance(one.get("value"), dict):
+            found: dict[str, Any] = one["value"]
+            return found
+    return None
+
+
+def _output(name: str, originals: tuple[str, ...] | None, description: dict[str, Any], number: int) -> Output:
+    said = (_attribute(description, "_datadump_origin_name") or {}).get("s")
+    at = (_attribute(description, "_datadump_origin_output_index") or {}).get("i", 0)
+    if isinstance(said, str) and said:
+        return Output(said, at if isinstance(at, int) and 0 <= at < 1 << 31 else 0)
+    return _fallback(name, originals, number)
+
+
+def _fallback(name: str, originals: tuple[str, ...] | None, number: int) -> Output:
+    if originals is None:
+        return Output(name, number)
+    return Output(originals[-1] if originals else None, number)
+
+
+def _producers(inputs: Any) -> Iterator[tuple[str, int]]:
+    for text in inputs if isinstance(inputs, list) else ():
+        name, _, number = str(text).rpartition(":")
+        if name and number.isascii() and number.isdigit() and len(number) < 8:
+            yield name, int(number)
