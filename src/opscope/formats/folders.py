@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def file_names(folder: Path) -> list[str]:
-    """Names of what is no folder, sorted; empty for a folder that cannot be listed."""
+    """Names of the files in a folder, sorted; empty for a folder that cannot be listed."""
     return _listed(folder, "")[0]
 
 
@@ -41,7 +41,7 @@ def _listed(folder: Path, suffixes: str | tuple[str, ...]) -> tuple[list[str], l
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
-                elif entry.name.endswith(suffixes) and not entry.is_dir():
+                elif entry.name.endswith(suffixes) and entry.is_file():  # a pipe would be waited for without end
                     files.append(entry.name)
     except OSError:
         return [], []

@@ -83,8 +83,11 @@ def _lines(contents: Contents) -> Iterable[Line]:
 
 def has_manifest(folder: Path) -> bool:
     """Whether a folder holds such a list."""
+    path = folder / NAME
     try:
-        with (folder / NAME).open("rb") as stream:
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
             return stream.read(11) == b'{"opscope":'
     except OSError:
         return False

@@ -110,7 +110,7 @@ def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, 
 def _open(path: str | Path, *, first: int) -> tuple[NpyHeader, bytes]:
     """Header and first bytes of a file: one read gives both for a small one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             size = os.fstat(descriptor).st_size
             start = os.read(descriptor, min(size, first))

@@ -128,6 +128,8 @@ def _global(walker: Walker) -> None:
 
 def _stack_global(walker: Walker) -> None:
     name, module = walker.pop(), walker.pop()
+    if not (isinstance(name, str) and isinstance(module, str)):
+        raise walker.fail("a name that is no text")
     walker.push(Name(f"{module} {name}"))
 
 
@@ -246,7 +248,14 @@ def _number(layout: str) -> Any:
 
 
 def _text(width: int) -> Any:
-    return lambda walker: walker.push(walker.take(int.from_bytes(walker.take(width), "little")).decode("utf-8", "surrogatepass"))
+    def step(walker: Walker) -> None:
+        data = walker.take(int.from_bytes(walker.take(width), "little"))
+        try:
+            walker.push(data.decode("utf-8", "surrogatepass"))
+        except UnicodeDecodeError:
+            raise walker.fail("a text that is no UTF-8") from None
+
+    return step
 
 
 def _octets(width: int) -> Any:

@@ -143,6 +143,8 @@ def _describe_directory(path: Path) -> str:
 
 
 def _describe_file(path: Path) -> str:
+    if not path.is_file():
+        return "no regular file"
     with path.open("rb") as file:
         start = file.read(8)
     if not start:

@@ -37,6 +37,7 @@ PLAIN, INLINE_FORM, NANO = "plain", "inline", "nano"
 MAX_HEADER = 64 << 20
 _LENGTH = struct.Struct("<Q")
 _SNIFF = 16
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that lies among the files is not waited for
 _MAP_FROM = 1 << 20  # a smaller payload is read in less time than it is mapped
 _FIRST = 4096  # most headers are in the first page
 # Keys of fields on the wire: number and wire type.
@@ -83,9 +84,12 @@ def _read_at(path: str, span: Span) -> bytes:
 def sniff(path: str | PathLike[str]) -> str | None:
     """Form of the dump file at path, from its first bytes, or None when it is no CANN dump file."""
     try:
-        with FileIO(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            start = file.read(_SNIFF)
+        file = os.open(path, _OPEN)
+        try:
+            size = os.fstat(file).st_size
+            start = os.read(file, _SNIFF)
+        finally:
+            os.close(file)
     except OSError:
         return None
     return _form(start, size)
@@ -111,7 +115,7 @@ def _version_field(start: bytes) -> bool:
 def read(path: str | PathLike[str]) -> DumpFile:
     """The dump file at path; only its header is read. Raises FormatError."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, _OPEN)
         try:
             form, head, size = _head(file, path, os.read(file, _FIRST))
             if form == INLINE_FORM:
@@ -126,7 +130,7 @@ def read(path: str | PathLike[str]) -> DumpFile:
 def summary(path: str | PathLike[str]) -> DumpData:
     """Version, time, operator's name and attributes of the dump file at path, nothing else. Raises FormatError."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, _OPEN)
         try:
             start = os.read(file, _FIRST)
             quick = _quick_summary(start)

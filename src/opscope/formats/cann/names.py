@@ -175,7 +175,7 @@ def read_mapping(directory: Path) -> dict[str, str]:
     """
     path = directory / MAPPING
     try:
-        if path.stat().st_size > MAX_MAPPING:
+        if not path.is_file() or path.stat().st_size > MAX_MAPPING:
             return {}
         with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             rows = list(csv.reader(line.replace("\0", "") for line in file))

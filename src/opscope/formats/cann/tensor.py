@@ -84,7 +84,9 @@ def view(file: DumpFile, io: str, index: int, *, shape: tuple[int, ...] | None =
 def _device_shape(file: DumpFile, entry: TensorEntry, kind: ElementType, held: int) -> tuple[int, ...]:
     dims = entry.shape.dim if entry.shape is not None else ()
     if any(dim >= _NEGATIVE for dim in dims):
-        raise FormatError(file.path, f"a dimension of {[dim - (1 << 64) if dim >= _NEGATIVE else dim for dim in dims]} is negative")
+        raise FormatError(
+            file.path, f"a dimension of {[dim - (1 << 64) if dim >= _NEGATIVE else dim for dim in dims]} is negative", offset=8
+        )
     if kind is UNDEFINED:
         return (held,)
     if dims or not entry.size or not kind.bits:

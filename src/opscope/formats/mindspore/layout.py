@@ -132,7 +132,7 @@ def list_files(folder: Path, problems: list[str]) -> Listing:
     tensors, raw, overflows, arguments, statistic = [], [], [], [], False
     try:
         with os.scandir(folder) as entries:
-            files = [entry.name for entry in entries if not entry.is_dir()]
+            files = [entry.name for entry in entries if entry.is_file()]
     except OSError as error:
         problems.append(f"{folder}: cannot be listed: {error.strerror or error}")
         return Listing()
