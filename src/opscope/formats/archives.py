@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -25,8 +25,9 @@ from opscope.run.dtypes import DType, find_dtype
 
 _MEMBERS = 1 << 20
 _HEADER = 1 << 17
-_FREE = 1 << 30
+_FREE = 256 << 20  # what may be unpacked out of however few bytes
 _RATIO = 64
+_PART = 1 << 24
 _SAFE_HEADER = 100 << 20
 _TORN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError)  # what zipfile raises
 
@@ -74,13 +75,26 @@ def read_npz(path: Path, name: str, *, true: DType | None = None) -> np.ndarray[
                 header = parse_npy_header(head, f"{path}:{name}")
                 if header.offset + header.nbytes > info.file_size:
                     raise FormatError(path, f"array {name!r} is cut short", offset=info.header_offset)
-                data = head[header.offset :] + member.read(max(0, header.offset + header.nbytes - len(head)))
-                if len(data) < header.nbytes:
+                data = np.empty(header.nbytes, np.uint8)
+                if not _filled(data, head[header.offset :], member):
                     raise FormatError(path, f"array {name!r} is cut short", offset=info.header_offset)
         except _TORN as error:
             raise FormatError(path, f"array {name!r} cannot be unpacked: {error}", offset=info.header_offset) from error
-    flat = np.frombuffer(data, np.dtype(header.dtype), math.prod(header.shape))
+    flat = data.view(np.dtype(header.dtype))[: math.prod(header.shape)]
     return as_true_type(flat.reshape(header.shape, order="F" if header.fortran else "C"), true, path)
+
+
+def _filled(data: np.ndarray[Any, Any], start: bytes, rest: IO[bytes]) -> bool:
+    """Whether there were bytes enough: the start, then the rest as it is unpacked, without a second copy of it all."""
+    at = min(len(start), data.size)
+    data[:at] = np.frombuffer(start, np.uint8, at)
+    while at < data.size:
+        part = rest.read(min(data.size - at, _PART))
+        if not part:
+            return False
+        data[at : at + len(part)] = np.frombuffer(part, np.uint8)
+        at += len(part)
+    return True
 
 
 def safetensors_index(path: Path) -> dict[str, Stored]:

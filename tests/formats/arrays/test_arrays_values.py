@@ -271,13 +271,13 @@ def test_npz_members_and_bombs(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="not a zip"):
         read_npz(tmp_path / "torn.npz", "x")
     head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (1 << 29,)})
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (1 << 27,)})
     with (
-        zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("x.npy", "w", force_zip64=True) as member,
     ):
         member.write(head.getvalue())
-        for _ in range(128):
+        for _ in range(32):
             member.write(b"\0" * (1 << 24))
     with pytest.raises(FormatError, match="unpacks .* not read"):
         read_npz(tmp_path / "bomb.npz", "x")
