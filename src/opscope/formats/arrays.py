@@ -23,13 +23,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.errors import FormatError
+from opscope.formats import opdebug
 from opscope.formats.archives import keys_of
-from opscope.formats.cann.names import read_mapping
+from opscope.formats.cann.names import is_opdebug, read_mapping
 from opscope.formats.folders import walk
 from opscope.formats.foreign import UNKNOWN, ForeignRun, Tables
 from opscope.formats.loading import load_array
 from opscope.formats.manifest import has_manifest, open_manifest
 from opscope.formats.mindspore.names import known_number, parse_tensor_name
+from opscope.formats.mindspore.raw import overflow_units
 from opscope.formats.msprobe.names import parse_name
 from opscope.formats.npy import MAGIC
 from opscope.formats.pt import PtFile
@@ -100,6 +102,13 @@ def _files(root: Path) -> Iterator[str]:
         yield from (prefix + name for name in names)
 
 
+def _records(root: Path) -> Iterator[str]:
+    """Overflow records as JSON below a folder, as converters write them beside the arrays."""
+    for folder, names in walk(root, _DEPTH, ".json"):
+        prefix = "".join(f"{part}/" for part in folder.relative_to(root).parts)
+        yield from (prefix + name for name in names if is_opdebug(name))
+
+
 def open_folder(path: Path) -> Run:
     """The arrays as a run; FormatError when there are none."""
     if path.is_dir() and has_manifest(path):
@@ -112,7 +121,7 @@ def open_folder(path: Path) -> Run:
     builder = _Builder(root, late)
     for file in files:
         builder.add(file)
-    tables = builder.tables()
+    tables = builder.tables(list(_records(path)) if path.is_dir() else [])
     return ForeignRun(RunInfo(path=str(path), format="arrays"), root, tables, builder.draft, load=load_array, late=late)
 
 
@@ -138,8 +147,8 @@ class _Builder:
         piece = parse_piece(folder, name, known.get(name, name))
         self._groups[rank, step, piece.call].append(piece)
 
-    def tables(self) -> Tables:
-        """Calls in the order of rank, step, time and name."""
+    def tables(self, records: list[str]) -> Tables:
+        """Calls in the order of rank, step, time and name, with the overflow bits of the records that lie in their folder."""
         order = sorted(
             self._groups.items(), key=lambda group: (group[0][0], group[0][1], min(piece.time for piece in group[1]), group[0][2])
         )
@@ -156,7 +165,40 @@ class _Builder:
             following[process] += 1
             calls.append(call)
             self._pieces[process, call.index] = pieces
+        calls = self._with_status(calls, records)
         return Tables(calls=tuple(calls), processes=tuple(Process(process=numbers[rank], directory=".", rank=rank) for rank in ranks))
+
+    def _with_status(self, calls: list[Call], records: list[str]) -> list[Call]:
+        """The calls marked; a record whose operator has no arrays is a line, and a call of its own."""
+        for record in records:
+            for unit in self._units(record):
+                own = [at for at, call in enumerate(calls) if self._is_of(call, record, unit)]
+                if own:
+                    calls[own[0]] = msgspec.structs.replace(calls[own[0]], status=(calls[own[0]].status or 0) | unit.bits)
+                else:
+                    calls.append(self._lost(record, unit, calls))
+        return calls
+
+    def _units(self, record: str) -> list[opdebug.Unit]:
+        try:
+            return overflow_units(self._root / record)
+        except FormatError as error:
+            self._late.append(str(error))
+            return []
+
+    def _is_of(self, call: Call, record: str, unit: opdebug.Unit) -> bool:
+        pieces = self._pieces.get((call.process, call.index), [])
+        beside = bool(pieces) and pieces[0].file.rpartition("/")[0] == record.rpartition("/")[0]
+        return beside and opdebug.same_task(unit, call.task, call.stream, None, None)
+
+    def _lost(self, record: str, unit: opdebug.Unit, calls: list[Call]) -> Call:
+        name = f"{unit.name} task {unit.task} stream {unit.stream} in {record}"
+        index = 1 + max((call.index for call in calls if call.process == 0), default=-1)
+        self._pieces[0, index] = []
+        return Call(
+            process=0, rank=calls[0].rank, step=calls[0].step, index=index, level="operator", phase="forward", op="Opdebug", name=name,
+            task=unit.task, stream=unit.stream, status=unit.bits,
+        )  # fmt: skip
 
     def draft(self, call: Call) -> list[Tensor]:
         """Rows of one call; an archive that cannot be read leaves a line."""

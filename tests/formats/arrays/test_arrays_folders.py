@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opscope.analysis.scan import scan
 from opscope.errors import FormatError, NewerFormatError
 from opscope.formats.arrays import FORMAT, parse_piece
 from opscope.formats.manifest import Contents, open_manifest, parse_manifest, write_manifest
@@ -144,3 +146,21 @@ def test_a_list_cannot_point_outside(tmp_path: Path) -> None:
     (found,) = run.rows("tensors")  # type: ignore[attr-defined]
     assert (found.value, found.size) == (None, None)
     assert "lies outside" in run.problems[0]
+
+
+@pytest.mark.parametrize("record", ["Opdebug.Node_OpDebug.59.1597922031178434", "OpDebug.Node_Opdebug.59.7.1597922031178434"])
+def test_overflow_records_beside_converted_dumps(record: str, tmp_path: Path) -> None:
+    """What msaccucmp.py makes of a folder with an overflow: arrays, and the record as JSON, joined by task and stream."""
+    for task in (56, 57):
+        np.save(tmp_path / f"Add.Default_Add-op{task}.{task}.563.16341559345140{task}.output.0.npy", np.ones(2, np.float16))
+    document = {name: {"model_id": 0, "stream_id": 0, "task_id": 0, "status": 0} for name in ("DHA Atomic Add", "L2 Atomic Add")}
+    core = {"model_id": 514, "stream_id": 563, "task_id": 57, "task_type": 0, "status": 272}
+    (tmp_path / f"{record}.output.0.json").write_text(json.dumps(document | {"AI Core": core}))
+    run = open_run(tmp_path)
+    assert [(call.task, call.status) for call in run.rows("calls")] == [(56, None), (57, 272)]  # type: ignore[attr-defined]
+    assert [finding.call for finding in scan(run).findings] == ["Add.Default_Add-op57"]
+    (tmp_path / f"{record}.output.1.json").write_text(json.dumps(document | {"AI Core": core | {"task_id": 9}}))
+    (tmp_path / f"{record}.output.2.json").write_text("[]")
+    run = open_run(tmp_path)
+    lost = run.rows("calls")[-1]  # type: ignore[attr-defined]
+    assert (lost.task, lost.status, len(run.problems)) == (9, 272, 1)
