@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from opscope.record.join import set_dump as set_dump
     from opscope.record.seed import seed_all as seed_all
     from opscope.record.substituting import substitute as substitute
+    from opscope.repro.replay import replay as replay
     from opscope.repro.write import write as repro
     from opscope.run.finding import Document as Document
     from opscope.run.finding import Finding as Finding
@@ -56,6 +57,7 @@ __all__ = [
     "mark_step",
     "open_run",
     "record",
+    "replay",
     "repro",
     "scan",
     "seed_all",
@@ -72,6 +74,7 @@ _HOMES = {
     "compare": "opscope.analysis.compare",
     "mark_step": "opscope.record.join",
     "open_run": "opscope.formats.registry",
+    "replay": "opscope.repro.replay",
     "scan": "opscope.analysis.scan",
     "seed_all": "opscope.record.seed",
     "set_dump": "opscope.record.join",

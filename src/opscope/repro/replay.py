@@ -104,14 +104,13 @@ def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: P
     waiting = [call for call in wanted if (call.process, call.index) not in done]
     with contextlib.ExitStack() as opened:
         file = None if output is None else opened.enter_context(results_file(output, plan, fresh=not done))
-        for count, line in enumerate(spread(run, waiting, plan), 1):
+        for line in spread(run, waiting, plan):
             done[line.process, line.index] = line
             if file is not None:
                 file.write(msgspec.json.encode(line) + b"\n")
                 file.flush()
             if progress is not None:
                 progress(len(done), len(wanted))
-            del count
     yield from (done[call.process, call.index] for call in wanted)
 
 
@@ -185,7 +184,11 @@ class Worker:
     def answer(self) -> dict[str, Any] | None:
         """The reply to what was asked; None when the process ended instead."""
         line = self.process.stdout.readline() if self.process.stdout is not None else b""
-        return msgspec.json.decode(line) if line.endswith(b"\n") else None
+        try:
+            found: dict[str, Any] | None = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            return None
+        return found
 
     def end(self) -> str:
         """End the process and say how it ended."""
@@ -231,7 +234,8 @@ def ready(workers: Sequence[Worker], timeout: float) -> list[tuple[int, Worker]]
     """Workers that have answered, died, or taken too long."""
     busy = [worker for worker in workers if worker.call is not None]
     first = min((worker.since for worker in busy), default=0.0)
-    readable, _, _ = select.select([worker.process.stdout for worker in busy], [], [], max(0.0, first + timeout - time.monotonic()))
+    pipes: list[Any] = [worker.process.stdout for worker in busy]
+    readable, _, _ = select.select(pipes, [], [], max(0.0, first + timeout - time.monotonic()))
     late = time.monotonic() - timeout
     return [(place, w) for place, w in enumerate(workers) if w.call is not None and (w.process.stdout in readable or w.since <= late)]
 
@@ -257,9 +261,8 @@ def document_of(run: Run, lines: Sequence[Line]) -> Document:
     warnings = [*run.problems]
     invented = sum(line.values == "synthesised" for line in lines)
     if invented:
-        warnings.append(
-            f"{invented} calls were made with inputs SYNTHESISED from statistics: they judge this machine's kernels, not the recorded results"
-        )
+        told = "they judge this machine's kernels, not the recorded results"
+        warnings.append(f"{invented} calls were made with inputs SYNTHESISED from statistics: {told}")
     if left_out:
         warnings.append(f"{len(left_out)} of {len(lines)} calls could not be replayed; the reasons are in the summary")
     summary = {
@@ -311,6 +314,6 @@ def finding_of(run: Run, line: Line) -> Finding:
     return Finding(
         kind="replay-mismatch" if wrong else "nondeterminism", rank=row.rank, step=row.step, index=row.index, call=row.name, op=row.op,
         phase=row.phase, module=row.module, source=row.source, reasons=tuple(filter(None, reasons)),
-        confidence="proven" if wrong and line.against == "recorded outputs" or not wrong else "likely",
+        confidence="proven" if not wrong or line.against == "recorded outputs" else "likely",
         evidence=(msgspec.to_builtins(msgspec.structs.replace(line, metrics=())),), inputs=slots["input"], outputs=slots["output"],
     )  # fmt: skip

@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from opscope.errors import UsageError
+from opscope.repro.buffers import dense_strides
 from opscope.repro.build import COLLECTIVES, Material, assemble
 from opscope.repro.case import Case
+from opscope.repro.synthesis import synthesise
 from opscope.run.dtypes import dtype_of
+from opscope.run.query import record_of, sql, tensors_of
+from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED, Flags, Laid, Memory
 from opscope.substitute.layout import Call as Plain
-from opscope.substitute.layout import Flags, Laid, Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from opscope.run.protocol import Run
-    from opscope.run.schema import Call
+    from opscope.run.schema import Call, Tensor
 
     Array = np.ndarray[Any, Any]
 
@@ -33,6 +39,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, tuple[str, Any]]
     values: str
     device: str
+    other: Again | None = None
 
 
 def again(run: Run, call: Call) -> Again:
@@ -45,10 +52,80 @@ def again(run: Run, call: Call) -> Again:
         raise UsageError("it needs a process group")
     if call.op.partition("::")[2].partition(".")[0] in ALLOCATORS:
         raise UsageError("its result is memory that nobody has written yet")
-    if call.level == "api" and call.phase != "forward":
-        raise UsageError("the gradient of a function was recorded without the function's own arguments")
-    material = assemble(run, call, form="torch")
-    return from_material(material)
+    if call.level == "api" and call.phase == "backward":
+        return gradient(run, call)
+    return from_material(assemble(run, call, form="torch"))
+
+
+def gradient(run: Run, call: Call) -> Again:
+    """The gradient of a function: the function's own call, and the gradients that came into it.
+
+    Dumps differ in which gradients they mean (substitute/gradients.py): other is the second way to read them, in which they are
+    told apart by shape.
+    """
+    forward = forward_of(run, call)
+    whole = from_material(assemble(run, forward, form="torch"))
+    rows = [row for row in tensors_of(run, call) if row.io == "input"]
+    incoming = [values_of(run, row) for row in rows]
+    tensors, memories = dict(whole.call.tensors), list(whole.memories)
+    for place, (row, (array, _)) in enumerate(zip(rows, incoming, strict=True)):
+        dense = np.ascontiguousarray(array)
+        laid = Laid(memory=len(memories), dtype=dtype_of(row.dtype).name, shape=array.shape, stride=dense_strides(array.shape))
+        tensors[f"grads.{place}"] = laid
+        memories.append(dense.reshape(-1).view(np.uint8))
+    wanted = differentiable(run, forward, tensors)
+    kwargs = {**whole.call.args["kwargs"], GRADS: [{"tensor": f"grads.{i}"} for i in range(len(rows))], WANTED: list(wanted)}
+    plain = msgspec.structs.replace(
+        whole.call, op=GRADIENT + whole.call.op, tensors=tensors, memories=tuple(Memory(size=m.size) for m in memories),
+        args={"args": whole.call.args["args"], "kwargs": {**kwargs, ARGUMENTS: False}},
+    )  # fmt: skip
+    outgoing = {row.slot: row for row in tensors_of(run, call) if row.io == "output" and row.value is not None and row.shape is not None}
+    outputs = {slot: (dtype_of(row.dtype).name, run.value(row)) for slot, row in outgoing.items()}
+    values = "synthesised" if "synthesised" in (whole.values, *(kind for _, kind in incoming)) else "recorded"
+    found = Again(call=plain, memories=memories, outputs=outputs, values=values, device=whole.device)
+    other = msgspec.structs.replace(plain, args={**plain.args, "kwargs": {**kwargs, ARGUMENTS: True}})
+    apart = told_apart(list(outputs.values()), [tensors[slot].shape for slot in wanted])
+    return msgspec.structs.replace(found, other=msgspec.structs.replace(found, call=other, outputs=apart))
+
+
+def forward_of(run: Run, call: Call) -> Call:
+    """The call whose gradient this is; UsageError when it was not recorded."""
+    query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
+    row = next(sql(run, query, [call.process, call.forward_index]), None) if call.forward_index is not None else None
+    if row is None:
+        raise UsageError("the gradient of a function was recorded without the function's own call")
+    found: Call = record_of("calls", row)
+    return found
+
+
+def values_of(run: Run, row: Tensor) -> tuple[Array, str]:
+    """Values of a tensor row, recorded or invented from its statistics."""
+    if row.shape is None:
+        raise UsageError(f"input {row.slot} has no recorded shape")
+    if row.value is not None:
+        return run.value(row), "recorded"
+    made, exact = synthesise(row, math.prod(row.shape))
+    return made.reshape(row.shape), "recorded" if exact else "synthesised"
+
+
+def differentiable(run: Run, forward: Call, tensors: Mapping[str, Laid]) -> tuple[str, ...]:
+    """Slots of a function's inputs that have a gradient, in the order of its arguments."""
+    known = {row.slot: row for row in tensors_of(run, forward) if row.io == "input"}
+    floats = [slot for slot, laid in tensors.items() if not slot.startswith("grads.") and dtype_of(laid.dtype).kind in ("float", "complex")]
+    return tuple(slot for slot in floats if slot not in known or known[slot].requires_grad is not False)
+
+
+def told_apart(found: list[tuple[str, Array]], shapes: list[tuple[int, ...]]) -> dict[str, tuple[str, Any]]:
+    """Recorded gradients by the place of the input they belong to."""
+    outputs: dict[str, tuple[str, Any]] = {}
+    for dtype, array in found:
+        straight = [i for i, shape in enumerate(shapes) if shape == array.shape and str(i) not in outputs]
+        turned = [i for i, shape in enumerate(shapes) if shape == array.shape[::-1] and array.ndim == 2 and str(i) not in outputs]
+        if straight:
+            outputs[str(straight[0])] = (dtype, array)
+        elif turned:
+            outputs[str(turned[0])] = (dtype, np.ascontiguousarray(array.T))
+    return outputs
 
 
 def from_material(material: Material) -> Again:

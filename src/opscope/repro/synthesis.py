@@ -99,6 +99,9 @@ def _counts(row: Tensor, size: int) -> Counts:
     """The counts for size elements; an expanded tensor counts each of its elements several times."""
     nan, above, below = row.nan or 0, row.pos_inf or 0, row.neg_inf or 0
     zero, neg, pos, total = row.zero or 0, row.neg or 0, row.pos or 0, row.size or 0
+    if row.zero is None and row.neg is None and row.pos is None:
+        neg, pos, zero = _signs(row, size - nan - above - below)
+        total = size
     if zero + neg + pos == total - nan:  # the infinities were counted by their sign too
         neg, pos = neg - below, pos - above
     given = (nan, above, below, zero, neg, pos)
@@ -107,6 +110,24 @@ def _counts(row: Tensor, size: int) -> Counts:
         reason = f"the statistics of input {row.slot} contradict each other: {total} elements in {size} places, counts {given}"
         raise FormatError("tensors", reason + "; take another call or record again with --values full")
     return Counts(*(count // repeats for count in given))
+
+
+def _signs(row: Tensor, finite: int) -> tuple[int, int, int]:
+    """How many elements are negative, positive and zero, where only extremes and mean were kept: as the mean divides the range."""
+    low, high = (row.min, row.max) if row.min is not None and row.max is not None else (row.min_int, row.max_int)
+    if low is None or high is None or finite <= 0:
+        return 0, 0, max(finite, 0)
+    if low == high == 0:
+        return 0, 0, finite
+    if low >= 0:
+        zero = 1 if low == 0 else 0
+        return 0, finite - zero, zero
+    if high <= 0:
+        zero = 1 if high == 0 else 0
+        return finite - zero, 0, zero
+    mean = row.mean if row.mean is not None and low < row.mean < high else (low + high) / 2
+    above = min(max(round(finite * (mean - low) / (high - low)), 1), finite - 1) if finite > 1 else finite
+    return finite - above, above, 0
 
 
 def _elements(row: Tensor, dtype: DType, counts: Counts) -> Array:

@@ -39,7 +39,7 @@ class Decomposition:
             return str(error)
 
     def run(self, bound: Bound) -> Performed:
-        function = decomposition_of(bound.func)
+        function = decomposition_of(bound.func) if hasattr(bound.func, "_schema") else None
         if function is None:
             raise UnavailableError(f"PyTorch has no decomposition of {bound.call.op}; take float64 or cpu")
         return perform(bound, self.where, function)

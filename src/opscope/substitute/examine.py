@@ -232,5 +232,4 @@ def devices(bound: Bound) -> set[str]:
 
 
 def chooses(bound: Bound) -> bool:
-    name: str = bound.func._schema.name.partition("::")[2]
-    return name.startswith(CHOOSERS)
+    return bound.name.startswith(CHOOSERS)

@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+GRADIENT = "gradient of "  # before the name of a function: the call is its gradient
+# Its further arguments: gradients that came in, slots whose gradient goes out, whether those of the arguments are meant.
+GRADS, WANTED, ARGUMENTS = "opscope_grads", "opscope_wanted", "opscope_arguments"
 WRITTEN = "written:"  # before the slot of an argument that the call wrote to, among the outputs
 
 

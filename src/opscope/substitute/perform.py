@@ -11,7 +11,7 @@ import torch
 
 from opscope.kernels.arguments import Tree
 from opscope.substitute.arguments import Conditions, dtype_named, values_of
-from opscope.substitute.layout import WRITTEN, Call, Laid, Memory
+from opscope.substitute.layout import GRADIENT, WRITTEN, Call, Laid, Memory
 from opscope.substitute.schema import find_operator, writes_to, written_arguments
 
 LINE = 64  # bytes: the alignment that kernels ask for
@@ -44,7 +44,14 @@ class Bound:
     def __post_init__(self) -> None:
         if self.func is None:
             self.func = find_operator(self.call.op)
-        self.writes = written_arguments(self.func._schema)
+        schema = getattr(self.func, "_schema", None)
+        self.writes = frozenset({"0"} if writes_first(self.call.op) else ()) if schema is None else written_arguments(schema)
+
+    @property
+    def name(self) -> str:
+        """The operator's or function's name without namespace and overload."""
+        schema = getattr(self.func, "_schema", None)
+        return self.call.op.rpartition(".")[2] if schema is None else str(schema.name.partition("::")[2])
 
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
         """Fresh tensors by slot: those that shared memory share it again, in the element types that `where` says."""
@@ -63,6 +70,16 @@ class Bound:
                 whole = memory[: memory.numel() // dtype.itemsize * dtype.itemsize]
                 made[key] = typed(whole, dtype).to(device=device, dtype=wide, copy=True)
         return strided(made[key], laid, wide)
+
+
+def writes_first(op: str) -> bool:
+    """Whether a function writes to its first argument, by its name: Tensor.add_, Tensor.__iadd__."""
+    name = op.rpartition(".")[2]
+    if op.startswith(GRADIENT):
+        return False
+    return (name.endswith("_") and not name.endswith("__")) or (
+        name.startswith("__i") and name not in ("__invert__", "__index__", "__int__")
+    )
 
 
 def copy_bytes(memory: torch.Tensor, skew: int, device: str) -> torch.Tensor:

@@ -48,7 +48,7 @@ REDUCTIONS = (
 
 def terms_of(bound: Bound, output: torch.Tensor) -> Terms:
     """Number of terms and kind of operator, from its name and the shapes it was called with; too many is the safe side."""
-    name = bound.func._schema.name.partition("::")[2]
+    name = bound.name
     sizes = [math.prod(laid.shape) for laid in bound.call.tensors.values()]
     most = max(sizes, default=1)
     if name in EXACT:
@@ -78,7 +78,7 @@ def absolute(bound: Bound) -> Performed:
     where = Conditions(device="cpu", wide=torch.float64)
     tensors = {slot: tensor.abs_() if tensor.dtype.is_floating_point else tensor for slot, tensor in bound.tensors(where).items()}
     args, kwargs = values_of(bound.call.args, tensors, where)
-    name = bound.func._schema.name.partition("::")[2]
+    name = bound.name
     if name in {"sub", "sub_", "rsub"}:  # differences lose digits where sums do not
         kwargs["alpha"] = -abs(kwargs.get("alpha", args[2] if name == "rsub" and len(args) > 2 else 1))
         args = args[:2]

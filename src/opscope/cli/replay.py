@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope replay`: the recorded calls of a run once more, against trusted substitutes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.printing import INCOMPLETE
+from opscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opscope.run.finding import Document
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """How calls are made again."""
+
+    device: Annotated[str | None, Parameter(help="Device, cpu, cuda:0, npu:0; by default the recorded one if it is here.")] = None
+    repeat: Annotated[int, Parameter(help="How often each call is made; other bits each time are flaky.")] = 1
+    jobs: Annotated[int | None, Parameter(help="Processes at a time; by default half of the cores.")] = None
+    timeout: Annotated[float, Parameter(help="Seconds one call may take.")] = 300.0
+    limit: Annotated[int | None, Parameter(help="At most so many calls.")] = None
+    no_synthesise: Annotated[bool, Parameter(help="Leave out calls whose input values were not kept.")] = False
+
+
+RESULTS = "Directory for results, where an interrupted replay goes on."
+TABLE = "Also write a table with the standard checker's columns and ours."
+Replaying = Annotated[ReplayOptions, Parameter(name="*")]
+AS_RECORDED = ReplayOptions()
+
+
+def replay(
+    run: str,
+    /,
+    *,
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="Directory for results, where an interrupted replay goes on.")
+    ] = None,
+    csv: Annotated[Path | None, Parameter(help="Also write a table with the standard checker's columns and ours.")] = None,
+    json: Json = False,
+    options: Replaying = AS_RECORDED,
+    selection: Selected = EVERYTHING,
+) -> int:
+    """Run recorded calls again from their recorded inputs, and judge each against a trusted substitute; no golden run is needed.
+
+    Exit code 0: all agree, 1: a call is wrong or flaky, 2: the run cannot be read, 3: none of the calls could be replayed.
+
+    Parameters
+    ----------
+    run
+        A run, or any known dump.
+    """
+    from opscope.formats.registry import open_run
+    from opscope.repro.replay import Plan, document_of, replay_calls
+
+    if options.repeat < 1 or (options.jobs is not None and options.jobs < 1) or options.timeout <= 0:
+        raise UsageError("--repeat and --jobs want at least 1, --timeout more than 0")
+    plan = Plan(
+        device=options.device, repeat=options.repeat, jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2), timeout=options.timeout,
+        synthesise=not options.no_synthesise, limit=options.limit,
+    )  # fmt: skip
+    opened = open_run(run)
+    with progress_bar() as progress:
+        lines = list(replay_calls(opened, selection=selection.selection(), plan=plan, output=output, progress=progress))
+    document = msgspec.structs.replace(document_of(opened, lines), runs=(run,))
+    table = csv if csv is not None else None if output is None else output / "replayed.csv"
+    if table is not None:
+        from opscope.report.replay import write_csv
+
+        write_csv(table, lines)
+    if json:
+        from opscope.report.json import json_text
+
+        print(json_text(document))
+    else:
+        show(document, run)
+    if document.findings:
+        return 1
+    return 0 if document.complete else INCOMPLETE
+
+
+class progress_bar:  # noqa: N801 - a with-block
+    """Gives a function that draws how far a replay is, on a terminal's stderr; nothing elsewhere."""
+
+    def __enter__(self) -> Callable[[int, int], None] | None:
+        self._bar: Any = None
+        if not sys.stderr.isatty():
+            return None
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from opscope.report.console import make_console
+
+        columns = (TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=make_console(stderr=True), transient=True)
+        self._task = self._bar.add_task("replay", total=None)
+        self._bar.start()
+        return self._draw
+
+    def _draw(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def show(document: Document, run: str) -> None:
+    """The verdict on stdout: counts, then what is wrong, flaky, ill-conditioned, and what could not be replayed."""
+    from rich.text import Text
+
+    from opscope.report.console import folded, make_console, print_lines, printable
+
+    console = make_console()
+    summary = document.summary
+    counts = ", ".join(f"{count} {word}" for word, count in sorted(summary["verdicts"].items(), key=lambda item: -item[1]))
+    lines = [Text(f"opscope replay  {printable(run)}", style="bold"), Text(f"{summary['calls']} calls: {counts or 'none selected'}")]
+    for finding in document.findings[:10]:
+        word = "wrong" if finding.kind == "replay-mismatch" else "flaky"
+        lines.append(
+            Text.assemble((f"{word}  ", "bold red"), printable(f"step {finding.step}  {finding.op}  {finding.phase}  {finding.call}"))
+        )
+        lines += [Text("  " + printable(finding.source))] if finding.source else []
+        for reason in finding.reasons:
+            lines += list(folded("  why  ", reason, width=console.width))
+    if len(document.findings) > 10:
+        lines.append(Text(f"and {len(document.findings) - 10} more; --json lists them"))
+    lines += [
+        Text(printable(f"ill-conditioned  step {each['step']}  {each['op']}  {each['call']}")) for each in summary["ill_conditioned"][:5]
+    ]
+    for reason, count in sorted(summary["reasons"].items(), key=lambda item: -item[1])[:8]:
+        lines += list(folded("not replayed  ", f"{count} calls: {reason}", width=console.width))
+    for warning in summary["warnings"]:
+        lines += list(folded("warning  ", str(warning), width=console.width, style="yellow"))
+    print_lines(console, lines)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradient of a function, by autograd of its forward call: for dumps of API calls, whose backward has no operator of its own.
+
+Dumps differ in what they call a function's gradient: what the autograd node of its result hands on, in the node's order (of a
+function of several operators, that is the last one's), or what reaches its arguments, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opscope.kernels.arguments import Tree
+from opscope.substitute.layout import ARGUMENTS, GRADS, WANTED
+from opscope.substitute.perform import LEAVES
+
+
+def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A function of the same arguments, the incoming gradients and the slots wanted, that returns the outgoing gradients."""
+
+    def run(*args: Any, **kwargs: Any) -> list[Any]:
+        grads, wanted, wanted_arguments = kwargs.pop(GRADS), kwargs.pop(WANTED), kwargs.pop(ARGUMENTS)
+        found = dict(Tree(LEAVES).find(args, kwargs))
+        leaves = [found[slot].detach().requires_grad_() for slot in wanted]
+        with torch.enable_grad():
+            # A view stands for each leaf, so that functions which write to their arguments may do so.
+            fresh = {id(found[slot]): leaf.view_as(leaf) for slot, leaf in zip(wanted, leaves, strict=True)}
+            result = function(*put(args, fresh), **{key: put(value, fresh) for key, value in kwargs.items()})
+            outputs = [tensor for _, tensor in Tree(LEAVES).find_result(result) if tensor.requires_grad]
+            pairs = [(out, grad.to(out.dtype).reshape(out.shape)) for out, grad in zip(outputs, grads, strict=False)]
+        if not wanted_arguments:
+            return of_node(pairs)
+        made = torch.autograd.grad([out for out, _ in pairs], leaves, [grad for _, grad in pairs], allow_unused=True)
+        return [torch.zeros_like(leaf) if each is None else each for leaf, each in zip(leaves, made, strict=True)]
+
+    return run
+
+
+def of_node(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[Any]:
+    """What the autograd node of the first output hands on, given the gradients of all outputs that are its own."""
+    node: Any = pairs[0][0].grad_fn
+    incoming: list[torch.Tensor | None] = [None] * len(node._input_metadata)
+    for out, grad in pairs:
+        if out.grad_fn is node:
+            incoming[out.output_nr] = grad
+    found = node(*incoming)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def put(value: Any, fresh: dict[int, torch.Tensor]) -> Any:
+    """The same arguments with other tensors in place of some."""
+    if isinstance(value, torch.Tensor):
+        return fresh.get(id(value), value)
+    if isinstance(value, (list, tuple)):
+        return [put(item, fresh) for item in value] if isinstance(value, list) else tuple(put(item, fresh) for item in value)
+    return value

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded call, made again and judged: from plain arrays to a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from opscope.errors import UnavailableError
+from opscope.judge.replayed import Replayed
+from opscope.substitute.apis import find_api
+from opscope.substitute.arguments import Conditions, dtype_named
+from opscope.substitute.examine import FAILURES, Answer, Attempt, examine, same_bits
+from opscope.substitute.gradients import gradient_of
+from opscope.substitute.layout import GRADIENT, WRITTEN, Call
+from opscope.substitute.perform import Bound, perform
+from opscope.substitute.schema import draws_random, find_operator
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+# Functions that draw random numbers; of operators their tags tell.
+RANDOM = frozenset({
+    "dropout", "alpha_dropout", "feature_dropout",
+    "dropout1d", "dropout2d", "dropout3d", "rrelu", "gumbel_softmax", "bernoulli", "bernoulli_",
+    "multinomial", "normal", "normal_", "uniform_", "rand_like", "randn_like", "randint_like", "random_", "exponential_", "poisson",
+    "dropout_", "alpha_dropout_", "cauchy_", "geometric_", "log_normal_", "fractional_max_pool2d",
+})  # fmt: skip
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A call with the bytes of its memories, and its recorded outputs by slot as (element type, array); none were kept: empty.
+
+    exact: every input has its recorded values, so that the recorded outputs are what the call must give.
+    """
+
+    call: Call
+    memories: Sequence[Any]
+    outputs: Mapping[str, tuple[str, Any]]
+    exact: bool = True
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict of a replayed call. against says what was judged: recorded outputs, or what the device gave now.
+
+    nature of a wrong result: persistent (the same bits come again), transient (it does not come again), unstable (other bits
+    each time). tried counts how often the call was made.
+    """
+
+    verdict: Replayed
+    substitute: str = ""
+    against: str = ""
+    nature: str | None = None
+    tried: int = 1
+    distinct: int = 1
+    seconds: float = 0.0
+    metrics: tuple[dict[str, Any], ...] = ()
+
+
+def replay_recorded(recorded: Recorded, *, device: str = "cpu", repeat: int = 1) -> Replay:
+    """Make a recorded call again on a device and on substitutes. UnavailableError when it cannot be made here, with the reason."""
+    start = time.perf_counter()
+    bound = bind(recorded)
+    dispatched = hasattr(bound.func, "tags")
+    random = draws_random(bound.func, *literal(recorded.call)) if dispatched else bound.name in RANDOM
+    if random and recorded.call.random is None:
+        raise UnavailableError("it draws random numbers, and the generator's state was not recorded")
+    trials = [made(bound, device) for _ in range(max(repeat, 1))]
+    first = trials[0]
+    distinct = 1 + sum(not alike(first, other) for other in trials[1:])
+    target = recorded_target(recorded, first) if recorded.exact else {}
+    against = "recorded outputs" if target else f"outputs on {device}"
+    answer = examine(bound, target or host(first), thorough=True)
+    found, nature = answer.verdict, None
+    if distinct > 1 and found.verdict != "wrong":
+        found = Replayed(verdict="flaky", slot=found.slot, reason=f"{distinct} different results in {len(trials)} runs")
+    if found.verdict == "wrong":
+        again = bool(target) and all(same_bits(tensor, host(first).get(slot)) for slot, tensor in target.items())
+        nature = "unstable" if distinct > 1 else "persistent" if again or not target else "transient"
+    return Replay(
+        verdict=found, substitute=answer.substitute, against=against, nature=nature, tried=len(trials), distinct=distinct,
+        seconds=time.perf_counter() - start, metrics=measured(bound, target or host(first), answer),
+    )  # fmt: skip
+
+
+def bind(recorded: Recorded) -> Bound:
+    """The call on its memories; UnavailableError for an operator or API that this process does not have."""
+    memories = [
+        torch.frombuffer(bytearray(memory.tobytes()) or bytearray(1), dtype=torch.uint8)[: memory.size] for memory in recorded.memories
+    ]
+    op = recorded.call.op
+    if op.startswith(GRADIENT):
+        return Bound(recorded.call, memories, gradient_of(find_api(op.removeprefix(GRADIENT))))
+    return Bound(recorded.call, memories, find_operator(op) if "::" in op else find_api(op))
+
+
+def usable(device: str) -> str:
+    """The recorded device where it is here, else the CPU."""
+    kind = device.partition(":")[0]
+    if kind == "cpu" or not hasattr(torch, kind):
+        return "cpu"
+    return device if getattr(torch, kind).is_available() else "cpu"
+
+
+def one_thread() -> None:
+    """Compute on one thread: several processes replay at a time."""
+    torch.set_num_threads(1)
+
+
+def literal(call: Call) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments whose tensors and tagged values are left as they are."""
+    return list(call.args["args"]), dict(call.args["kwargs"])
+
+
+def made(bound: Bound, device: str) -> dict[str, torch.Tensor]:
+    """Outputs of the call on a device; UnavailableError when it fails there."""
+    attempt = Attempt(device, lambda: perform(bound, Conditions(device=device)) if device == "cpu" else on_device(bound, device))
+    if attempt.performed is None:
+        raise UnavailableError(attempt.reason)
+    return attempt.performed.outputs
+
+
+def on_device(bound: Bound, device: str) -> Any:
+    """The call with all its tensors on an accelerator, those that lay on the host included."""
+    moved = {slot: msgspec.structs.replace(laid, device=device) for slot, laid in bound.call.tensors.items()}
+    return perform(Bound(msgspec.structs.replace(bound.call, tensors=moved), bound.memories, bound.func), Conditions(device=device))
+
+
+def host(outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {slot: tensor.cpu() for slot, tensor in outputs.items()}
+
+
+def alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    return all(same_bits(tensor, other.get(slot)) for slot, tensor in one.items())
+
+
+def recorded_target(recorded: Recorded, made_now: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Recorded outputs as tensors, under the slots that the call gives."""
+    found = {}
+    for slot, (dtype, array) in recorded.outputs.items():
+        place = slot if slot in made_now else WRITTEN + slot
+        if place not in made_now:
+            continue
+        data = torch.frombuffer(bytearray(array.tobytes()) or bytearray(1), dtype=torch.uint8)[: array.nbytes]
+        found[place] = data.view(dtype_named(dtype)).reshape(array.shape) if array.size else made_now[place][:0].cpu().reshape(array.shape)
+    return found
+
+
+def measured(bound: Bound, target: Mapping[str, torch.Tensor], answer: Answer) -> tuple[dict[str, Any], ...]:
+    """The standard checker's columns for each output, against the trusted result."""
+    from opscope.substitute.columns import columns_of
+
+    trusted = Attempt("cpu", lambda: perform(bound, Conditions(device="cpu", wide=wider(target)))).performed
+    if trusted is None:
+        trusted = Attempt("cpu", lambda: perform(bound, Conditions(device="cpu"))).performed
+    if trusted is None:
+        return ()
+    verdicts = {each.slot: each.verdict for each in answer.outputs}
+    with warnings.catch_warnings(), contextlib.suppress(*FAILURES):
+        warnings.simplefilter("ignore")
+        return tuple(
+            {"slot": slot, "verdict": verdicts.get(slot, answer.verdict.verdict), **columns_of(tensor, trusted.outputs[slot])}
+            for slot, tensor in target.items()
+            if slot in trusted.outputs
+        )
+    return ()
+
+
+def wider(target: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """The element type the standard checker raises a call to: float32 for half types, else float64."""
+    narrow = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in target.values())
+    return torch.float32 if narrow else torch.float64
