@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts of a pair: from values, from statistics alone, from digests alone, where inputs differ already, by the dual standard."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes  # noqa: F401
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from opscope.errors import UsageError
+from opscope.judge.agreement import Agreement, agrees, agrees_by_digest, agrees_by_statistics, compare_values
+from opscope.judge.conditioning import conditioning_of
+from opscope.judge.dual import dual_standard
+from opscope.judge.tolerance import Tolerance, tolerance_of
+from opscope.kernels import statistics
+from opscope.kernels.pair import pair
+
+RNG = np.random.default_rng(0)
+GOLDEN = RNG.standard_normal((40, 50)).astype(np.float32)
+LOOSE = Tolerance(absolute=0.0, relative=0.01, ulp=0, reason="a test")
+
+
+def verdict(target: Any, golden: Any = GOLDEN, tolerance: Tolerance = LOOSE, **more: Any) -> Agreement:
+    return agrees(pair(target, golden), tolerance, **more)
+
+
+def test_values() -> None:
+    assert verdict(GOLDEN.copy()).verdict == "equal"
+    assert verdict(GOLDEN * np.float32(1.005)).verdict == "agree"
+    found = verdict(GOLDEN * np.float32(1.05))
+    assert (found.verdict, "is allowed of a test" in found.words) == ("differ", True)
+    assert verdict(np.zeros((0, 3)), np.zeros((0, 3))).verdict == "equal"
+    nan = GOLDEN.copy()
+    nan[3, 4] = np.nan
+    assert verdict(nan) == Agreement(verdict="differ", error=math.inf, allowed=0.0, words="1 NaN in target, 0 in golden")
+    assert verdict(nan, nan.copy()).verdict == "equal"
+    swapped = GOLDEN.copy()
+    swapped[5, 5] = np.nan
+    assert verdict(nan, swapped).words == "2 NaN or Inf at other places"
+
+
+def test_an_element_beyond_is_found_among_larger_ones() -> None:
+    target = GOLDEN.copy()
+    place = np.unravel_index(np.argmin(np.abs(GOLDEN)), GOLDEN.shape)
+    target[place] += np.float32(0.005)  # small beside the largest, large beside itself
+    assert compare_values(target, GOLDEN, LOOSE)[1].verdict == "differ"
+    mixed = replace(LOOSE, absolute=0.006)
+    assert compare_values(target * np.float32(1.004), GOLDEN, mixed)[1].verdict == "agree"
+
+
+def test_exact_and_unjudged() -> None:
+    one = GOLDEN.copy()
+    one[0, 0] = np.nextafter(one[0, 0], np.float32(9))
+    found = verdict(one, tolerance=tolerance_of("view", "float32"))
+    assert (found.verdict, found.words.startswith("1 of 2000 elements differ")) == ("differ", True)
+    assert verdict(one, tolerance=tolerance_of("add", "float32")).verdict == "agree"
+    assert verdict(one, tolerance=tolerance_of("dropout", "float32")).verdict == "unknown"
+    assert verdict(np.array([1, 2]), np.array([1, 3]), tolerance_of("sum", "int64")).verdict == "differ"
+
+
+def test_amplification_decides_where_inputs_differ_already() -> None:
+    target = GOLDEN * np.float32(1 + 3e-3)
+    tight = tolerance_of("mul", "float32")
+    assert verdict(target, tolerance=tight).verdict == "differ"
+    found = verdict(target, tolerance=tight, input_error=1e-3, conditioning=8.0)
+    assert (found.verdict, "3 times as much" in found.words) == ("agree", True)
+    found = verdict(target, tolerance=tight, input_error=1e-4, conditioning=8.0)
+    assert (found.verdict, "may magnify it 8 times" in found.words) == ("differ", True)
+    assert conditioning_of("mm", scale_in=100.0, scale_out=0.5) == 400.0
+    assert conditioning_of("view") < conditioning_of("mm") < conditioning_of("cross_entropy")
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        (GOLDEN, "equal"), (GOLDEN * np.float32(1.002), "agree"), (GOLDEN * np.float32(1.2), "differ"), (GOLDEN + np.float32(0.3), "differ"),
+        (np.where(GOLDEN > 2, np.nan, GOLDEN), "differ"), (GOLDEN[:30], "differ"), (np.roll(GOLDEN, 3), "agree"),
+    ],
+)  # fmt: skip
+def test_statistics_alone(target: Any, wanted: str) -> None:
+    assert agrees_by_statistics(statistics(target), statistics(GOLDEN), LOOSE).verdict == wanted
+
+
+def test_statistics_never_say_more_than_values_do() -> None:
+    for factor in (1e-4, 1e-3, 1e-2, 0.1):
+        for seed in range(20):
+            target = GOLDEN * (1 + factor * np.random.default_rng(seed).standard_normal(GOLDEN.shape)).astype(np.float32)
+            told = agrees_by_statistics(statistics(target), statistics(GOLDEN), LOOSE).verdict
+            if told == "differ":
+                assert compare_values(target, GOLDEN, LOOSE)[1].verdict == "differ"
+
+
+def test_digests_alone() -> None:
+    assert agrees_by_digest(7, 7, LOOSE).verdict == "equal"
+    assert agrees_by_digest("ab", "ac", LOOSE).verdict == "unknown"
+    assert agrees_by_digest(7, 8, tolerance_of("view", "float32")).verdict == "differ"
+    assert agrees_by_digest(None, 8, LOOSE).verdict == "unknown"
+    bare = replace(statistics(GOLDEN), min=None, max=None, mean=None, l2norm=None)
+    assert agrees_by_statistics(replace(bare, digest=1), bare, LOOSE).verdict == "unknown"
+
+
+REFERENCE = RNG.standard_normal((64, 64))
+
+
+def noisy(share: float, seed: int) -> Any:
+    return (REFERENCE * (1 + share * np.random.default_rng(seed).standard_normal(REFERENCE.shape))).astype(np.float32)
+
+
+def test_the_dual_standard_judges_by_the_goldens_own_error() -> None:
+    golden = noisy(1e-3, 1)
+    assert dual_standard(noisy(1.2e-3, 2), golden, REFERENCE).verdict == "agree"
+    found = dual_standard(noisy(5e-3, 2), golden, REFERENCE)
+    assert (found.verdict, "golden's" in found.words) == ("differ", True)
+    assert dual_standard(noisy(1.7e-3, 2), golden, REFERENCE, level="L2").verdict == "differ"
+    assert dual_standard(noisy(5e-3, 2), noisy(5e-3, 1), REFERENCE).verdict == "agree"  # neither side is better
+    assert dual_standard(REFERENCE, golden, REFERENCE).verdict == "equal"
+
+
+def test_the_dual_standard_does_not_depend_on_the_scale() -> None:
+    small = REFERENCE * 1e-9
+    found = dual_standard((small * 1.01).astype(np.float32), (small * 1.0001).astype(np.float32), small)
+    assert found.verdict == "differ"
+
+
+def test_the_dual_standard_counts_what_is_not_finite() -> None:
+    target, golden = noisy(1e-6, 1), noisy(1e-6, 2)
+    target[0, 0] = np.nan
+    assert dual_standard(target, golden, REFERENCE).verdict == "differ"
+    golden[1, 1] = np.inf
+    assert dual_standard(target, golden, REFERENCE).verdict == "agree"
+    with pytest.raises(UsageError, match="shapes"):
+        dual_standard(target[:3], golden, REFERENCE)
+    with pytest.raises(UsageError, match="care level"):
+        dual_standard(target, golden, REFERENCE, level="L9")
