@@ -19,6 +19,8 @@ from opscope.ascend.kernels import Kernel, choose, kernel_names
 from opscope.ascend.log import LogReader
 from opscope.ascend.objects import Place
 from opscope.ascend.program import ProgramCounter, program_counter
+from opscope.ascend.reference import attributes_of, check
+from opscope.ascend.references.judge import DIFFERS, Judged
 from opscope.ascend.tensors import KernelTensor, Tiling, tensors_of, tiling_of
 from opscope.ascend.verdict import NOT_REPRODUCED, REPRODUCED, Grounds, Verdict, verdicts
 from opscope.errors import FormatError, UsageError
@@ -54,6 +56,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     place: Place | None = None
     heuristic_place: Place | None = None
     dump: Dump | None = None
+    judged: Judged | None = None
     objects: tuple[Path, ...] = ()
     case_result: str | None = None
     verdicts: tuple[Verdict, ...] = ()
@@ -77,10 +80,15 @@ def analyse(fault: Fault, found: Collection, *, case_result: str | None = None) 
     dump = _dump(fault, found, node, tensors, problems)
     place, heuristic = _places(fault, counters, binaries, _beside(found, kernel, names), names)
     checks = addresses.check(fault, tensors)
-    grounds = Grounds(fault=fault, checks=checks, node=node, kernel=kernel, dump=dump, place=place, case_result=case_result)
+    operator = _operator(fault, node, kernel)
+    judged = check(operator, dump, tensors, attributes_of(node, kernel)) if operator and dump is not None else None
+    grounds = Grounds(
+        fault=fault, checks=checks, node=node, kernel=kernel, dump=dump, place=place, case_result=case_result,
+        device_wrong=judged.text if judged is not None and judged.status == DIFFERS else None,
+    )  # fmt: skip
     return Analysis(
         fault=fault,
-        operator=_operator(fault, node, kernel),
+        operator=operator,
         name=node.name if node else fault.node_name or _task_name(fault.kernel),
         node=node,
         kernel=kernel,
@@ -92,6 +100,7 @@ def analyse(fault: Fault, found: Collection, *, case_result: str | None = None) 
         place=place,
         heuristic_place=heuristic,
         dump=dump,
+        judged=judged,
         objects=binaries,
         case_result=case_result,
         verdicts=verdicts(grounds),

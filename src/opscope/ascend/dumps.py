@@ -213,3 +213,13 @@ def _troubles(statistics: dict[str, Any], *, zeroed: bool, partial: bool) -> tup
     if partial:
         found.append("not whole in the file")
     return tuple(found)
+
+
+def device_values_of(path: str, one: DumpedTensor) -> NDArray[Any] | None:
+    """Elements as they lie on the device, in the device's shape; None where the dump has no type for them or is torn."""
+    file = dumpfile.read(path)
+    try:
+        seen = tensor.view(file, one.entry_io, one.entry)
+        return None if seen.kind is UNDEFINED or seen.partial else tensor.device(file, one.entry_io, one.entry, seen)
+    except (FormatError, MissingValueError):
+        return None

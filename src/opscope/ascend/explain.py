@@ -231,4 +231,11 @@ def _sources(one: Analysis) -> Iterator[Part]:
         }  # fmt: skip
     if one.dump is not None:
         tensors = [{**msgspec.structs.asdict(dumped), "label": dumped.label} for dumped in one.dump.tensors]
+        if one.judged is not None:
+            yield {
+                "part": "reference",
+                "status": one.judged.status,
+                "text": one.judged.text,
+                "outputs": [list(row) for row in one.judged.outputs],
+            }
         yield {"part": "dump", "file": one.dump.file, "op_name": one.dump.op_name, "tensors": tensors, "problems": list(one.dump.problems)}

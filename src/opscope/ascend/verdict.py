@@ -179,8 +179,10 @@ def _operator(grounds: Grounds) -> Iterator[Verdict]:
         advice = ("read the kernel at that line, with the shapes, attributes and tiling above",)
         yield Verdict(cause="operator", text=text, confidence="proven" if sound else "likely", grounds=tuple(said), advice=advice, code=101)
     elif grounds.device_wrong is not None:
-        text = f"the operator computes wrongly on the device{_line(grounds.place)}: {grounds.device_wrong}"
-        yield Verdict(cause="operator", text=text, confidence="likely", grounds=(grounds.device_wrong,), code=101)
+        text = f"the device was wrong{_line(grounds.place)}: {grounds.device_wrong}"
+        doubt = "the kernel may have died before it had written this output"
+        advice = ("run the single-operator case on the device: does it end, and is its output right then?",)
+        yield Verdict(cause="operator", text=text, confidence="suspected", grounds=(grounds.device_wrong, doubt), advice=advice, code=101)
 
 
 def _line(place: Place | None) -> str:

@@ -102,19 +102,26 @@ def _analysed(paths: tuple[str, ...], where: Places) -> tuple[Document, tuple[An
 
 
 def _write(document: Document, analyses: tuple[Analysis, ...], output: Path) -> str:
-    """info.txt, info.html and document.json of the errors; the folder they were written to."""
+    """info.txt, info.html, document.json and the cases of the errors; the folder they were written to."""
+    from opscope.ascend.case import write
     from opscope.report.aicore_html import aicore_html
     from opscope.report.aicore_text import info_text
     from opscope.report.json import json_text
     from opscope.repro.write import free_folder
 
-    del analyses
     folder = free_folder(output)
     folder.mkdir(parents=True, exist_ok=True)
     many = len(document.findings) > 1
     for number, finding in enumerate(document.findings, 1):
         name = f"info-{number}.txt" if many else "info.txt"
         (folder / name).write_text(info_text(finding), encoding="utf-8", errors="backslashreplace")
+    for number, one in enumerate(analyses, 1):
+        try:
+            case = write(one, folder / (f"case-{number}" if many else "case"))
+            for text in case.lacks:
+                note(f"{case.folder}: lacks {text}")
+        except UsageError as error:  # noqa: PERF203 - one error without a case leaves the others
+            note(f"no case for {one.name or one.fault.kernel or 'this error'}: {error}")
     (folder / "info.html").write_text(aicore_html(document), encoding="utf-8", errors="backslashreplace")
     (folder / "document.json").write_text(json_text(document) + "\n", encoding="utf-8")
     return str(folder)

@@ -68,6 +68,8 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
     for tensor in part(finding, "dump").get("tensors", ()):
         if tensor["troubles"]:
             yield from folded("  dump    ", f"{tensor['label']}: {', '.join(tensor['troubles'])}", width=width)
+    if part(finding, "reference").get("status") in ("agrees", "differs"):
+        yield from folded("  cpu     ", part(finding, "reference")["text"], width=width)
     for place, verdict in enumerate(parts(finding, "verdict")):
         tag = "verdict  " if place == 0 else "or       "
         yield from folded(tag, f"{verdict['text']} [{verdict['confidence']}]", width=width, style=_STYLES.get(verdict["confidence"], ""))
@@ -320,6 +322,8 @@ def _dump(finding: Finding) -> Iterator[str]:
         marks += ["all zero"] if tensor["all_zero"] and not tensor["zeroed"] else []
         yield f"{tensor['label']}: {said}{'; ' if marks else ''}{'; '.join(marks)}"
     yield from dump["problems"]
+    if part(finding, "reference"):
+        yield _row("CPU reference", part(finding, "reference")["text"])
 
 
 def _case(finding: Finding) -> Iterator[str]:

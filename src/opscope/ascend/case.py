@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The single-operator case of an error: a folder with main.py for OpUT as the manual has it, and repro.py that needs nothing of it.
+
+main.py        op_test_frame.ut.OpUT with the kernel's binary: run it where CANN is
+repro.py       the same through op_test_frame where that is, else the dumped outputs against the CPU reference;
+               exit code 0 nothing wrong, 1 it fails, 125 it cannot be tried here
+case.json      what repro.py reads;   inputs/, outputs/   the dumped values;   kernel_meta/   the binary and its .json
+references/    the CPU references, NumPy only;   tiling.bin   the tiling data as far as it is known
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.ascend.analysis import Analysis
+from opscope.ascend.dumps import DumpedTensor, device_values_of, values_of
+from opscope.ascend.kernels import kernel_names
+from opscope.ascend.reference import attributes_of
+from opscope.ascend.tensors import KernelTensor
+from opscope.errors import UsageError
+from opscope.formats.layouts import is_private
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_PACKAGE = Path(__file__).parent
+_LARGEST_BINARY = 1 << 28
+_MAIN = """\
+# Single-operator case of {title}, made by opscope. Needs CANN with op_test_frame:
+#     python3 main.py
+from pathlib import Path
+
+from op_test_frame.ut import OpUT
+
+HERE = Path(__file__).resolve().parent
+
+
+def run_sample_case():
+    ut_case = OpUT({op}, None, None)
+
+    case1 = {{
+        "params": [
+{params}
+        ],
+        "case_name": {name},
+        "bin_path": str(HERE / {binary}),
+    }}
+    ut_case.add_direct_case(case1)
+    ut_case.run("all")
+
+
+if __name__ == "__main__":
+    run_sample_case()
+"""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A case that was written: its folder, the script to run, and what it lacks."""
+
+    folder: str
+    script: str
+    lacks: tuple[str, ...] = ()
+
+
+class _Param(msgspec.Struct, frozen=True, kw_only=True):
+    """One tensor of the case: shape and format of the device, those of the host, and files of its values below the folder."""
+
+    io: str
+    index: int
+    shape: tuple[int, ...]
+    dtype: str
+    format: str
+    ori_shape: tuple[int, ...]
+    ori_format: str
+    value: str | None = None
+    host: str | None = None
+
+
+def write(one: Analysis, folder: Path) -> Case:
+    """Write the case of an error into a folder that is not there yet. UsageError, with the reason, where it cannot be made."""
+    if one.operator is None:
+        raise UsageError("the type of the operator is not known; give the graph or the kernel's .json")
+    tensors = [tensor for tensor in one.tensors if tensor.io in ("input", "output") and tensor.part == 0]
+    if not tensors:
+        raise UsageError("inputs and outputs are not known; give the graph, the kernel's .json, or logs with their description")
+    shapes = [_shape_of(one, tensor) for tensor in tensors]
+    folder.mkdir(parents=True)
+    params = [_param(one, tensor, shape, folder) for tensor, shape in zip(tensors, shapes, strict=True)]
+    name = _binary_name(one)
+    lacks = [*_binaries(one, folder, name), *_without_values(params)]
+    said = {"op": json.dumps(one.operator), "name": json.dumps(name), "binary": json.dumps(f"kernel_meta/{name}.o")}
+    text = _MAIN.format(title=_comment(one), params="\n".join(map(_line, params)), **said)
+    (folder / "main.py").write_text(text, encoding="utf-8", errors="backslashreplace")
+    shutil.copyfile(_PACKAGE / "scripts" / "repro.py", folder / "repro.py")
+    shutil.copytree(_PACKAGE / "references", folder / "references", ignore=shutil.ignore_patterns("__pycache__"))
+    if one.tiling.data:
+        (folder / "tiling.bin").write_bytes(one.tiling.data)
+    (folder / "case.json").write_text(json.dumps(_record(one, params, name), indent=1, default=str) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(_readme(one, params, lacks), encoding="utf-8", errors="backslashreplace")
+    return Case(folder=str(folder), script=str(folder / "main.py"), lacks=tuple(lacks))
+
+
+def _binary_name(one: Analysis) -> str:
+    """Name of the binary without .o: the description's, else the shortest the kernel may have."""
+    known = one.kernel.binary if one.kernel is not None else min(kernel_names(one.fault), key=len, default=one.operator or "kernel")
+    return "".join(character if character.isalnum() or character in "_-." else "_" for character in known).strip(".") or "kernel"
+
+
+def _comment(one: Analysis) -> str:
+    text = f"{one.operator} {one.name or ''}".strip()
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _dumped(one: Analysis, tensor: KernelTensor) -> DumpedTensor | None:
+    known = one.dump.tensors if one.dump is not None else ()
+    return next((dumped for dumped in known if (dumped.io, dumped.index) == (tensor.io, tensor.index)), None)
+
+
+def _shape_of(one: Analysis, tensor: KernelTensor) -> tuple[int, ...]:
+    """The shape of this call; UsageError where nothing says it."""
+    dumped = _dumped(one, tensor)
+    shape = tensor.shape if tensor.shape is not None else dumped.shape if dumped is not None and dumped.dtype else None
+    dtype = tensor.dtype or (dumped.dtype if dumped is not None else None)
+    if shape is None or dtype is None or any(dim < 0 for dim in shape):
+        what = "element type" if dtype is None else "shape"
+        raise UsageError(f"the {what} of {tensor.label} is not known; give the kernel's .json (--kernel-meta), the graph or the dump")
+    return shape
+
+
+def _param(one: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: Path) -> _Param:
+    dumped = _dumped(one, tensor)
+    layout = tensor.format or "ND"
+    values, host = _values(one, dumped)
+    if values is not None and is_private(layout):
+        shape = tuple(values.shape)
+    origin = (
+        tensor.origin_shape if tensor.origin_shape is not None else tuple(host.shape) if host is not None and is_private(layout) else shape
+    )
+    files = _stored(tensor, values, host, folder)
+    return _Param(
+        io=tensor.io,
+        index=tensor.index,
+        shape=shape,
+        dtype=tensor.dtype or (dumped.dtype if dumped is not None else None) or "float32",
+        format=layout,
+        ori_shape=origin,
+        ori_format=tensor.origin_format or ("ND" if is_private(layout) else layout),
+        value=files[0],
+        host=files[1],
+    )
+
+
+def _values(one: Analysis, dumped: DumpedTensor | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    """Elements in the device's and in the host's order; none of memory that could not be copied."""
+    if one.dump is None or dumped is None or dumped.zeroed or dumped.partial or dumped.dtype is None:
+        return None, None
+    host = values_of(one.dump.file, dumped, one.tensors)
+    device = device_values_of(one.dump.file, dumped)
+    return (host if device is None else device), host
+
+
+def _stored(tensor: KernelTensor, values: NDArray[Any] | None, host: NDArray[Any] | None, folder: Path) -> tuple[str | None, str | None]:
+    """Files of the values: as they lie on the device, and in the host's order where that is another."""
+    if values is None or host is None:
+        return None, None
+    place = folder / f"{tensor.io}s"
+    place.mkdir(exist_ok=True)
+    first = f"{tensor.io}s/{tensor.io}.{tensor.index}.npy"
+    _save(folder / first, values)
+    if values.shape == host.shape and not is_private(tensor.format or "ND"):
+        return first, first
+    second = f"{tensor.io}s/{tensor.io}.{tensor.index}.host.npy"
+    _save(folder / second, host)
+    return first, second
+
+
+def _save(path: Path, values: NDArray[Any]) -> None:
+    """A .npy that every NumPy reads: types it does not have are kept as their bits."""
+    import numpy as np
+
+    plain = values if values.dtype.isbuiltin else values.view(f"u{values.dtype.itemsize}")
+    np.save(path, np.ascontiguousarray(plain).reshape(values.shape), allow_pickle=False)
+
+
+def _line(param: _Param) -> str:
+    """One entry of params, in the manual's keys and order."""
+    keys = ("shape", "dtype", "format", "ori_shape", "ori_format")
+    values = {key: getattr(param, key) for key in keys}
+    said = ", ".join(f'"{key}": {json.dumps(value) if isinstance(value, str) else value}' for key, value in values.items())
+    value = f', "value": str(HERE / {json.dumps(param.value)})' if param.io == "input" and param.value is not None else ""
+    return f"            {{{said}{value}}},"
+
+
+def _binaries(one: Analysis, folder: Path, name: str) -> list[str]:
+    """Copies the kernel's binary and its .json as NAME.o and NAME.json; what is missing of them."""
+    place = folder / "kernel_meta"
+    place.mkdir()
+    lacks = []
+    binary = next((path for path in one.objects if path.stat().st_size <= _LARGEST_BINARY), None)
+    if binary is not None:
+        shutil.copyfile(binary, place / f"{name}.o")
+    else:
+        lacks.append(f"the kernel's binary: put it at kernel_meta/{name}.o")
+    if one.kernel is not None:
+        shutil.copyfile(one.kernel.file, place / f"{name}.json")
+    else:
+        lacks.append(f"the kernel's description: put it at kernel_meta/{name}.json")
+    return lacks
+
+
+def _without_values(params: list[_Param]) -> list[str]:
+    absent = [str(param.index) for param in params if param.io == "input" and param.value is None]
+    if not absent:
+        return []
+    return [f"values of input {', '.join(absent)}: without them OpUT takes random numbers from 0.1 to 1"]
+
+
+def _record(one: Analysis, params: list[_Param], name: str) -> dict[str, Any]:
+    sides = {f"{side}s": [msgspec.structs.asdict(param) for param in params if param.io == side] for side in ("input", "output")}
+    return {
+        "op": one.operator,
+        "node": one.name,
+        "kernel": name,
+        "binary": f"kernel_meta/{name}.o",
+        "attributes": attributes_of(one.node, one.kernel),
+        "tiling_key": one.fault.tiling_key,
+        "block_dim": one.fault.block_dim,
+        **sides,
+    }
+
+
+def _readme(one: Analysis, params: list[_Param], lacks: list[str]) -> str:
+    rows = "\n".join(
+        f"| {param.io} {param.index} | {param.dtype} | {list(param.shape)} | {param.format} | {param.value or 'not dumped'} |"
+        for param in params
+    )
+    verdict = "".join(character if character not in "`|<>" else " " for character in one.verdict.text)
+    missing = "".join(f"- {text}\n" for text in lacks) or "- nothing\n"
+    return (
+        f"# Single-operator case: {_comment(one)}\n\n{verdict}\n\n"
+        "```sh\npython3 main.py      # on the machine with CANN: op_test_frame runs the kernel's binary with these inputs\n"
+        "python3 repro.py     # the same, or the CPU reference where op_test_frame is not: 0 fine, 1 it fails, 125 cannot be tried\n```\n\n"
+        "Take the outcome back: `opscope aicore … --case-result reproduced`, `not-reproduced`, or the folder of the new logs.\n\n"
+        f"| tensor | type | shape | format | values |\n|---|---|---|---|---|\n{rows}\n\n## Missing\n\n{missing}"
+    )
