@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from opscope.errors import UsageError
+from opscope.kernels.metrics import Metric
 from opscope.kernels.pair import pair
 from opscope.report import compare_csv, compare_html, compare_rows, spreadsheet
 from opscope.report.compare_files import check_output, write_comparison
@@ -183,3 +184,19 @@ def test_where_to_write_is_checked(tmp_path: Path) -> None:
         check_output(tmp_path / "c.pdf")
     with pytest.raises(UsageError, match="no such folder"):
         check_output(tmp_path / "none" / "c.csv")
+
+
+def test_a_users_own_metric_is_one_column_more(tmp_path: Path) -> None:
+    def spread(target: Any, golden: Any) -> float:
+        return float(np.ptp(target - golden))
+
+    found = comparison()
+    values = {"target": np.array([[1.0, 2.0]]), "golden": np.array([[1.0, 1.5]])}
+    sides = {name: SimpleNamespace(value=lambda _, name=name: values[name]) for name in values}
+    found.pairing = SimpleNamespace(
+        **{name: SimpleNamespace(tensors=found.pairing.target.tensors, run=sides[name]) for name in ("target", "golden")}
+    )
+    write_comparison(found, tmp_path / "c.csv", [Metric("Spread", spread)])
+    rows = table(tmp_path / "c.csv")
+    assert list(rows[0])[13:16] == ["Five Thousandths Err Ratio", "Spread", "NPU max"]
+    assert [row["Spread"] for row in rows] == ["0.5", "0.5", "0.5", "unsupported", "unsupported", "0.5", "0.5"]

@@ -11,11 +11,14 @@ from cyclopts import Parameter
 
 from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE
+from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
     from opscope.analysis.mapping import Mapping
+    from opscope.kernels.metrics import Metric
 
+OWN_METRIC = "Your own metric as one column more of -o: MODULE:FUNCTION of target and golden, or MODULE for all marked in it."
 FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
 
 
@@ -31,6 +34,7 @@ def compare(  # noqa: PLR0913 - one for each option
     mapping: Annotated[Path | None, Parameter(help="YAML of names, opscope's own or msprobe's api, cell, data or layer mapping.")] = None,
     reference: Annotated[str | None, Parameter(help="A third run of higher precision that decides who is wrong.")] = None,
     values: Annotated[Literal["stored", "none"], Parameter(help="Measure stored values, or only statistics and digests.")] = "stored",
+    metric: Annotated[list[str] | None, Parameter(help=OWN_METRIC)] = None,
     fail_on: Annotated[Literal["any", "divergence", "never"], Parameter(help=FAIL_ON)] = "any",
     selection: Selected = EVERYTHING,
 ) -> int:
@@ -50,13 +54,10 @@ def compare(  # noqa: PLR0913 - one for each option
     from opscope.formats.registry import open_run
 
     if output is not None:
-        from opscope.report.compare_files import check_output
-
-        check_output(output)
-    if output is not None:
         from opscope.report.compare_files import check_output, write_comparison
 
         check_output(output)
+    own = _metrics(metric, output)
     policy = Policy(
         mapping=_mapping(mapping), values=values == "stored", selection=selection.selection(),
         reference=None if reference is None else open_run(reference),
@@ -64,7 +65,7 @@ def compare(  # noqa: PLR0913 - one for each option
     comparison = ask(open_run(target), open_run(golden), policy)
     document = msgspec.structs.replace(comparison.document, runs=(target, golden))
     if output is not None:
-        write_comparison(comparison, output)
+        write_comparison(comparison, output, own)
     if json:
         from opscope.report.json import json_text
 
@@ -74,6 +75,16 @@ def compare(  # noqa: PLR0913 - one for each option
 
         print_comparison(document)
     return exit_code(document, fail_on=fail_on)
+
+
+def _metrics(paths: list[str] | None, output: Path | None) -> tuple[Metric, ...]:
+    if not paths:
+        return ()
+    if output is None:
+        raise UsageError("--metric makes a column of the table of all rows; name its file with -o FILE.csv, .xlsx or .html")
+    from opscope.kernels.metrics import find_metrics
+
+    return find_metrics(paths)
 
 
 def _mapping(path: Path | None) -> Mapping | None:

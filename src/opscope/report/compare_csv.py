@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +14,20 @@ from opscope.report.table import harmless
 
 if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison
+    from opscope.kernels.metrics import Metric
 
 MOST_ROWS = 1_000_000  # of one file, as msprobe cuts them
 
 
-def write_comparison_csv(comparison: Comparison, path: Path, *, most: int = MOST_ROWS) -> list[Path]:
+def write_comparison_csv(comparison: Comparison, path: Path, metrics: Sequence[Metric] = (), *, most: int = MOST_ROWS) -> list[Path]:
     """Writes the rows and answers the files; text that a spreadsheet would take for a formula begins with an apostrophe."""
     kind = kind_of(comparison)
-    rows = rows_of(comparison, kind)
+    rows, columns = rows_of(comparison, kind, metrics=metrics), columns_of(kind, metrics)
     written = [path]
-    _write(path, columns_of(kind), islice(rows, most))
+    _write(path, columns, islice(rows, most))
     for more in rows:
         part = path.with_name(f"{path.stem}_part_{len(written)}{path.suffix}")
-        _write(part, columns_of(kind), chain([more], islice(rows, most - 1)))
+        _write(part, columns, chain([more], islice(rows, most - 1)))
         written.append(part)
     return written
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,14 @@ from opscope.report.json import json_text
 
 if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison
+    from opscope.kernels.metrics import Metric
 
 
-def _json(comparison: Comparison, path: Path) -> None:
+def _json(comparison: Comparison, path: Path, _metrics: Sequence[Metric]) -> None:
     path.write_text(json_text(comparison.document) + "\n", encoding="utf-8")
 
 
-WRITERS: dict[str, Callable[[Comparison, Path], object]] = {
+WRITERS: dict[str, Callable[[Comparison, Path, Sequence[Metric]], object]] = {
     ".csv": write_comparison_csv,
     ".xlsx": write_comparison_xlsx,
     ".html": write_comparison_html,
@@ -38,12 +39,13 @@ def check_output(path: Path) -> None:
         raise UsageError(f"{path.parent}: no such folder, or not one to write to")
 
 
-def write_comparison(comparison: Comparison, path: Path) -> None:
-    """Writes a comparison as the ending of the path says; a file that is there already is replaced when the new one is whole."""
+def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> None:
+    """Writes a comparison as the ending of the path says; a file that is there already is replaced when the new one is
+    whole. metrics are users' own, one column each."""
     check_output(path)
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
-        written = WRITERS[path.suffix.lower()](comparison, partial)
+        written = WRITERS[path.suffix.lower()](comparison, partial, metrics)
         partial.replace(path)
         for number, part in enumerate(written[1:] if isinstance(written, list) else (), 1):
             part.replace(path.with_name(f"{path.stem}_part_{number}{path.suffix}"))

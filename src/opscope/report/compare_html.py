@@ -7,7 +7,7 @@ Content-Security-Policy forbids every connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from opscope.report.json import json_text
 
 if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison
+    from opscope.kernels.metrics import Metric
     from opscope.run.finding import Document, Finding
 
 MOST_ROWS = 20_000  # in the page; the furthest apart are kept
@@ -76,17 +77,17 @@ draw();
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
-def write_comparison_html(comparison: Comparison, path: Path) -> None:
+def write_comparison_html(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> None:
     """Writes the page."""
-    path.write_text(comparison_html(comparison), encoding="utf-8", errors="backslashreplace")
+    path.write_text(comparison_html(comparison, metrics), encoding="utf-8", errors="backslashreplace")
 
 
-def comparison_html(comparison: Comparison) -> str:
+def comparison_html(comparison: Comparison, metrics: Sequence[Metric] = ()) -> str:
     """The page of a comparison."""
     kind = kind_of(comparison)
     chosen = _chosen(comparison)
     left = len(comparison.rows) - len(chosen)
-    block = {"columns": columns_of(kind), "rows": list(rows_of(comparison, kind, chosen))}
+    block = {"columns": columns_of(kind, metrics), "rows": list(rows_of(comparison, kind, chosen, metrics=metrics))}
     said = f"<p class=c>{left} rows that are no further apart than these are left out; a .csv holds all.</p>" if left else ""
     return (
         f'<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'

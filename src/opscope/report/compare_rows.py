@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.errors import OpscopeError
 from opscope.report.json import json_text
 
 if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison, Detail
+    from opscope.kernels.metrics import Metric
     from opscope.kernels.pair import Pair
     from opscope.run.schema import Call, Tensor, ValueRef
 
@@ -51,15 +53,21 @@ def kind_of(comparison: Comparison) -> str:
     return "summary" if measured else "md5"
 
 
-def columns_of(kind: str) -> tuple[str, ...]:
-    """The names of the columns."""
-    middle = {"all": (*ALL, *SUM), "summary": (*SUMMARY, *SUM), "md5": MD5}[kind]
+def columns_of(kind: str, metrics: Sequence[Metric] = ()) -> tuple[str, ...]:
+    """The names of the columns; users' own metrics follow those of values."""
+    own = tuple(metric.name for metric in metrics)
+    middle = {"all": (*ALL, *own, *SUM), "summary": (*SUMMARY, *SUM), "md5": MD5}[kind]
     return (*BASIC, *middle, *TAIL)
 
 
-def rows_of(comparison: Comparison, kind: str, rows: Sequence[int] | None = None) -> Iterator[list[Any]]:
+def rows_of(comparison: Comparison, kind: str, rows: Sequence[int] | None = None, *, metrics: Sequence[Metric] = ()) -> Iterator[list[Any]]:
     """One list of cells for each row, in the order of the columns; all rows unless some are named."""
-    middle: Callable[[Detail], list[Any]] = {"all": _tensor_cells, "summary": _summary_cells, "md5": _digest_cells}[kind]
+    cells: dict[str, Callable[[Detail], list[Any]]] = {
+        "all": lambda detail: [*_tensor_cells(detail), *_own_cells(comparison, detail, metrics), *_extremes(detail)],
+        "summary": _summary_cells,
+        "md5": _digest_cells,
+    }
+    middle = cells[kind]
     last: tuple[object, object] | None = None
     for detail in comparison.details(rows):
         owner = (_index(detail.target_call), _index(detail.golden_call))
@@ -97,7 +105,20 @@ def _tensor_cells(detail: Detail) -> list[Any]:
         cells = ["shape unmatched"] * len(ALL)
     else:
         cells = ["unsupported"] * len(ALL)
-    return [*cells, *_extremes(detail)]
+    return cells
+
+
+def _own_cells(comparison: Comparison, detail: Detail, metrics: Sequence[Metric]) -> list[Any]:
+    """What users' own metrics answer for the values of a row; "unsupported" where values are missing or have two shapes."""
+    sides = (detail.target, detail.golden)
+    if not metrics or any(side is None or side.value is None for side in sides):
+        return ["unsupported"] * len(metrics)
+    runs = (comparison.pairing.target.run, comparison.pairing.golden.run)
+    try:
+        target, golden = (run.value(side) for run, side in zip(runs, sides, strict=True) if side is not None)
+    except OpscopeError:
+        return ["unsupported"] * len(metrics)
+    return [metric(target, golden) if target.shape == golden.shape else "unsupported" for metric in metrics]
 
 
 def _metric_cells(found: Pair) -> list[Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,15 @@ from opscope.report.spreadsheet import GREY, PLAIN, RED, YELLOW, write_workbook
 
 if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison
+    from opscope.kernels.metrics import Metric
 
 _STYLES = {"error": RED, "warning": YELLOW, "unmatched": GREY, "N/A": GREY}
 
 
-def write_comparison_xlsx(comparison: Comparison, path: Path) -> int:
+def write_comparison_xlsx(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> int:
     """Writes the workbook; answers the number of its sheets."""
     kind = kind_of(comparison)
-    columns = columns_of(kind)
+    columns = columns_of(kind, metrics)
     result = columns.index("Result")
-    return write_workbook(path, columns, ((_STYLES.get(cells[result], PLAIN), cells) for cells in rows_of(comparison, kind)))
+    rows = rows_of(comparison, kind, metrics=metrics)
+    return write_workbook(path, columns, ((_STYLES.get(cells[result], PLAIN), cells) for cells in rows))
