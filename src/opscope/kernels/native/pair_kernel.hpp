@@ -57,6 +57,7 @@ struct Block {
     alignas(64) double x[BLOCK], y[BLOCK], d[BLOCK], p[BLOCK];
     alignas(64) std::int64_t skip[BLOCK];
     alignas(64) std::uint64_t ulp[BLOCK];
+    alignas(64) std::uint32_t near[BLOCK];  // ULP distances of types of at most 32 bits
     alignas(64) std::uint64_t same[BLOCK];  // elements that are equal, of types with d and p
 };
 
@@ -100,6 +101,17 @@ inline std::uint64_t apart(std::int64_t a, std::int64_t b) {
 // Element types: decode() to doubles, ulps() of pairs; plain: the difference is |x - y| of the doubles; finite: always so.
 template <class Bits>
 struct FloatingUlps {
+    static constexpr bool short_ulps = sizeof(Bits) <= 4;
+    // Of 32 bits and less: both as integers in the order of the numbers; the distance fits in as many bits, unsigned.
+    static void ulps(const char* t, const char* g, int count, std::uint32_t* out) {
+        for (int i = 0; i < count; ++i) {
+            const auto a = static_cast<std::int32_t>(word<Bits>(t, i)), b = static_cast<std::int32_t>(word<Bits>(g, i));
+            constexpr auto SIGN = static_cast<std::uint32_t>(1) << (8 * (sizeof(Bits) <= 4 ? sizeof(Bits) : 4) - 1);
+            const auto x = static_cast<std::int32_t>(a < 0 ? 0u - SIGN - static_cast<std::uint32_t>(a) : static_cast<std::uint32_t>(a));
+            const auto y = static_cast<std::int32_t>(b < 0 ? 0u - SIGN - static_cast<std::uint32_t>(b) : static_cast<std::uint32_t>(b));
+            out[i] = x > y ? static_cast<std::uint32_t>(x) - static_cast<std::uint32_t>(y) : static_cast<std::uint32_t>(y) - static_cast<std::uint32_t>(x);
+        }
+    }
     static void ulps(const char* t, const char* g, int count, std::uint64_t* out) {
         for (int i = 0; i < count; ++i) out[i] = apart(ordinal(word<Bits>(t, i)), ordinal(word<Bits>(g, i)));
     }
@@ -148,6 +160,7 @@ struct F8 : FloatingUlps<std::int8_t> {
 };
 template <class Number>
 struct Integer {
+    static constexpr bool short_ulps = false;
     static constexpr int size = sizeof(Number);
     static constexpr bool plain = true, finite = true, wide = false;
     static void decode(const char* at, int count, double* out) {
@@ -158,6 +171,7 @@ struct Integer {
     }
 };
 struct Boolean {
+    static constexpr bool short_ulps = false;
     static constexpr int size = 1;
     static constexpr bool plain = true, finite = true, wide = false;
     static void decode(const char* at, int count, double* out) {
@@ -336,15 +350,36 @@ void count_differing(const Block& b, int count, std::int64_t first, PairPart& ou
     }
 }
 
+// The bit length of a distance of at most 63 bits, without a branch for 0.
+inline int length_of(std::uint64_t distance) { return 63 - __builtin_clzll((distance << 1) | 1u); }
+inline int length_of(std::uint32_t distance) { return length_of(std::uint64_t{distance}); }
+
 // By the bit length of each distance; four tables, since neighbours mostly fall into one bucket.
-void count_ulps(const std::uint64_t* ulp, const std::int64_t* skip, int count, PairPart& out) {
-    std::int64_t table[4][65] = {};
+template <class Distance>
+void count_ulps(const Distance* ulp, const std::int64_t* skip, int count, PairPart& out) {
+    std::int32_t table[4][65] = {};
     std::uint64_t most = 0;
-    for (int i = 0; i < count; ++i) {
-        if (skip != nullptr && skip[i] != 0) continue;
-        const std::uint64_t here = ulp[i];
-        most = here > most ? here : most;
-        ++table[i & 3][here == 0 ? 0 : 64 - __builtin_clzll(here)];
+    if (skip == nullptr) {
+        Distance top = 0;
+        for (int i = 0; i < count; ++i) top = ulp[i] > top ? ulp[i] : top;
+        most = top;
+    } else {
+        for (int i = 0; i < count; ++i) most = skip[i] == 0 && ulp[i] > most ? ulp[i] : most;
+    }
+    const bool full = (most >> 63) != 0;
+    if (skip == nullptr && !full) {
+        int i = 0;
+        for (; i + 4 <= count; i += 4) {
+            ++table[0][length_of(ulp[i])];
+            ++table[1][length_of(ulp[i + 1])];
+            ++table[2][length_of(ulp[i + 2])];
+            ++table[3][length_of(ulp[i + 3])];
+        }
+        for (; i < count; ++i) ++table[0][length_of(ulp[i])];
+    } else {
+        for (int i = 0; i < count; ++i) {
+            if (skip == nullptr || skip[i] == 0) ++table[i & 3][(std::uint64_t{ulp[i]} >> 63) != 0 ? 64 : length_of(ulp[i])];
+        }
     }
     out.ulp = most > out.ulp ? most : out.ulp;
     const int top = most == 0 ? 0 : 64 - __builtin_clzll(most);
@@ -377,8 +412,16 @@ void one_block(const char* t, const char* g, int count, const PairSpan& span, st
         out.histogram[0] += count;
     } else {
         count_differing<E>(b, count, first, out);
-        if constexpr (E::plain) E::ulps(t, g, count, b.ulp);
-        if (kept > 0) count_ulps(b.ulp, masked ? b.skip : nullptr, count, out);
+        const std::int64_t* skip = masked ? b.skip : nullptr;
+        if constexpr (!E::plain) {
+            count_ulps(b.ulp, skip, count, out);
+        } else if constexpr (E::short_ulps) {
+            E::ulps(t, g, count, b.near);
+            count_ulps(b.near, skip, count, out);
+        } else {
+            E::ulps(t, g, count, b.ulp);
+            count_ulps(b.ulp, skip, count, out);
+        }
     }
     if constexpr (E::plain && E::wide) {
         if (span.half != 1 || span.rest != 1) {
