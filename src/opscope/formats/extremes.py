@@ -35,7 +35,8 @@ def number(value: Any) -> float | None:
 def proven(dtype: str, largest: Any, smallest: Any, mean: Any = None, norm: Any = None, *, torch: bool = False) -> dict[str, Any]:
     """Columns of table tensors that four statistics over all elements prove; dtype is our canonical name.
 
-    torch: max and min are PyTorch's, which a NaN passes through; finite ones prove that every element is finite.
+    torch: max and min are PyTorch's, which a NaN passes through; finite ones prove that every element is finite, and one that is
+    none proves that there is no NaN, and no infinity but of its own sign.
     """
     top, bottom, average, length = number(largest), number(smallest), number(mean), number(norm)
     found: dict[str, Any] = {}
@@ -51,6 +52,10 @@ def proven(dtype: str, largest: Any, smallest: Any, mean: Any = None, norm: Any 
         if "nan" in found:
             found.pop("max", None)
             found.pop("min", None)
+        elif torch and top is not None and bottom is not None:  # a NaN would be both, an infinity the extreme of its sign
+            found["nan"] = 0
+            found |= {"pos_inf": 0} if top < math.inf else {}
+            found |= {"neg_inf": 0} if bottom > -math.inf else {}
         return found
     if torch or integer or (length is not None and math.isfinite(length)):
         found |= {"nan": 0, "pos_inf": 0, "neg_inf": 0}

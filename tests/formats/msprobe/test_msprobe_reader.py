@@ -124,6 +124,22 @@ def test_a_nan_poisons_the_extremes_and_proves_one_nan() -> None:
     assert proven("int64", 49, 1) == {"max": 49.0, "min": 1.0, "nan": 0, "pos_inf": 0, "neg_inf": 0, "max_int": 49, "min_int": 1}
     assert proven("float32", "N/A", [], {}, None) == {}
     assert "nan" not in proven("float16", 60000.0, -1.0, 2.0, math.inf)
+    assert proven("float32", 3.0, -math.inf, -math.inf, math.inf, torch=True) == {"max": 3.0, "neg_inf": 1, "nan": 0, "pos_inf": 0}
+    assert proven("float32", math.inf, -math.inf, torch=True) == {"pos_inf": 1, "neg_inf": 1, "nan": 0}
+    assert proven("float32", -math.inf, -math.inf, torch=True) == {"neg_inf": 1, "nan": 0, "pos_inf": 0}
+
+
+def test_scan_finds_where_an_infinity_began_that_became_a_nan(tmp_path: Path) -> None:
+    """Nothing but four statistics, and no edges: the logarithm made the -inf, the product the NaN of it."""
+    low = tensor(Max=0.9, Min=-math.inf, Mean=-math.inf, Norm=math.inf)
+    bad = tensor(Max=math.nan, Min=math.nan, Mean=math.nan, Norm=math.nan)
+    data = {
+        "Torch.log.0.forward": entry(tensor(Min=0.0), output=low),
+        "Functional.linear.0.forward": entry(low, tensor(), output=bad),
+        "Functional.cross_entropy.0.forward": entry(bad, output=bad),
+    }
+    write(tmp_path / "step0" / "rank0", data)
+    assert [finding.call for finding in scan(open_run(tmp_path)).findings] == ["Torch.log.0.forward"]
 
 
 def test_scan_finds_the_first_nan_of_a_statistics_dump(tmp_path: Path) -> None:
