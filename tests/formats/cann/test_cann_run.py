@@ -366,6 +366,16 @@ def test_a_record_of_another_directory_marks_nobody(tmp_path: Path) -> None:
     assert [(call.op, call.status) for call in calls] == [("Mul", None), ("Opdebug", 0x20)]
 
 
+def test_a_record_above_the_models_steps_marks_the_only_one_it_can_mean(tmp_path: Path) -> None:
+    """The record lies in the device's directory, its operator below; where two steps have such a task, it says neither."""
+    device, model = tmp_path / "20240101000000/0", "20240101000000/0/net/1"
+    operator(tmp_path / model / "0/Mul.mul.57.563.10", outputs=[], op_name="mul", dump_time=1)
+    operator(device / "Opdebug.Node_OpDebug.9.9.9", outputs=[raw(classic_record(task=57, stream=563, status=0x20), (2048,), 4)])
+    assert [(call.op, call.status) for call in FORMAT.open(tmp_path).rows("calls")] == [("Mul", 0x20)]
+    operator(tmp_path / model / "1/Mul.mul.57.563.11", outputs=[], op_name="mul", dump_time=2)
+    assert [(call.op, call.status) for call in FORMAT.open(tmp_path).rows("calls")] == [("Mul", None), ("Mul", None), ("Opdebug", 0x20)]
+
+
 def test_a_bad_overflow_record_is_a_problem(tmp_path: Path) -> None:
     operator(tmp_path / "Opdebug.Node_OpDebug.9.9.9", outputs=[raw(bytes(100), (100,), 4)])
     run = FORMAT.open(tmp_path)

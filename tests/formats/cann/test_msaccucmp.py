@@ -455,6 +455,23 @@ def test_the_shim_runs_a_line_of_the_manual(script: str, tmp_path: Path) -> None
     assert subprocess.run(line, cwd=tmp_path / "compare", env=environment, capture_output=True, check=False).returncode == 3
 
 
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="not in a virtual environment")
+def test_the_shim_goes_on_in_the_environment_that_has_opscope(tmp_path: Path) -> None:
+    """`python3 msaccucmp.py` is some other Python, and may be the very binary that the environment's links to."""
+    assert run("--shim", tmp_path) == 0
+    python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    line = [str(python), "-E", str(tmp_path / "msaccucmp.py"), "convert", "-d", str(CONCAT), "-out", str(tmp_path / "out")]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert len(files(tmp_path / "out")) == 3
+    script = tmp_path / "msaccucmp.py"
+    script.write_text(script.read_text().replace(sys.executable, str(tmp_path / "gone")))
+    ended = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "opscope is not in" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
 def test_a_bar_on_a_terminal_and_nothing_elsewhere(tmp_path: Path) -> None:
     for number in range(3):
         operator(tmp_path / "in" / f"Add.a.1.2.{number}", outputs=[raw(b"ab", (2,), 4)])

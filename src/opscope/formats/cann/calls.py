@@ -121,13 +121,22 @@ def with_status(calls: Sequence[Call], operators: Operators, records: Sequence[R
 
 
 def _culprit(operators: Operators, record: Source, unit: opdebug.Unit) -> tuple[int, int] | None:
-    """The earliest call in the record's directory whose task, stream, context and thread are the unit's."""
+    """The earliest call in the record's directory whose task, stream, context and thread are the unit's.
+
+    Where there is none, the only such call below that directory: a device's records may lie above its models' steps.
+    """
+    below: list[tuple[int, int]] = []
+    prefix = f"{record.directory}/" if record.directory else ""
     for key, operator in operators.items():
         for source in operator.sources:
             name = source.name
-            if source.directory == record.directory and opdebug.same_task(unit, name.task, name.stream, name.context, name.thread):
+            if not opdebug.same_task(unit, name.task, name.stream, name.context, name.thread):
+                continue
+            if source.directory == record.directory:
                 return key
-    return None
+            if source.directory.startswith(prefix) and source.rank == record.rank and below[-1:] != [key]:
+                below.append(key)
+    return below[0] if len(below) == 1 else None
 
 
 def _lost(record: Source, unit: opdebug.Unit, process: int, index: int) -> Call:
