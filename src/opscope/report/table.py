@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, TextIO
@@ -17,6 +18,7 @@ from opscope.report.json import json_text
 # Rows whose widths decide the columns; what comes after is cut to them.
 MEASURED = 1000
 NARROWEST = 6
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|-inf")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -93,4 +95,4 @@ def _csv_cell(value: Any) -> Any:
 
 def harmless(text: str) -> str:
     """The text, behind an apostrophe where a spreadsheet would take it for a formula."""
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return f"'{text}" if text.startswith(FORMULA) and not _NUMBER.fullmatch(text) else text
