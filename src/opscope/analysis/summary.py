@@ -88,7 +88,7 @@ def recorded_judgements(run: Run) -> list[Accusation]:
             process=row.process,
             index=row.index,
             kind=row.kind,
-            reasons=(_words(row.kind, row.substitute),),
+            reasons=(_words(row.kind, row.substitute), *_sample_words(row.sample)),
             confidence="proven" if row.kind == "nondeterminism" else "likely",
             evidence={"substitute": row.substitute, "error": row.error, "tolerance": row.tolerance, "sample": row.sample},
             judged=False,
@@ -101,6 +101,20 @@ def _words(kind: str, substitute: str | None) -> str:
     if kind == "nondeterminism":
         return "the same inputs gave different bits when the call was run again"
     return f"differs from {substitute or 'its substitute'} by more than the tolerance"
+
+
+def _sample_words(sample: str | None) -> tuple[str, ...]:
+    """Where the worst element of a judged call is and what it should be; nothing when the run does not say."""
+    try:
+        found = msgspec.json.decode(sample or "null")
+    except msgspec.DecodeError:
+        return ()
+    if not isinstance(found, dict) or not found.get("worst"):
+        return (str(found["reason"])[:300],) if isinstance(found, dict) and found.get("reason") else ()
+    place = ", ".join(str(each) for each in found["worst"]) if isinstance(found["worst"], list) else ""
+    beyond = f"{found.get('elements')} of {found.get('of')} elements beyond; " if found.get("elements") else ""
+    output = str(found.get("output", "")).removeprefix("written:")
+    return (f"{beyond}element [{place}] of output {output} is {found.get('got')}, {found.get('expected')} expected"[:300],)
 
 
 def first_line(finding: Finding) -> str:

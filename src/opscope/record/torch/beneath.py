@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies below the recorder's mode on request: substitutes in place of kernels, and the checker."""
+"""What lies below the recorder's mode on request: substitutes in place of kernels, the checker, and the journal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from opscope.record.torch.checker import Checker, CheckMode
+from opscope.record.torch.journal import Journal, JournalMode
 from opscope.record.torch.substitution import SubstituteMode, Substitution
 from opscope.substitute.rules import parse_rules
 
@@ -35,6 +36,10 @@ class Beneath:
             self.substitution = Substitution(parse_rules(config.substitute), module=self.module)
             session.cleanup.callback(self.substitution.close)
             self.modes.append(SubstituteMode(self.substitution))
+        if config.journal is not None:
+            journal = Journal(config.journal, session.writer.directory, index=self.index, module=self.module)
+            session.cleanup.callback(journal.close)
+            self.modes.append(JournalMode(journal, self.watched))
 
     def watched(self) -> bool:
         """Whether calls are being recorded in this process now."""

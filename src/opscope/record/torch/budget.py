@@ -74,13 +74,13 @@ class Budget:
         found = self.signatures[key] = Signature(first=self.first if shapes <= SHAPES else 0)
         return found
 
-    def wants(self, signature: Signature, elsewhere: float) -> bool:
+    def wants(self, signature: Signature, now: float, elsewhere: float) -> bool:
         """Whether to check the next call of a signature; elsewhere is the time that recording has taken, in seconds."""
         signature.seen += 1
         self.seen += 1
         if signature.checked < signature.first or self.share is None:
             return True
-        allowed = self.share * (time.perf_counter() - self._started - self.spent - elsewhere) - elsewhere
+        allowed = self.share * (now - self._started - self.spent - elsewhere) - elsewhere
         if self.spent + signature.cost > allowed:
             return False
         return signature.sampled + signature.cost <= allowed / len(self.signatures)

@@ -2,13 +2,14 @@
 """`opscope run --check`: while the program runs, calls are made again on trusted substitutes and judged.
 
 Below the recorder's mode lies one more, which hands calls with their inputs and outputs to a process of its own
-(substitute/apart.py) and makes the call itself once more to see whether it gives the same bits. The program never waits for a
-verdict, only for room; its generators, tensors and autograd graph are left as they are.
+(substitute/apart.py) and makes the call itself once more to see whether it gives the same bits. The program waits for a
+verdict only where there are no cores to spare; its generators, tensors and autograd graph are left as they are.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -102,6 +103,8 @@ class Checker:
         self._under_way: dict[int, UnderWay] = {}
         self._starts = 0
         self._waited = 0.0
+        # Where both compute on the same cores each slows the other down by more than it takes, so the program waits instead.
+        self._aside = cores() >= 2 * torch.get_num_threads()
         self._apart: Apart | None = None
         self._start()
 
@@ -162,10 +165,11 @@ class Checker:
         known = self._known.get(func) or self._learn(func)
         if not known.checked:
             return func(*args, **kwargs)
-        signature = self.budget.signature(func, args, kwargs)
-        if signature.wrong >= MOST_TOLD or not self.budget.wants(signature, self.watching()):
-            return func(*args, **kwargs)
         begun = time.perf_counter()
+        signature = self.budget.signature(func, args, kwargs)
+        if signature.wrong >= MOST_TOLD or not self.budget.wants(signature, begun, self.watching()):
+            self.budget.spent += time.perf_counter() - begun
+            return func(*args, **kwargs)
         captured = self._guarded(self._capture, known, func, args, kwargs)
         made = time.perf_counter()
         result = func(*args, **kwargs)
@@ -221,7 +225,12 @@ class Checker:
             captured.call, [*captured.pieces, *more], given, thorough=signature.checked == 0, accumulation=accumulation
         )  # fmt: skip
         self._under_way[ticket] = UnderWay(self.index(), known.operator.op, signature, captured.call)
-        self._take(wait=False)
+        if self._aside:
+            self._take(wait=False)
+            return
+        waiting = time.perf_counter()
+        self._take(wait=True)
+        self._waited += time.perf_counter() - waiting
 
     def _repeat(self, signature: Signature, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> None:
         """Make the call once more and compare bits; differences of rounding count when two calls show them."""
@@ -296,6 +305,11 @@ class Checker:
             sample=json.dumps(sample),
         )  # fmt: skip
         self.judgements.append(row)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def allowed_accumulation(captured: Captured) -> float | None:

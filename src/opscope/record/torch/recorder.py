@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Hashable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,7 +42,7 @@ class TorchRecorder:
         self._scopes = threading.local()
         self._modes = threading.local()
         self._hooks: list[Any] = []
-        self.beneath = Beneath(session, self.book, self.binding) if config.check or config.substitute else None
+        self.beneath = Beneath(session, self.book, self.binding) if config.check or config.substitute or config.journal else None
 
     # -- switching --------------------------------------------------------------------------------------------
 
@@ -122,7 +122,9 @@ class TorchRecorder:
     def exit_modes(self) -> None:
         stack, self._modes.stack = getattr(self._modes, "stack", None), None
         if stack is not None:
-            stack.close()
+            # Inside a call (os._exit in a kernel, a full disk) torch has taken the modes off already.
+            with suppress(RuntimeError):
+                stack.close()
 
     # -- operators and APIs -----------------------------------------------------------------------------------
 
