@@ -180,3 +180,30 @@ def test_what_is_missing_for_a_case_is_said(tmp_path: Path, capsys: pytest.Captu
     assert main(["aicore", str(REAL / "flashattention_910b"), "-o", str(tmp_path / "out")]) == 1
     assert "no case for" in capsys.readouterr().err
     assert not (tmp_path / "out" / "case").exists()
+
+
+def test_the_case_is_tried_at_once_and_completes_the_verdict(
+    tmp_path: Path, op_test_frame: Path, aicore: Callable[..., tuple[int, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = collection(tmp_path / "c", values=sound())
+    (place / "kernel_meta" / f"{KERNEL}.o").write_bytes(b"\x7fELF")
+    monkeypatch.setenv("STAND_IN_SAYS", "there is an aicore error exception")
+    _, document = aicore(place, "-o", tmp_path / "out", "--run-case")
+    (finding,) = document["findings"]
+    assert (part(finding, "case")["status"], part(finding, "case")["device"]) == ("reproduced", "npu")
+    assert (part(finding, "verdict")["cause"], finding["confidence"]) == ("operator", "proven")
+    assert "reproduced" in (tmp_path / "out" / "info.txt").read_text()
+    monkeypatch.setenv("STAND_IN_SAYS", "fine")
+    _, document = aicore(place, "-o", tmp_path / "out", "--run-case")
+    assert (part(document["findings"][0], "verdict")["cause"], part(document["findings"][0], "case")["status"]) == (
+        "addresses",
+        "not-reproduced",
+    )
+    assert op_test_frame.exists()
+
+
+def test_without_a_device_the_trial_is_told_and_decides_nothing(tmp_path: Path, aicore: Callable[..., tuple[int, dict[str, Any]]]) -> None:
+    _, document = aicore(collection(tmp_path / "c", values=sound()), "-o", tmp_path / "out", "--run-case")
+    (finding,) = document["findings"]
+    assert (part(finding, "case")["status"], part(finding, "case")["device"]) == ("not-reproduced", "cpu")
+    assert part(finding, "error")["case_result"] is None

@@ -364,3 +364,24 @@ def test_stdin_and_a_folder_together(aicore: Aicore, tmp_path: Path, monkeypatch
     (finding,) = document["findings"]
     assert len(part(finding, "error")["files"]) == 2
     assert kernel_json()["binFileName"] == part(finding, "kernel")["binary"]
+
+
+def test_confidence_falls_with_what_is_missing(aicore: Aicore, tmp_path: Path) -> None:
+    """The address alone, without graph, kernel and dump, is a suspicion less sure than with them."""
+    text = log(at=INPUT, size=1024)
+    _, document = aicore(collection(tmp_path / "all", values=sound(), text=text))
+    assert document["findings"][0]["confidence"] == "proven"
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "plog-1.log").write_text(text)
+    _, document = aicore(tmp_path / "alone")
+    assert verdicts(document["findings"][0])[0] == ("addresses", "likely")
+    assert {"graph", "kernel json", "exception dump"} <= {item["what"] for item in part(document["findings"][0], "missing")["items"]}
+
+
+def test_a_runtime_code_without_an_error_of_a_core_is_explained(aicore: Aicore, tmp_path: Path) -> None:
+    line = f"{head(1)}rtStreamSynchronize:ErrCode=107002, desc=[context pointer null], InnerCode=0x7070001\n"
+    (tmp_path / "plog-1.log").write_text(line)
+    code, document = aicore(tmp_path)
+    assert code == 0
+    assert [one["code"] for one in document["summary"]["codes"]] == ["107002"]
+    assert "aclrtSetDevice" in document["summary"]["codes"][0]["meaning"]

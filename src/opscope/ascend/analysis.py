@@ -37,6 +37,16 @@ class Missing(msgspec.Struct, frozen=True):
     how: str
 
 
+class WrittenCase(msgspec.Struct, frozen=True, kw_only=True):
+    """The single-operator case that was written: its folder, what it lacks, and how it went where it was tried."""
+
+    folder: str
+    lacks: tuple[str, ...] = ()
+    status: str | None = None
+    device: str | None = None
+    reason: str | None = None
+
+
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about one error.
 
@@ -60,6 +70,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[Path, ...] = ()
     case_result: str | None = None
     verdicts: tuple[Verdict, ...] = ()
+    case: WrittenCase | None = None
     missing: tuple[Missing, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -82,11 +93,7 @@ def analyse(fault: Fault, found: Collection, *, case_result: str | None = None) 
     checks = addresses.check(fault, tensors)
     operator = _operator(fault, node, kernel)
     judged = check(operator, dump, tensors, attributes_of(node, kernel)) if operator and dump is not None else None
-    grounds = Grounds(
-        fault=fault, checks=checks, node=node, kernel=kernel, dump=dump, place=place, case_result=case_result,
-        device_wrong=judged.text if judged is not None and judged.status == DIFFERS else None,
-    )  # fmt: skip
-    return Analysis(
+    found_out = Analysis(
         fault=fault,
         operator=operator,
         name=node.name if node else fault.node_name or _task_name(fault.kernel),
@@ -102,11 +109,25 @@ def analyse(fault: Fault, found: Collection, *, case_result: str | None = None) 
         dump=dump,
         judged=judged,
         objects=binaries,
-        case_result=case_result,
-        verdicts=verdicts(grounds),
         missing=tuple(_missing(fault, node, kernel, dump, binaries)),
         problems=tuple(problems),
     )
+    return with_case_result(found_out, case_result)
+
+
+def with_case_result(one: Analysis, result: str | None) -> Analysis:
+    """The analysis with its verdicts as they are once the case was run; result None where it was not."""
+    grounds = Grounds(
+        fault=one.fault,
+        checks=one.checks,
+        node=one.node,
+        kernel=one.kernel,
+        dump=one.dump,
+        place=one.place,
+        case_result=result,
+        device_wrong=one.judged.text if one.judged is not None and one.judged.status == DIFFERS else None,
+    )
+    return msgspec.structs.replace(one, case_result=result, verdicts=verdicts(grounds))
 
 
 def _task_name(kernel: str | None) -> str | None:

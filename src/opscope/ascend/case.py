@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opscope.ascend.analysis import Analysis
+from opscope.ascend.analysis import Analysis, WrittenCase, with_case_result
 from opscope.ascend.dumps import DumpedTensor, device_values_of, values_of
 from opscope.ascend.kernels import kernel_names
 from opscope.ascend.reference import attributes_of
 from opscope.ascend.tensors import KernelTensor
+from opscope.ascend.verdict import NOT_REPRODUCED, REPRODUCED
 from opscope.errors import UsageError
 from opscope.formats.layouts import is_private
 
@@ -59,14 +60,6 @@ if __name__ == "__main__":
 """
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A case that was written: its folder, the script to run, and what it lacks."""
-
-    folder: str
-    script: str
-    lacks: tuple[str, ...] = ()
-
-
 class _Param(msgspec.Struct, frozen=True, kw_only=True):
     """One tensor of the case: shape and format of the device, those of the host, and files of its values below the folder."""
 
@@ -81,7 +74,7 @@ class _Param(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
 
 
-def write(one: Analysis, folder: Path) -> Case:
+def write(one: Analysis, folder: Path) -> WrittenCase:
     """Write the case of an error into a folder that is not there yet. UsageError, with the reason, where it cannot be made."""
     if one.operator is None:
         raise UsageError("the type of the operator is not known; give the graph or the kernel's .json")
@@ -102,7 +95,21 @@ def write(one: Analysis, folder: Path) -> Case:
         (folder / "tiling.bin").write_bytes(one.tiling.data)
     (folder / "case.json").write_text(json.dumps(_record(one, params, name), indent=1, default=str) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(_readme(one, params, lacks), encoding="utf-8", errors="backslashreplace")
-    return Case(folder=str(folder), script=str(folder / "main.py"), lacks=tuple(lacks))
+    return WrittenCase(folder=str(folder), lacks=tuple(lacks))
+
+
+def tried(one: Analysis, *, timeout: float = 600.0) -> Analysis:
+    """The analysis once its case was run: on the device its outcome completes the verdict; elsewhere it is only told."""
+    from opscope.repro import execute
+
+    if one.case is None:
+        return one
+    outcome = execute(Path(one.case.folder), timeout=timeout)
+    case = msgspec.structs.replace(one.case, status=outcome.status, device=outcome.device, reason=outcome.reason)
+    done = msgspec.structs.replace(one, case=case)
+    if outcome.device != "npu" or outcome.status not in (REPRODUCED, NOT_REPRODUCED):
+        return done
+    return with_case_result(done, outcome.status)
 
 
 def _binary_name(one: Analysis) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from opscope import __version__
 from opscope.ascend import registers
 from opscope.ascend.analysis import Analysis
-from opscope.ascend.codes import acl_code, return_code, screen_code
+from opscope.ascend.codes import Meaning, acl_code, return_code, screen_code
 from opscope.ascend.fault import Core
 from opscope.ascend.find import Collection
 from opscope.ascend.program import ProgramCounter, words950
@@ -30,7 +30,7 @@ Part = dict[str, Any]
 
 def document(analyses: Sequence[Analysis], *, found: Collection, read: int, codes: dict[str, str], runs: Sequence[str]) -> Document:
     """The answer of `opscope aicore`; read is the number of logs."""
-    others = [{"code": code, "text": text, "meaning": meaning.text} for code, text in codes.items() if (meaning := screen_code(code))]
+    others = [{"code": code, "text": text, "meaning": meaning.text} for code, text in codes.items() if (meaning := _meaning(code))]
     problems = [*found.problems, *(problem for one in analyses for problem in one.problems)]
     files = {
         "logs": read,
@@ -51,6 +51,10 @@ def document(analyses: Sequence[Analysis], *, found: Collection, read: int, code
         findings=tuple(finding(one) for one in analyses),
         summary=summary,
     )
+
+
+def _meaning(code: str) -> Meaning | None:
+    return acl_code(int(code)) if code.isdecimal() and len(code) < 10 else screen_code(code)
 
 
 def finding(one: Analysis) -> Finding:
@@ -112,6 +116,8 @@ def _parts(one: Analysis) -> Iterator[Part]:
     }
     yield _tiling(one)
     yield from _sources(one)
+    if one.case is not None:
+        yield {"part": "case", **msgspec.structs.asdict(one.case)}
     yield {"part": "missing", "items": [{"what": item.what, "text": item.text, "how": item.how} for item in one.missing]}
 
 

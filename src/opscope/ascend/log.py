@@ -63,6 +63,8 @@ class LogReader:
         elif kind == "screen-code":
             self.codes.setdefault(event.fields["code"], event.fields["text"][:400])
         else:
+            if kind == "returned" and event.fields["code"].isdecimal():
+                self.codes.setdefault(event.fields["code"], record.text[:400])
             self._sort(event, record)
 
     def _sort(self, event: Event, record: Record) -> None:

@@ -209,8 +209,8 @@ def _load_data(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
     if loading is None:
         return
     io = _IO.get(loading.kind or 0, "unknown")
-    for word in ("workspace", "tiling"):
-        io = word if word in loading.what else io
+    for word, said in (("workspace", "workspace"), ("tiling", "tiling"), ("mc2", "mc2 context")):
+        io = said if word in loading.what else io
     place = sum(1 for known in fault.arguments.values() if known.io == io and known.part == 0)
     index = next((known.index for known in fault.arguments.values() if known.position == loading.index and known.io == io), place)
     if io == "unknown":

@@ -31,7 +31,8 @@ WORDS = tuple(
         "exception_print", "AICORE_INFO_START", "_ERR_INFO=", "PC_START=", "AIC_ERROR", "CURRENT_PC=", "AI_CORE_INT=", "PARA_BASE=",
         "core_list=", "Task run failed", "Task exception", "AtomicLaunchKernel", "dha status", "maybe invalid", "D2H failed", "RAS occurs",
         "skip refresh addr", "skip log args", "dump file path is", "dumpScene=", "fault va", "page fault", "BuildSingleOp",
-        "rror Code=", "EI00", "EZ9999:", "EZ2001:", "runtime failed", "data invalid", "[INIT]Ascend soc", "soc version", "SocVersion",
+        "task exec", "EI00", "EZ9999:", "EZ2001:", "EE9999:", "EI9999:", "EJ00", "EH9999:", "E19999:", "EL0004:", "EE1001:",
+        "data invalid", "[INIT]Ascend soc", "soc version", "SocVersion",
     )
 )  # fmt: skip
 _FOLLOWED = (b"AICORE_INFO_START", b"exception_print")

@@ -54,9 +54,20 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
 def verdicts(grounds: Grounds) -> tuple[Verdict, ...]:
     """All conclusions the grounds allow, the surest first and among equals in the manual's order; never empty."""
-    found = [verdict for rule in _RULES for verdict in rule(grounds)]
+    found = [_weighed(verdict, grounds) for rule in _RULES for verdict in rule(grounds)]
     found.sort(key=lambda verdict: _RANK[verdict.confidence])
     return (*found, *([] if found else [_undecided(grounds)]))
+
+
+def _weighed(verdict: Verdict, grounds: Grounds) -> Verdict:
+    """A verdict about addresses, values or the operator is less sure the less there is to check it with."""
+    absent = sum(1 for one in (grounds.node, grounds.kernel, grounds.dump) if one is None)
+    if verdict.cause not in ("addresses", "operator", "input values") or absent < 2 or grounds.case_result is not None:
+        return verdict
+    if verdict.cause == "operator" and verdict.confidence == "proven":
+        return verdict  # a trap says so itself
+    lower = {"proven": "likely", "likely": "suspected" if absent == 3 else "likely"}
+    return msgspec.structs.replace(verdict, confidence=lower.get(verdict.confidence, verdict.confidence))
 
 
 def _bits(fault: Fault) -> list[registers.Bit]:

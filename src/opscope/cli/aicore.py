@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from opscope import __version__
@@ -32,6 +34,7 @@ class Places:
     kernel_meta: Annotated[Path | None, Parameter(help="Kernels' .json and .o, in place of those found.")] = None
     dump: Annotated[Path | None, Parameter(help="Exception dumps, in place of those found.")] = None
     case_result: Annotated[str | None, Parameter(help="How the case ended: reproduced, not-reproduced, or the folder of its logs.")] = None
+    run_case: Annotated[bool, Parameter(help="Run the cases written with -o; on the device their outcome completes the verdict.")] = False
     status: Annotated[str | None, Parameter(help="Explain an overflow status (272, 0x110) and nothing else.")] = None
     code: Annotated[str | None, Parameter(help="Explain a code: 0x800000, 507015, EI0006, 95,330 (950), hccl:9.")] = None
 
@@ -65,8 +68,13 @@ def aicore(
         return _explain(where, json=json)
     if not paths:
         raise UsageError("no logs given; write: opscope aicore FOLDER, or opscope aicore - and paste the EZ9999 block")
-    document, analyses = _analysed(paths, where)
-    written = _write(document, analyses, output) if output is not None and analyses else None
+    analyses, conclude = _analysed(paths, where)
+    folder = _folder(output) if output is not None and analyses else None
+    if folder is not None:
+        analyses = tuple(_cases(analyses, folder, run=where.run_case))
+    document = conclude(analyses)
+    if folder is not None:
+        _reports(document, folder)
     if json:
         from opscope.report.json import json_text
 
@@ -74,13 +82,14 @@ def aicore(
     else:
         from opscope.report.aicore_text import print_aicore
 
-        print_aicore(document, written=written)
+        print_aicore(document, written=None if folder is None else str(folder))
     if document.findings:
         return 1
     return 0 if document.complete else INCOMPLETE
 
 
-def _analysed(paths: tuple[str, ...], where: Places) -> tuple[Document, tuple[Analysis, ...]]:
+def _analysed(paths: tuple[str, ...], where: Places) -> tuple[tuple[Analysis, ...], Callable[[tuple[Analysis, ...]], Document]]:
+    """The errors, and what makes the document of them."""
     from opscope.ascend.analysis import analyse_all
     from opscope.ascend.explain import document
     from opscope.ascend.find import collect
@@ -98,33 +107,48 @@ def _analysed(paths: tuple[str, ...], where: Places) -> tuple[Document, tuple[An
     if not read:
         raise UsageError(f"{', '.join(paths)}: no log here; process logs lie in $HOME/ascend/log, or where ASCEND_PROCESS_LOG_PATH says")
     analyses = analyse_all(reader, found, case_result=where.case_result)
-    return document(analyses, found=found, read=read, codes=reader.codes, runs=paths), analyses
+    return analyses, lambda done: document(done, found=found, read=read, codes=reader.codes, runs=paths)
 
 
-def _write(document: Document, analyses: tuple[Analysis, ...], output: Path) -> str:
-    """info.txt, info.html, document.json and the cases of the errors; the folder they were written to."""
-    from opscope.ascend.case import write
-    from opscope.report.aicore_html import aicore_html
-    from opscope.report.aicore_text import info_text
-    from opscope.report.json import json_text
+def _folder(output: Path) -> Path:
     from opscope.repro.write import free_folder
 
     folder = free_folder(output)
+    if folder != output:
+        note(f"{output} exists; written to {folder}")
     folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _cases(analyses: tuple[Analysis, ...], folder: Path, *, run: bool) -> Iterator[Analysis]:
+    """Write the case of each error, and try it where that was asked for."""
+    from opscope.ascend.case import tried, write
+
+    for number, one in enumerate(analyses, 1):
+        try:
+            case = write(one, folder / (f"case-{number}" if len(analyses) > 1 else "case"))
+        except UsageError as error:
+            note(f"no case for {one.name or one.fault.kernel or 'this error'}: {error}")
+            yield one
+            continue
+        for text in case.lacks:
+            note(f"{case.folder}: lacks {text}")
+        done = msgspec.structs.replace(one, case=case)
+        yield tried(done) if run else done
+
+
+def _reports(document: Document, folder: Path) -> None:
+    """info.txt of each error, info.html and document.json."""
+    from opscope.report.aicore_html import aicore_html
+    from opscope.report.aicore_text import info_text
+    from opscope.report.json import json_text
+
     many = len(document.findings) > 1
     for number, finding in enumerate(document.findings, 1):
         name = f"info-{number}.txt" if many else "info.txt"
         (folder / name).write_text(info_text(finding), encoding="utf-8", errors="backslashreplace")
-    for number, one in enumerate(analyses, 1):
-        try:
-            case = write(one, folder / (f"case-{number}" if many else "case"))
-            for text in case.lacks:
-                note(f"{case.folder}: lacks {text}")
-        except UsageError as error:  # noqa: PERF203 - one error without a case leaves the others
-            note(f"no case for {one.name or one.fault.kernel or 'this error'}: {error}")
     (folder / "info.html").write_text(aicore_html(document), encoding="utf-8", errors="backslashreplace")
     (folder / "document.json").write_text(json_text(document) + "\n", encoding="utf-8")
-    return str(folder)
 
 
 def _explain(where: Places, *, json: bool) -> int:

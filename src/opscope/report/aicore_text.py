@@ -76,6 +76,10 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
         if place == 0:
             for advice in verdict["advice"]:
                 yield from folded("  next   ", advice, width=width)
+    if part(finding, "case"):
+        case = part(finding, "case")
+        said = f": {case['status']}, {case['reason']}" if case["status"] else ""
+        yield from folded("case     ", f"{case['folder']}{said}", width=width)
     for item in part(finding, "missing").get("items", ())[:_SHOWN_MISSING]:
         yield from folded("missing  ", f"{item['what']}: {item['how']}", width=width, style="yellow")
 
@@ -327,6 +331,12 @@ def _dump(finding: Finding) -> Iterator[str]:
 
 
 def _case(finding: Finding) -> Iterator[str]:
+    case = part(finding, "case")
+    if case:
+        yield _row("case", case["folder"])
+        yield from (f"  lacks {text}" for text in case["lacks"])
+        if case["status"]:
+            yield _row("  tried here", f"{case['status']} ({case['device'] or 'no device'}): {case['reason']}")
     result = part(finding, "error").get("case_result")
     yield (
         f"the single-operator case: {result}"
