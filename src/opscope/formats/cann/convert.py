@@ -70,9 +70,13 @@ def convert(files: Iterable[tuple[str | Path, Output]], request: Request, *, job
     """Convert files in parallel, each into its output; done is called after each. Answers the failures in the order of files."""
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         futures = [pool.submit(convert_file, path, request, output) for path, output in files]
-        for future in futures:
-            future.add_done_callback(lambda _: done())
-        return [failure for future in futures if (failure := future.result()) is not None]
+        try:
+            for future in futures:
+                future.add_done_callback(lambda _: done())
+            return [failure for future in futures if (failure := future.result()) is not None]
+        except BaseException:  # Ctrl-C above all: what has not begun is not begun
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def convert_file(path: str | Path, request: Request, output: Output) -> Failure | None:
