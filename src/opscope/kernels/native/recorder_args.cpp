@@ -102,7 +102,10 @@ void Arguments::walk(PyObject* args, PyObject* kwargs, std::string* json) {
     tensors.clear();
     scalars.clear();
     std::string slot;
-    if (json) *json = "{\"args\": [";
+    if (json) {
+        json->reserve(256);
+        *json = "{\"args\": [";
+    }
     const Py_ssize_t count = PyTuple_GET_SIZE(args);
     for (Py_ssize_t i = 0; i < count; ++i) {
         if (json && i) *json += ", ";

@@ -73,6 +73,8 @@ void fill(ArrowArray* out, std::unique_ptr<ArrayHolder> holder, std::int64_t row
                       kept->buffers.data(), kept->child_pointers.empty() ? nullptr : kept->child_pointers.data(), nullptr, release_array, kept};
 }
 
+constexpr std::size_t bytes_a_row = 512;  // of both tables, about
+
 }  // namespace
 
 void export_schema(const Types& types, ArrowSchema* out) { make_schema("", "+s", types, out); }
@@ -164,7 +166,7 @@ void Column::export_to(ArrowArray* out, const std::shared_ptr<Arena>& arena) {
     fill(out, std::move(holder), rows_, nulls_);
 }
 
-Table::Table(Types types, std::size_t rows) : types_(std::move(types)) {
+Table::Table(Types types, std::size_t rows) : types_(std::move(types)), arena_(std::make_shared<Arena>(4096 + rows * bytes_a_row)) {
     for (const auto& [name, type] : types_) columns_.emplace_back(type, *arena_, rows);
 }
 

@@ -83,7 +83,7 @@ class Table {
 
   private:
     Types types_;
-    std::shared_ptr<Arena> arena_ = std::make_shared<Arena>();
+    std::shared_ptr<Arena> arena_;
     std::vector<Column> columns_;
     std::int64_t rows_ = 0;
 };

@@ -15,22 +15,30 @@ namespace opscope {
 
 // Whole pages from the system, and back to it.
 class Pages : public std::pmr::memory_resource {
+  public:
+    // filled: all pages at once, which is cheaper where all will be used.
+    explicit Pages(bool filled = false) : flags_(MAP_PRIVATE | MAP_ANONYMOUS | (filled ? MAP_POPULATE : 0)) {}
+
+  private:
     static constexpr std::size_t unit = 4096;
     static std::size_t rounded(std::size_t size) { return (size + unit - 1) / unit * unit; }
 
     void* do_allocate(std::size_t size, std::size_t) override {
-        void* memory = mmap(nullptr, rounded(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* memory = mmap(nullptr, rounded(size), PROT_READ | PROT_WRITE, flags_, -1, 0);
         if (memory == MAP_FAILED) throw std::bad_alloc();
         return memory;
     }
     void do_deallocate(void* memory, std::size_t size, std::size_t) override { munmap(memory, rounded(size)); }
     bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+    int flags_;
 };
 
-// Where one batch of rows lies; all of it goes at once.
+// Where one batch of rows lies, of about that many bytes; all of it goes at once.
 struct Arena {
-    Pages pages;
-    std::pmr::monotonic_buffer_resource memory{std::size_t{1} << 20, &pages};
+    explicit Arena(std::size_t bytes) : memory(bytes, &pages) {}
+    Pages pages{true};
+    std::pmr::monotonic_buffer_resource memory;
 };
 
 // Bytes that only grow, in an arena.

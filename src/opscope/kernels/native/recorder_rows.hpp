@@ -162,7 +162,7 @@ class Rows {
     void export_statistics(const TensorRow& row, Table& table);
 
     Types call_types_, tensor_types_;
-    Arena texts_;
+    Arena texts_{std::size_t{1} << 18};
 };
 
 }  // namespace opscope

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -40,6 +41,7 @@ WATCHED = frozenset({
 })  # fmt: skip
 
 
+@functools.cache
 def describe(func: Any) -> Operator:
     """Facts of one operator: name `namespace::name.overload`, the arguments it writes, and its family."""
     schema = getattr(func, "_schema", None)
