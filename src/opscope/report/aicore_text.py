@@ -13,7 +13,7 @@ from opscope.report.console import folded, line, make_console, print_lines, prin
 from opscope.report.oneline import one_line
 from opscope.run.finding import Document, Finding
 
-_SHOWN_CHECKS = 6
+_SHOWN_TENSORS = 8
 _SHOWN_MISSING = 4
 _STYLES = {"proven": "bold red", "likely": "red", "suspected": "yellow"}
 Part = Mapping[str, Any]
@@ -63,8 +63,7 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
         yield from folded(f"  {finding.status or 'code'}  ", reason, width=width)
     yield from _messages(finding, width=width)
     yield from _place_lines(finding, width=width)
-    for check in [check for check in part(finding, "addresses").get("checks", ()) if check["status"] in _TOLD][:_SHOWN_CHECKS]:
-        yield from folded("  address ", f"{check['tensor']} {check['address']}: {check['text']}", width=width)
+    yield from _argument_lines(finding, width=width)
     for tensor in part(finding, "dump").get("tensors", ()):
         if tensor["troubles"]:
             yield from folded("  dump    ", f"{tensor['label']}: {', '.join(tensor['troubles'])}", width=width)
@@ -82,6 +81,22 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
         yield from folded("case     ", f"{case['folder']}{said}", width=width)
     for item in part(finding, "missing").get("items", ())[:_SHOWN_MISSING]:
         yield from folded("missing  ", f"{item['what']}: {item['how']}", width=width, style="yellow")
+
+
+def _argument_lines(finding: Finding, *, width: int) -> Iterator[Text]:
+    """Inputs and outputs with what was found out about their addresses; the others only where something is wrong."""
+    checks = {check["tensor"]: check for check in part(finding, "addresses").get("checks", ())}
+    shown = 0
+    for tensor in part(finding, "arguments").get("tensors", ()):
+        check = checks.get(tensor["label"], {})
+        bad = check.get("status") in _TOLD
+        if not bad and (tensor["io"] not in ("input", "output") or shown >= _SHOWN_TENSORS):
+            continue
+        shown += 1
+        kind = one_line(tensor["dtype"] or "?", tensor["shape"], {})
+        said = f"{check.get('status', '')}: {check['text']}" if bad else check.get("status", "")
+        tag = f"  {tensor['label'].replace('input', 'in').replace('output', 'out'):<8}"
+        yield from folded(tag, f"{kind}  {tensor['address'] or ''}  {said}".rstrip(), width=width)
 
 
 _TOLD = frozenset(("null", "freed", "out of range", "not allocated", "unaligned", "overlapping", "unreadable"))
