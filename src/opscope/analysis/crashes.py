@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,29 @@ import msgspec
 
 from opscope.analysis.findings import Accusation
 from opscope.analysis.tables import Tables
+from opscope.run.finding import Forward
 
 if TYPE_CHECKING:
+    from opscope.run.protocol import Run
     from opscope.run.schema import Process
 
 UNFINISHED = "unfinished"
+# What CUDA, torch_npu and CANN say when a device has stopped; the call that raises is the first that heard of it.
+DEVICE_ERROR = re.compile(
+    r"CUDA error|CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_EXECUTION_FAILED|device-side assert|illegal memory access|unspecified launch"
+    r"|HIP error|NPU error|ACL error|AI ?Core|vector core|507\d{3}|\bE[EZ]9999|ERR\d{5}|aclrtSynchronize|npuSynchronize|HCCL",
+    re.IGNORECASE,
+)
+LATE = (
+    "a device error that was asynchronous: the kernel that failed may be an earlier one; record with --sync, which makes launches blocking,"
+    " to know"
+)
+VIEWS = frozenset(
+    {"t", "view", "transpose", "permute", "expand", "detach", "alias", "reshape_alias", "unsqueeze", "squeeze", "slice", "select"}
+)
 _ON_PURPOSE = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
+HUNG = 5.0  # seconds without a new call after which a process that was stopped stood still
+_INTERRUPTED = 130
 _STOPPED_BY_SOMEONE = frozenset({int(signal.SIGINT), int(signal.SIGTERM)})
 
 
@@ -25,6 +43,7 @@ class _Failed(msgspec.Struct, frozen=True):
     index: int
     parent: int | None
     error: str
+    level: str
 
 
 def crash_accusations(tables: Tables) -> list[Accusation]:
@@ -34,7 +53,7 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
     """
     if tables.run.processes and all(process.exit_code == 0 for process in tables.run.processes):
         return []
-    rows = tables.rows('SELECT process, "index", parent, error FROM calls WHERE error IS NOT NULL')
+    rows = tables.rows('SELECT process, "index", parent, error, level FROM calls WHERE error IS NOT NULL')
     if not rows:
         return []
     ends = tables.rows('SELECT process, max("index"), arg_max(parent, "index") FROM calls GROUP BY process')
@@ -43,20 +62,62 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
     for row in rows:
         failed[row[0]].append(_Failed(*row))
     processes = {process.process: process for process in tables.run.processes}
-    found = (_crash(calls, last[number], processes.get(number)) for number, calls in failed.items())
+    found = (_crash(tables.run, calls, last[number], processes.get(number)) for number, calls in failed.items())
     return [accusation for accusation in found if accusation is not None]
 
 
-def _crash(calls: list[_Failed], last: tuple[int, int | None], process: Process | None) -> Accusation | None:
-    if process is not None and (process.exit_code == 0 or process.signal in _STOPPED_BY_SOMEONE):
+def is_asynchronous(error: str) -> bool:
+    """Whether a device says in this text that something went wrong, which may be an earlier kernel than the call that hears of it."""
+    return DEVICE_ERROR.search(error) is not None
+
+
+def is_synchronous(run: Run) -> bool:
+    """Whether launches were blocking: recorded with --sync, or the program's own variables said so."""
+    if run.info.config.get("sync"):
+        return True
+    return any(run.info.environment.get(name) == "1" for name in ("CUDA_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING"))
+
+
+def forward_of(run: Run, process: int, index: int) -> Forward | None:
+    """The forward call of an unfinished gradient, found among the recent calls of the black box by line, module and name.
+
+    Its row may never have been written. None when several operators of the line may be meant.
+    """
+    read = getattr(run, "blackbox", None)
+    box = None if read is None else read(process)
+    call = None if box is None else next((call for call in box.open if call.index == index), None)
+    if box is None or call is None or call.phase != "backward" or call.source is None:
+        return None
+    same = [
+        other for other in box.recent
+        if other.phase == "forward" and other.level == "operator" and (other.source, other.module) == (call.source, call.module)
+    ]  # fmt: skip
+    stem = _stem(call.op)
+    meant = [other for other in same if _stem(other.op) == stem] or [other for other in same if _stem(other.op) not in VIEWS]
+    if not meant or len({other.op for other in meant}) > 1:
+        return None
+    return Forward(call=meant[-1].name, op=meant[-1].op, source=meant[-1].source)
+
+
+def _stem(op: str) -> str:
+    """`group_norm` for aten::native_group_norm_backward.default."""
+    name = op.rpartition("::")[2].partition(".")[0]
+    return re.sub(r"^native_|^_+|_for_cpu|_backward(_data)?$", "", name)
+
+
+def _crash(run: Run, calls: list[_Failed], last: tuple[int, int | None], process: Process | None) -> Accusation | None:
+    if process is not None and process.exit_code == 0:
         return None
     open_calls = [call for call in calls if call.error == UNFINISHED]
+    stopped = process is not None and (process.signal in _STOPPED_BY_SOMEONE or process.exit_code == _INTERRUPTED)
+    if process is not None and stopped:
+        return _hang(run, open_calls or [call for call in calls if call.error.startswith("KeyboardInterrupt")], process)
     if open_calls:
         innermost = max(open_calls, key=lambda call: call.index)
         words = f"the process died in this call{_how(process)}"
         return Accusation(
             process=innermost.process, index=innermost.index, kind="crash", reasons=(words,), confidence="likely",
-            evidence=_ending(process), order=0, judged=False,
+            evidence=_ending(process), order=0, judged=False, forward=forward_of(run, innermost.process, innermost.index),
         )  # fmt: skip
     if process is None or not (process.exit_code or process.signal):
         return None
@@ -64,9 +125,23 @@ def _crash(calls: list[_Failed], last: tuple[int, int | None], process: Process 
     if not fatal:
         return None
     innermost = max(fatal, key=lambda call: call.index)
+    late = is_asynchronous(innermost.error) and not is_synchronous(run)
     return Accusation(
-        process=innermost.process, index=innermost.index, kind="crash", reasons=(_first_line(innermost.error),),
-        evidence=_ending(process), order=0, judged=False,
+        process=innermost.process, index=innermost.index, kind="crash", reasons=(_first_line(innermost.error), *((LATE,) if late else ())),
+        evidence=_ending(process), order=0, judged=False, confidence="suspected" if late else "proven",
+    )  # fmt: skip
+
+
+def _hang(run: Run, calls: list[_Failed], process: Process) -> Accusation | None:
+    """The operator call in which a process stood still when somebody stopped it; None for one that was busy."""
+    innermost = max((call for call in calls if call.level == "operator"), key=lambda call: call.index, default=None)
+    if innermost is None or process.idle is None or process.idle < HUNG:
+        return None
+    words = f"this call had not returned for {process.idle:.0f} s when the process was stopped"
+    return Accusation(
+        process=innermost.process, index=innermost.index, kind="crash", reasons=(words,), confidence="suspected",
+        evidence={**_ending(process), "idle": process.idle}, order=0, judged=False,
+        forward=forward_of(run, innermost.process, innermost.index),
     )  # fmt: skip
 
 

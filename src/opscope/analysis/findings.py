@@ -30,6 +30,7 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
     """What the analysis says of one call; evidence is one record of findings' evidence.
 
     order: reached ones 0, those that nobody hid 1, hidden ones 2. judged: the bits come from the call itself.
+    forward: of a gradient whose forward call has no row.
     """
 
     process: int
@@ -40,6 +41,7 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, Any] = {}
     order: int = 1
     judged: bool = True
+    forward: Forward | None = None
 
 
 def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, ...]:
@@ -69,7 +71,7 @@ def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole
     return Finding(
         kind=one.kind, rank=call.rank, step=call.step, index=call.index, call=call.name, op=call.op, phase=call.phase, module=call.module,
         source=call.source,
-        forward=None if partner is None else Forward(call=partner[0].name, op=partner[0].op, source=partner[0].source),
+        forward=one.forward if partner is None else Forward(call=partner[0].name, op=partner[0].op, source=partner[0].source),
         status=hex(status.bits) if status.bits else None,
         reasons=tuple(dict.fromkeys((*status.reasons, *one.reasons))),
         confidence=one.confidence,

@@ -23,7 +23,7 @@ import msgspec
 from opscope.errors import UsageError
 from opscope.formats.settings.steps import step_and_before
 from opscope.run.schema import LEVELS
-from opscope.run.selection import Selection, parse_selection
+from opscope.run.selection import Selection, parse_pattern, parse_selection
 from opscope.substitute.rules import parse_rules
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         word="substitute", takes="RULES", help="PATTERN=KIND[;…]: run these operators as cpu, float64, float32, decomposition, function:…"
     ),
+    Option(word="journal", takes="PATTERN", help="write inputs of these operators before each call, for when the process dies in it"),
     Option(word="layout", takes="LAYOUT", choices=LAYOUTS, help="also write the run in that tool's own tree, to --config's path"),
     Option(word="config", takes="FILE", help="options from a TOML file, data_dump.json, acl.json or msprobe's config.json"),
 )
@@ -111,6 +112,7 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False
     budget: str = "20%"
     substitute: str | None = None
+    journal: str | None = None
     layout: str | None = None
     set_dump: bool = False
 
@@ -186,6 +188,7 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         check=words.get("check") is True,
         budget=_budget(text.get("budget", "20%")),
         substitute=_rules(text.get("substitute")),
+        journal=_pattern(text.get("journal")),
         layout=text.get("layout"),
         set_dump=words.get("set_dump") is True,
     )
@@ -347,6 +350,13 @@ def _levels(text: str) -> tuple[str, ...]:
 def _keep(text: str) -> str:
     if text != "all" and re.fullmatch(r"last:[0-9]{1,9}", text) is None:
         raise UsageError(f"--keep {text!r}: neither last:N nor all")
+    return text
+
+
+def _pattern(text: str | None) -> str | None:
+    """The text of a pattern, once it is known to be one."""
+    if text is not None:
+        parse_pattern(text)
     return text
 
 

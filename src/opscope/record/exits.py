@@ -41,6 +41,8 @@ def watch_exceptions(session: Session) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
         session.exit_code = 130 if issubclass(kind, KeyboardInterrupt) else 1
+        if issubclass(kind, KeyboardInterrupt):
+            session.interrupted()
         return previous(kind, error, trace)
 
     sys.excepthook = hook

@@ -34,7 +34,7 @@ from opscope.record.ascend import collection, has_logs
 from opscope.record.mindspore.place import FOLDER as MINDSPORE
 from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
-from opscope.run.store.layout import create_run, process_directories, read_process, seal_run, update_process
+from opscope.run.store.layout import BLACKBOX, create_run, process_directories, read_process, seal_run, update_process
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -200,9 +200,15 @@ def _note_ending(directory: Path, ending: Ending) -> None:
     try:
         process = read_process(directory, -1)
         if process.pid == ending.pid and process.exit_code is None and process.signal is None:
-            update_process(directory, exit_code=ending.code, signal=ending.signal)
+            update_process(directory, exit_code=ending.code, signal=ending.signal, idle=_idle(directory) if ending.signal else None)
     except (FormatError, OSError):
         return  # torn by what killed the process: readers say so
+
+
+def _idle(directory: Path) -> float:
+    """Seconds since the tables of a process last grew: its writer flushes every second while calls are made."""
+    times = [path.stat().st_mtime for path in (*directory.glob("*.arrow"), directory / BLACKBOX) if path.exists()]
+    return round(max(0.0, time.time() - max(times)), 1) if times else 0.0
 
 
 def read_notes(run: Path) -> tuple[str, ...]:

@@ -49,7 +49,10 @@ class Session:
         self.recorder: Recorder | None = None
         self.skipped: list[int] = []
         self.cleanup = ExitStack()
+        self.idle: float | None = None
         self._started = 0.0
+        self._heard = time.monotonic()
+        self._quiet = 0.0
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -82,6 +85,7 @@ class Session:
             "hidden_calls": hidden_calls(),
             "steps": recorder.book.step,
             "skipped_steps": tuple(self.skipped),
+            "idle": self.idle,
             **beneath,
         }
 
@@ -165,8 +169,16 @@ class Session:
         step = self.recorder.book.step if self.recorder is not None else 0
         return selection.wants_rank(self.rank) and selection.wants_step(step)
 
+    def interrupted(self) -> None:
+        """Ctrl-C reached the program: note for how long no call had ended."""
+        since = time.monotonic() - self._heard
+        # The interrupted call itself was drained just now: the silence was before it.
+        self.idle = round(max(since, self._quiet if since < 1 else 0.0), 1)
+
     def drain(self, *, end: bool = False) -> None:
         """Hand finished rows to the writer; at the end of a step (or of all) also those that wait for a device."""
+        now = time.monotonic()
+        self._quiet, self._heard = now - self._heard, now
         if self.recorder is None or not self.recorder.fetch(end=end):
             return
         rank = self.rank

@@ -134,6 +134,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     overhead: float | None = None  # time with recording / time without, as the recorder measured its own share
     hidden_calls: int = 0  # operators inside compiled graphs, which nobody could see
     steps: int | None = None  # training steps that ended
+    idle: float | None = None  # seconds without a new call before it was stopped, known where somebody stopped it
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped
     checked: dict[str, Any] = {}  # with --check: calls, checked, signatures, seconds, budget, verdicts, unjudged
     substituted: dict[str, Any] = {}  # with --substitute: calls by operator, and those that could not be, with the reason

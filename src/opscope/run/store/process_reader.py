@@ -17,9 +17,11 @@ import numpy as np
 
 from opscope.errors import FormatError
 from opscope.run.arrow import column_values, rows_of_columns
-from opscope.run.schema import TABLES, Call, Process, Tensor
+from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
 from opscope.run.store.blackbox import BlackBoxCall, BlackBoxContents, read_blackbox
 from opscope.run.store.ipc import IpcFile
+from opscope.run.store.journal import NAME as JOURNAL
+from opscope.run.store.journal import Entry, read_journals, read_value
 from opscope.run.store.layout import BLACKBOX, EXTREMES, read_process
 from opscope.run.store.retention import EXTREMES_TYPES
 from opscope.run.store.shard_reader import ShardReader
@@ -90,7 +92,8 @@ class ProcessReader:
         for number, first, last in self._index_ranges:
             if first <= index <= last:
                 found.extend(self._grouped(number).get(index, ()))
-        return tuple(found)
+        entry = self.journalled.get(index)
+        return tuple(found) if entry is None else _with_journal(found, entry, self.process.process, index)
 
     @cached_property
     def _index_ranges(self) -> list[tuple[int, int, int]]:
@@ -146,6 +149,34 @@ class ProcessReader:
             return None
 
     @cached_property
+    def journals(self) -> tuple[Entry, ...]:
+        """Inputs of calls that did not return, written before they began."""
+        try:
+            return () if self.running else read_journals(self.directory)
+        except FormatError as error:
+            self.problems.append(str(error))
+            return ()
+
+    @cached_property
+    def journalled(self) -> dict[int, Entry]:
+        """Call -> its journal: the call of that number, else the innermost one that the thread left open."""
+        if not self.journals or self.blackbox is None:
+            return {}
+        known = {call.index: call.op for call in (*self.blackbox.recent, *self.blackbox.open)}
+        found = {}
+        for entry in self.journals:
+            open_calls = [call.index for call in self.blackbox.open if (call.thread, call.op) == (entry.thread, entry.head.op)]
+            index = entry.index if known.get(entry.index) == entry.head.op else max(open_calls, default=None)
+            if index is not None:
+                found[index] = entry
+        return found
+
+    def value(self, tensor: Tensor, ref: ValueRef) -> np.ndarray[Any, Any]:
+        """Elements of a tensor row, from a shard or from a journal."""
+        entry = next((entry for entry in self.journals if entry.name == ref.shard), None) if ref.shard.startswith(JOURNAL) else None
+        return self.values.read(tensor, ref) if entry is None else read_value(self.directory, entry, tensor)
+
+    @cached_property
     def unfinished(self) -> tuple[Call, ...]:
         """Calls that were open when the process ended and whose rows were never written."""
         if self.running or self.blackbox is None or not self.blackbox.open:
@@ -172,6 +203,7 @@ class ProcessReader:
             source=call.source,
             thread=_signed(call.thread),
             error=UNFINISHED,
+            args=self.journalled[call.index].head.args if call.index in self.journalled else None,
         )
 
     def check(self) -> None:
@@ -186,6 +218,19 @@ class ProcessReader:
             # A rank of torchrun closes its files like any process, but nobody there knows its exit code; `waited` tells.
             during = f" in {unfinished[-1].op}" if unfinished else ""
             self.problems.append(f"{self.directory}: the process ended{during} without closing its files; its last rows may be missing")
+
+
+def _with_journal(rows: list[Tensor], entry: Entry, process: int, index: int) -> tuple[Tensor, ...]:
+    """The rows of a call with the values of its journal; the journal's own rows for a call that has none."""
+    inputs = {row.slot: row for row in entry.rows(process, index)}
+    if not rows:
+        return tuple(inputs.values())
+    return tuple(
+        msgspec.structs.replace(row, value=inputs[row.slot].value)
+        if row.io == "input" and row.value is None and row.slot in inputs
+        else row
+        for row in rows
+    )
 
 
 def _place(call: Call) -> tuple[int, int]:

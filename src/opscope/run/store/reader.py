@@ -169,7 +169,7 @@ class NativeRun:
         reader = self._by_number.get(tensor.process)
         if tensor.value is None or reader is None:
             raise MissingValueError(f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept")
-        return reader.values.read(tensor, tensor.value)
+        return reader.value(tensor, tensor.value)
 
     @cached_property
     def _by_number(self) -> dict[int, ProcessReader]:
