@@ -52,16 +52,18 @@ def convert(  # noqa: PLR0913 - the options of the manual
 
     if not sources:
         raise UsageError("convert: name at least one dump; see opscope convert --help")
+    if any("://" in source for source in sources):
+        raise UsageError("convert: URLs cannot be opened; copy the dump here first")
     wanted = Wanted(selection=selection.selection(), inputs=_numbers(inputs, "inputs"), outputs=_numbers(outputs, "outputs"))
     job = Job(
-        out=Path(out), kind=kind, wanted=wanted, layout=layout, shape=_numbers(shape, "shape") or (), jobs=_checked_jobs(jobs),
+        out=Path(out), kind=kind, wanted=wanted, layout=_layout(layout), shape=_numbers(shape, "shape") or (), jobs=_checked_jobs(jobs),
     )  # fmt: skip
     report = _run([Path(source) for source in sources], job, quiet=json)
     if json:
         print(json_module.dumps(_document(sources, job, report), ensure_ascii=False))
     else:
         _say(job, report)
-    return _exit_code(report)
+    return _exit_code(job, report)
 
 
 def _numbers(text: str | None, what: str) -> tuple[int, ...] | None:
@@ -71,6 +73,18 @@ def _numbers(text: str | None, what: str) -> tuple[int, ...] | None:
     if re.fullmatch(r"\s*\d{1,10}(\s*,\s*\d{1,10})*\s*", text) is None:
         raise UsageError(f"--{what} {text!r} is no list of numbers like 0,2")
     return tuple(int(part) for part in text.split(","))
+
+
+def _layout(text: str | None) -> str | None:
+    """A layout by its name, in whatever capitals; UsageError for one that nobody has."""
+    from opscope.formats.cann.dtypes import FORMAT_NUMBERS
+
+    if text is None:
+        return None
+    known = next((name for name in FORMAT_NUMBERS if name.lower() == text.lower()), None)
+    if known is None:
+        raise UsageError(f"--layout {text!r}: no such layout; NCHW, NHWC, ND, NC1HWC0, FRACTAL_Z and FRACTAL_NZ are some")
+    return known
 
 
 def _checked_jobs(jobs: int) -> int:
@@ -109,6 +123,8 @@ def _run(sources: list[Path], job: Job, *, quiet: bool) -> Report:
 
 def _say(job: Job, report: Report) -> None:
     print(f"{report.tensors} tensors written to {job.out}")
+    if _nothing(job, report):
+        note("the dump holds no values of what is meant; opscope show lists what there is")
     for line in (*report.problems, *report.failures)[:_LISTED]:
         note(line)
     rest = len(report.problems) + len(report.failures) - _LISTED
@@ -124,7 +140,12 @@ def _document(sources: tuple[str, ...], job: Job, report: Report) -> dict[str, o
     }  # fmt: skip
 
 
-def _exit_code(report: Report) -> int:
-    if report.failures and report.tensors == 0:
+def _nothing(job: Job, report: Report) -> bool:
+    """Whether files of values were asked for and there are none; whole layouts may hold statistics alone."""
+    return report.tensors == 0 and not report.failures and job.kind not in {"mindspore", "msprobe", "cann"}
+
+
+def _exit_code(job: Job, report: Report) -> int:
+    if (report.failures and report.tensors == 0) or _nothing(job, report):
         return UNREADABLE
     return INCOMPLETE if report.failures or report.problems else 0

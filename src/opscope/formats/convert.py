@@ -65,8 +65,10 @@ def convert(sources: Sequence[Path], job: Job, progress: Progress) -> Report:
             part = convert_one(source, own, progress)
         except UsageError:
             raise
-        except (OpscopeError, OSError) as error:
+        except OpscopeError as error:
             part = Report(failures=[str(error)])
+        except OSError as error:
+            part = Report(failures=[f"{error.filename or own.out}: {error.strerror or error}"])
         report.tensors += part.tensors
         report.failures += part.failures
         report.problems += part.problems
@@ -120,7 +122,7 @@ def _convert_cann(source: Path, kind: Format, job: Job, progress: Progress) -> R
     if inputs is not None or outputs is not None:
         inputs, outputs = inputs or (), outputs or ()
     request = Request(
-        kind=job.kind, layout=job.layout, shape=job.shape, exact=job.exact,
+        kind=job.kind, layout=job.layout, shape=job.shape, exact=job.exact, lenient=not (job.shape or job.exact),
         inputs=inputs if selection.wants_io("input") else (), outputs=outputs if selection.wants_io("output") else (),
     )  # fmt: skip
     whole = selection == Selection(io=selection.io)

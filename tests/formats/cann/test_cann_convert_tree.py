@@ -75,6 +75,22 @@ def test_a_selection_goes_with_a_layout(wanted: Wanted, names: list[str], tmp_pa
     assert files(tmp_path / "out") == [f"{prefix}{name[0]}/{NAME}.{name[2:]}.2x20x3x3.npy" for name in names]
 
 
+def test_what_has_no_such_axes_keeps_the_order_of_the_host(tmp_path: Path) -> None:
+    """A vector, a matrix in fractals and a layout nobody published lie among the feature maps of any network."""
+    matrix = np.arange(20 * 18, dtype=np.float16).reshape(20, 18)
+    sides = [
+        raw(np.ones(3, np.float32).tobytes(), (3,), 1),
+        dump(from_host(matrix, "ND", "FRACTAL_NZ"), "FRACTAL_NZ", (20, 18)),
+        raw(bytes(64), (32,), 2, layout=38),
+    ]
+    operator(tmp_path / "dump" / NAME, sides, [])
+    report = run_job(tmp_path / "dump", tmp_path / "out", layout="NCHW")
+    assert (report.tensors, report.failures) == (3, [])
+    assert np.array_equal(np.load(tmp_path / "out" / f"{NAME}.input.0.3.npy"), np.ones(3, np.float32))
+    assert np.array_equal(np.load(tmp_path / "out" / f"{NAME}.input.1.20x18.npy"), matrix)
+    assert np.load(tmp_path / "out" / f"{NAME}.input.2.32.npy").size == 32
+
+
 def test_bad_files_are_told_and_the_rest_of_the_tree_is_written(tmp_path: Path) -> None:
     root = nested(tmp_path / "dump")
     torn = root / TREE.format(step=0) / NAME

@@ -319,6 +319,10 @@ def test_the_verb_in_json_with_what_failed(tmp_path: Path) -> None:
         (("{dump}", "-o", "{out}", "--inputs", "a"), 2, "no list of numbers"),
         (("{dump}", "-o", "{out}", "--jobs", "-1"), 2, "from 1 to 1024"),
         (("-o", "{out}"), 2, "name at least one dump"),
+        (("{dump}", "-o", "{out}", "--layout", "NCWH"), 2, "no such layout"),
+        (("{dump}", "-o", "{out}", "--outputs", "77"), 2, "holds no values of what is meant"),
+        (("{dump}", "-o", "/dev/null/out"), 2, "/dev/null/out: Not a directory"),
+        (("https://host/dump", "-o", "{out}"), 2, "URLs cannot be opened"),
     ],
 )
 def test_the_verb_says_what_is_wrong(words: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ ONE_BYTE_C0, OTHER_C0 = 32, 16
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What to make of each file; layout None keeps the device's order, shape is that of one named file.
 
-    inputs and outputs are which of them to write (None: all); strict refuses an index that a file does not have. exact does
-    as the reference tool does, where it is wrong too.
+    inputs and outputs are which of them to write (None: all); strict refuses an index that a file does not have; lenient
+    leaves a tensor that has no axes for the layout in the host's order instead of refusing it. exact does as the reference tool
+    does, where it is wrong too.
     """
 
     kind: str = NPY
@@ -49,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[int, ...] | None = None
     outputs: tuple[int, ...] | None = None
     strict: bool = False
+    lenient: bool = False
     exact: bool = False
 
     @property
@@ -162,7 +164,7 @@ def _piece(file: DumpFile, request: Request, side: str, index: int) -> Piece:
     values = _device(file, request, seen, side, index)
     layout, shape = seen.layout, None
     if request.layout is not None:
-        values, layout = _moved(values, seen, request, f"{file.path}: {side} {index}")
+        values, layout = _moved_or_kept(values, seen, request, f"{file.path}: {side} {index}")
         shape = values.shape
     dtype = _dtype_name(seen, values, request)
     if request.kind == BIN and request.layout is None:
@@ -210,6 +212,16 @@ def _dtype_name(seen: TensorView, values: NDArray[Any], request: Request) -> str
     if seen.kind.numpy is not None or request.layout is None or request.exact:
         return seen.kind.numpy or seen.kind.name
     return values.dtype.name
+
+
+def _moved_or_kept(values: NDArray[Any], seen: TensorView, request: Request, where: str) -> tuple[NDArray[Any], str]:
+    """The values in the layout asked for; a vector has no NCHW, and of many files most hold some. Raises RefusedError."""
+    try:
+        return _moved(values, seen, request, where)
+    except RefusedError as error:
+        if not request.lenient or error.code is not Code.FORMAT:
+            raise
+        return (values, seen.layout) if seen.origin is None else (tensor.host(values, seen), seen.origin.layout)
 
 
 def _moved(values: NDArray[Any], seen: TensorView, request: Request, where: str) -> tuple[NDArray[Any], str]:
