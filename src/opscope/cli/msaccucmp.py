@@ -185,9 +185,11 @@ def _request(options: argparse.Namespace, *, single: bool) -> Request:
     if not single and (side is not None or shape):
         _say("-o, -i and -s are for one file; they are ignored")
         side, shape = None, ()
-    wanted = {f"{one}s": (int(text),) if one == side else () for one in ("input", "output")} if side is not None else {}
-    exact = options.compat is not None
-    return Request(kind=options.type, layout=options.format, shape=shape, strict=side is not None, exact=exact, **wanted)
+    inputs, outputs = ((int(text),) if side == one else None if side is None else () for one in ("input", "output"))
+    return Request(
+        kind=options.type, layout=options.format, shape=shape, inputs=inputs, outputs=outputs, strict=side is not None,
+        exact=options.compat is not None,
+    )  # fmt: skip
 
 
 def _shape(text: str) -> tuple[int, ...]:
