@@ -31,6 +31,7 @@ from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
+_NO_HASH = "0x0000000000000000"  # the xor of words that come twice says nothing
 _DATA = ("dump_tensor_data", "tensor_data")
 _SIDES = (("input_args", "input", ""), ("input_kwargs", "input", "kwargs"), ("input", "input", ""), ("output", "output", ""))
 
@@ -57,7 +58,18 @@ def open_dump(path: Path) -> Run:
         raise FormatError(path, builder.problems[0] if builder.problems else "no dump.json or debug.json below it")
     tables = Tables(calls=tuple(builder.calls), processes=tuple(processes), stacks=tuple(builder.stacks), problems=tuple(builder.problems))
     info = RunInfo(path=str(path), format="msprobe", config=builder.header)
-    return ForeignRun(info, root, tables, builder.draft, load=load_value)
+    return MsprobeRun(info, root, tables, builder.draft, load=load_value, hashes=builder.hashes)
+
+
+class MsprobeRun(ForeignRun):
+    """A run of msprobe. hashes holds msprobe's own hash of tensors, by process, index, side and slot, once tensor rows were read.
+
+    A CRC-32 of the bytes, or an xor of their words, is no digest of ours, but two dumps of msprobe can be compared by it.
+    """
+
+    def __init__(self, *args: Any, hashes: dict[tuple[int, int, str, str], str], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.hashes = hashes
 
 
 def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:  # noqa: ARG001 - the signature of all loaders
@@ -84,6 +96,7 @@ class _Builder:
         self.stacks: list[Stack] = []
         self.problems: list[str] = []
         self.header: dict[str, Any] = {}
+        self.hashes: dict[tuple[int, int, str, str], str] = {}
         self.read = False
         self._sources: dict[tuple[int, int], _Source] = {}
         self._known: dict[tuple[str, ...], int] = {}
@@ -165,7 +178,11 @@ class _Builder:
     def draft(self, call: Call) -> list[Tensor]:
         """Rows of one call: the file's values where it is there, else what dump.json says."""
         source = self._sources[call.process, call.index]
-        return [_row(call, io, leaf, extra, source) for io, leaf, extra in _leaves(source.entry)]
+        found = list(_leaves(source.entry))
+        for io, leaf, _ in found:
+            if leaf.hash is not None and leaf.hash != _NO_HASH:
+                self.hashes[call.process, call.index, io, leaf.slot] = leaf.hash
+        return [_row(call, io, leaf, extra, source) for io, leaf, extra in found]
 
 
 def _row(call: Call, io: str, leaf: TensorLeaf, extra: dict[str, Any], source: _Source) -> Tensor:
