@@ -288,7 +288,7 @@ def test_show_an_unknown_call(command: Command, run: Path, call: str, message: s
 def test_show_nothing_selected_is_said(command: Command, run: Path) -> None:
     done = command("show", run, "--ops", "conv*")
     assert (done.returncode, done.stdout) == (0, "")
-    assert only_line(done.stderr) == "no call is selected"
+    assert only_line(done.stderr) == "no call is selected; --ops 'conv*' matches nothing in this run"
 
 
 # -- query -------------------------------------------------------------------------------------------------------

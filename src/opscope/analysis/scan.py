@@ -25,6 +25,7 @@ from opscope.analysis.skips import Skips
 from opscope.analysis.summary import counts, first_line, recorded_judgements
 from opscope.analysis.tables import Tables, open_tables
 from opscope.run.finding import Document, Finding
+from opscope.run.unmatched import unmatched
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -43,8 +44,8 @@ def scan(run: Run, *, selection: Selection | None = None) -> Document:
     """Findings of a run, most likely culprit first; the document's verdict is "clean" when there are none.
 
     selection chooses among the findings. The whole run is followed all the same, since the cause of what happens in step 5
-    may lie in step 3; findings outside of the selection are counted in summary.warnings. complete is false when the run has
-    problems. Raises FormatError for a table that cannot be read.
+    may lie in step 3; findings outside of the selection are counted in summary.warnings, and patterns of it that match nothing
+    named there. complete is false when the run has problems. Raises FormatError for a table that cannot be read.
     """
     with open_tables(run) as tables:
         return _scanned(tables, selection)
@@ -60,6 +61,7 @@ def _scanned(tables: Tables, selection: Selection | None) -> Document:
     every = (*build(tables, accusations), *gradients.findings)
     chosen = tuple(finding for finding in every if _wanted(finding, selection))
     warnings = [*sound.warnings, *(near_limit_warnings(tables) if found.near else ()), *gradients.warnings, *run.problems]
+    warnings += unmatched(run, selection)
     if len(chosen) < len(every):
         warnings.append(f"{len(every) - len(chosen)} findings lie outside of the selection, the first at {first_line(every[0])}")
     summary: dict[str, Any] = {

@@ -70,5 +70,5 @@ def dispatch(arguments: Sequence[str]) -> int:
 
 def _sentence(message: str) -> str:
     """A message of cyclopts in the manner of ours: one line, no capital, no full stop."""
-    line = " ".join(message.split()).rstrip(".")
+    line = " ".join(message.split()).rstrip(".").rstrip(", ")
     return line[:1].lower() + line[1:]

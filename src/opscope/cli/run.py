@@ -18,9 +18,11 @@ from opscope.errors import OpscopeError
 from opscope.record.config import OPTIONS, Option, config_from, read_settings, read_text, read_words, split_command
 from opscope.record.launch import LaunchResult, launch
 from opscope.run.finding import Document
+from opscope.run.selection import Selection
 
 if TYPE_CHECKING:
     from opscope.formats.settings.recording import Recording
+    from opscope.run.selection import Pattern
 
 _LISTED = 20  # failures named on stderr
 
@@ -64,7 +66,7 @@ def run(
     settings = _settings_of(str(given.get("config", "")))
     result = launch(config, command)
     try:
-        document = conclude(result)
+        document = conclude(result, config.selection.ops)
         if config.layout is not None and document is not None and document.complete:
             _write_layout(result.run, config.layout, settings)
         if json_file is not None and document is not None:
@@ -112,7 +114,7 @@ def _write_layout(run: Path | None, layout: str, settings: Recording | None) -> 
     note(f"{written.tensors} tensors written to {out} as {layout} lays them out")
 
 
-def conclude(result: LaunchResult) -> Document | None:
+def conclude(result: LaunchResult, ops: Pattern | None = None) -> Document | None:
     """Scan what was recorded, draw the verdict on stderr, and give back the document; None when there is no run."""
     if result.run is None:
         return None
@@ -124,9 +126,12 @@ def conclude(result: LaunchResult) -> Document | None:
     from opscope.analysis.scan import scan
     from opscope.formats.registry import open_run
     from opscope.report.terminal import print_verdict
+    from opscope.run.unmatched import unmatched
 
-    found = scan(open_run(result.run))
-    summary = {**found.summary, **facts, "warnings": [*found.summary.get("warnings", ()), *result.notes]}
+    run = open_run(result.run)
+    found = scan(run)
+    warnings = [*found.summary.get("warnings", ()), *unmatched(run, Selection(ops=ops)), *result.notes]
+    summary = {**found.summary, **facts, "warnings": warnings}
     document = msgspec.structs.replace(found, verb="run", runs=(str(result.run),), summary=summary)
     print_verdict(document, stderr=True)
     return document

@@ -66,6 +66,7 @@ def _print_list(run: Run, found: Iterable[Call], wanted: Selection, *, values: b
     from opscope.report.calls import call_lines
     from opscope.report.console import make_console, print_lines
     from opscope.run.query import tensors_of
+    from opscope.run.unmatched import unmatched
 
     console = make_console()
     processes = {process.process: process for process in run.processes}
@@ -79,7 +80,7 @@ def _print_list(run: Run, found: Iterable[Call], wanted: Selection, *, values: b
         if values:
             _print_values(run, tensors)
     if none:
-        note("no call is selected")
+        note("; ".join(["no call is selected", *unmatched(run, wanted)]))
 
 
 def _print_page(run: Run, call: Call, *, values: bool) -> None:

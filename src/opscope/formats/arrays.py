@@ -38,6 +38,7 @@ from opscope.formats.pt import PtFile
 from opscope.formats.registry import Format
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Process, Tensor, ValueRef
+from opscope.run.store.layout import PROCESSES, RUN_FILE
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -97,9 +98,13 @@ def _is_array(path: Path) -> bool:
 
 def _files(root: Path) -> Iterator[str]:
     """Files of arrays below a folder, relative to it with "/" between the names."""
+    run: Path | None = None
     for folder, names in walk(root, _DEPTH, _SUFFIXES):
-        prefix = "".join(f"{part}/" for part in folder.relative_to(root).parts)
-        yield from (prefix + name for name in names)
+        if run is None or run not in folder.parents:
+            run = folder if (folder / RUN_FILE).is_file() and (folder / PROCESSES).is_dir() else None
+        if run is None:  # the shards of a recording are no loose arrays
+            prefix = "".join(f"{part}/" for part in folder.relative_to(root).parts)
+            yield from (prefix + name for name in names)
 
 
 def _records(root: Path) -> Iterator[str]:

@@ -135,7 +135,8 @@ def _describe_directory(path: Path) -> str:
     entries = list(islice(path.iterdir(), _MAX_LISTED))
     if not entries:
         return "an empty directory"
-    runs = sorted(entry.name for entry in entries if (entry / "run.json").is_file())
+    below = (file.parent.relative_to(path) for depth in ("*", "*/*", "*/*/*") for file in path.glob(f"{depth}/run.json"))
+    runs = sorted(map(str, islice(below, _MAX_LISTED)))
     if runs:
         return f"it holds runs, open one of them: {', '.join(runs[:5])}{', …' if len(runs) > 5 else ''}"
     kinds = Counter("directories" if entry.is_dir() else f"{entry.suffix or 'other'} files" for entry in entries)

@@ -164,3 +164,16 @@ def test_overflow_records_beside_converted_dumps(record: str, tmp_path: Path) ->
     run = open_run(tmp_path)
     lost = run.rows("calls")[-1]  # type: ignore[attr-defined]
     assert (lost.task, lost.status, len(run.problems)) == (9, 272, 1)
+
+
+def test_the_shards_of_a_recording_are_no_loose_arrays(tmp_path: Path) -> None:
+    """Whoever types `opscope scan .` beside `runs/` is told which runs are there, instead of being shown their raw values."""
+    place = tmp_path / "runs" / "demo"
+    shards = place / "processes" / "p-vm-1-1"
+    shards.mkdir(parents=True)
+    (place / "run.json").write_text("{}")
+    write_safetensors(shards / "values-00000.safetensors", {"a": ONES})
+    with pytest.raises(FormatError, match=r"it holds runs, open one of them: runs/demo$"):
+        open_run(tmp_path)
+    np.save(tmp_path / "runs" / "mine.npy", ONES)
+    assert [name for name, *_ in calls(tmp_path)] == ["runs/mine"]
