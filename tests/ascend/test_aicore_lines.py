@@ -218,3 +218,26 @@ def test_the_same_kernel_that_fails_again_later_is_a_second_error(faults: Faults
 @pytest.mark.parametrize("text", ["", "\n" * 100, "plain text\nof a program\n", info(1, "DevFree: mem=1")])
 def test_logs_without_an_error(faults: Faults, text: str) -> None:
     assert faults(text) == ()
+
+
+HOSTILE = [
+    arguments(1.2, [1]).replace("0x1", "9" * 6000),
+    described(
+        1.2,
+        ["tiling_data:0x01 0x0k 0x02", "block_dim:" + "9" * 5000, "input:0;shape:[" + "9" * 5000 + "];addr:" + "9" * 5000],
+        node="A",
+        op="B",
+    ),
+    failed(1.2, "1_0_A", task=7).replace("task_id=7", "task_id=" + "7" * 5000),
+    f"{head(1.2)}Error register information. coreId=0, AIC_ERR_{'1' * 5000}=0x1\n",
+    f"{head(1.2)}GetArgsInfo:tilingKey = {'1' * 5000}, print 1 Times totalLen=(1*8)Bytes, argsSize={'9' * 5000}\n",
+    f"{head(1.2)}[Dump][Exception] begin to load normal tensor, index:{'1' * 5000}\n",
+    f"{head(1.2)}[AIC_INFO] " + "(" * 60000 + "\n",
+    f"{head(1.2)}The error from " + "there is an " * 5000 + "error code = " + "," * 5000 + " dump info: " + "a: 1," * 5000 + "\n",
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_lines_end_quickly_and_raise_nothing(faults: Faults, line: str) -> None:
+    found = faults(stars(1.0) + failed(1.1, "1_0_A") + line)
+    assert found[0].kernel == "1_0_A"

@@ -20,6 +20,7 @@ OK, INSIDE, NULL, HOST, UNKNOWN, FREED, OVERRUN, OUTSIDE, UNALIGNED, OVERLAP, UN
     "ok", "in the arguments", "null", "host", "unknown", "freed", "out of range", "not allocated", "unaligned", "overlapping", "unreadable",
 )  # fmt: skip
 BAD = frozenset((NULL, FREED, OVERRUN, OUTSIDE, UNALIGNED, UNREADABLE))
+_PAIRED = 512  # tensors that are held against each other
 _GUARD = 1 << 21  # bytes around a tensor within which a faulting address is still told to be beside it
 
 
@@ -146,7 +147,7 @@ def _unsure(checked: AddressCheck) -> AddressCheck:
 def _with_overlaps(found: list[AddressCheck], tensors: Sequence[KernelTensor]) -> list[AddressCheck]:
     """An output or workspace that partly covers another tensor; the very same place is an in-place operator's right."""
     by_label = {tensor.label: tensor for tensor in tensors}
-    for place, later in enumerate(found):
+    for place, later in enumerate(found[:_PAIRED]):
         for earlier in found[:place]:
             if later.status != OK or earlier.status != OK or not _partly(earlier, later):
                 continue

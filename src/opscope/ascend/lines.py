@@ -14,10 +14,11 @@ import msgspec
 
 from opscope.ascend.records import Record
 
-_NUMBER = r"(?:0x[0-9a-fA-F]+|\d+)"
-_PAIR = re.compile(rf"([A-Za-z][A-Za-z0-9_/ ]*?)\s*[:=]\s*({_NUMBER})((?:\s*,\s*{_NUMBER}(?=\s*(?:[,.;]|$)))*)")
-_FIELD = re.compile(r"([A-Za-z_][\w ]*?)\s*=\s*([^,\[]*)")
+_NUMBER = r"(?:0x[0-9a-fA-F]{1,16}|\d{1,20})"  # 64 bits; longer ones are no number of a log
+_PAIR = re.compile(rf"([A-Za-z][A-Za-z0-9_/ ]{{0,40}}?)\s*[:=]\s*({_NUMBER})((?:\s*,\s*{_NUMBER}(?=\s*(?:[,.;]|$)))*)")
+_FIELD = re.compile(r"([A-Za-z_][\w ]{0,40}?)\s*=\s*([^,\[]*)")
 _MAX_WORDS = 1 << 16
+_SHORT = 8192  # characters of a line that are looked at, but for lists of words and attributes
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -30,9 +31,10 @@ class Event(msgspec.Struct, frozen=True):
 def events(record: Record) -> Iterator[Event]:
     """Events of one record, none for a line that says nothing about an error or about memory."""
     text = record.text
+    short = text[:_SHORT]
     for words, read in _READERS:
-        if any(word in text for word in words):
-            found = list(read(text, record))
+        if any(word in short for word in words):
+            found = list(read(text if read in _LONG else short, record))
             yield from found
             if found:
                 return
@@ -71,8 +73,8 @@ def _fields(text: str) -> dict[str, str]:
 
 # What the head of a core line calls the core, in any wording.
 _KIND = re.compile(
-    r"there is an exception of ([\w ]+?)(?:,|$)|there is an? error of ([\w ]+?)(?:,|$)|the error is ([\w ]+?)(?: exception)?(?:,|$)"
-    r"|there is an? ([\w ]+?)(?: exception)?(?:,|$)",
+    r"there is an exception of ([\w ]{1,60}?)(?:,|$)|there is an? error of ([\w ]{1,60}?)(?:,|$)"
+    r"|the error is ([\w ]{1,60}?)(?: exception)?(?:,|$)|there is an? ([\w ]{1,60}?)(?: exception)?(?:,|$)",
     re.IGNORECASE,
 )
 
@@ -118,7 +120,7 @@ def _extend(text: str, _: Record) -> Iterator[Event]:
 
 def _failed(text: str, record: Record) -> Iterator[Event]:
     found = re.search(
-        r"((?:ai ?core|aivec\w*|fftsplus|vector core)[\w ]*?) (?:kernel|task) execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE
+        r"((?:ai ?core|aivec\w*|fftsplus|vector core)[\w ]{0,40}?) (?:kernel|task) execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE
     )
     found = found or re.search(r"(ai ?core) kernel execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE)
     if found is None:
@@ -128,15 +130,19 @@ def _failed(text: str, record: Record) -> Iterator[Event]:
 
 
 def _screen(text: str, _: Record) -> Iterator[Event]:
-    found = re.search(r"device\s*\(\s*(\d+)\s*\),?\s*core list\s*\[([^\]]*)\]", text)
+    found = re.search(r"device\s*\(\s*(\d{1,18})\s*\),?\s*core list\s*\[([^\]]*)\]", text)
     if found is not None:
         yield Event("screen", {"device": int(found[1]), "cores": found[2]})
-    for core, code in re.findall(rf"coreId\s*\(\s*(\d+)\s*\)\s*:\s*({_NUMBER})", text):
+    for core, code in re.findall(rf"coreId\s*\(\s*(\d{{1,18}})\s*\)\s*:\s*({_NUMBER})", text):
         yield Event("screen-core", {"core": int(core), "code": code})
 
 
+_RANGE = r"\s*(?:\((\d{1,18}) to \d{1,18}\))?\s*"
+_ARGS = re.compile(rf"args{_RANGE}(before|after) execute{_RANGE}:\s*(.*)", re.DOTALL)
+
+
 def _args(text: str, record: Record) -> Iterator[Event]:
-    found = re.search(r"args\s*(?:\((\d+) to \d+\))?\s*(before|after) execute\s*(?:\((\d+) to \d+\))?\s*:\s*(.*)", text, re.DOTALL)
+    found = _ARGS.search(text)
     if found is None:
         return
     body, _, address = found[4].partition("addr:")
@@ -151,7 +157,7 @@ def _args(text: str, record: Record) -> Iterator[Event]:
 
 
 def _tiling_key(text: str, _: Record) -> Iterator[Event]:
-    found = re.search(r"tilingKey\s*=\s*(\d+)(.*)", text)
+    found = re.search(r"tilingKey\s*=\s*(\d{1,20})(.*)", text)
     if found is not None:
         pairs = _pairs(found[2])
         yield Event("tiling-key", {"tiling_key": int(found[1]), "args_size": pairs.get("argsSize"), "block_dim": pairs.get("blockDim")})
@@ -162,12 +168,12 @@ def _described(text: str, record: Record) -> Iterator[Event]:
     if "after execute:args print end" in body:
         yield Event("args-end", {})
     elif body.startswith("node_name:"):
-        found = re.match(r"node_name:(.*?),\s*node_type:(.*?),\s*stream_id:(\d+),\s*task_id:(\d+)(.*)", body)
+        found = re.match(r"node_name:(.*?),\s*node_type:(.*?),\s*stream_id:(\d{1,18}),\s*task_id:(\d{1,18})(.*)", body[:_SHORT])
         if found is not None:
             more = {key: number(value) for key, value in re.findall(rf"(\w+)\s*:\s*({_NUMBER})", found[5])}
             fields = {"node_name": found[1], "node_type": found[2], "stream": int(found[3]), "task": int(found[4]), "more": more}
             yield Event("node", fields)
-    elif found := re.match(r"(input|output|workspace)\s*:\s*(\d+)\s*;(.*)", body):
+    elif found := re.match(r"(input|output|workspace)\s*:\s*(\d{1,18})\s*;(.*)", body):
         yield Event("tensor", {"io": found[1], "index": int(found[2]), **_tensor_fields(found[3])})
     elif "args" not in body.partition(":")[0] and (found := re.match(r"([A-Za-z_][\w ]{0,40}?)\s*:\s*(.*)", body, re.DOTALL)):
         yield Event("described", {"key": found[1].replace(" ", "_"), "value": found[2].strip(), "cut": record.cut})
@@ -178,7 +184,7 @@ def _tensor_fields(text: str) -> dict[str, Any]:
     said = {key.strip(): value.strip() for key, value in pairs.items()}
     shape = said.get("shape")
     return {
-        "shape": None if shape is None else tuple(int(dim) for dim in re.findall(r"-?\d+", shape)),
+        "shape": None if shape is None else tuple(int(dim) for dim in re.findall(r"-?\d{1,18}", shape)[:64]),
         "format": said.get("format"),
         "dtype": said.get("dtype"),
         "address": _int(rf"({_NUMBER})", said.get("addr", "")),
@@ -186,7 +192,7 @@ def _tensor_fields(text: str) -> dict[str, Any]:
     }
 
 
-_LOADED = re.compile(r"(begin|end) to load ([\w ]+?)\s*,\s*index\s*:\s*(\d+)(.*)")
+_LOADED = re.compile(r"(begin|end) to load ([\w ]+?)\s*,\s*index\s*:\s*(\d{1,18})(.*)")
 _FILE = re.compile(r"dump ([\w ]+?) to file,? ?(?:file)?\s*:\s*(\S.*)|exception dump file path is (\S.*)")
 
 
@@ -195,18 +201,18 @@ def _dumped(text: str, _: Record) -> Iterator[Event]:
         yield Event("load", {"begin": found[1] == "begin", "what": found[2].strip(), "index": int(found[3])} | _tensor_type(found[4]))
     elif "tensor type" in text:
         yield Event("load-type", _tensor_type(text))
-    elif found := re.search(rf"dump args data,?\s*addr\s*:\s*({_NUMBER})\s*;\s*size\s*:\s*(\d+)", text):
+    elif found := re.search(rf"dump args data,?\s*addr\s*:\s*({_NUMBER})\s*;\s*size\s*:\s*(\d{{1,18}})", text):
         yield Event("load-data", {"address": number(found[1]), "size": int(found[2])})
     elif found := _FILE.search(text):
         yield Event("file", {"what": found[1] or "exception", "path": (found[2] or found[3]).strip()})
     elif re.search(r"maybe invalid|D2H failed|check addr|data invalid", text):
         yield Event("unreadable", {"text": text.strip(), "address": _int(rf"addr\w*\s*[:=]\s*({_NUMBER})", text)})
-    elif found := re.search(r"begin tensor's index of arg\w* is\s*:\s*(\d+)", text):
+    elif found := re.search(r"begin tensor's index of arg\w* is\s*:\s*(\d{1,18})", text):
         yield Event("first-tensor", {"index": int(found[1])})
 
 
 def _tensor_type(text: str) -> dict[str, Any]:
-    return {"type": _int(r"tensor type\s*:\s*(\d+)", text), "pointer": _int(r"pointer type\s*:\s*(\d+)", text)}
+    return {"type": _int(r"tensor type\s*:\s*(\d{1,18})", text), "pointer": _int(r"pointer type\s*:\s*(\d{1,18})", text)}
 
 
 def _returned(text: str, _: Record) -> Iterator[Event]:
@@ -214,11 +220,11 @@ def _returned(text: str, _: Record) -> Iterator[Event]:
     if re.search(r"Task run failed|Task exception!", text):
         error = _find(r"errType=\w+\(([^)]*)\)", text)
         yield Event("task", task | {"error": error, "sqe": _find(r"(?:sqe_type|type)=\d+\(([^)]*)\)", text)})
-    if found := re.search(r"ErrCode\s*=\s*(\d+)(?:,\s*desc\s*=\s*\[([^\]]*)\])?(?:,\s*InnerCode\s*=\s*(0x[0-9a-fA-F]+))?", text):
+    if found := re.search(r"ErrCode\s*=\s*(\d{1,18})(?:,\s*desc\s*=\s*\[([^\]]*)\])?(?:,\s*InnerCode\s*=\s*(0x[0-9a-fA-F]+))?", text):
         yield Event("returned", {"code": found[1], "text": found[2], "inner": found[3]})
     elif found := re.search(r"retCode\s*=\s*(0x[0-9a-fA-F]+)(?:\s*,\s*\[([^\]]*)\])?", text):
         yield Event("returned", {"code": found[1].lower(), "text": found[2], "inner": None})
-    elif found := re.search(r"runtime result\s*=\s*(\d+)", text):
+    elif found := re.search(r"runtime result\s*=\s*(\d{1,18})", text):
         yield Event("returned", {"code": found[1], "text": None, "inner": None})
 
 
@@ -303,3 +309,4 @@ _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     (("Task run failed", "Task exception", "retCode", "ErrCode", "runtime result"), _returned),
     (("",), _noted),
 )
+_LONG = (_args, _described)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ from opscope.ascend.lines import Event, numbers
 from opscope.ascend.records import Record
 from opscope.ascend.registers import ASCEND950, CLASSIC
 
+_BYTE = re.compile(r"0[xX][0-9a-fA-F]{1,2}")
 _LIMIT = 4096  # of anything that one error may list
 _IO = {1: "input", 2: "input", 3: "output", 4: "workspace", 5: "log", 6: "mc2 context", 7: "tiling", 8: "L1", 9: "L2",
        10: "overflow address", 11: "FFTS address", 12: "output"}  # fmt: skip
@@ -153,7 +156,7 @@ def _failed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     for key, value in said.items():
         fault.failure.setdefault(key, value)
     for key, name in (("device", "device_id"), ("stream", "stream_id"), ("task", "task_id")):
-        if said.get(name, "").isdecimal() and fault.fields.get(key) is None:
+        if said.get(name, "").isdecimal() and len(said[name]) < 19 and fault.fields.get(key) is None:
             fault.fields[key] = int(said[name])
     fault.time = fault.time or record.time
 
@@ -268,7 +271,7 @@ def with_registers(core: Core, values: Mapping[str, int]) -> Core:
         elif name in ("AIC_ERROR", "AIC_ERROR0", "AIC_ERROR_0"):
             codes = [value, *codes[1:]]
             known.setdefault(name, value)
-        elif name.startswith("AIC_ERR_") and name[8:].isdecimal() and int(name[8:]) < 6:
+        elif name.startswith("AIC_ERR_") and name[8:] in "012345" and len(name) == 9:
             word = int(name[8:])
             codes += [0] * (3 - len(codes))
             codes[word // 2] |= (value & 0xFFFFFFFF) << 32 * (word % 2)
@@ -426,7 +429,7 @@ def _bytes_of(text: str, *, whole: bool) -> list[str]:
     parts = text.replace(",", " ").split()
     if not whole and parts and not text.endswith(" "):
         parts = parts[:-1]  # the last byte may have lost a digit
-    return [part for part in parts if part.lower().startswith("0x") and 3 <= len(part) <= 4]
+    return list(takewhile(_BYTE.fullmatch, parts))
 
 
 def _generation(fault: Open) -> str:
