@@ -123,6 +123,9 @@ def test_ecc_is_hardware(aicore: Aicore, tmp_path: Path) -> None:
 def test_an_accumulating_kernel_that_nobody_zeroed(aicore: Aicore, tmp_path: Path) -> None:
     dynamic = {"compileInfo": {}, "parameters": [None, {"dtype": "float32", "init_value": 0}]}
     _, document = aicore(collection(tmp_path / "a", **dynamic))
+    assert ("memset missing", "suspected") in verdicts(document["findings"][0])
+    others = info(0.9, "LaunchKernel: AtomicLaunchKernelWithFlag_Other start", module="GE")
+    _, document = aicore(collection(tmp_path / "c", text=log(before=others), **dynamic))
     assert ("memset missing", "likely") in verdicts(document["findings"][0])
     cleaned = info(0.9, "LaunchKernel: AtomicLaunchKernelWithFlag_L2Loss start", module="GE")
     _, document = aicore(collection(tmp_path / "b", text=log(before=cleaned), **dynamic))

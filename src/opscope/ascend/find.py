@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from opscope.formats.cann import dumpfile, names
 MAX_FILES = 200_000
 _HEAD = 8192
 _JSON_MAX = 1 << 30
+_LATE_KERNEL = 1 << 20
 _SOURCES = (".cce", ".o.txt")
 _PASSED = (".py", ".npy", ".bin", ".png", ".html", ".pyc", ".so", ".zip", ".gz", ".tgz", ".om", ".onnx")
 LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, BESIDE = "logs", "graphs", "kernels", "objects", "dumps", "beside"
@@ -135,9 +137,18 @@ def _json(path: Path, head: bytes) -> tuple[str, object] | None:
             return GRAPHS, (path, graphs.JSON)
         return None
     if path.suffix == ".json":
-        document = load_json(path) if path.stat().st_size < 1 << 20 else None
-        return (KERNELS, read_kernel(path)) if is_kernel(document) else None
+        return _late_kernel(path)
     return (LOGS, path) if _is_text(head) else None
+
+
+def _late_kernel(path: Path) -> tuple[str, object] | None:
+    """A description whose name comes late in it; other people's JSON is none of our business, well formed or not."""
+    if path.stat().st_size > _LATE_KERNEL:
+        return None
+    with contextlib.suppress(FormatError):
+        if is_kernel(load_json(path)):
+            return KERNELS, read_kernel(path)
+    return None
 
 
 def _is_text(head: bytes) -> bool:

@@ -93,9 +93,9 @@ def _argument_lines(finding: Finding, *, width: int) -> Iterator[Text]:
         if not bad and (tensor["io"] not in ("input", "output") or shown >= _SHOWN_TENSORS):
             continue
         shown += 1
-        kind = one_line(tensor["dtype"] or "?", tensor["shape"], {})
+        kind = one_line(tensor["dtype"], tensor["shape"], {}) if tensor["dtype"] else f"{tensor['size']} bytes"
         said = f"{check.get('status', '')}: {check['text']}" if bad else check.get("status", "")
-        tag = f"  {tensor['label'].replace('input', 'in').replace('output', 'out'):<8}"
+        tag = f"  {tensor['label'].replace('input', 'in').replace('output', 'out'):<6}  "
         yield from folded(tag, f"{kind}  {tensor['address'] or ''}  {said}".rstrip(), width=width)
 
 
