@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts of calls that were made again, from arrays alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
+
+RANDOM = np.random.default_rng(0)
+
+
+def sides(true: np.ndarray, *, dtype: str = "float32", off: float = 0.0, **more: object) -> Sides:
+    """A target that is the true result rounded to float32, plus off at the first element."""
+    target = true.astype(np.float32).astype(np.float64)
+    target.flat[0] += off
+    own = true.astype(np.float32).astype(np.float64)
+    return Sides(dtype=dtype, target=target, own=own, true=true, **more)
+
+
+def test_rounding_is_allowed_and_one_element_beyond_is_wrong() -> None:
+    true = RANDOM.normal(size=(8, 8))
+    assert judge_output("0", sides(true)).verdict == "agree"
+    found = judge_output("0", sides(true, off=1e-3))
+    assert (found.verdict, found.worst, found.elements) == ("wrong", (0, 0), 1)
+    assert found.error == pytest.approx(1e-3, rel=1e-3)
+    assert found.tolerance is not None
+    assert found.tolerance < 1e-4
+
+
+def test_cancellation_that_the_trusted_kernel_shares_is_ill_conditioned() -> None:
+    true = np.full((4,), 1e-6)
+    off = Sides(dtype="float32", target=true + 3e-7, own=true - 2e-7, true=true)
+    assert judge_output("0", off, Terms(count=1000)).verdict == "ill-conditioned"
+
+
+def test_the_sum_of_magnitudes_allows_what_a_long_sum_loses() -> None:
+    true = np.zeros((4,))
+    lost = Sides(dtype="float32", target=np.full((4,), 1e-5), own=true, true=true, magnitude=np.full((4,), 100.0))
+    assert judge_output("0", lost, Terms(count=10_000, kind="linear")).verdict == "agree"
+    assert judge_output("0", lost, Terms(count=1, kind="elementwise")).verdict == "agree"
+    short = Sides(dtype="float32", target=np.full((4,), 1e-5), own=true, true=true, magnitude=np.full((4,), 1e-3))
+    assert judge_output("0", short, Terms(count=10, kind="linear")).verdict == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "verdict"),
+    [(np.nan, 1.0, "wrong"), (1.0, np.nan, "wrong"), (np.inf, np.inf, "agree"), (np.nan, np.nan, "agree"), (-np.inf, np.inf, "wrong")],
+)
+def test_what_is_not_finite_is_compared_as_a_mask(here: float, there: float, verdict: str) -> None:
+    target, true = np.array([1.0, here]), np.array([1.0, there])
+    assert judge_output("0", Sides(dtype="float32", target=target, true=true)).verdict == verdict
+
+
+def test_an_overflow_that_the_element_type_makes_is_right() -> None:
+    true = np.array([1.0, 70000.0])
+    assert judge_output("0", Sides(dtype="float16", target=np.array([1.0, np.inf]), true=true)).verdict == "agree"
+    assert judge_output("0", Sides(dtype="float16", target=np.array([1.0, 60.0]), true=true)).verdict == "wrong"
+
+
+def test_accumulation_in_the_element_type_shows_in_the_root_mean_square() -> None:
+    true = RANDOM.normal(size=4096)
+    unit = 2.0**-8
+    own = true * (1 + RANDOM.uniform(-unit, unit, 4096) / 2)
+    narrow = true * (1 + RANDOM.uniform(-3.5 * unit, 3.5 * unit, 4096))
+    assert judge_output("0", Sides(dtype="bfloat16", target=own, own=own, true=true)).verdict == "agree"
+    assert judge_output("0", Sides(dtype="bfloat16", target=narrow, own=own, true=true)).verdict == "wrong"
+
+
+def test_integers_and_exact_operators_must_be_equal() -> None:
+    assert judge_output("0", Sides(dtype="int64", target=np.array([1, 2]), own=np.array([1, 3]))).verdict == "wrong"
+    true = np.array([1.0, 2.0])
+    off = Sides(dtype="float32", target=true * (1 + 2.0**-23), own=true, true=true)
+    assert judge_output("0", off, Terms(kind="exact")).verdict == "wrong"
+    assert judge_output("0", off).verdict == "agree"
+
+
+def test_shapes_nothing_to_compare_with_and_the_gravest() -> None:
+    one = np.ones(3)
+    assert judge_output("0", Sides(dtype="float32", target=one, true=np.ones(4))).verdict == "wrong"
+    assert judge_output("0", Sides(dtype="float32", target=one)).verdict == "unknown"
+    assert judge_output("0", Sides(dtype="float32", target=np.ones(0), true=np.ones(0))).verdict == "agree"
+    assert gravest([Replayed(verdict="agree"), Replayed(verdict="flaky"), Replayed(verdict="wrong")]).verdict == "wrong"
+    assert gravest([]).verdict == "agree"

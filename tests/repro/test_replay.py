@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded calls made again: which are wrong, which cannot be tried, and going on after an interruption."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from tests.wrong_kernels.kernels import CATALOGUE, scores
+
+import opscope
+from opscope.errors import UsageError
+from opscope.report.replay import safe, write_csv
+from opscope.repro.replay import RESULTS, Plan, document_of, replay_calls
+from opscope.repro.replay_worker import Replayer
+from opscope.run.query import calls
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One step in which the gradient of the loss is half of what it should be."""
+    path = tmp_path_factory.mktemp("replay") / "run"
+    with CATALOGUE["nll-loss-backward-scale"].installed(), opscope.record(path, values="full"):
+        scores(1)
+    return path
+
+
+def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_on(recorded: Path, tmp_path: Path) -> None:
+    run = opscope.open_run(recorded)
+    seen: list[tuple[int, int]] = []
+    done = {"selection": None, "plan": Plan(), "output": tmp_path}
+    lines = list(replay_calls(run, progress=lambda at, of: seen.append((at, of)), **done))
+    document = document_of(run, lines)
+    assert [finding.op for finding in document.findings] == ["aten::nll_loss_backward.default"]
+    assert document.findings[0].confidence == "proven"
+    assert document.findings[0].evidence[0]["nature"] == "transient"
+    assert seen[-1] == (len(lines), len(lines))
+    reasons = document.summary["reasons"]
+    assert any("nobody" in reason for reason in reasons)
+    assert sum(document.summary["verdicts"].values()) == len(lines)
+    results = tmp_path / RESULTS
+    results.write_bytes(results.read_bytes() + b'{"torn')
+    again = list(replay_calls(run, progress=None, **done))
+    assert [line.word for line in again] == [line.word for line in lines]
+    with pytest.raises(UsageError, match="other options"):
+        list(replay_calls(run, selection=None, plan=Plan(repeat=2), output=tmp_path, progress=None))
+    write_csv(tmp_path / "table.csv", lines)
+    with (tmp_path / "table.csv").open(encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    wrong = next(row for row in rows if row["Verdict"] == "wrong")
+    assert wrong["Status"] == "error"
+    assert float(wrong["最大绝对误差"]) > 0
+    assert {row["Status"] for row in rows} <= {"pass", "warning", "error", "SKIP"}
+
+
+def test_values_that_were_not_kept_are_synthesised_and_said_so(tmp_path: Path) -> None:
+    with opscope.record(tmp_path / "run"):
+        torch.mm(torch.randn(4, 5), torch.randn(5, 6))
+    run = opscope.open_run(tmp_path / "run")
+    call = next(each for each in calls(run) if "mm" in each.op)
+    assert Replayer(run, device="cpu", repeat=2, synthesise=True).replay(call)["values"] == "synthesised"
+    assert "not kept" in Replayer(run, device="cpu", repeat=1, synthesise=False).replay(call)["reason"]
+
+
+def test_cells_are_no_formulas() -> None:
+    assert safe("=1+1") == "'=1+1"
+    assert safe("@x") == "'@x"
+    assert safe(None) == ""
+    assert safe(0.5) == "0.5"

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Substitutes give what the operator gives: types, strides, aliases, state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import opscope
+from opscope.errors import UnavailableError, UsageError
+from opscope.record.torch import substitution
+from opscope.record.torch.budget import FIRST, Budget
+from opscope.substitute.apart import Apart
+from opscope.substitute.apis import find_api
+from opscope.substitute.registry import substitute_named
+from opscope.substitute.rules import parse_rules, rule_for
+
+
+class Kept(Apart):
+    def close(self) -> None:
+        """Leave it for the next test."""
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    apart = Kept()
+    yield apart
+    Apart.close(apart)
+
+
+@pytest.fixture(autouse=True)
+def one_process(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(substitution, "Apart", lambda: kept)
+
+
+def in_place() -> list[torch.Tensor]:
+    base = torch.arange(12.0).reshape(3, 4)
+    view = base.t()[1:]
+    result = view.mul_(3)
+    assert result is view
+    return [base, result]
+
+
+def out_variant() -> list[torch.Tensor]:
+    out = torch.empty(4, 2).t()
+    given = torch.add(torch.ones(2, 4), torch.ones(2, 4), alpha=2, out=out)
+    assert given is out
+    return [out]
+
+
+def strides() -> list[torch.Tensor]:
+    x = torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last)
+    return [torch.relu(x - 5), torch.cat([x, x], 1)]
+
+
+def running_statistics() -> list[torch.Tensor]:
+    norm = torch.nn.BatchNorm1d(3)
+    return [norm(torch.arange(12.0).reshape(4, 3)).detach(), norm.running_mean, norm.running_var]
+
+
+def generator() -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    first = torch.rand(5)
+    return [first, torch.empty(3).bernoulli_(0.5), torch.rand(2)]
+
+
+def lists() -> list[torch.Tensor]:
+    return [*torch._foreach_add([torch.ones(2), torch.ones(3)], 1.5), *torch.topk(torch.tensor([3.0, 1.0, 2.0]), 2)]
+
+
+def overlapping() -> list[torch.Tensor]:
+    x = torch.ones(3, 1).expand(3, 4)
+    return [x + x, x.sum(1)]
+
+
+@pytest.mark.parametrize(
+    "program", [in_place, out_variant, strides, running_statistics, generator, lists, overlapping], ids=lambda p: p.__name__
+)
+@pytest.mark.parametrize("kind", ["cpu", "float64"])
+def test_everything_but_the_kernel_is_kept(program: Callable[[], list[torch.Tensor]], kind: str) -> None:
+    if program is generator and kind == "float64":
+        pytest.skip("wider random numbers are other numbers")
+    before = program()
+    with opscope.substitute("*", to=kind) as substituted:
+        after = program()
+    assert sum(substituted.calls.values()) > 0
+    for one, other in zip(before, after, strict=True):
+        assert (one.dtype, one.shape, one.stride(), one.storage_offset()) == (
+            other.dtype,
+            other.shape,
+            other.stride(),
+            other.storage_offset(),
+        )
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(x, 2.0)
+
+
+def test_a_function_of_the_users_and_what_cannot_be_named() -> None:
+    with opscope.substitute("aten::gelu", to=twice):
+        assert torch.nn.functional.gelu(torch.zeros(2)).tolist() == [2.0, 2.0]
+    with pytest.raises(UsageError, match="found by its name"):
+        opscope.substitute("aten::gelu", to=lambda x: x)
+    with pytest.raises(UsageError, match="not one of"):
+        opscope.substitute("aten::gelu", to="gpu")
+
+
+def test_an_operator_without_a_substitute_runs_itself_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    with opscope.substitute("aten::linalg_qr", to="decomposition") as substituted:
+        assert torch.linalg.qr(torch.eye(2))[0].abs().tolist() == [[1, 0], [0, 1]]
+    assert "no decomposition" in substituted.refused["aten::linalg_qr.default"]
+    assert "linalg_qr" in capsys.readouterr().err
+
+
+def test_rules() -> None:
+    rules = parse_rules("aten::native_group_norm*=cpu; mm,bmm=decomposition")
+    assert [rule.kind for rule in rules] == ["cpu", "decomposition"]
+    found = rule_for(rules, "aten::bmm.default", None)
+    assert found is not None
+    assert found.kind == "decomposition"
+    assert rule_for(rules, "aten::add.Tensor", None) is None
+    for text in ("aten::mm", "=cpu", "mm=npu", "", "mm=function", "mm=cpu:x"):
+        with pytest.raises(UsageError):
+            parse_rules(text)
+    assert substitute_named("function:math:sqrt").name == "function"
+
+
+def test_functions_of_dumps_are_operations_on_tensors_only() -> None:
+    assert find_api("Functional.linear") is torch.nn.functional.linear
+    assert find_api("Tensor.__add__") is torch.Tensor.__add__
+    for name in ("Torch.load", "Torch.save", "Tensor.numpy", "Functional.nothing", "os.system", "Torch.__dict__"):
+        with pytest.raises(UnavailableError):
+            find_api(name)
+
+
+def key(*arguments: Any) -> tuple[Any, ...]:
+    return (torch.ops.aten.add.Tensor, arguments, {})
+
+
+def test_the_first_calls_of_each_signature_are_checked_then_none_without_budget() -> None:
+    budget = Budget(0.0)
+    one, other = torch.ones(2), torch.ones(3)
+    for tensor in (one, other):
+        signature = budget.signature(*key(tensor))
+        wanted = []
+        for _ in range(8):
+            wanted.append(budget.wants(signature, 1e9, 0.0))
+            if wanted[-1]:
+                budget.took(signature, 1.0, new=True)
+        assert wanted == [True] * FIRST + [False] * 3
+
+
+def test_numbers_that_change_every_step_are_one_signature() -> None:
+    budget = Budget(0.2)
+    found = {id(budget.signature(*key(torch.ones(2), 1.0 / step))) for step in range(1, 40)}
+    assert len(found) <= 9
+
+
+def test_sampling_keeps_to_its_share_of_the_time() -> None:
+    budget = Budget(0.2)
+    signature = budget.signature(*key(torch.ones(2)))
+    signature.checked, signature.seconds, start = FIRST, FIRST * 0.1, budget._started
+    checked = 0
+    for step in range(1, 1001):
+        if budget.wants(signature, start + step * 0.1 + budget.spent, 0.0):
+            budget.took(signature, 0.1, new=True)
+            checked += 1
+    assert 190 <= checked <= 201

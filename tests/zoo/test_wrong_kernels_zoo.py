@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole catalogue of wrong kernels under --check; a few of it, and substitutes, through the real command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.wrong_kernels.kernels import CATALOGUE
+
+import opscope
+from opscope.record.torch import checker
+from opscope.substitute.apart import Apart
+
+pytestmark = pytest.mark.zoo
+ROOT = Path(__file__).parents[2]
+RETURNING = [name for name, entry in CATALOGUE.items() if entry.kind not in ("raise", "abort", "hang")]
+
+
+class Lasting(Apart):
+    """One process for the whole catalogue."""
+
+    def close(self) -> None:
+        """Leave it for the next test."""
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Lasting]:
+    shared = Lasting()
+    yield shared
+    Apart.close(shared)
+
+
+@pytest.mark.parametrize("name", RETURNING)
+def test_check_names_every_wrong_kernel(name: str, lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "Apart", lambda: lasting)
+    entry = CATALOGUE[name]
+    with entry.installed(), opscope.record(tmp_path / "run", check=True):
+        entry.program(2)
+    document = opscope.scan(opscope.open_run(tmp_path / "run"))
+    assert {finding.op for finding in document.findings} == {entry.op}
+
+
+def command(tmp_path: Path, *options: str, program: str) -> tuple[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    words = [sys.executable, "-m", "opscope", "run", *options, "-o", str(tmp_path / "run"), "--json-file", str(tmp_path / "run.json")]
+    words += ["--", sys.executable, "-W", "ignore", "-m", "tests.wrong_kernels.kernels", program]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=True)
+    return done.stdout, json.loads((tmp_path / "run.json").read_text())
+
+
+def test_check_on_the_command_line_names_the_operator_and_its_forward(tmp_path: Path) -> None:
+    _, document = command(tmp_path, "--check", program="layer-norm-backward")
+    first = document["findings"][0]
+    assert (first["kind"], first["op"]) == ("replay-mismatch", "aten::native_layer_norm_backward.default")
+    assert first["forward"]["op"] == "aten::native_layer_norm.default"
+
+
+def test_substitute_on_the_command_line_gives_the_healthy_losses(tmp_path: Path) -> None:
+    from tests.wrong_kernels.kernels import scores
+
+    losses, _ = command(tmp_path, "--substitute", "aten::nll_loss_backward=cpu", program="nll-loss-backward-scale")
+    assert [float(each) for each in losses.split()] == pytest.approx(scores(2), rel=1e-5)
