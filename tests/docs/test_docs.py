@@ -96,6 +96,11 @@ def test_every_option_of_run_is_documented_and_no_other() -> None:
     assert documented == {option.word for option in OPTIONS} | {"json-file"}
 
 
+def test_every_verb_is_documented_and_no_other() -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^## opscope (\w+)", text, re.MULTILINE)) == {verb for verb, _ in VERBS}
+
+
 def commands(page: Path) -> list[list[str]]:
     """The words of every `opscope VERB …` that a block of the page shows; comments and results left out."""
     blocks = re.findall(r"^```(?:console|text|bash|sh)?\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
