@@ -8,7 +8,7 @@ Levels of tokens, strictest first:
 3  operator, slots, shapes, types, parameter names
 4  operator, shapes, types
 5  family of the operator (judge.operators), sizes in any order
-6  family of the operator
+6  family of the operator; of a view also its sizes
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from opscope.analysis.compare_flow import Flow, mixed
 from opscope.analysis.compare_tables import Side
-from opscope.judge.operators import family
+from opscope.judge.operators import VIEWS, family
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,13 +97,20 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
     sizes = _summed(call, mixed(io, tensors.sorted_shape), count)
     names = _summed(call, mixed(tensors.slot, tensors.named), count, where=tensors.named != 0)
     content = _summed(call, mixed(io, tensors.slot, flow.state), count)
+    alike = mixed(families, sizes)
+    views = _flagged(side, lambda op: family(op) in VIEWS)
     own = mixed(operators, slots, names)
     near = _around(side, flow, own, own)
     read = _summed(*_readers(side, flow, own), count)
     far = mixed(_around(side, flow, own, near), read)
-    return (
-        mixed(operators, slots, content), far, near, own, mixed(operators, shapes), mixed(families, sizes), families,
-    )  # fmt: skip
+    loosest = np.where(views, alike, families)
+    return mixed(operators, slots, content), far, near, own, mixed(operators, shapes), alike, loosest
+
+
+def _flagged(side: Side, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+    names, inverse = np.unique(side.calls.op, return_inverse=True)
+    flags = np.array([test(text) for text in side.texts(names)], dtype=np.bool_)
+    return flags[inverse] if len(names) else flags
 
 
 def _around(side: Side, flow: Flow, own: NDArray[np.uint64], produced: NDArray[np.uint64]) -> NDArray[np.uint64]:

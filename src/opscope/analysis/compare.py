@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,12 @@ from opscope.analysis.compare_arguments import Arguments
 from opscope.analysis.compare_causes import Cause, Search
 from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.compare_findings import findings_of
-from opscope.analysis.compare_flow import follow
+from opscope.analysis.compare_flow import Flow, follow, without_enclosing
 from opscope.analysis.compare_judge import Measures, Pairing, graded, measure
 from opscope.analysis.compare_pairs import STATUS_WORDS, Rows, pair_rows
+from opscope.analysis.compare_reference import decide
 from opscope.analysis.compare_summary import summary_of, warnings_of
-from opscope.analysis.compare_tables import load_side
+from opscope.analysis.compare_tables import Side, load_side
 from opscope.analysis.compare_values import Measured, measure_values
 from opscope.analysis.frameworks import naming
 from opscope.run.finding import Document, Finding
@@ -182,7 +184,10 @@ def compare(target: Run | str | os.PathLike[str], golden: Run | str | os.PathLik
     for cause in causes:
         first.setdefault(int(pairing.target.calls.rank[cause.target]), cause.target)
     pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, first))
-    return Comparison(pairing, measures, causes, measured, _document(pairing, causes, measured, chosen))
+    document = _document(pairing, causes, measured, chosen)
+    if chosen.reference is not None:
+        document = decide(document, pairing, pair_runs(pairing.golden.run, chosen.reference, Policy()))
+    return Comparison(pairing, measures, causes, measured, document)
 
 
 def _opened(run: Run | str | os.PathLike[str]) -> Run:
@@ -193,10 +198,16 @@ def _opened(run: Run | str | os.PathLike[str]) -> Run:
     return run
 
 
+def _followed(run: Run) -> tuple[Side, Flow]:
+    side = without_enclosing(load_side(run))
+    return side, follow(side.calls, side.tensors)
+
+
 def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     """Both runs as columns, their calls matched and their tensors side by side."""
-    sides = load_side(target), load_side(golden)
-    flows = follow(sides[0].calls, sides[0].tensors), follow(sides[1].calls, sides[1].tensors)
+    with ThreadPoolExecutor(max_workers=1 if target is golden else 2) as pool:
+        (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden))
+    sides, flows = (one, other), (flow, golden_flow)
     named = naming(*sides, policy.mapping)
     tokens = tokens_of(sides[0], flows[0], named[0]), tokens_of(sides[1], flows[1], named[1])
     given = [] if policy.mapping is None else policy.mapping.pairs(*sides)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.analysis.compare_flow import aliases
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
-from opscope.analysis.compare_kinds import SLACK, is_random
+from opscope.analysis.compare_kinds import SLACK, STEEP, is_random, kind_of
 from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_tables import NONE
 from opscope.judge.operators import VIEWS, family
@@ -29,6 +30,7 @@ COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED = (
 )  # fmt: skip
 MAX_CAUSES = 4096
 MAX_SUMS = 64
+LEAP = 100.0
 COMMUTATIVE = frozenset(
     {"add", "__add__", "__iadd__", "__radd__", "mul", "__mul__", "maximum", "minimum", "addn", "add_n", "accumulatenv2"}
 )
@@ -58,6 +60,7 @@ class Search:
         self._culprits_golden: set[int] = set()
         self._arrived: set[tuple[int, int]] = set()
         self._tainted: dict[int, bool] = {}
+        self._reordered: set[int] = set()
         rows = pairing.rows
         self._unequal = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
         self._forward = forward_calls(pairing.target)
@@ -73,7 +76,40 @@ class Search:
             found = self._judge(call)
             if found is not None:
                 self._accept(found)
+        for found in self._leaps():
+            self._accept(found)
         return self.causes
+
+    def _leaps(self) -> list[Cause]:
+        """For each rank without a cause the first call at which values leap apart: far beyond its rounding and all that was before.
+
+        What no rule explains must still be said: values that are worlds apart are never called noise.
+        """
+        rows, measures = self.pairing.rows, self.measures
+        if not len(self.calls):
+            return []
+        called = {int(self.calls.rank[cause.target]) for cause in self.causes}
+        chosen = np.flatnonzero(self._unequal & self.calls.leaf[np.maximum(rows.target_call, 0)])
+        chosen = chosen[~np.isnan(rows.error[chosen]) & ~np.isin(rows.target_call[chosen], list(self._reordered))]
+        owners = rows.target_call[chosen]
+        found = []
+        for rank in sorted(set(self.calls.rank[owners].tolist()) - called):
+            here = chosen[self.calls.rank[owners] == rank]
+            error = rows.error[here]
+            before = np.r_[0.0, np.maximum.accumulate(error)[:-1]]
+            own = np.where(np.isnan(measures.own[here]), 0.0, measures.own[here])
+            floor = np.maximum(np.maximum(own, 64 * rows.roundoff[here]), 1e-12)
+            leaps = np.flatnonzero((error > LEAP * np.maximum(before, floor)) & ~self._steep[rows.target_call[here]])
+            if len(leaps):
+                row = int(here[leaps[0]])
+                call = int(rows.target_call[row])
+                kind = COMPUTED if rows.output[row] else REWIRED
+                found.append(Cause(kind, call, int(self.pairing.match.target[call]), row if kind == REWIRED else NONE, sure=False))
+        return found
+
+    @cached_property
+    def _steep(self) -> NDArray[np.bool_]:
+        return self._flagged(lambda op: kind_of(op) == STEEP)
 
     def _events(self) -> list[int]:
         """Leaf calls at which a difference may begin: too large an output, an input without a matched producer."""
@@ -83,7 +119,7 @@ class Search:
         events = set(np.flatnonzero(wanted).tolist())
         rows = self.pairing.rows
         events.update(rows.target_call[self._unexplained].tolist())
-        return sorted(call for call in events if leaf[call] and not self._views[call])
+        return sorted(call for call in events if leaf[call] and not (self._views[call] and self._aliased[call]))
 
     @cached_property
     def _arguments_differ(self) -> NDArray[np.bool_]:
@@ -101,7 +137,10 @@ class Search:
 
     @cached_property
     def _views(self) -> NDArray[np.bool_]:
-        """Calls that only look at a tensor in another way: a difference begins at the first that computes with it."""
+        """Calls that only look at a tensor in another way: a difference begins at the first that computes with it.
+
+        Where versions are recorded, what a view writes bears the version of what it views, and that call is found by itself.
+        """
         views: NDArray[np.bool_] = np.logical_and(self._flagged(lambda op: family(op) in VIEWS), ~self._arguments_differ)
         return views
 
@@ -215,7 +254,27 @@ class Search:
         if earlier and not fresh:
             return None
         self._arrived.add(self._identity(row))
-        return Cause(ARRIVED, call, int(self.pairing.match.target[call]), row, sure=fresh or not earlier)
+        reader = self._computing(call)
+        return Cause(ARRIVED, reader, int(self.pairing.match.target[reader]), row, sure=fresh or not earlier)
+
+    @cached_property
+    def _aliased(self) -> NDArray[np.bool_]:
+        """Calls with an output that bears the version of an input."""
+        found = np.zeros(len(self.calls), dtype=np.bool_)
+        found[self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]] = True
+        return found
+
+    def _computing(self, call: int) -> int:
+        """The call itself, or the first that computes with what a view of it handed on."""
+        flow, tensors = self.pairing.flows[0], self.pairing.target.tensors
+        while self._views[call]:
+            self._culprits.add(call)
+            rows = np.flatnonzero((flow.producer == call) & self.calls.leaf[tensors.call])
+            readers = tensors.call[rows][self.pairing.match.target[tensors.call[rows]] >= 0]
+            if not len(readers):
+                break
+            call = int(readers.min())
+        return call
 
     def _named(self, row: int) -> bool:
         """Whether a row has the content of a parameter on its own side (an API that reads what its module owns)."""
@@ -244,6 +303,8 @@ class Search:
     def _structural(self, call: int, row: int) -> Cause | None:
         """An input that comes from another call than on the golden side."""
         mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+        if self._only_reordered(call):
+            return None
         extra, carried = self._alone_above(mine, target=True)
         missing, owed = self._alone_above(theirs, target=False)
         if self.pairing.rows.error[row] <= SLACK * max(carried, owed):
@@ -259,8 +320,6 @@ class Search:
             if self._earlier_difference(call):
                 return None
             return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, sure=False, words=("reads a tensor of another origin",))
-        if self._only_reordered(call):
-            return None
         return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(self._wiring(call),))
 
     def _only_reordered(self, call: int) -> bool:
@@ -282,6 +341,8 @@ class Search:
                 if any(rows.error[row] > 64 * rows.roundoff[row] for row in read):
                     return False
                 agreed = agreed or bool(read)
+        if agreed:
+            self._reordered.update(seen)
         return agreed
 
     @cached_property

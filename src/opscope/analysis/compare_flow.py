@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.analysis.compare_tables import NONE, Calls, Tensors, place_of
+from opscope.analysis.compare_tables import NONE, Calls, Side, Tensors, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MULTIPLIERS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+MAX_NEIGHBOURS = 16  # rows of one call that are compared one with another; calls with more rows are sorted
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -48,14 +51,39 @@ def follow(calls: Calls, tensors: Tensors) -> Flow:
     """Producers and states of all tensor rows of a run."""
     state, whole = _states(calls, tensors)
     producer_row = _by_version(calls, tensors)
-    lost = ~tensors.output & (tensors.version < 0) & (tensors.storage < 0)
+    lost = ~tensors.output & (tensors.version < 0)
     if lost.any():
         producer_row = np.where(lost, _by_content(calls, tensors, state), producer_row)
-    lost = ~tensors.output & (producer_row < 0) & (tensors.storage >= 0)
+    lost = ~tensors.output & (producer_row < 0) & (tensors.storage >= 0) & (tensors.version >= 0)  # other tools' are addresses, used again
     if lost.any():
         producer_row = np.where(lost, _by_storage(calls, tensors, lost), producer_row)
     producer = np.where(producer_row >= 0, tensors.call[np.maximum(producer_row, 0)], NONE)
     return Flow(producer, producer_row, state, whole)
+
+
+def without_enclosing(side: Side) -> Side:
+    """The side with calls that only enclose others no longer counted as leaves, for dumps that do not say what lies inside what.
+
+    A module and the last call inside it write the same content, which neither of them reads; the module was entered first.
+    Constant content says nothing, nor do two calls of one operator.
+    """
+    calls, tensors = side.calls, side.tensors
+    if side.run.info.format == "opscope" or not len(calls) or (calls.parent >= 0).any():
+        return side
+    state, whole = _states(calls, tensors)
+    telling = whole & (tensors.size > 1) & (tensors.min != tensors.max)
+    content = mixed(state, calls.process[tensors.call].astype(np.uint64), calls.step[tensors.call].astype(np.uint64))
+    here = mixed(content, tensors.call.astype(np.uint64))
+    written = np.flatnonzero(telling & tensors.output)
+    written = written[~np.isin(here[written], here[telling & ~tensors.output])]
+    names, codes = np.unique(content[written], return_inverse=True)
+    last = np.zeros(len(names), dtype=np.int64)
+    np.maximum.at(last, codes, tensors.call[written])
+    outer, inner = tensors.call[written], last[codes]
+    encloses = (outer < inner) & (calls.op[outer] != calls.op[inner])
+    leaf = calls.leaf.copy()
+    leaf[outer[encloses]] = False
+    return msgspec.structs.replace(side, calls=msgspec.structs.replace(calls, leaf=leaf))
 
 
 def _identity(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
@@ -90,14 +118,8 @@ def _by_version(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
     identity = _identity(calls, tensors)
     found = np.full(len(tensors), NONE, dtype=np.int64)
     inputs = np.flatnonzero(~tensors.output & (identity >= 0))
-    outputs = np.flatnonzero(tensors.output & (identity >= 0))
+    outputs = np.flatnonzero(tensors.output & (identity >= 0) & calls.leaf[tensors.call] & ~aliases(calls, tensors))
     if not len(inputs) or not len(outputs):
-        return found
-    read = mixed(tensors.call[inputs].astype(np.uint64), identity[inputs].astype(np.uint64))
-    written = mixed(tensors.call[outputs].astype(np.uint64), identity[outputs].astype(np.uint64))
-    leaf = calls.leaf[tensors.call[outputs]]
-    outputs = outputs[~np.isin(written, read) & leaf]
-    if not len(outputs):
         return found
     order = np.argsort(identity[outputs], kind="stable")
     place = place_of(identity[inputs], identity[outputs], order)
@@ -107,10 +129,27 @@ def _by_version(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
     return found
 
 
+def aliases(calls: Calls, tensors: Tensors) -> NDArray[np.bool_]:
+    """Output rows whose call also reads the same version: views of an input. Compares each row with its neighbours of the call."""
+    found = np.zeros(len(tensors), dtype=np.bool_)
+    call, output, identity = tensors.call, tensors.output, _identity(calls, tensors)
+    for shift in range(1, MAX_NEIGHBOURS):
+        alike = call[shift:] == call[:-shift]
+        if not alike.any():
+            break
+        same = alike & (identity[shift:] == identity[:-shift]) & (identity[shift:] >= 0) & (output[shift:] != output[:-shift])
+        found[shift:] |= same & output[shift:]
+        found[:-shift] |= same & output[:-shift]
+    else:
+        both = mixed(call.astype(np.uint64), identity.astype(np.uint64))
+        found |= output & np.isin(both, both[~output])
+    return found
+
+
 def _by_content(calls: Calls, tensors: Tensors, state: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Latest earlier output with the same content, for dumps that have no versions."""
     process = calls.process[tensors.call].astype(np.uint64)
-    usable = (state != 0) & (tensors.size != 1) & (tensors.version < 0) & (tensors.storage < 0)
+    usable = (state != 0) & (tensors.size != 1) & (tensors.version < 0)
     written = tensors.output & usable & calls.leaf[tensors.call]
     return _latest(mixed(state, process, tensors.dtype), tensors.call, written, ~tensors.output & usable)
 
@@ -119,9 +158,7 @@ def _by_storage(calls: Calls, tensors: Tensors, lost: NDArray[np.bool_]) -> NDAr
     """Latest earlier output on the same storage that is no view of what its call read: a write through another view."""
     process = calls.process[tensors.call].astype(np.uint64)
     place = mixed(process, tensors.storage.astype(np.uint64))
-    both = mixed(tensors.call.astype(np.uint64), _identity(calls, tensors).astype(np.uint64))
-    viewed = np.isin(both, both[~tensors.output])
-    written = tensors.output & (tensors.storage >= 0) & calls.leaf[tensors.call] & ~viewed
+    written = tensors.output & (tensors.storage >= 0) & calls.leaf[tensors.call] & ~aliases(calls, tensors)
     return _latest(place, tensors.call, written, lost)
 
 
@@ -130,6 +167,9 @@ def _latest(content: NDArray[np.uint64], call: NDArray[np.int64], written: NDArr
     found = np.full(len(content), NONE, dtype=np.int64)
     outputs, inputs = np.flatnonzero(written), np.flatnonzero(read)
     if not len(inputs) or not len(outputs):
+        return found
+    outputs = outputs[np.isin(content[outputs], np.unique(content[inputs]))]
+    if not len(outputs):
         return found
     names, codes = np.unique(content[outputs], return_inverse=True)
     near = np.minimum(np.searchsorted(names, content[inputs]), len(names) - 1)

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_flow import Flow
-from opscope.analysis.compare_kinds import SLACK, Norms, conditions, kind_of
+from opscope.analysis.compare_kinds import SLACK, STATISTICAL, Norms, conditions, kind_of
 from opscope.analysis.compare_pairs import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
 from opscope.analysis.compare_tables import NONE, OPERATOR, Side, place_of
 
@@ -123,8 +123,11 @@ def _allowed(
     np.fmax.at(coarse, rows.target_call[read], rows.roundoff[read])
     unit = np.fmax(unit, np.where(rows.roundoff[written] > 0, coarse[calls], 0.0))
     carried = in_error[calls]
+    guessed = np.zeros(len(pairing.target.calls), dtype=np.bool_)
+    guessed[rows.target_call[read[rows.least[read]]]] = True
+    slack = np.where(guessed[calls], SLACK * STATISTICAL, SLACK)
     with np.errstate(invalid="ignore", over="ignore"):
-        received = np.where(carried > 0, SLACK * condition * carried, 0.0)
+        received = np.where(carried > 0, slack * condition * carried, 0.0)
     allowed, own = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     own[written] = rounding * unit
     allowed[written] = own[written] + received

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SLACK = 8.0
+STATISTICAL = 32.0  # further slack where the input error is only what statistics prove
 PRODUCT, SUM, MEAN, LINEAR, SMOOTH, DELICATE, STEEP, MOVE = range(8)
 
 _SUMS = frozenset({

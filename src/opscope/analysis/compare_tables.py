@@ -7,6 +7,7 @@ here makes an object for a row.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 NONE = -1  # no such row, no such call
 ABSENT = np.iinfo(np.int64).min  # no such integer
+_FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALLS = """process, rank, step, "index", CASE level WHEN 'module' THEN 0 WHEN 'api' THEN 1 ELSE 2 END AS level, parent,
     hash(phase) AS phase, hash(op) AS op, hash(coalesce(module, '')) AS module, hash(name) AS name,
@@ -114,8 +116,13 @@ def load_side(run: Run) -> Side:
         for table, column in (("calls", "op"), ("calls", "phase"), ("calls", "module"), ("tensors", "dtype")):
             distinct = f"SELECT DISTINCT coalesce({column}, '') AS word FROM {table}"  # noqa: S608 - fixed text
             query = f"SELECT hash(word), word FROM ({distinct})"  # noqa: S608 - fixed text
-            words.update(connection.execute(query).fetchall())
+            words.update({key: plain_operator(word) for key, word in connection.execute(query).fetchall()})
     return Side(run, calls, tensors, words)
+
+
+def plain_operator(word: str) -> str:
+    """An operator of PyTorch as PyTorch spells it, where a layout of files allowed no colons and dots (`aten__add_Tensor`)."""
+    return _FLAT.sub(r"aten::\1.\2", word)
 
 
 def _fetched(connection: Any, query: str) -> dict[str, Any]:
@@ -147,11 +154,11 @@ def _calls(found: dict[str, Any]) -> Calls:
 
 
 def _tensors(found: dict[str, Any], calls: Calls) -> Tensors:
-    key = keys_of(_numbers(found["process"], np.int64, 0), _numbers(found["index"], np.int64, 0))
-    by_key = np.argsort(calls.key, kind="stable")
-    call = place_of(key, calls.key, by_key)
-    order = np.argsort(call, kind="stable") if len(call) and np.any(call[1:] < call[:-1]) else np.arange(len(call))
-    order = order[call[order] >= 0]
+    call = _owners(keys_of(_numbers(found["process"], np.int64, 0), _numbers(found["index"], np.int64, 0)), calls)
+    order: Any = slice(None)
+    if len(call) and (np.any(call[1:] < call[:-1]) or call.min() < 0):
+        order = np.argsort(call, kind="stable")
+        order = order[call[order] >= 0]
     flags = {name: _numbers(found[name], np.bool_, False)[order] for name in ("output", "parameter", "constant", "kept")}  # noqa: FBT003
     names = ("slot", "dtype", "shape", "sorted_shape", "stride", "named", "digest")
     hashes = {name: _numbers(found[name], np.uint64, 0)[order] for name in names}
@@ -160,7 +167,16 @@ def _tensors(found: dict[str, Any], calls: Calls) -> Tensors:
     ints |= {name: _numbers(found[name], np.int64, ABSENT)[order] for name in ("min_int", "max_int")}
     floats = {name: _numbers(found[name], np.float64, np.nan)[order] for name in ("min", "max", "mean", "l2norm")}
     digested = ~np.ma.getmaskarray(found["digest"])[order]
-    return Tensors(row=order, call=call[order], digested=digested, **flags, **hashes, **ints, **floats)
+    return Tensors(row=np.arange(len(call))[order], call=call[order], digested=digested, **flags, **hashes, **ints, **floats)
+
+
+def _owners(key: NDArray[np.int64], calls: Calls) -> NDArray[np.int64]:
+    """Row of Calls of each tensor row; the rows of a call mostly stand together, so each run of them is looked up once."""
+    if not len(key):
+        return key
+    starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
+    owners = place_of(key[starts], calls.key, np.argsort(calls.key, kind="stable"))
+    return np.repeat(owners, np.diff(np.r_[starts, len(key)]))
 
 
 def place_of(keys: NDArray[Any], table: NDArray[Any], order: NDArray[np.int64]) -> NDArray[np.int64]:

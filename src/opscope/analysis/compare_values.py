@@ -13,7 +13,7 @@ import numpy as np
 
 from opscope.analysis.compare_details import tensor_records
 from opscope.analysis.compare_judge import Pairing
-from opscope.analysis.compare_pairs import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
+from opscope.analysis.compare_pairs import DIFFERS, SAME, UNKNOWN, WITHIN, Rows
 from opscope.errors import FormatError, MissingValueError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opscope.run.schema import Tensor
 
 _CHUNK = 32
-_MATERIAL = (DIFFERS, WITHIN, UNKNOWN, SHAPE)
+_MATERIAL = (DIFFERS, WITHIN, UNKNOWN)
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -82,11 +82,12 @@ def _one(pairing: Pairing, target: Tensor, golden: Tensor) -> Pair | str:
 
 
 def _with_errors(rows: Rows, pairs: dict[int, Pair]) -> Rows:
-    error, status = rows.error.copy(), rows.status.copy()
+    error, status, least = rows.error.copy(), rows.status.copy(), rows.least.copy()
     for row, found in pairs.items():
         error[row] = error_of(found)
         status[row] = SAME if found.differing == 0 else DIFFERS
-    return msgspec.structs.replace(rows, error=error, status=status, reordered=rows.reordered & np.isinf(error))
+        least[row] = False
+    return msgspec.structs.replace(rows, error=error, status=status, least=least, reordered=rows.reordered & np.isinf(error))
 
 
 def error_of(found: Pair) -> float:
