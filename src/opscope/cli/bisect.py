@@ -162,9 +162,10 @@ def _findings(found: Bisected, document: Document | None, trials: Trials) -> tup
     for op in found.guilty:
         known = next((finding for finding in document.findings if finding.op == op), None)
         base = known or Finding(kind="replay-mismatch", op=op)
-        reason = f"the failure ({found.question}) goes away when this operator runs on the substitute" if found.proven else found.why
+        together = "this operator runs" if len(found.guilty) == 1 else f"{', '.join(found.guilty)} run"
+        reason = f"the failure ({found.question}) goes away when {together} on the substitute" if found.proven else found.why
         made.append(msgspec.structs.replace(
-            base, confidence="proven" if found.proven and len(found.guilty) == 1 else "likely", reasons=(reason, *base.reasons),
+            base, confidence="proven" if found.proven else "likely", reasons=(reason, *base.reasons),
             evidence=(*base.evidence, {"trials": evidence(trials.records)}),
         ))  # fmt: skip
     return tuple(made)

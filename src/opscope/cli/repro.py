@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -38,6 +38,9 @@ class TrialOptions:
 
     device: Annotated[str | None, Parameter(help="Device the script uses, cpu, cuda:0, npu:0; by default the recorded one.")] = None
     dtype: Annotated[str | None, Parameter(help="Floating type the script uses, float32, float64; by default the recorded ones.")] = None
+    values: Annotated[
+        Literal["real", "synthetic"], Parameter(help="Recorded values, or others of equal statistics, so that no data leaves the house.")
+    ] = "real"
     repeat: Annotated[int, Parameter(help="How often the call is made; a failure that comes and goes is flaky.")] = 3
     imports: Annotated[
         tuple[str, ...],
@@ -72,8 +75,10 @@ def repro(
         A call, [rN/][sN/]name or #index; without a step the first finding's, else the first.
     """
     from opscope.formats.registry import open_run
-    from opscope.repro import execute, write
-    from opscope.repro.write import free_folder
+    from opscope.repro import execute, read_case, save
+    from opscope.repro.issue import write_issue
+    from opscope.repro.privacy import without_data
+    from opscope.repro.write import cut, free_folder
 
     opened = open_run(run)
     chosen = chosen_call(opened, call)
@@ -81,10 +86,12 @@ def repro(
         note(f"{chosen.call.name}: {chosen.note}")
     imports = tuple(_lasting(name) for name in trial.imports)
     folder = free_folder(output)
-    written = write(opened, chosen.call, folder, device=trial.device, dtype=trial.dtype, imports=imports)
+    material = cut(opened, chosen.call, device=trial.device, dtype=trial.dtype, imports=imports)
+    written = save(without_data(material) if trial.values == "synthetic" else material, folder)
     if folder != output:
         note(f"{output} exists; written to {folder}")
     outcome = execute(folder, repeat=trial.repeat, timeout=trial.timeout)
+    write_issue(folder, read_case(folder), outcome)
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:
         from opscope.report.json import json_text

@@ -13,7 +13,7 @@ from opscope.errors import MissingValueError, UsageError
 from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, random_states, scalars, tensor_slots
 from opscope.repro.buffers import Placed, kept_shape, place
 from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Randomness
-from opscope.repro.failure import arrived_unsound, failure_of
+from opscope.repro.failure import arrived_unsound, failure_of, told_by_run
 from opscope.repro.rows import borrow_values, operators_inside, same_elements
 from opscope.repro.synthesis import synthesise
 from opscope.repro.tensorfile import Entry
@@ -76,7 +76,7 @@ def assemble(run: Run, call: Call, *, form: str, device: str | None = None, dtyp
         tensors=tuple(_tensor(row, placed[row.slot], filled[row.slot]) for row in inputs),
         outputs=tuple(_output(row, key=row.slot if row.slot in kept else None) for row in outputs if row.shape is not None),
         random=Randomness(states={name: entry.key for name, entry in states.items()}),
-        failure=failure_of(call, inputs, outputs, scalars(tree)),
+        failure=told_by_run(run, call, failure_of(call, inputs, outputs, scalars(tree))),
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
         warnings=found.warnings,

@@ -5,11 +5,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from opscope.repro.arguments import SLOT
 from opscope.repro.case import Failure, RaisedError
 from opscope.run.dtypes import find_dtype
+from opscope.run.query import sql
 from opscope.run.schema import Call, Tensor
 
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+
+STOPPED = frozenset({2, 9, 15})
 CLASSES = ("nan", "pos_inf", "neg_inf")
 WORDS = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
 INTEGER_BITS = 0x10 | 0x80 | 0x8  # overflow, negative to unsigned, negating the most negative (architecture.md section 5)
@@ -43,6 +52,31 @@ def failure_of(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor], 
     return Failure(kind="none", status=status)
 
 
+def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
+    """The failure with what the run says of the call elsewhere: checks that found it wrong, and how its process ended.
+
+    A call in which a process stood when it was stopped from outside (SIGINT, SIGTERM, SIGKILL) is taken for one that hangs.
+    """
+    if failure.kind == "crash":
+        ending = next((process.signal for process in run.processes if process.process == call.process), None)
+        return Failure(kind="hang") if ending in STOPPED else failure
+    if failure.kind != "none":
+        return failure
+    query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
+    found = [row["sample"] for row in sql(run, query, [call.process, call.index, "replay-mismatch"])]
+    slots = [slot for sample in found if (slot := _slot(sample)) is not None]
+    return Failure(kind="mismatch", outputs=dict.fromkeys(slots, ()), status=failure.status) if found else failure
+
+
+def _slot(sample: str | None) -> str | None:
+    """The output that a check found wrong, as it stands in a judgement's sample."""
+    try:
+        slot = msgspec.json.decode(sample or "{}", type=dict[str, Any]).get("output")
+    except msgspec.MsgspecError:
+        return None
+    return slot if isinstance(slot, str) and SLOT.fullmatch(slot) else None
+
+
 def _saturated(row: Tensor, inputs: Sequence[Tensor], scalars: Sequence[float]) -> bool:
     limit = SATURATING.get(row.dtype)
     if limit is None or row.max is None or row.min is None or max(row.max, -row.min) != limit:
@@ -71,5 +105,7 @@ def failure_words(failure: Failure) -> str:
     return {
         "integer-overflow": "integer overflow",
         "saturation": "an output at the largest value of its type",
+        "mismatch": "an output is silently wrong",
         "crash": "the process ended inside the call",
+        "hang": "the call does not return",
     }.get(failure.kind, "nothing wrong was recorded")

@@ -11,7 +11,8 @@ import msgspec
 
 from opscope.errors import UsageError
 from opscope.repro.candidate import Candidate, Size, load_candidate, material, settled, size_of
-from opscope.repro.case import CaseOutput, CaseTensor, Failure
+from opscope.repro.case import CaseOutput, CaseTensor, Failure, read_case
+from opscope.repro.issue import write_issue
 from opscope.repro.oracle import Oracle, Trial
 from opscope.repro.runner import Outcome, execute
 from opscope.repro.search import OutOfTime, Search
@@ -160,6 +161,7 @@ def _verified(stages: Sequence[Stage], output: Path) -> tuple[Candidate, Outcome
         save(material(_told(candidate, start, trial)), folder)
         outcome = execute(folder, repeat=1 if candidate.case.failure.kind == "hang" else 2)
         if outcome.exit_code == 1:
+            write_issue(folder, read_case(folder), outcome)
             return candidate, outcome, folder
         _remove(folder)
     folder = free_folder(output)

@@ -9,6 +9,7 @@ from typing import Any
 from opscope.repro.case import Case
 from opscope.repro.failure import WORDS, failure_words
 from opscope.repro.forms import form_named
+from opscope.repro.markdown import code, escape, fence, table
 from opscope.run.dtypes import short_dtype
 
 HOW_TO_RUN = """One operator call, cut out of a recorded run. Run it:
@@ -31,18 +32,18 @@ FILES = """## Files
 def readme_text(case: Case) -> str:
     """Markdown for one case."""
     sections = [
-        f"# {_code(case.op)}: {_escape(failure_words(case.failure))}",
+        f"# {code(case.op)}: {escape(failure_words(case.failure))}",
         HOW_TO_RUN.format(needs=form_named(case.form).needs),
         "## The call",
-        _fence(form_named(case.form).code(case), "python"),
-        _table(["where", "what"], _place(case)),
+        fence(form_named(case.form).code(case), "python"),
+        table(["where", "what"], _place(case)),
         "## What was seen",
-        _table(["", "slot", "tensor", "values"], _tensors(case)),
+        table(["", "slot", "tensor", "values"], _tensors(case)),
         *_failure(case),
-        *(["## Beware", "\n".join(f"- {_escape(warning)}" for warning in case.warnings)] if case.warnings else []),
+        *(["## Beware", "\n".join(f"- {escape(warning)}" for warning in case.warnings)] if case.warnings else []),
         *_library(case),
         "## Where it was recorded",
-        _table(["", ""], _environment(case)),
+        table(["", ""], environment_rows(case)),
         FILES,
     ]
     return "\n\n".join(sections) + "\n"
@@ -66,29 +67,27 @@ def number(value: float) -> str:
 
 
 def _place(case: Case) -> list[list[str]]:
-    told = [["name", _code(case.call)], ["step, rank, index", f"{case.step}, {case.rank}, {case.index}"], ["phase", _code(case.phase)]]
-    told += [["module", _code(case.module)]] if case.module else []
-    told += [["line", _code(case.source)]] if case.source else []
-    return [*told, ["device", _code(case.device)]]
+    told = [["name", code(case.call)], ["step, rank, index", f"{case.step}, {case.rank}, {case.index}"], ["phase", code(case.phase)]]
+    told += [["module", code(case.module)]] if case.module else []
+    told += [["line", code(case.source)]] if case.source else []
+    return [*told, ["device", code(case.device)]]
 
 
 def _tensors(case: Case) -> list[list[str]]:
     told = []
     for row in case.tensors:
         line = tensor_line(row.dtype, row.shape, row.stats)
-        told.append(["in", _code(row.slot), _code(line), row.values + (f", {_code(row.tensor_name)}" if row.tensor_name else "")])
-    told += [
-        ["out", _code(row.slot), _code(tensor_line(row.dtype, row.shape, row.stats)), "kept" if row.key else ""] for row in case.outputs
-    ]
+        told.append(["in", code(row.slot), code(line), row.values + (f", {code(row.tensor_name)}" if row.tensor_name else "")])
+    told += [["out", code(row.slot), code(tensor_line(row.dtype, row.shape, row.stats)), "kept" if row.key else ""] for row in case.outputs]
     return told
 
 
 def _failure(case: Case) -> list[str]:
-    said = [f"Failure: {_escape(failure_words(case.failure))}."]
+    said = [f"Failure: {escape(failure_words(case.failure))}."]
     if case.failure.status:
-        said.append(f"Overflow bits: {_code(case.failure.status)}.")
+        said.append(f"Overflow bits: {code(case.failure.status)}.")
     if case.failure.error is not None:
-        said.append("Error: " + _code(f"{case.failure.error.type}: {case.failure.error.text}"))
+        said.append("Error: " + code(f"{case.failure.error.type}: {case.failure.error.text}"))
     return said
 
 
@@ -97,45 +96,13 @@ def _library(case: Case) -> list[str]:
         return []
     named = " ".join(f"--import {name}" for name in case.imports) or "--import MODULE"
     text = "`--import` also takes a .py file or a shared library; without it the script ends with exit code 125."
-    return [f"## The library of {_code(case.op)}", "This operator is not torch's own: name what registers it.",
-            _fence([f"python repro.py {named}"]), text]  # fmt: skip
+    return [f"## The library of {code(case.op)}", "This operator is not torch's own: name what registers it.",
+            fence([f"python repro.py {named}"]), text]  # fmt: skip
 
 
-def _environment(case: Case) -> list[list[str]]:
+def environment_rows(case: Case) -> list[list[str]]:
+    """Packages, variables and origin of a run as rows of a table."""
     packages = case.environment.get("packages", {})
     variables = case.environment.get("variables", {})
-    told = [[_code(name), _code(value)] for name, value in sorted({**packages, **variables}.items())]
-    return [*told, ["run format", _code(case.environment.get("run_format"))], ["seed", _code(case.environment.get("seed"))]]
-
-
-def _code(text: object) -> str:
-    """A code span whose text can neither end it nor break a table's row."""
-    plain = _printable(text)
-    longest = max((len(run) for run in _backticks(plain)), default=0)
-    fence = "`" * (longest + 1)
-    padded = f" {plain} " if plain.startswith("`") or plain.endswith("`") or not plain else plain
-    return f"{fence}{padded}{fence}"
-
-
-def _backticks(text: str) -> list[str]:
-    return [part for part in "".join(c if c == "`" else " " for c in text).split(" ") if part]
-
-
-def _escape(text: str) -> str:
-    """Plain Markdown text without markup: every ASCII punctuation character escaped."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!&~" else c for c in _printable(text))
-
-
-def _printable(text: object) -> str:
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))[:2000]
-
-
-def _fence(lines: Sequence[str], language: str = "sh") -> str:
-    longest = max((len(run) for line in lines for run in _backticks(line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([fence + language, *lines, fence])
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in cells)])
+    told = [[code(name), code(value)] for name, value in sorted({**packages, **variables}.items())]
+    return [*told, ["run format", code(case.environment.get("run_format"))], ["seed", code(case.environment.get("seed"))]]

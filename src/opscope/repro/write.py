@@ -56,9 +56,13 @@ def write(
     or be empty. Raises UsageError for a call that cannot be made again, with the reason, and MissingValueError when an
     input has neither values nor statistics; nothing is written then.
     """
+    return save(cut(run, call, device=device, dtype=dtype, imports=imports), directory)
+
+
+def cut(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None, imports: Sequence[str] = ()) -> Material:
+    """What write writes, for who wants to change it first (privacy.without_data, say); raises as write does."""
     material = form_of(run, call).build(run, call, device=device, dtype=dtype)
-    case = msgspec.structs.replace(material.case, imports=tuple(imports))
-    return save(msgspec.structs.replace(material, case=case), directory)
+    return msgspec.structs.replace(material, case=msgspec.structs.replace(material.case, imports=tuple(imports)))
 
 
 def save(material: Material, directory: Path) -> Repro:

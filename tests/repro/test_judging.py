@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a script judges silently wrong results: by a trusted kernel's own error, never by rounding that any kernel has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from single_calls import record, run_of, run_script
+
+import opscope.repro
+from opscope.repro.case import Failure
+from opscope.repro.scripts.judging import CannotTry, Reference, compare, judge_mismatch, relation
+from opscope.run.schema import Judgement, Process
+
+CASE: dict[str, Any] = {"failure": {"kind": "mismatch", "outputs": {}}}
+
+
+@given(st.integers(0, 1000), st.sampled_from([torch.float32, torch.float16, torch.bfloat16]), st.integers(1, 300))
+def test_a_healthy_kernel_that_sums_in_another_order_is_right(seed: int, dtype: torch.dtype, length: int) -> None:
+    x = torch.randn(4, length, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    exact = {"0": x.double().sum(1)}
+    plain = {"0": x.sum(1)}
+    other = x.flip(1).float().sum(1).to(dtype)
+    assert not judge_mismatch(CASE, {"0": other}, Reference(exact, plain, "float64")).shown
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrong"), [(torch.float32, 1.001), (torch.float16, 1.05), (torch.bfloat16, 1.3), (torch.float64, 1 + 1e-9)]
+)
+def test_one_wrong_element_of_many(dtype: torch.dtype, wrong: float) -> None:
+    x = torch.linspace(1, 2, 500, dtype=dtype)
+    out = x.clone()
+    out[77] *= wrong
+    found = judge_mismatch(CASE, {"0": out}, Reference({"0": x.double()}, {"0": x}, "float64"))
+    assert found.shown
+    assert found.told.startswith("1 of 500 elements of output 0 are wrong")
+    assert found.grade > 1
+
+
+def test_values_that_are_not_finite_are_compared_as_masks() -> None:
+    inf, nan = float("inf"), float("nan")
+    exact = torch.tensor([1e6, 1.0, nan, inf, 2.0], dtype=torch.float64)
+    right = torch.tensor([inf, 1.0, nan, inf, 2.0], dtype=torch.float16)
+    found = compare(right, exact, None)
+    assert found is not None
+    assert found[0] == 0, "what the type cannot hold is no error"
+    for place, value in ((1, nan), (2, 0.0), (3, -inf), (4, inf)):
+        out = right.clone()
+        out[place] = value
+        found = compare(out, exact, None)
+        assert found is not None
+        assert found[0] == 1, (place, value)
+
+
+def test_positions_are_judged_only_by_a_kernel_in_the_same_types() -> None:
+    index = torch.tensor([1, 2])
+    assert compare(index, torch.tensor([1.0, 0.0], dtype=torch.float64), None) is None
+    found = compare(index, torch.tensor([1, 0]), torch.tensor([1, 0]))
+    assert found is not None
+    assert found[0] == 1
+    shape = compare(torch.ones(2), torch.ones(3, dtype=torch.float64), None)
+    assert shape is not None
+    assert shape[0] > 0
+    with pytest.raises(CannotTry):
+        judge_mismatch(CASE, {"0": index}, Reference({}, {}, ""))
+
+
+def test_what_exact_arithmetic_gives_in_the_same_place() -> None:
+    out = torch.tensor([float("inf"), 1.0], dtype=torch.float16)
+    assert relation(torch.tensor([1e6, 1.0], dtype=torch.float64), out) == "beyond"
+    assert relation(torch.tensor([10.0, 1.0], dtype=torch.float64), out) == "finite"
+    assert relation(torch.tensor([float("inf"), 1.0], dtype=torch.float64), out) == "non-finite"
+    assert relation(None, out) == "unknown"
+
+
+def test_a_kernel_of_torch_itself_is_judged_by_its_decomposition(tmp_path: Path) -> None:
+    run, call = record("aten::silu.default", torch.linspace(-3, 3, 64))
+    material = opscope.repro.build(run, call)
+    case = msgspec.structs.replace(material.case, failure=Failure(kind="mismatch", outputs={"0": ()}))
+    opscope.repro.save(msgspec.structs.replace(material, case=case), tmp_path / "case")
+    code, document = run_script(tmp_path / "case")
+    assert (code, document["reason"]) == (0, "the outputs are right, by PyTorch's decomposition in float64")
+
+
+def test_a_check_that_found_a_call_wrong_is_its_failure() -> None:
+    run, call = record("aten::relu.default", torch.ones(3))
+    judged = Judgement(process=0, index=7, kind="replay-mismatch", sample='{"output": "0"}')
+    other = Judgement(process=0, index=8, kind="replay-mismatch")
+    for rows, kind in (([judged], "mismatch"), ([other], "none"), ([msgspec.structs.replace(judged, kind="nondeterminism")], "none")):
+        run._rows["judgements"] = rows  # type: ignore[attr-defined]
+        assert opscope.repro.build(run, call).case.failure.kind == kind
+
+
+def test_a_call_in_which_somebody_stopped_the_process_hangs() -> None:
+    run, call = record("aten::relu.default", torch.ones(3))
+    call = msgspec.structs.replace(call, error="unfinished")
+    for number, kind in ((15, "hang"), (2, "hang"), (6, "crash"), (None, "crash")):
+        run, _ = run_of(run.rows("tensors"), {(row.io, row.slot): run.value(row) for row in run.rows("tensors")}, call)
+        run.processes = (Process(process=0, directory="p", signal=number),)  # type: ignore[misc]
+        assert opscope.repro.build(run, call).case.failure.kind == kind

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shrinking: what is kept still fails in the same way, and nothing that is needed is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from single_calls import record
+
+import opscope.repro
+from opscope.errors import FormatError, UsageError
+from opscope.repro.candidate import Candidate, load_candidate, settled, size_of, strides_like, write_trial
+from opscope.repro.case import Failure
+from opscope.repro.ddmin import ddmin
+from opscope.repro.leaves import integer_leaves, replaced
+from opscope.repro.minimize import Limits, minimize
+from opscope.repro.oracle import Trial, same_failure
+from opscope.repro.search import OutOfTime, Search
+from opscope.repro.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type
+from opscope.repro.shrink_shapes import cut, follow, shrink_shapes
+from opscope.repro.shrink_values import rounded, shrink_values
+
+
+@given(st.integers(2, 300), st.sets(st.integers(0, 299), min_size=1, max_size=5))
+def test_ddmin_keeps_what_is_needed_and_nothing_else(length: int, needed: set[int]) -> None:
+    needed = {item % length for item in needed}
+    asked: list[list[int]] = []
+
+    def fails(items: list[int]) -> bool:
+        asked.append(items)
+        return needed <= set(items)
+
+    assert ddmin(range(length), fails, patience=length) == sorted(needed)
+    assert all(0 < len(items) < length for items in asked)
+
+
+def test_ddmin_gives_up_early_on_a_list_that_is_all_needed() -> None:
+    asked = []
+    assert ddmin(range(1000), lambda items: bool(asked.append(items)), patience=8) == list(range(1000))  # type: ignore[func-returns-value]
+    assert len(asked) < 60
+
+
+class Predicate:
+    """An oracle that needs no process: a function of the candidate."""
+
+    def __init__(self, fails: Any) -> None:
+        self.question = fails
+        self.last: Trial | None = None
+        self.trials = 0
+
+    def fails(self, candidate: Candidate) -> Trial | None:
+        self.trials += 1
+        shown = self.question(settled(candidate))
+        self.last = Trial(status="cannot" if shown is None else "done", shown=int(bool(shown)))
+        return self.last if shown else None
+
+
+def searching(candidate: Candidate, fails: Any) -> Search:
+    return Search(Predicate(fails), candidate, Trial(status="done"), seconds=60, tell=lambda line: None)  # type: ignore[arg-type]
+
+
+def candidate_of(folder: Path, op: str, *args: Any, **kwargs: Any) -> Candidate:
+    opscope.repro.write(*record(op, *args, **kwargs), folder)
+    return load_candidate(folder)
+
+
+def arrays(candidate: Candidate) -> dict[str, np.ndarray[Any, Any]]:
+    return {part.row.slot: np.broadcast_to(part.values, part.row.shape) for part in candidate.parts if part.values is not None}
+
+
+def test_one_guilty_element_of_a_million(tmp_path: Path) -> None:
+    x = torch.randn(1000, 1000).clamp(-3, 3)
+    x[417, 733] = 5
+    search = searching(candidate_of(tmp_path / "case", "aten::relu.default", x), lambda found: (arrays(found)["0"] > 4).any())
+    free_memory(search)
+    shrink_shapes(search)
+    assert size_of(search.best).shapes == {"0": (1, 1)}
+    assert arrays(search.best)["0"].item() == 5
+
+
+def test_axes_that_belong_together_are_cut_together_and_arguments_follow(tmp_path: Path) -> None:
+    x = torch.ones(2, 32, 8, 8)
+    x[1, 3, 4, 5] = 9
+    start = candidate_of(tmp_path / "case", "aten::native_group_norm.default", x, torch.ones(32), torch.ones(32), 2, 32, 64, 4, 1e-5)
+
+    def fails(found: Candidate) -> bool | None:
+        x, weight, bias = (arrays(found)[slot] for slot in "012")
+        n, c, hw, groups = found.case.args["args"][3:7]
+        if x.shape[:2] != (n, c) or x.shape[2] * x.shape[3] != hw or weight.shape != (c,) or bias.shape != (c,) or c % groups:
+            return None
+        return bool((x == 9).any())
+
+    search = searching(start, fails)
+    free_memory(search)
+    shrink_shapes(search)
+    assert size_of(search.best).elements <= 3 + 2 * 4
+    assert fails(search.best)
+
+
+def test_a_wrong_tile_keeps_its_place(tmp_path: Path) -> None:
+    start = candidate_of(tmp_path / "case", "aten::mm.default", torch.randn(96, 40), torch.randn(40, 50))
+
+    def fails(found: Candidate) -> bool | None:
+        a, b = arrays(found)["0"], arrays(found)["1"]
+        return a.shape[0] > 64 and b.shape[1] > 7 if a.shape[1] == b.shape[0] else None
+
+    search = searching(start, fails)
+    free_memory(search)
+    shrink_shapes(search)
+    shrink_values(search)
+    assert size_of(search.best).shapes == {"0": (65, 1), "1": (1, 8)}
+    assert size_of(search.best).telling == 0
+
+
+def test_values_become_few_and_round(tmp_path: Path) -> None:
+    x = torch.rand(300) * 0.1234 + 0.5
+    x[[17, 200]] = 3.14159
+    search = searching(candidate_of(tmp_path / "case", "aten::relu.default", x), lambda found: len(arrays(found)["0"]) == 300 and
+                       (arrays(found)["0"] > 2).sum() == 2)  # fmt: skip
+    shrink_values(search)
+    found = arrays(search.best)["0"]
+    assert sorted(set(found.tolist())) == [0.0, 3.0]
+
+
+def test_shared_memory_stays_shared_where_the_failure_needs_it(tmp_path: Path) -> None:
+    memory = torch.arange(64.0)
+    start = candidate_of(tmp_path / "case", "aten::add.Tensor", memory[:32], memory[16:48])
+    search = searching(start, lambda found: len({part.row.buffer for part in found.parts}) == 1)
+    free_memory(search)
+    plain_strides(search)
+    assert search.best.bound
+    shrink_shapes(search)
+    shapes = size_of(search.best).shapes
+    assert shapes["0"] == shapes["1"] == (1,)
+    rows = [part.row for part in search.best.parts]
+    assert rows[0].buffer == rows[1].buffer
+
+
+def test_types_and_arguments_become_the_usual_ones(tmp_path: Path) -> None:
+    start = candidate_of(
+        tmp_path / "case", "aten::add.Tensor", torch.ones(3, dtype=torch.bfloat16), torch.ones(3, dtype=torch.bfloat16), alpha=7
+    )
+    search = searching(start, lambda found: True)
+    free_memory(search)
+    plain_arguments(search)
+    usual_type(search)
+    assert {part.row.dtype for part in search.best.parts} == {"float32"}
+    assert search.best.case.args["kwargs"] == {}
+    needed = searching(
+        start, lambda found: all(part.row.dtype == "bfloat16" for part in found.parts) and "alpha" in found.case.args["kwargs"]
+    )
+    free_memory(needed)
+    plain_arguments(needed)
+    usual_type(needed)
+    assert needed.best.case.args["kwargs"] == {"alpha": 0}
+
+
+def test_search_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    search = searching(candidate_of(tmp_path / "case", "aten::relu.default", torch.ones(4)), lambda found: True)
+    search._deadline = 0
+    with pytest.raises(OutOfTime):
+        shrink_shapes(search)
+
+
+def test_candidates_are_written_as_they_are(tmp_path: Path) -> None:
+    start = candidate_of(tmp_path / "case", "aten::mul.Tensor", torch.arange(6.0).reshape(2, 3).t(), torch.tensor(2.0).expand(3, 2))
+    (tmp_path / "trial").mkdir()
+    free = settled(msgspec.structs.replace(start, bound=False))
+    for candidate in (start, free, cut(free, [(0, 0), (1, 0)], [0, 2])):
+        assert candidate is not None
+        write_trial(candidate, tmp_path / "trial")
+        found = load_candidate(tmp_path / "trial")
+        for slot, values in arrays(settled(candidate)).items():
+            assert np.array_equal(arrays(found)[slot], values)
+    assert arrays(found)["0"].tolist() == [[0, 3], [2, 5]]
+
+
+def test_strides_keep_the_order_of_memory() -> None:
+    assert strides_like((3, 2), (1, 3)) == (1, 3)
+    assert strides_like((2, 5, 4), (100, 1, 7)) == (20, 1, 5)
+    assert strides_like((3, 4), (0, 1)) == (0, 1)
+    assert strides_like((), ()) == ()
+
+
+def test_sizes_among_the_arguments_follow() -> None:
+    args: dict[str, Any] = {"args": [{"tensor": "0"}, 32, [32, 64], 1024, 5, True, 1.5], "kwargs": {"n": 32}}
+    found = list(follow(args, 32, 16, 2))
+    assert {"args": [{"tensor": "0"}, 16, [16, 32], 256, 5, True, 1.5], "kwargs": {"n": 16}} in found
+    assert {"args": [{"tensor": "0"}, 16, [16, 64], 1024, 5, True, 1.5], "kwargs": {"n": 16}} in found
+    assert args in found
+    assert replaced(args, {("args", 2, 1): 7})["args"][2] == [32, 7]
+    assert (("kwargs", "n"), 32) in integer_leaves(args)
+
+
+def test_rounding_keeps_what_is_not_finite() -> None:
+    found = rounded(np.array([3.14159, -0.00271828, np.inf, np.nan, 0.0], dtype=np.float32), 2)
+    assert np.allclose(found[:2], [3.1, -0.0027])
+    assert found[2] == np.inf
+    assert np.isnan(found[3])
+    assert found[4] == 0
+
+
+def nonfinite(exact: str, *classes: str, shown: int = 1) -> Trial:
+    return Trial(status="done", shown=shown, pattern={"0": {"classes": list(classes), "exact": exact}})
+
+
+def test_what_is_the_same_failure() -> None:
+    failure = Failure(kind="nonfinite", outputs={"0": ("nan",)})
+    assert same_failure(failure, nonfinite("finite", "nan"), nonfinite("finite", "nan"))
+    assert not same_failure(failure, nonfinite("finite", "nan"), nonfinite("non-finite", "nan")), "0 / 0 is another failure"
+    assert not same_failure(failure, nonfinite("finite", "nan"), nonfinite("finite", "pos_inf"))
+    assert not same_failure(failure, nonfinite("finite", "nan"), nonfinite("finite", "nan", shown=0))
+    crash = Failure(kind="crash")
+    assert same_failure(crash, Trial(status="died", code=-6), Trial(status="died", code=-6))
+    assert not same_failure(crash, Trial(status="died", code=-6), Trial(status="died", code=-11))
+    assert not same_failure(crash, Trial(status="died", code=-6), Trial(status="hang"))
+    assert same_failure(Failure(kind="hang"), Trial(status="hang"), Trial(status="hang"))
+    wrong = Trial(status="done", shown=1, grade=900.0, pattern={"0": {"classes": []}})
+    assert same_failure(Failure(kind="mismatch"), wrong, msgspec.structs.replace(wrong, grade=3.0))
+    assert not same_failure(Failure(kind="mismatch"), wrong, msgspec.structs.replace(wrong, grade=1.1)), "close to rounding"
+    assert not same_failure(Failure(kind="mismatch"), wrong, msgspec.structs.replace(wrong, pattern={"0": {"classes": ["nan"]}}))
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"repro\.py is not there"):
+        minimize(tmp_path / "nothing", tmp_path / "out")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "repro.py").write_text("")
+    with pytest.raises(FormatError, match=r"case\.json"):
+        minimize(tmp_path / "torn", tmp_path / "out")
+    candidate_of(tmp_path / "case", "aten::relu.default", torch.ones(4))
+    inputs = tmp_path / "case" / "inputs.safetensors"
+    for content in (b"", b"\xff" * 8, inputs.read_bytes()[:-4]):
+        inputs.write_bytes(content)
+        with pytest.raises(FormatError, match="inputs"):
+            load_candidate(tmp_path / "case")
+
+
+def test_an_exception_is_shrunk_by_the_real_workers(tmp_path: Path) -> None:
+    opscope.repro.write(*record("aten::mm.default", torch.randn(30, 20), torch.randn(10, 40)), tmp_path / "case")
+    found = minimize(tmp_path / "case", tmp_path / "small", limits=Limits(search=120))
+    assert (found.ended, found.shown, found.tried) == ("done", 3, 3)
+    assert found.before is not None
+    assert found.after is not None
+    assert found.before.elements == 1000
+    assert found.after.elements <= 4
+    assert found.outcome is not None
+    assert (found.outcome.status, found.directory) == ("reproduced", str(tmp_path / "small"))
+    assert "shrunk from 1000 elements" in (tmp_path / "small" / "README.md").read_text()
+    assert "shapes cannot be multiplied" in (tmp_path / "small" / "ISSUE.md").read_text()
