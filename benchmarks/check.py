@@ -44,9 +44,8 @@ def main() -> None:
     ratio = statistics.median(b / a for a, b in found)
     without, with_ = (sum(side) for side in zip(*found, strict=True))
     print(f"budget={options.budget} threads={options.threads} pairs={options.pairs}")
-    print(
-        f"first {options.warm} steps {warm:.1f} s, of which first checks; then median ratio {ratio:.3f}, ratio of sums {with_ / without:.3f}"
-    )
+    print(f"first {options.warm} steps, with first checks, {warm:.1f} s")
+    print(f"then median ratio {ratio:.3f}, ratio of sums {with_ / without:.3f}")
     print(f"{process.checked}")
 
 

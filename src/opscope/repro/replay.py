@@ -259,6 +259,8 @@ def document_of(run: Run, lines: Sequence[Line]) -> Document:
     for line in left_out:
         reasons[line.reason or ""] = reasons.get(line.reason or "", 0) + 1
     warnings = [*run.problems]
+    if not lines:
+        warnings.append("no operator or API call of the run was selected; see opscope show")
     invented = sum(line.values == "synthesised" for line in lines)
     if invented:
         told = "they judge this machine's kernels, not the recorded results"
