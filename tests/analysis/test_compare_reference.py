@@ -74,6 +74,7 @@ def test_a_target_that_is_off_stays_found_and_the_reference_speaks(tmp_path: Pat
 def test_where_golden_is_the_side_that_is_off_nothing_is_laid_on_the_target(tmp_path: Path) -> None:
     found = asked(tmp_path, 1e-6, 5e-2)
     assert found.findings == ()
+    assert any("golden is the side that is off" in warning for warning in found.document.summary["warnings"])
 
 
 def test_a_reference_without_values_decides_nothing(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def decide(document: Document, pairing: Pairing, reference: Pairing) -> Document
     """The document with each divergence judged against the reference; reference pairs golden (as target) with the reference run."""
     kept: list[Finding] = []
     cleared: list[str] = []
+    golden_off: list[str] = []
     unknown: list[str] = []
     for finding in document.findings:
         verdicts = None if finding.kind != "divergence-origin" else [_judged(values) for values in _outputs(finding, pairing, reference)]
@@ -43,15 +44,16 @@ def decide(document: Document, pairing: Pairing, reference: Pairing) -> Document
         elif any(mine.verdict == DIFFER for mine, _ in verdicts):
             kept.append(_told(finding, verdicts))
         else:
-            cleared.append(finding.call or "")
-    warnings = [*document.summary.get("warnings", ()), *_warnings(cleared, unknown)]
+            (golden_off if any(theirs.verdict == DIFFER for _, theirs in verdicts) else cleared).append(finding.call or "")
+    warnings = [*document.summary.get("warnings", ()), *_warnings(cleared, golden_off, unknown)]
     summary = {**document.summary, "warnings": warnings}
     return msgspec.structs.replace(document, findings=tuple(kept), verdict="found" if kept else "clean", summary=summary)
 
 
-def _warnings(cleared: Sequence[str], unknown: Sequence[str]) -> Iterator[str]:
+def _warnings(cleared: Sequence[str], golden_off: Sequence[str], unknown: Sequence[str]) -> Iterator[str]:
     for calls, words in (
         (cleared, "differ from golden by no more than golden itself errs against the reference"),
+        (golden_off, "differ because golden is the side that is off, by the reference"),
         (unknown, "cannot be judged by the reference: it, golden or the target keeps no values of their outputs"),
     ):
         if calls:
