@@ -93,7 +93,7 @@ def kind(path: Path) -> str | None:
         return None
     if re.search(rb"^\s*(?:ir_version:|producer_name:)", start) or (b"\n  node {" in start[:400] and start.lstrip().startswith(b"graph {")):
         return ONNX
-    if re.match(rb"\s*(?:name: \"[^\"]*\"\s*)?(?:version: \d+\s*)?(?:attr \{|graph \{)", start):
+    if re.match(rb"\s*(?:(?:name|custom_version): \"[^\"]*\"\s*|version: \d+\s*)*(?:attr|graph) \{", start):
         return PROTO
     return None
 
