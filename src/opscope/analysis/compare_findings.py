@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.analysis.compare_bounds import bound_of
 from opscope.analysis.compare_causes import AMPLIFIED, ARGUMENT, ARRIVED, COMPUTED, EXTRA, MISSING, REWIRED, Cause
 from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.compare_judge import Pairing
@@ -19,6 +20,7 @@ from opscope.analysis.compare_structure import Block, blocks_of
 from opscope.analysis.findings import slot_of
 from opscope.analysis.rows import whole_calls
 from opscope.analysis.tables import open_tables
+from opscope.judge.agreement import AGREE
 from opscope.run.finding import Finding, Forward, Slot
 
 if TYPE_CHECKING:
@@ -123,6 +125,8 @@ class _Book:
             evidence["golden_outputs"] = [msgspec.to_builtins(slot_of(tensor)) for tensor in partner[1] if tensor.io == "output"]
         evidence |= self._errors(cause, measured)
         reasons = [*self._reasons(cause, call, partner)]
+        if "bound" in evidence:
+            reasons.append(evidence["bound"]["words"])
         if "pattern" in evidence:
             reasons.append(evidence["pattern"])
         if others:
@@ -130,7 +134,7 @@ class _Book:
             evidence["also"] = names
             reasons.append(f"so do {len(others)} more tensors that no recorded call produced: other weights, another seed or other data")
         return self._finding(
-            call, tensors, side, kind="divergence-origin", reasons=reasons, evidence=evidence, confidence=_confidence(cause, call)
+            call, tensors, side, kind="divergence-origin", reasons=reasons, evidence=evidence, confidence=_confidence(cause, call, evidence)
         )
 
     def structural(self, block: Block) -> Finding:
@@ -176,6 +180,8 @@ class _Book:
                 found["allowed"] = float(rows.allowed[worst])
             if worst in measured.pairs:
                 found["metrics"] = msgspec.to_builtins(measured.pairs[worst])
+                if cause.kind == COMPUTED:
+                    found |= self._bound(cause, worst, measured)
             pattern = pattern_of(self.pairing, cause.row if cause.kind == ARRIVED else worst)
             if pattern is not None:
                 found["pattern"] = pattern
@@ -189,6 +195,13 @@ class _Book:
             if not math.isnan(rows.error[cause.row]):
                 found["input_error"] = float(rows.error[cause.row])
         return found
+
+    def _bound(self, cause: Cause, row: int, measured: Measured) -> dict[str, Any]:
+        """What error analysis allows the worst output of a call whose inputs agree."""
+        golden = self._sides[1]
+        dtype = golden.words.get(int(golden.tensors.dtype[self.pairing.rows.golden[row]]), "")
+        found = bound_of(*self._calls[0][cause.target], measured.pairs[row], dtype)
+        return {} if found is None else {"bound": msgspec.to_builtins(found)}
 
     def _reasons(self, cause: Cause, call: Call, partner: tuple[Call, list[Tensor]] | None) -> Iterable[str]:
         if cause.words:
@@ -234,8 +247,8 @@ def _slots(tensors: Sequence[Tensor], io: str) -> tuple[Slot, ...]:
     return tuple(slot_of(tensor) for tensor in tensors if tensor.io == io)
 
 
-def _confidence(cause: Cause, call: Call) -> str:
-    if not cause.sure:
+def _confidence(cause: Cause, call: Call, evidence: dict[str, Any]) -> str:
+    if not cause.sure or evidence.get("bound", {}).get("verdict") == AGREE:
         return "suspected"
     return "proven" if call.level == "operator" and cause.kind != REWIRED else "likely"
 

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison as an assertion, for tests of models.
+
+def test_refactoring_changed_nothing(tmp_path):
+    with opscope.record(tmp_path / "run"):
+        train()
+    opscope.testing.assert_matches(tmp_path / "run", "golden/run")
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opscope.analysis.compare import Policy
+    from opscope.run.protocol import Run
+
+SHOWN = 5
+
+
+def assert_matches(
+    run: Run | str | os.PathLike[str], golden: Run | str | os.PathLike[str], *, policy: Policy | None = None, structure: bool = True
+) -> None:
+    """Raise AssertionError, naming the operator where they part, unless a run agrees with its golden.
+
+    A comparison that is incomplete does not pass. structure: calls that only one side has fail too, though no value changed.
+    Raises FormatError for what cannot be read.
+    """
+    __tracebackhide__ = True
+    from opscope.analysis.compare import compare
+
+    document = compare(run, golden, policy).document
+    found = [finding for finding in document.findings if structure or finding.kind != "structural-difference"]
+    if found:
+        told = "\n".join(
+            f"  {finding.kind} in step {finding.step}: {finding.call} ({finding.op}){f' at {finding.source}' if finding.source else ''}: "
+            f"{'; '.join(finding.reasons)}"
+            for finding in found[:SHOWN]
+        )
+        more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise AssertionError(f"{document.runs[0]} does not match {document.runs[1]}:\n{told}{more}")
+    if not document.complete:
+        raise AssertionError(
+            f"{document.runs[0]} cannot be compared whole with {document.runs[1]}: {'; '.join(document.summary['warnings'])}"
+        )
