@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a small MindSpore network on CPU in graph mode: python mindspore_net.py conv|half|attention.
+"""Train a small MindSpore network on CPU in graph mode: python mindspore_net.py conv|half|attention|loop.
 
 Run by test_mindspore_producer.py with the interpreter that has MindSpore; the framework's own dump writes what
-MINDSPORE_DUMP_CONFIG asks for. In HalfNet the product with scale leaves the float16 range.
+MINDSPORE_DUMP_CONFIG asks for. In HalfNet the product with scale leaves the float16 range, in LoopNet the fourth
+turn of the loop the float32 range.
 """
 
 from __future__ import annotations
@@ -70,7 +71,24 @@ class AttentionNet(nn.Cell):
         return self.head(x).reshape(-1, 10)
 
 
+class LoopNet(nn.Cell):
+    """Condition and body of the loop are graphs of their own; the loss is another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Dense(8, 10)
+
+    def construct(self, x):
+        h = self.fc(x)
+        turn = Tensor(0, ms.int32)
+        while turn < 5:
+            h = h * 1e10  # <- grows
+            turn = turn + 1
+        return h
+
+
 NETS = {"conv": (ConvNet, (2, 1, 8, 8), 2, 1.0), "half": (HalfNet, (4, 8), 4, 20.0), "attention": (AttentionNet, (2, 5, 16), 10, 1.0)}
+NETS["loop"] = (LoopNet, (4, 8), 4, 1.0)
 
 
 def main() -> None:

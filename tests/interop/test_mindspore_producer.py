@@ -75,6 +75,16 @@ def test_the_overflow_is_named(tmp_path: Path) -> None:
     assert (finding.op, finding.source) == ("Mul", f"{NET}:{line}")
 
 
+def test_the_overflow_in_a_loop_is_named(tmp_path: Path) -> None:
+    """Graphs that take turns: calls in the order of time, and what the loss was handed is no fault of the loss."""
+    line = next(number for number, text in enumerate(NET.read_text().splitlines(), 1) if "<- grows" in text)
+    run = open_run(dump("loop", tmp_path, iteration="0"))
+    turns = [call.op for call in run.rows("calls") if call.op in {"Less", "Mul"} and call.phase == "forward"]  # type: ignore[attr-defined]
+    assert turns[:9] == ["Less", "Mul"] * 4 + ["Less"]
+    first = scan(run).findings[0]
+    assert (first.op, first.source) == ("Mul", f"{NET}:{line}")
+
+
 @pytest.mark.parametrize(
     "settings",
     [

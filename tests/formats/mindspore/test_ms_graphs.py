@@ -62,6 +62,8 @@ def test_edges_pass_through_the_plumbing() -> None:
     assert nodes["Split"].inputs[1].source is not None
     assert nodes["Split"].inputs[1].source.value == 1
     assert [slot.version for slot in nodes["Concat"].inputs] == [nodes["Split"].outputs[1].version] * 2
+    handed = {node.op: wire(graph, graph.kernels, Versions(), handed_on=True)[node.key] for node in graph.kernels}
+    assert [slot.version is None for slot in handed["Mul"].inputs] == [True, False]  # what another graph may have made; a weight
     update = nodes["ApplyMomentum"]
     assert update.inputs[0].written
     assert update.outputs[0].version == update.inputs[0].version != weight.version

@@ -160,6 +160,20 @@ def _dumped(path: Path, name: str, values: np.ndarray) -> None:
     dumpfile.write(path / name, DumpData(version="2.0", dump_time=TIME, output=(entry,)), [values.tobytes()])
 
 
+def test_graphs_that_take_turns_come_in_the_order_of_time(tmp_path: Path) -> None:
+    """A loop: the condition is one graph, the body another, and each step of it runs both."""
+    times = {"0": ((0, 1),), "1": ((0, 2), (0, 4), (0, 6)), "2": ((0, 3), (0, 5)), "3": ((0, 7),)}
+    for graph, runs in times.items():
+        for number, time in runs:
+            name = f"Op{graph}.Default_Op{graph}-op{number}.0.0.{TIME + time}.output.0.DefaultFormat.Float32.npy"
+            put(sync(tmp_path, graph=int(graph)), name, ONES * time)
+    run = FORMAT.open(tmp_path)
+    found = calls(run)
+    assert [call.op for call in found] == ["Op0", "Op1", "Op2", "Op1", "Op2", "Op1", "Op3"]
+    assert [call.index for call in found] == list(range(7))
+    assert [rows(run, call)["output", "0"].max for call in found] == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_the_plain_asynchronous_tree(tmp_path: Path) -> None:
     """{time}/{device}/{model}/{model_id}/{iteration}: npy files, statistics, an overflow record as json."""
     folder = tmp_path / "20240101120000" / "5" / "ge_default" / "1" / "7"

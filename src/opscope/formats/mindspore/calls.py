@@ -25,6 +25,7 @@ from opscope.formats.mindspore.names import flat, known_number
 from opscope.formats.mindspore.raw import overflow_units
 from opscope.formats.mindspore.source import module_of, phase_of, stack_frames, user_line
 from opscope.formats.mindspore.statistic import read_statistic
+from opscope.formats.mindspore.turns import in_turns
 from opscope.run.schema import Call, Stack
 
 GRAPH_OP = "KernelGraph"
@@ -72,18 +73,26 @@ class Builder:
         self._known_stacks: dict[tuple[str, ...], int] = {}
         self._names: dict[tuple[int, str], int] = defaultdict(int)
         self._last: dict[int, int] = {}
+        self._ran: int | None = None  # the step of the folder before
 
     def start_process(self, process: int) -> None:
         """Calls of the next folders belong to this process."""
-        self._process, self._index, self._versions, self._last = process, 0, Versions(), {}
+        self._process, self._index, self._versions, self._last, self._ran = process, 0, Versions(), {}, None
         self._known_stacks.clear()
         self._names.clear()
+
+    def end_process(self) -> None:
+        """All folders of a process were added."""
+        own = [call for call in self.calls if call.process == self._process]
+        self.calls[len(self.calls) - len(own) :] = in_turns(own, self.files)
 
     def add(self, folder: Folder, loaded: Loaded | None) -> None:
         """Add the calls of one folder."""
         place = folder.place
         self._follow_weights(place)
-        wirings = wire(loaded.graph, loaded.order, self._versions) if loaded is not None else {}
+        handed_on = self._ran == place.step
+        self._ran = self._ran if place.constants else place.step
+        wirings = wire(loaded.graph, loaded.order, self._versions, handed_on=handed_on) if loaded is not None else {}
         kernels = [run for run in folder.runs if run.kernel[0] != PARAMETER]
         saved = self._saved_arguments(folder, loaded)
         units = self._overflows(folder)

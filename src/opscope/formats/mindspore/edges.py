@@ -123,10 +123,13 @@ class Versions:
         self.weights.clear()
 
 
-def wire(graph: Graph, order: Iterable[Node], versions: Versions) -> dict[str, Wiring]:
-    """Versions of one execution of a graph, by node key; order is that of execution."""
+def wire(graph: Graph, order: Iterable[Node], versions: Versions, *, handed_on: bool = False) -> dict[str, Wiring]:
+    """Versions of one execution of a graph, by node key; order is that of execution.
+
+    handed_on: other graphs of the step ran before, so its inputs may be what they made, and nothing says which: no versions.
+    """
     tracer = Tracer(graph)
-    fed = {p.key: versions.new() for p in graph.parameters if p.weight is False}
+    fed = {} if handed_on else {p.key: versions.new() for p in graph.parameters if p.weight is False}
     for parameter in graph.parameters:
         if parameter.weight is not False:
             versions.weights.setdefault(parameter.name, versions.new())

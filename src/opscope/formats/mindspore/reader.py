@@ -84,6 +84,7 @@ def _fill(builder: Builder, process: int, places: list[Place], problems: list[st
     loaded = _graphs(folders, problems)
     for folder in _in_order(folders):
         builder.add(folder, loaded.get(folder.place.graph) if not folder.place.constants else None)
+    builder.end_process()
     first = places[0]
     directory = str(first.base) if first.base is not None else str(first.path)
     return Process(process=process, directory=directory, rank=first.rank)
