@@ -102,3 +102,22 @@ def test_a_substitute_undoes_a_wrong_kernel(kind: str) -> None:
     assert right == pytest.approx(healthy, rel=1e-6)
     assert substituted.calls == {"aten::native_group_norm.default": 1, "aten::native_group_norm_backward.default": 1}
     assert substituted.refused == {}
+
+
+@pytest.mark.usefixtures("one_process")
+def test_the_step_of_a_verdict_is_kept_however_old_it_grows(tmp_path: Path) -> None:
+    with CATALOGUE["nll-loss-backward-scale"].installed(), opscope.record(tmp_path / "run", check=True, keep="last:1", budget="0%"):
+        scores(12)
+    findings = opscope.scan(opscope.open_run(tmp_path / "run")).findings
+    assert [(finding.op, finding.step) for finding in findings] == [("aten::nll_loss_backward.default", 0)]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_scratch_memory_of_a_recurrent_kernel_is_no_result(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with opscope.record(tmp_path / "run", check=True):
+        for _ in range(3):
+            torch.nn.LSTM(5, 7, batch_first=True)(torch.randn(2, 4, 5))[0].sum().backward()
+    run = opscope.open_run(tmp_path / "run")
+    assert opscope.scan(run).verdict == "clean"
+    assert run.processes[0].checked["unjudged"] == {}

@@ -137,13 +137,14 @@ class Session:
         if recorder is None or self.closed:
             return
         book = recorder.book
+        accused = recorder.beneath is not None and recorder.beneath.step_ends()
         self.drain(end=True)
         if self.recorder is None:
             return  # the disk ended the recording
         finding = book.overflowed and not skipped
         if skipped:
             self.skipped.append(book.step)
-        self.writer.end_step(book.step, finding=finding)
+        self.writer.end_step(book.step, finding=finding or accused)
         ended = book.step
         book.next_step()
         if finding and self.config.on_overflow == "stop":

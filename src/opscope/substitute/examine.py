@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import torch
 
+from opscope.errors import UnavailableError
 from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
@@ -62,7 +63,7 @@ class Attempt:
         self.performed: Performed | None = None
         try:
             self.performed = run()
-        except FAILURES as error:
+        except (UnavailableError, *FAILURES) as error:
             self.reason = f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"[:300]
 
     def output(self, slot: str) -> torch.Tensor | None:

@@ -56,6 +56,10 @@ class Beneath:
     def judgements(self) -> list[Judgement]:
         return self.checker.take() if self.checker is not None else []
 
+    def step_ends(self) -> bool:
+        """Whether a kernel was accused in the step that ends."""
+        return self.checker is not None and self.checker.step_ends()
+
     def facts(self) -> dict[str, Any]:
         """What process.json says of it."""
         found: dict[str, Any] = {}

@@ -55,7 +55,7 @@ class Captured:
         fresh: list[tuple[str, torch.Tensor]] = []
         changed = {self.call.tensors[slot].memory: tensor for slot, tensor in self.tensors.items() if writes_to(self.writes, slot)}
         for slot, tensor in outputs_of(result, self.tensors, self.writes).items():
-            if unfit(tensor) is not None:
+            if unfit(tensor) is not None or is_workspace(self.call.op, tensor):
                 continue
             known = self.starts.get(storage_key(tensor))
             if known is None:
@@ -75,6 +75,11 @@ class Captured:
         size = self.call.memories[memory].size
         base = self.starts[storage_key(tensor)][1]
         return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), base, (size,), (1,))
+
+
+def is_workspace(op: str, tensor: torch.Tensor) -> bool:
+    """Whether an output is a library's own scratch memory, which is handed to the backward kernel and means nothing else."""
+    return tensor.dtype is torch.uint8 and any(word in op for word in ("rnn", "cudnn", "miopen", "mkldnn"))
 
 
 def within(laid: Laid, size: int) -> bool:
