@@ -3,7 +3,7 @@
 #
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests                       make lint     style, types, layers, sizes
-#   make zoo       whole programs through the real command line, some ten minutes
+#   make zoo       whole programs through the real command line, some ten to twenty minutes
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
 #   make fuzz      every parser of foreign files under atheris, FUZZ_SECONDS (60) each
