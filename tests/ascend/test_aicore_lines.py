@@ -241,3 +241,23 @@ HOSTILE = [
 def test_hostile_lines_end_quickly_and_raise_nothing(faults: Faults, line: str) -> None:
     found = faults(stars(1.0) + failed(1.1, "1_0_A") + line)
     assert found[0].kernel == "1_0_A"
+
+
+def test_another_task_that_failed_before_does_not_take_the_kernel(faults: Faults) -> None:
+    other = f"{head(0.8)}ProcLogicCqReport:Task run failed, device_id=0, stream_id=9, task_id=9, sqe_type=3(notify), errType=0x1(task exception)\n"
+    ours = f"{head(0.9)}ProcLogicCqReport:Task run failed, device_id=0, stream_id=2, task_id=6, sqe_type=0(ffts), errType=0x1(task exception)\n"
+    for before in (other + ours, ours + other, other):
+        (fault,) = faults(before + stars(1.0) + failed(1.1, "1_0_A"))
+        assert (fault.kernel, fault.stream, fault.task, len(fault.cores)) == ("1_0_A", 2, 6, 1)
+
+
+def test_two_kernels_that_fail_at_once_find_their_cores_by_the_task(faults: Faults) -> None:
+    def task(second: float, number: int) -> str:
+        return (
+            f"{head(second)}P:Task run failed, device_id=0, stream_id=2, task_id={number}, sqe_type=0(ffts), errType=0x1(task exception)\n"
+        )
+
+    log = task(0.9, 5) + stars(1.0, serial=1, core=3) + task(1.05, 6) + stars(1.1, serial=2, core=4)
+    log += failed(1.2, "1_0_B", task=6) + failed(1.3, "1_0_A", task=5)
+    first, second = faults(log)
+    assert [(fault.kernel, [core.core for core in fault.cores]) for fault in (first, second)] == [("1_0_A", [3]), ("1_0_B", [4])]

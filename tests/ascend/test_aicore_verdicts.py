@@ -213,14 +213,14 @@ def test_a_dynamic_kernel_without_a_dump_is_told_with_the_alternative(aicore: Ai
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
-def test_the_line_of_the_counter(aicore: Aicore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("linked", [["-shared", "-fPIC", "-nostdlib"], ["-c"]], ids=["linked", "relocatable"])
+def test_the_line_of_the_counter(aicore: Aicore, tmp_path: Path, linked: list[str]) -> None:
     pytest.importorskip("elftools")
     place = collection(tmp_path)
     meta = place / "kernel_meta"
     source = meta / f"{KERNEL}.c"
     source.write_text("int other(int a) { return a; }\n" + f"int {KERNEL}__kernel0(int a) {{\n  int b = a * 3;\n  return b + 7;\n}}\n")
-    # A shared object, as a kernel's binary is linked: its line table holds addresses and not relocations.
-    command = ["gcc", "-g", "-O0", "-shared", "-fPIC", "-nostdlib", source.name, "-o", f"{KERNEL}.o"]
+    command = ["gcc", "-g", "-O0", *linked, source.name, "-o", f"{KERNEL}.o"]
     subprocess.run(command, cwd=meta, check=True, capture_output=True)
     shutil.move(source, meta / f"{KERNEL}.cce")
     _, document = aicore(place)

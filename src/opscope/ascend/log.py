@@ -120,8 +120,9 @@ class LogReader:
                 fault.fields |= {"stream": fields["stream_id"], "task": fields["task_id"]}
         self._faults.append(fault)
         held = self._held[record.pid]
+        last = next((past for past, _ in reversed(held) if past.kind == "task"), None)
         for past, its in list(held):
-            if _moment(its.time, record.time):
+            if _moment(its.time, record.time) and (past.kind != "task" or past is last):
                 fault.take(past, its)
         held.clear()
         return fault
@@ -157,6 +158,8 @@ def _fits(fault: Open, said: Mapping[str, str]) -> bool:
     device = _number(said, "device_id")
     if fault.device is not None and device is not None and fault.device != device:
         return False
+    if fault.fields.get("assumed"):
+        return True
     stream, task = fault.fields.get("stream"), fault.fields.get("task")
     return (stream is None or stream == _number(said, "stream_id")) and (task is None or task == _number(said, "task_id"))
 

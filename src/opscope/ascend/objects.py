@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,7 +98,7 @@ def _line(file: Any, address: int) -> str | None:
     """`file:line` of an address by the object's line programs."""
     if not file.has_dwarf_info():
         return None
-    dwarf = file.get_dwarf_info(relocate_dwarf_sections=False)
+    dwarf = _dwarf(file)
     for unit in dwarf.iter_CUs():
         program = dwarf.line_program_for_CU(unit)
         if program is None:
@@ -111,6 +112,16 @@ def _line(file: Any, address: int) -> str | None:
                 return _named(program, last.file, last.line)
             last = state
     return None
+
+
+def _dwarf(file: Any) -> Any:
+    """The debug sections; those of an unlinked object with their relocations, where its machine's are known."""
+    from elftools.common.exceptions import ELFRelocationError
+
+    if file["e_type"] == "ET_REL":
+        with contextlib.suppress(ELFRelocationError):
+            return file.get_dwarf_info(relocate_dwarf_sections=True)
+    return file.get_dwarf_info(relocate_dwarf_sections=False)
 
 
 def _named(program: Any, number: int, line: int) -> str:

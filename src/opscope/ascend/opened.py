@@ -153,6 +153,8 @@ def _extended_core(fault: Open, fields: Mapping[str, Any]) -> int | None:
 
 def _failed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     said = fields["fields"]
+    if fault.fields.pop("assumed", False):  # the task that was reported before the cores need not be the kernel's
+        fault.fields |= {"stream": None, "task": None}
     for key, value in said.items():
         fault.failure.setdefault(key, value)
     for key, name in (("device", "device_id"), ("stream", "stream_id"), ("task", "task_id")):
@@ -244,6 +246,8 @@ def _task(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
     for key, name in (("device", "device_id"), ("stream", "stream_id"), ("task", "task_id")):
         if fault.fields.get(key) is None and fields[name] is not None:
             fault.fields[key] = fields[name]
+    if not fault.failed and fields["stream_id"] is not None:
+        fault.fields["assumed"] = True
     if fields["error"]:
         fault.notes[("task", fields["error"])] = None
 

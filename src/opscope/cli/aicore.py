@@ -95,10 +95,15 @@ def _analysed(paths: tuple[str, ...], where: Places) -> tuple[tuple[Analysis, ..
     from opscope.ascend.find import collect
     from opscope.ascend.log import read_logs
 
-    places = [Path(path) for path in paths if path != "-"]
+    piped = [Path(path) for path in paths if path != "-" and Path(path).is_fifo()]  # <(command)
+    places = [Path(path) for path in paths if path != "-" and Path(path) not in piped]
     found = collect(places, graphs_at=where.graphs, kernels_at=where.kernel_meta, dumps_at=where.dump)
     reader = read_logs(found.logs)
     read = len(found.logs)
+    for path in piped:
+        with path.open("rb") as stream:
+            reader.read(stream, str(path))
+        read += 1
     if "-" in paths:
         if sys.stdin.isatty():
             note("paste the error, then press Ctrl-D")
