@@ -64,14 +64,17 @@ class Trials:
             path.write_bytes(msgspec.json.encode(self._head) + b"\n")
             return
         try:
-            lines = path.read_bytes().splitlines()
+            content = path.read_bytes()
+            lines = content.splitlines()
             head = msgspec.json.decode(lines[0] if lines else b"", type=Head)
         except (OSError, msgspec.MsgspecError) as error:
             raise UsageError(f"{self.folder} exists and holds no search of opscope bisect; give another folder with -o") from error
         if head.search != self._head.search:
             raise UsageError(f"{self.folder} holds a search for another command or question; give another folder with -o")
+        if not content.endswith(b"\n"):
+            path.write_bytes(content + b"\n")  # a line that was cut must not swallow the next one
         for line in lines[1:]:
-            with contextlib.suppress(msgspec.MsgspecError):  # a line that was cut by the end of the process
+            with contextlib.suppress(msgspec.MsgspecError):
                 self.records.append(msgspec.json.decode(line, type=Record))
 
     def known(self, elements: Sequence[str]) -> Record | None:

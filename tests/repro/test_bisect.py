@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searching for guilty operators: oracles, the log, and the search itself, the command replaced by a function."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opscope.cli.bisect import with_command_apart
+from opscope.errors import UnavailableError, UsageError
+from opscope.repro.bisect import Answers, Asked, bisect_operators, ranking
+from opscope.repro.bisect_between import Difference, Means, bisect_differences, differences
+from opscope.repro.bisect_oracle import (
+    BAD,
+    GOOD,
+    UNCLEAR,
+    CommandOracle,
+    ExitOracle,
+    Observation,
+    chosen_oracle,
+    final_error,
+    metric_oracle,
+    oracle_for,
+)
+from opscope.repro.bisect_trials import Trials
+from opscope.run.finding import Document, Finding, Forward
+from opscope.run.memory import MemoryRun
+from opscope.run.protocol import RunInfo
+from opscope.run.schema import Call
+
+NOTHING = Document(opscope="0", verb="scan")
+REACHED = Document(opscope="0", verb="scan", findings=(Finding(kind="overflow-origin", evidence=({"reached": "loss"},)),))
+
+
+def seen(folder: Path, *, code: int | None = 0, out: str = "", err: str = "") -> Observation:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "stdout.txt").write_text(out)
+    (folder / "stderr.txt").write_text(err)
+    return Observation(folder=folder, exit_code=code, seconds=1.0)
+
+
+# -- oracles ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "printed", "verdict"),
+    [
+        ("loss<2.5", "step 1 loss = 3.0\nstep 2 loss = 2.4", GOOD),
+        ("loss<2.5", "step 1 loss=2.0\nstep 2 loss=2.6", BAD),
+        ("loss<2.5", "{'loss': 1e-3}", GOOD),
+        ("loss<2.5", "loss: nan", BAD),
+        ("loss > -1", "Loss: -2", BAD),
+        ("loss<2.5", "loss inf", BAD),
+        ("loss<2.5", "val_loss: 9, loss: 1", GOOD),
+        ("loss<2.5", "glossy 7", UNCLEAR),
+        ("loss<2.5", "", UNCLEAR),
+        ("accuracy>=0.9", "accuracy 0.90", GOOD),
+        (r"name-regex(^([\d.]+) \S+$)<1", "0.5 x", GOOD),
+    ],
+)
+def test_metric(metric: str, printed: str, verdict: str, tmp_path: Path) -> None:
+    assert metric_oracle(metric).judge(seen(tmp_path, out=printed)) == verdict
+    assert metric_oracle(metric).judge(seen(tmp_path, out=printed, code=1)) == UNCLEAR
+
+
+@pytest.mark.parametrize("metric", ["loss", "loss<", "<3", "loss<x", "name-regex(()<3", "name-regex(loss)<3"])
+def test_metric_that_makes_no_sense(metric: str) -> None:
+    with pytest.raises(UsageError, match="--metric"):
+        chosen_oracle(None, metric)
+
+
+def test_the_users_own_oracle(tmp_path: Path) -> None:
+    script = tmp_path / "judge.py"
+    script.write_text("import os, sys\nassert os.environ['OPSCOPE_TRIAL_EXIT_CODE'] == '0'\nsys.exit(int(sys.stdin.read()))\n")
+    command = f"{sys.executable} {script}"
+    for code, verdict in (("0", GOOD), ("1", BAD), ("100", BAD), ("125", UNCLEAR)):
+        assert CommandOracle(command).judge(seen(tmp_path, out=code)) == verdict
+    for wrong in ("200", "130"):
+        with pytest.raises(UsageError, match="ended with"):
+            CommandOracle(command).judge(seen(tmp_path, out=wrong))
+    with pytest.raises(UsageError, match="cannot be run"):
+        CommandOracle("/no/such/program").judge(seen(tmp_path))
+    for pair in (("x", "loss<1"), (" ", None)):
+        with pytest.raises(UsageError):
+            chosen_oracle(*pair)
+
+
+ERROR = 'Traceback (most recent call last):\n  File "train.py", line 3\nRuntimeError: bad at 0x7f, row 3\n  and more\nopscope  1 step\n'
+
+
+def test_the_failure_itself_tells(tmp_path: Path) -> None:
+    def found(observation: Observation, document: Document = NOTHING) -> Any:
+        return oracle_for(observation, lambda run: document)
+
+    raised = found(seen(tmp_path / "a", code=1, err=ERROR))
+    assert raised.judge(seen(tmp_path / "b", code=1, err=ERROR.replace("0x7f, row 3", "0x9, row 77"))) == BAD
+    assert raised.judge(seen(tmp_path / "b", code=1, err=ERROR.replace("bad", "worse"))) == UNCLEAR
+    assert raised.judge(seen(tmp_path / "b", code=0)) == GOOD
+    died = found(seen(tmp_path / "c", code=134, err=ERROR))
+    assert [died.judge(seen(tmp_path / "d", code=code)) for code in (134, 0, 139)] == [BAD, GOOD, UNCLEAR]
+    hung = found(seen(tmp_path / "e", code=None))
+    assert [hung.judge(seen(tmp_path / "f", code=code)) for code in (None, 0, 1)] == [BAD, GOOD, UNCLEAR]
+    nonfinite = found(seen(tmp_path / "g"), REACHED)
+    assert nonfinite.judge(seen(tmp_path / "h")) == BAD
+    assert nonfinite.judge(seen(tmp_path / "h", code=1)) == UNCLEAR
+    assert found(seen(tmp_path / "i")) is None
+    assert final_error("no traceback\nValueError: x") is None
+
+
+# -- the log ------------------------------------------------------------------------------------------------------
+
+
+class Command(Trials):
+    """Trials whose command is a function: which elements are changed -> exit code."""
+
+    def __init__(self, folder: Path, ends: Callable[[set[str]], int | None], question: str = "q") -> None:
+        super().__init__(folder, ("python", "train.py"), question=question, timeout=None)
+        self.ends = ends
+        self.asked: list[set[str]] = []
+
+    def observe(self, options: Sequence[str], environment: Any, name: str, *, longest: float | None = None) -> Observation:
+        rules = [word.rpartition("=")[0] for before, word in itertools.pairwise(options) if before == "--substitute"]
+        changed = {op for rule in rules for op in rule.split(",")} | {f"{key}={value}" for key, value in environment.items()}
+        self.asked.append(changed)
+        self.made += 1
+        found = seen(self.folder / name, code=self.ends(changed))
+        found.run.mkdir()
+        return found
+
+
+OPS = [f"aten::op{number}.default" for number in range(20)]
+
+
+def run_with(ops: Sequence[str]) -> MemoryRun:
+    calls = [Call(process=0, rank=0, step=0, index=i, level="operator", phase="forward", op=op, module="", name=f"<root>:{i}#1") for i, op in
+             enumerate(ops)]  # fmt: skip
+    return MemoryRun(RunInfo(path="x", format="opscope"), (), calls)
+
+
+def search(trials: Command, *, document: Document = NOTHING, ops: Sequence[str] = OPS, **asked: Any) -> Any:
+    return bisect_operators(
+        trials, Asked(**{"oracle": None, **asked}), scan=lambda run: document, open_run=lambda run: run_with(ops), tell=lambda line: None
+    )[0]
+
+
+def test_one_guilty_operator_among_many(tmp_path: Path) -> None:
+    command = Command(tmp_path / "s", lambda changed: 0 if OPS[13] in changed else 134)
+    found = search(command)
+    assert found.guilty == (OPS[13],)
+    assert len(command.asked) <= 14
+    assert Path(found.good).resolve().parent == tmp_path / "s"
+    assert (tmp_path / "s" / "bad" / "stdout.txt").exists()
+
+
+def test_operators_that_are_guilty_together(tmp_path: Path) -> None:
+    needed = {OPS[2], OPS[11], OPS[17]}
+    found = search(Command(tmp_path / "s", lambda changed: 0 if needed <= changed else 134))
+    assert set(found.guilty) == needed
+
+
+def test_the_suspect_of_the_scan_is_tried_first(tmp_path: Path) -> None:
+    finding = Finding(kind="crash", op="aten::x", forward=Forward(call="c", op=OPS[9]))
+    command = Command(tmp_path / "s", lambda changed: 0 if OPS[9] in changed else 134)
+    found = search(command, document=Document(opscope="0", verb="scan", findings=(finding,)))
+    assert found.guilty == (OPS[9],)
+    assert found.trials == 3
+    assert ranking(Document(opscope="0", verb="scan", findings=(finding,)), OPS)[:2] == [OPS[9], OPS[0]]
+
+
+def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
+    ends = lambda changed: 0 if OPS[13] in changed else 134  # noqa: E731
+    first = Command(tmp_path / "s", ends)
+    with pytest.raises(UnavailableError, match="3 trials were not enough"):
+        search(first, most=3)
+    log = tmp_path / "s" / "bisect.log"
+    log.write_bytes(log.read_bytes() + b'{"elements": ["torn')
+    again = Command(tmp_path / "s", ends)
+    assert search(again).guilty == (OPS[13],)
+    assert not [changed for changed in again.asked if changed in first.asked]
+    last = Command(tmp_path / "s", ends)
+    assert search(last).guilty == (OPS[13],)
+    assert last.asked == []
+    with pytest.raises(UsageError, match="another command or question"):
+        Command(tmp_path / "s", ends, question="other")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "data").write_text("mine")
+    with pytest.raises(UsageError, match="holds no search"):
+        Command(tmp_path / "full", ends)
+    assert (tmp_path / "full" / "data").read_text() == "mine"
+
+
+def test_failures_that_cannot_be_searched_for(tmp_path: Path) -> None:
+    never = search(Command(tmp_path / "never", lambda changed: 0))
+    assert (never.guilty, never.proven) == ((), False)
+    with pytest.raises(UsageError, match="does not fail"):
+        search(Command(tmp_path / "passes", lambda changed: 0), oracle=ExitOracle(134))
+    always = search(Command(tmp_path / "always", lambda changed: 134))
+    assert (always.guilty, always.why) == ((), "the failure stays whatever operators are substituted")
+    codes = iter([134, 0])
+    with pytest.raises(UsageError, match="does not fail"):
+        search(Command(tmp_path / "once", lambda changed: next(codes)))
+    with pytest.raises(UnavailableError, match="cannot tell"):
+        search(Command(tmp_path / "unclear", lambda changed: 3), oracle=ExitOracle(134))
+    with pytest.raises(UsageError, match="ran no operator"):
+        search(Command(tmp_path / "early", lambda changed: 1), ops=())
+    other = search(Command(tmp_path / "other", lambda changed: 139 if changed else 134))
+    assert (other.guilty, other.why) == ((), "no trial could tell")
+
+
+def test_answers_are_asked_once(tmp_path: Path) -> None:
+    command = Command(tmp_path / "s", lambda changed: 134)
+    answers = Answers(command, ExitOracle(134), lambda ops, name: command.observe((), {}, name), most=9, tell=lambda line: None)
+    assert [answers.ask(("a", "b")), answers.ask(("b", "a"))] == [BAD, BAD]
+    assert command.made == 1
+
+
+# -- differences of two runs --------------------------------------------------------------------------------------
+
+
+def info(environment: dict[str, str], packages: dict[str, str], **config: Any) -> RunInfo:
+    return RunInfo(path="x", format="opscope", environment=environment, packages=packages, config=config)
+
+
+def test_what_differs_between_two_runs() -> None:
+    bad = info({"A": "1", "B": "2", "PWD": "/x", "OPSCOPE_RUN": "r"}, {"torch": "2.1"}, seed="1", deterministic=True)
+    good = info({"A": "1", "B": "3", "C": "4", "PWD": "/y"}, {"torch": "2.0", "numpy": "1"}, seed="1")
+    found = {element.name: (element.bad, element.good) for element in differences(bad, good)}
+    assert found == {
+        "variable B": ("2", "3"), "variable C": (None, "4"), "switch deterministic": ("true", None), "package torch": ("2.1", "2.0"),
+        "package numpy": (None, "1"),
+    }  # fmt: skip
+
+
+def test_the_variables_that_make_a_run_fail(tmp_path: Path) -> None:
+    elements = tuple(Difference(kind="variable", key=f"V{i}", bad="bad", good="good") for i in range(9))
+    command = Command(tmp_path / "s", lambda changed: 0 if {"V2=good", "V7=good"} <= changed else 134)
+    found = bisect_differences(command, elements, Means(), scan=lambda run: NOTHING, tell=lambda line: None)
+    assert set(found.guilty) == {"variable V2: bad -> good", "variable V7: bad -> good"}
+    assert found.proven
+    stays = Command(tmp_path / "stays", lambda changed: 134)
+    assert bisect_differences(stays, elements, Means(), scan=lambda run: NOTHING, tell=lambda line: None).guilty == ()
+    packages = (Difference(kind="package", key="torch", bad="2.1", good="2.0"),)
+    with pytest.raises(UsageError, match="--hook"):
+        bisect_differences(stays, packages, Means(), scan=lambda run: NOTHING, tell=lambda line: None)
+
+
+def test_a_hook_changes_packages(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    hook = f"{sys.executable} -c \"import sys; open({str(note)!r}, 'a').write(' '.join(sys.argv[1:]) + chr(10))\""
+    packages = (Difference(kind="package", key="torch", bad="2.1", good="2.0"), Difference(kind="package", key="numpy", bad="1", good="2"))
+
+    class Installed(Command):
+        def observe(self, options: Sequence[str], environment: Any, name: str, *, longest: float | None = None) -> Observation:
+            self.ends = lambda changed: 0 if "torch==2.0" in note.read_text().splitlines()[-1] else 134
+            return super().observe(options, environment, name, longest=longest)
+
+    found = bisect_differences(
+        Installed(tmp_path / "s", lambda changed: None), packages, Means(hook=hook), scan=lambda run: NOTHING, tell=print
+    )
+    assert found.guilty == ("package torch: 2.1 -> 2.0",)
+    failing = Means(hook=f"{sys.executable} -c 'raise SystemExit(4)'")
+    with pytest.raises(UnavailableError, match="ended with 4"):
+        bisect_differences(Command(tmp_path / "f", lambda changed: 134), packages, failing, scan=lambda run: NOTHING, tell=print)
+
+
+def test_words_of_the_command_are_the_commands() -> None:
+    assert with_command_apart(["bisect", "--metric", "loss<1", "python", "x.py", "--json"]) == [
+        "bisect", "--metric", "loss<1", "--", "python", "x.py", "--json",
+    ]  # fmt: skip
+    assert with_command_apart(["bisect", "--between", "a", "b", "--json", "python", "x.py"])[-3:] == ["--", "python", "x.py"]
+    assert with_command_apart(["bisect", "-o", "d", "--", "python"]) == ["bisect", "-o", "d", "--", "python"]

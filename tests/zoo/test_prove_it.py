@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong kernels inside real trainings, by the real command line: bisect names the operator, minimize shrinks its case."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opscope.repro.case import read_case
+
+pytestmark = pytest.mark.zoo
+ROOT = Path(__file__).parents[2]
+
+
+def opscope_says(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run([sys.executable, "-m", "opscope", *words], cwd=cwd, capture_output=True, text=True, timeout=400, env=environment)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("gelu-raises", "aten::gelu_backward.default"),
+        ("tanh-backward-rare-nan", "aten::tanh_backward.default"),
+        ("group-norm-aborts", "aten::native_group_norm_backward.default"),
+    ],
+)
+def test_bisect_names_the_operator_of_a_training(kernel: str, op: str, tmp_path: Path) -> None:
+    done = opscope_says("bisect", "--json", "-o", "search", "--", sys.executable, "-m", "tests.wrong_kernels.kernels", kernel, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    assert document["summary"]["guilty"] == [op]
+    assert document["findings"][0]["confidence"] == "proven"
+
+
+WRONG = """
+import warnings, torch
+warnings.simplefilter("ignore")
+library = torch.library.Library("aten", "IMPL")
+library.impl("relu", lambda x: torch.where(x > 3.9, x * 1.5, torch.clamp(x, min=0)), "CPU")
+"""
+TRAIN = """
+import wrong, torch
+torch.manual_seed(0)
+x = torch.randn(1000, 1000).clamp(max=3.8)
+x[417, 733] = 3.95
+print(torch.relu(x).sum())
+"""
+
+
+def test_a_silently_wrong_element_of_a_million(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "train.py").write_text(TRAIN)
+    assert opscope_says("run", "-o", "run", "--values", "full", "--", sys.executable, "train.py", cwd=tmp_path).returncode == 0
+    cut = opscope_says("repro", "run", "<root>:relu#1", "-o", "case", "--import", "wrong.py", cwd=tmp_path)
+    assert "1 of 1000000 elements of output 0 are wrong" in cut.stdout, cut.stdout + cut.stderr
+    done = opscope_says("minimize", "case", "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    summary = json.loads(done.stdout)["summary"]
+    assert summary["before"]["elements"] == 1000000
+    assert summary["after"]["elements"] < 100
+    assert summary["outcome"]["status"] == "reproduced"
+    assert read_case(tmp_path / "case-min").failure.kind == "mismatch"
