@@ -388,3 +388,9 @@ def test_a_runtime_code_without_an_error_of_a_core_is_explained(aicore: Aicore, 
     assert code == 0
     assert [one["code"] for one in document["summary"]["codes"]] == ["107002"]
     assert "aclrtSetDevice" in document["summary"]["codes"][0]["meaning"]
+
+
+def test_the_kind_of_the_access_stands_in_the_reason(aicore: Aicore, tmp_path: Path) -> None:
+    (tmp_path / "plog-1.log").write_text(classic(1.0, mte_error_info="0x6000052") + failed(1.1, "1_0_A"))
+    _, document = aicore(tmp_path)
+    assert document["findings"][0]["reasons"][0].endswith("the MTE info says write bus error")

@@ -78,10 +78,20 @@ def finding(one: Analysis) -> Finding:
 def _reasons(one: Analysis) -> Iterator[str]:
     said: dict[str, None] = {}
     for core in one.fault.cores:
-        said.update(dict.fromkeys(f"{bit.name}: {bit.meaning}" for bit in _bits(core)))
+        said.update(dict.fromkeys(f"{bit.name}: {bit.meaning}{_typed(core, bit)}" for bit in _bits(core)))
         if not core.bits:
             said["timeout or trap: no error bit is set"] = None
     yield from said or {"the logs hold no registers of the core": None}
+
+
+def _typed(core: Core, bit: registers.Bit) -> str:
+    """`; the MTE info says write bus error`, for bits whose unit leaves the kind of the access in its info register."""
+    unit = registers.TYPED.get(bit.number) if core.numbering == CLASSIC else None
+    word = core.register(f"{unit} error info") if unit else None
+    if unit is None or word is None:
+        return ""
+    said = next(field.value for field in registers.decode_info(unit, word) if field.name == "type")
+    return f"; the {unit.upper()} info says {said.partition(' ')[2]}"
 
 
 def _bits(core: Core) -> list[registers.Bit]:

@@ -129,14 +129,19 @@ class LogReader:
 
     def faults(self) -> tuple[Fault, ...]:
         """The errors of all logs read so far, merged where several files tell of one, in time order."""
-        found = _merged([self._closed(fault) for fault in self._faults if fault.cores or fault.failed])
+        whole = [fault for fault in self._faults if fault.cores or fault.failed]
+        memory = {
+            pid: _snapshots(known, (fault.time for fault in whole if fault.pid == pid))
+            for pid, known in self._memory.items()
+            if any(fault.pid == pid for fault in whole)
+        }
+        found = _merged([self._closed(fault, memory) for fault in whole])
         return tuple(sorted(found, key=lambda fault: (fault.time or "~", fault.files, fault.offset)))
 
-    def _closed(self, fault: Open) -> Fault:
-        known = self._memory.get(fault.pid)
+    def _closed(self, fault: Open, memory: Mapping[int | None, Mapping[str | None, tuple[Allocation, ...]]]) -> Fault:
         return close(
             fault,
-            allocations=None if known is None else _allocations(known, fault.time),
+            allocations=memory[fault.pid][fault.time] if fault.pid in memory else None,
             soc=self._soc,
             cleaned=tuple(sorted(self._cleaned.get(fault.pid, ()))),
             informed=fault.pid in self._informed,
@@ -192,20 +197,25 @@ def _seconds(time: str) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds)
 
 
-def _allocations(known: Sequence[tuple[str | None, int, int]], until: str | None) -> tuple[Allocation, ...]:
-    """Allocations made before the error, with the frees before it; known lies in the order of the files, times sort it."""
-    before = [entry for entry in known if until is None or entry[0] is None or entry[0] <= until]
-    before.sort(key=lambda entry: entry[0] or "")
+def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str | None]) -> dict[str | None, tuple[Allocation, ...]]:
+    """Allocations as they were at each of these times; known lies in the order of the files, times sort it. None is the end."""
+    ordered = sorted(known, key=lambda entry: entry[0] or "")
     live: dict[int, int] = {}
     made: list[Allocation] = []
-    for time, address, size in before:
-        place = live.pop(address, None)
-        if place is not None:
-            made[place] = msgspec.structs.replace(made[place], freed_at=time or "earlier")
-        if size >= 0:
-            live[address] = len(made)
-            made.append(Allocation(address, size, time))
-    return tuple(made)
+    found: dict[str | None, tuple[Allocation, ...]] = {}
+    done = 0
+    for until in sorted({*times}, key=lambda time: time or "~"):
+        while done < len(ordered) and (until is None or (ordered[done][0] or "") <= until):
+            time, address, size = ordered[done]
+            done += 1
+            place = live.pop(address, None)
+            if place is not None:
+                made[place] = msgspec.structs.replace(made[place], freed_at=time or "earlier")
+            if size >= 0:
+                live[address] = len(made)
+                made.append(Allocation(address, size, time))
+        found[until] = tuple(made)
+    return found
 
 
 def _merged(faults: Iterable[Fault]) -> list[Fault]:
