@@ -105,7 +105,7 @@ def bisect(
             )
         )
     _print(found, findings, to_stderr=json)
-    return 1 if found.guilty and found.proven else 125
+    return 1 if found.guilty else 125
 
 
 def _operators(command: Sequence[str], folder: Path, options: BisectOptions) -> tuple[Bisected, Document | None, Trials]:
@@ -163,7 +163,9 @@ def _findings(found: Bisected, document: Document | None, trials: Trials) -> tup
         known = next((finding for finding in document.findings if finding.op == op), None)
         base = known or Finding(kind="replay-mismatch", op=op)
         together = "this operator runs" if len(found.guilty) == 1 else f"{', '.join(found.guilty)} run"
-        reason = f"the failure ({found.question}) goes away when {together} on the substitute" if found.proven else found.why
+        reason = (
+            f"the failure ({found.question}) goes away when {together} on the substitute" if found.proven else f"not proven: {found.why}"
+        )
         made.append(msgspec.structs.replace(
             base, confidence="proven" if found.proven else "likely", reasons=(reason, *base.reasons),
             evidence=(*base.evidence, {"trials": evidence(trials.records)}),
@@ -175,16 +177,18 @@ def _print(found: Bisected, findings: Sequence[Finding], *, to_stderr: bool) -> 
     from opscope.report.console import line, make_console
 
     console = make_console(stderr=to_stderr)
-    if not found.guilty or not found.proven:
-        accused = f"; checked while it ran, {', '.join(found.guilty)} is suspected" if found.guilty else ""
-        console.print(line(("cannot tell", "bold yellow"), f": {found.why}{accused}"))
+    if not found.guilty:
+        console.print(line(("cannot tell", "bold yellow"), f": {found.why}"))
         return
-    console.print(line(("guilty ", "bold red"), ", ".join(found.guilty)))
+    console.print(line(("guilty  ", "bold red") if found.proven else ("suspect ", "bold yellow"), ", ".join(found.guilty)))
     for finding in findings:
         if finding.source is not None:
             console.print(line(f"  {finding.source}   {finding.call or ''}"))
-    console.print(
-        line(("why    ", "bold"), f"{found.question}; {found.why} when {'they are' if len(found.guilty) > 1 else 'it is'} changed")
-    )
-    console.print(line(f"       {found.trials} runs of the command over {found.candidates} candidates"))
-    console.print(line(("see    ", "bold"), f"{shlex.quote(str(found.good))} and {shlex.quote(str(found.bad))}"))
+    if not found.proven:
+        console.print(line(("why     ", "bold"), "wrong when its calls were made again on the substitute; not proven:"))
+        console.print(line(f"        {found.why}"))
+        return
+    they = "they are" if len(found.guilty) > 1 else "it is"
+    console.print(line(("why     ", "bold"), f"{found.question}; {found.why} when {they} changed"))
+    console.print(line(f"        {found.trials} runs of the command over {found.candidates} candidates"))
+    console.print(line(("see     ", "bold"), f"{shlex.quote(str(found.good))} and {shlex.quote(str(found.bad))}"))

@@ -167,11 +167,11 @@ def _conclude(trials: Trials, answers: Answers, guilty: Sequence[str], candidate
 
 
 def _unobserved(document: Document, ranked: Sequence[str], trials: Trials) -> Bisected:
-    """A command that fails in no way that can be seen: checks may still accuse, but nothing can be proven."""
-    accused = ranked[: _accused(document, ranked)]
+    """A command that fails in no way that can be seen: no trial can prove anything, but the checks of the first run may accuse."""
+    accused = dict.fromkeys(finding.op for finding in document.findings if finding.kind == "replay-mismatch" and finding.op in ranked)
     return Bisected(
-        guilty=tuple(accused[:1]), question="", why="the command ends well and no value is wrong to see; say what good is with "
-        "--metric 'loss<2.5' or --oracle CMD", trials=trials.made, candidates=len(ranked), proven=False,
+        guilty=tuple(op for op in accused if op is not None), question="", trials=trials.made, candidates=len(ranked), proven=False,
+        why="the command ends well and shows no failure; say what good is with --metric 'loss<2.5' or --oracle CMD",
     )  # fmt: skip
 
 
