@@ -207,3 +207,58 @@ def test_without_a_device_the_trial_is_told_and_decides_nothing(tmp_path: Path, 
     (finding,) = document["findings"]
     assert (part(finding, "case")["status"], part(finding, "case")["device"]) == ("not-reproduced", "cpu")
     assert part(finding, "error")["case_result"] is None
+
+
+def test_a_private_format_is_given_as_it_lies_on_the_device(tmp_path: Path, op_test_frame: Path) -> None:
+    """OpUT wants the device's order; the CPU reference the host's."""
+    host = np.arange(12, dtype=np.float16).reshape(1, 3, 2, 2) - 5
+    device = np.zeros((1, 1, 2, 2, 16), np.float16)
+    device[0, 0, :, :, :3] = np.moveaxis(host[0], 0, -1)
+    lines = (
+        log(shape="[1,1,2,2,16]")
+        .replace("DT_FLOAT", "DT_FLOAT16")
+        .replace("format:ND", "format:NC1HWC0")
+        .replace("node_type:L2Loss", "node_type:Relu")
+    )
+    place = collection(tmp_path / "c", text=lines.replace("output:0;shape:[]", "output:0;shape:[1,1,2,2,16]"))
+    shutil.rmtree(place / "graph")
+    pieces = []
+    for values in (device, np.maximum(device, 0)):
+        one, data = entry(values)
+        changed = type(one)(
+            data_type=one.data_type, format=3, shape=one.shape, original_shape=type(one.shape)(dim=(1, 3, 2, 2)), size=one.size
+        )
+        pieces.append((changed, data))
+    write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", pieces[:1], pieces[1:], op_name="L2Loss")
+    case = written(place, tmp_path / "out")
+    runpy.run_path(str(case / "main.py"), run_name="__main__")
+    op_type, ((given),) = json.loads(op_test_frame.read_text())
+    assert op_type == "Relu"
+    first = given["params"][0]
+    assert (first["shape"], first["format"], first["ori_shape"]) == ([1, 1, 2, 2, 16], "NC1HWC0", [1, 3, 2, 2])
+    assert np.array_equal(np.load(first["value"]), device)
+    assert np.array_equal(np.load(case / "inputs" / "input.0.host.npy"), host)
+    sys.modules.pop("op_test_frame.ut", None)
+    code, document = _try(case, "--reference")
+    assert (code, document["verdict"]) == (0, "not reproduced")
+
+
+def test_bfloat16_is_kept_as_its_bits(tmp_path: Path) -> None:
+    import ml_dtypes
+
+    values = np.linspace(-3, 3, 8).astype(ml_dtypes.bfloat16)
+    text = (
+        log(shape="[8]")
+        .replace("DT_FLOAT", "DT_BF16")
+        .replace("node_type:L2Loss", "node_type:Relu")
+        .replace("output:0;shape:[]", "output:0;shape:[8]")
+    )
+    place = collection(tmp_path / "c", text=text)
+    shutil.rmtree(place / "graph")
+    right = np.maximum(values, ml_dtypes.bfloat16(0))
+    write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(values)], [entry(right)], op_name="L2Loss")
+    case = written(place, tmp_path / "out")
+    assert np.load(case / "inputs" / "input.0.npy").dtype == np.uint16
+    assert _try(case, "--reference")[0] == 0
+    write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(values)], [entry(values)], op_name="L2Loss")
+    assert _try(written(place, tmp_path / "out-wrong"), "--reference")[0] == 1

@@ -190,7 +190,7 @@ def _save(path: Path, values: NDArray[Any]) -> None:
     """A .npy that every NumPy reads: types it does not have are kept as their bits."""
     import numpy as np
 
-    plain = values if values.dtype.isbuiltin else values.view(f"u{values.dtype.itemsize}")
+    plain = values if values.dtype.isbuiltin == 1 else values.view(f"u{values.dtype.itemsize}")
     np.save(path, np.ascontiguousarray(plain).reshape(values.shape), allow_pickle=False)
 
 
