@@ -245,7 +245,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
 
 def test_an_exception_is_shrunk_by_the_real_workers(tmp_path: Path) -> None:
     opscope.repro.write(*record("aten::mm.default", torch.randn(30, 20), torch.randn(10, 40)), tmp_path / "case")
-    found = minimize(tmp_path / "case", tmp_path / "small", limits=Limits(search=120))
+    found = minimize(tmp_path / "case", tmp_path / "small", limits=Limits(search=900, call=240))
     assert (found.ended, found.shown, found.tried) == ("done", 3, 3)
     assert found.before is not None
     assert found.after is not None

@@ -42,7 +42,7 @@ def test_a_process_that_dies_in_a_call(death: str, code: int, tmp_path: Path) ->
 
     def opscope_says(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "opscope", *words], cwd=tmp_path, capture_output=True, text=True, timeout=240, env=dict(os.environ)
+            [sys.executable, "-m", "opscope", *words], cwd=tmp_path, capture_output=True, text=True, timeout=600, env=dict(os.environ)
         )
 
     assert opscope_says("run", "-o", "run", "--journal", "tanh*", "--", sys.executable, "train.py").returncode == code
