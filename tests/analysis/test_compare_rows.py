@@ -246,6 +246,42 @@ def test_runs_not_seeded_alike_are_warned_of() -> None:
     assert any("not seeded alike" in warning for warning in document.summary["warnings"])
 
 
+def enclosed(inner: int, outer: int) -> MemoryRun:
+    """A module with one recorded call inside, and something after it that nobody recorded."""
+    built = Builder()
+    built.call("torch.nn.Block", [tensor(0, 0)], [tensor(9, outer)], level="module", module="block", name="block:Block#1")
+    built.call("relu", [tensor(0, 0)], [tensor(1, inner)], parent=0, module="block")
+    built.call("tanh", [tensor(9, outer)], [tensor(10, outer + 1)])
+    return built.run()
+
+
+def test_a_module_is_named_only_where_nothing_inside_it_is_wrong() -> None:
+    comparison = compare(enclosed(1, 7), enclosed(1, 2))
+    assert [finding.call for finding in comparison.findings] == ["block:Block#1"]
+    comparison = compare(enclosed(5, 7), enclosed(1, 2))
+    assert findings(comparison) == [("divergence-origin", "aten::relu.default")]
+
+
+def ranks(contents: tuple[int, int], summed: int) -> MemoryRun:
+    """Two ranks whose gradients are summed."""
+    built = Builder()
+    for rank, content in enumerate(contents):
+        built.call("mm", [tensor(0, 0)], [tensor(1, content)], process=rank, rank=rank)
+        built.call("c10d::allreduce_", [tensor(1, content)], [tensor(2, summed)], process=rank, rank=rank, phase="communication")
+        built.call("relu", [tensor(2, summed)], [tensor(3, summed + 1)], process=rank, rank=rank)
+    return built.run()
+
+
+def test_what_another_rank_sent_is_no_origin() -> None:
+    comparison = compare(ranks((1, 8), 9), ranks((1, 2), 3))
+    assert [(finding.rank, finding.op) for finding in comparison.findings] == [(1, "aten::mm.default")]
+
+
+def test_a_collective_that_sums_wrongly_is_an_origin() -> None:
+    comparison = compare(ranks((1, 2), 9), ranks((1, 2), 3))
+    assert {finding.op for finding in comparison.findings} == {"c10d::allreduce_"}
+
+
 def test_names_are_escaped_in_notebooks() -> None:
     def made(out: int) -> MemoryRun:
         built = Builder()

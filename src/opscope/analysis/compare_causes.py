@@ -19,8 +19,8 @@ from opscope.analysis.compare_flow import aliases
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
 from opscope.analysis.compare_kinds import SLACK, STEEP, is_random, kind_of
 from opscope.analysis.compare_pairs import SAME, UNKNOWN
-from opscope.analysis.compare_tables import NONE
-from opscope.judge.operators import VIEWS, family
+from opscope.analysis.compare_tables import NONE, Calls
+from opscope.judge.operators import VIEWS, family, is_collective
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,6 +61,7 @@ class Search:
         self._arrived: set[tuple[int, int]] = set()
         self._tainted: dict[int, bool] = {}
         self._reordered: set[int] = set()
+        self._reached: set[int] = set()  # ranks that a difference reached through a collective
         rows = pairing.rows
         self._unequal = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
         self._forward = forward_calls(pairing.target)
@@ -74,11 +75,32 @@ class Search:
             if len(self.causes) >= MAX_CAUSES:
                 break
             found = self._judge(call)
-            if found is not None:
+            if found is None:
+                continue
+            if self._sent_by_another(found):
+                self._culprits.add(call)
+                self._reached.add(int(self.calls.rank[call]))
+            else:
                 self._accept(found)
         for found in self._leaps():
             self._accept(found)
         return self.causes
+
+    def _opaque(self) -> list[int]:
+        """Modules and APIs that part from equal inputs though nothing recorded inside them differs: what did it was not recorded."""
+        measures = self.measures
+        wanted = measures.agree & measures.exceeds & ~self.calls.leaf & (self.pairing.match.target >= 0) & ~measures.unread
+        if not wanted.any():
+            return []
+        explained = _enclosing(self.calls, np.flatnonzero(self.calls.leaf & (measures.differs | (self.pairing.match.target < 0))))
+        lost = _enclosing(self.pairing.golden.calls, np.flatnonzero(self.pairing.golden.calls.leaf & (self.pairing.match.golden < 0)))
+        explained |= {int(self.pairing.match.golden[call]) for call in lost}
+        found: list[int] = []
+        for call in np.flatnonzero(wanted).tolist()[::-1]:
+            if call not in explained:
+                found.append(call)
+                explained |= _enclosing(self.calls, np.array([call]))
+        return found
 
     def _leaps(self) -> list[Cause]:
         """For each rank without a cause the first call at which values leap apart: far beyond its rounding and all that was before.
@@ -88,7 +110,7 @@ class Search:
         rows, measures = self.pairing.rows, self.measures
         if not len(self.calls):
             return []
-        called = {int(self.calls.rank[cause.target]) for cause in self.causes}
+        called = {int(self.calls.rank[cause.target]) for cause in self.causes} | self._reached
         chosen = np.flatnonzero(self._unequal & self.calls.leaf[np.maximum(rows.target_call, 0)])
         chosen = chosen[~np.isnan(rows.error[chosen]) & ~np.isin(rows.target_call[chosen], list(self._reordered))]
         owners = rows.target_call[chosen]
@@ -107,6 +129,34 @@ class Search:
                 found.append(Cause(kind, call, int(self.pairing.match.target[call]), row if kind == REWIRED else NONE, sure=False))
         return found
 
+    def _sent_by_another(self, cause: Cause) -> bool:
+        """Whether a collective only hands on what another rank put in: there, a difference stands before the same collective.
+
+        Collectives of one operator and step are met by all ranks in the same order.
+        """
+        call = cause.target
+        if cause.kind != COMPUTED or not self._collective[call] or len(self._first_difference) < 2:
+            return False
+        rank, step = int(self.calls.rank[call]), int(self.calls.step[call])
+        number = int(np.count_nonzero(self._same_collective(call, rank, step) < call))
+        for other, first in self._first_difference.items():
+            met = self._same_collective(call, other, step) if other != rank else np.empty(0, dtype=np.int64)
+            if other != rank and len(met) > number and first < met[number] and self._put_in_unequal(int(met[number])):
+                return True
+        return False
+
+    def _same_collective(self, call: int, rank: int, step: int) -> NDArray[np.int64]:
+        calls = self.calls
+        return np.flatnonzero((calls.rank == rank) & (calls.step == step) & (calls.op == calls.op[call]) & calls.leaf)
+
+    def _put_in_unequal(self, call: int) -> bool:
+        return any(self._unequal[row] for row in self._rows_of(call) if not self.pairing.rows.output[row])
+
+    @cached_property
+    def _collective(self) -> NDArray[np.bool_]:
+        phases = {key for key, word in self.pairing.target.words.items() if word == "communication"}
+        return np.logical_or(self._flagged(is_collective), np.isin(self.calls.phase, np.array(sorted(phases), dtype=np.uint64)))
+
     @cached_property
     def _steep(self) -> NDArray[np.bool_]:
         return self._flagged(lambda op: kind_of(op) == STEEP)
@@ -119,7 +169,8 @@ class Search:
         events = set(np.flatnonzero(wanted).tolist())
         rows = self.pairing.rows
         events.update(rows.target_call[self._unexplained].tolist())
-        return sorted(call for call in events if leaf[call] and not (self._views[call] and self._aliased[call]))
+        kept = (call for call in events if leaf[call] and not (self._views[call] and self._aliased[call]))
+        return sorted([*kept, *self._opaque()])
 
     @cached_property
     def _arguments_differ(self) -> NDArray[np.bool_]:
@@ -470,3 +521,16 @@ class Search:
             self._culprits_golden.add(cause.golden)
         self._culprits.add(cause.target)
         self._tainted = {call: tainted for call, tainted in self._tainted.items() if tainted or call < cause.target}
+
+
+def _enclosing(calls: Calls, inner: NDArray[np.int64]) -> set[int]:
+    """These calls and all that enclose them."""
+    place = {key: at for at, key in enumerate(calls.key.tolist())}
+    known: set[int] = set()
+    for call in inner.tolist():
+        at: int | None = call
+        while at is not None and at not in known:
+            known.add(at)
+            parent = int(calls.parent[at])
+            at = place.get((int(calls.process[at]) << 40) | parent) if parent >= 0 else None
+    return known

@@ -118,14 +118,16 @@ def _by_version(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
     identity = _identity(calls, tensors)
     found = np.full(len(tensors), NONE, dtype=np.int64)
     inputs = np.flatnonzero(~tensors.output & (identity >= 0))
-    outputs = np.flatnonzero(tensors.output & (identity >= 0) & calls.leaf[tensors.call] & ~aliases(calls, tensors))
-    if not len(inputs) or not len(outputs):
-        return found
-    order = np.argsort(identity[outputs], kind="stable")
-    place = place_of(identity[inputs], identity[outputs], order)
-    row = np.where(place >= 0, outputs[np.maximum(place, 0)], NONE)
-    later = (row >= 0) & (tensors.call[np.maximum(row, 0)] >= tensors.call[inputs]) & calls.leaf[tensors.call[inputs]]
-    found[inputs] = np.where(later, NONE, row)
+    written = tensors.output & (identity >= 0) & ~aliases(calls, tensors)
+    leaf = calls.leaf[tensors.call]
+    for outputs in (np.flatnonzero(written & leaf), np.flatnonzero(written & ~leaf)):  # a module only where nothing inside it is known to
+        lost = inputs[found[inputs] < 0]
+        if not len(lost) or not len(outputs):
+            continue
+        place = place_of(identity[lost], identity[outputs], np.argsort(identity[outputs], kind="stable"))
+        row = np.where(place >= 0, outputs[np.maximum(place, 0)], NONE)
+        later = (row >= 0) & (tensors.call[np.maximum(row, 0)] >= tensors.call[lost]) & leaf[lost]
+        found[lost] = np.where(later, NONE, row)
     return found
 
 
