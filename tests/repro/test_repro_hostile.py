@@ -33,7 +33,7 @@ EVIL = [
 ]
 OPERATORS = [
     "aten::log.default; import os", "aten::log.default\n", "aten::log .default", "os::system.default()", "aten::log.__class__.__mro__",
-    "aten::", "::log", "aten.log", "Conv2D", "aten::lo\u0261.default", "aten::log.default.default", "Functional.linear.3.forward",
+    "aten::", "::log", "aten.log", "conv 2D", "aten::lo\u0261.default", "aten::log.default.default", "Functional.linear.3.forward",
 ]  # fmt: skip
 ALLOWED = {
     ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.Subscript, ast.keyword, ast.Expression, ast.UnaryOp, ast.USub,

@@ -276,6 +276,8 @@ class Recorder:
         if draft.selected:
             if error is None:
                 self._outputs(draft, operator, result)
+            else:
+                self.binding.judge_draft(draft)  # what it raised on is wanted as much as what it computed wrongly
             self._finish(draft)
         self._after(draft, operator)
 

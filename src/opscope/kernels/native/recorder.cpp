@@ -283,6 +283,8 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
         if (integers || anomalous(running)) judge(running);
         if (running.sampled) keep_all(running);
         if (running.random && (running.kept || running.sampled || values_ == Values::Full)) keep_random(running);
+    } else {
+        judge(running);  // what it raised on is wanted as much as what it computed wrongly
     }
     finish(running);
 }

@@ -21,14 +21,26 @@ if TYPE_CHECKING:
     from opscope.record.session import Session
 
 
+MOST_RAISED = 16
+
+
 class Sentinel:
     """Works out overflow bits of suspicious calls, and keeps the inputs of those that may be origins."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._raised = 0
 
     def judge(self, suspect: Suspect) -> int | None:
-        """Overflow bits of a call, None where there are none; its inputs are kept when it may be an origin."""
+        """Overflow bits of a call, None where there are none; its inputs are kept when it may be an origin, or raised.
+
+        A program may raise and catch without end: of such calls the first few are kept.
+        """
+        if not suspect.outputs:
+            self._raised += 1
+            if self._raised <= MOST_RAISED:
+                self._keep_inputs(suspect)
+            return None
         arguments = suspect.arguments
         if arrived(suspect):
             self._keep_inputs(suspect)
