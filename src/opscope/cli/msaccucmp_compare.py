@@ -155,8 +155,8 @@ def _table(options: argparse.Namespace, what: tuple[Path, Golden, Graph | None, 
         _write(out / "filtered_result.csv", header, cells)
     if options.advisor:
         (out / "advisor_summary.txt").write_text(_advice(rows, settings), encoding="utf-8")
-    told = sum(bool(row.reason) for row in rows)
-    sys.stdout.write(f"{len(rows)} tensors compared, {told} of them not or not by every algorithm; the table is {path}\n")
+    whole = sum(not row.reason for row in rows)
+    sys.stdout.write(f"{len(rows)} tensors, {whole} of them compared by every algorithm; the table is {path}\n")
     return int(Code.OK)
 
 

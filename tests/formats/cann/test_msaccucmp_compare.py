@@ -16,6 +16,7 @@ from cann_dumps import dump, operator
 
 from opscope.cli.msaccucmp import main
 from opscope.formats.cann import algorithms
+from opscope.formats.cann.message import Attribute
 
 RNG = np.random.default_rng(0)
 FEATURE = RNG.standard_normal((1, 2, 3, 4)).astype(np.float32)
@@ -63,7 +64,7 @@ def test_two_dumps_are_joined_by_name(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (mul[1], mul[3], mul[5], mul[9]) == ("Mul", "float32", "net_mul", "[1,2,3,4]")
     assert (mul[10], mul[13]) == ("1.000000", "0.250000")
     assert rows[1][10:13] == ["1.000000", "0.000000", "0.000000"]
-    assert "6 tensors compared, 0 of them" in capsys.readouterr().out
+    assert "6 tensors, 6 of them compared by every algorithm" in capsys.readouterr().out
 
 
 def test_ground_truth_in_npy_files_has_outputs_and_no_addresses(tmp_path: Path) -> None:
@@ -133,6 +134,18 @@ def test_overflow_is_seen_and_advised(tmp_path: Path) -> None:
     header, rows = table(tmp_path / "o")
     assert rows[0][header.index("OverFlow")] == "YES"
     assert "FP16 Overflow\nOperator Index: 1" in (tmp_path / "o" / "advisor_summary.txt").read_text()
+
+
+def test_an_operator_in_slices_is_told_and_not_compared_in_part(tmp_path: Path) -> None:
+    cut = {"threadMode": 0, "slice_instance_num": 2, "outputCutList": [[1, 2, 1, 1]]}
+    attr = (Attribute(name="x", value=json.dumps(cut)),)
+    for number, part in enumerate(np.split(FEATURE, 2, axis=1)):
+        name = f"part0_sgt_graph_0_conv_lxslice{number}"
+        operator(tmp_path / "npu" / f"Conv2D.{name}.2.9.17.4.48{number}.0.0", outputs=[tensor(part)], op_name=name, attr=attr)
+    assert run("compare", "-m", tmp_path / "npu", "-g", tmp_path / "npu", "-out", tmp_path / "o") == 0
+    ((*cells, reason),) = table(tmp_path / "o")[1]
+    assert (cells[2], set(cells[10:])) == ("conv", {"NaN"})
+    assert "2 slices" in reason
 
 
 def test_elements_of_one_tensor(tmp_path: Path) -> None:
