@@ -53,6 +53,7 @@ class Naming(msgspec.Struct, frozen=True):
     module: Callable[[str], str]
     ranks: Mapping[int, int]
     steps: Mapping[int, int]
+    phase: Callable[[str], str] = str
     by_level: bool = True
     by_module: bool = True
 
@@ -69,7 +70,7 @@ def tokens_of(side: Side, flow: Flow, naming: Naming) -> Tokens:
     operators = _translated(calls.op, side.words, naming.operator)
     levels = calls.level.astype(np.uint64) if naming.by_level else np.zeros(len(calls), dtype=np.uint64)
     rank, step = _placed(calls.rank, naming.ranks), _placed(calls.step, naming.steps)
-    part = mixed(rank, step, calls.phase, levels)
+    part = mixed(rank, step, _translated(calls.phase, side.words, naming.phase), levels)
     modules = _translated(calls.module, side.words, naming.module)
     scope = mixed(part, modules) if naming.by_module else part
     return Tokens(part, scope, _levels(side, flow, operators, families))

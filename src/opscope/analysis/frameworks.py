@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping as Words
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from opscope.analysis.mapping import Mapping
 
 
+_COMMON = 0.2  # share of calls in shared modules
+
+
 def naming(target: Side, golden: Side, mapping: Mapping | None) -> tuple[Naming, Naming]:
     """How the words of each side are spelt so that equal things are spelt alike."""
     ranks = _paired(np.unique(target.calls.rank).tolist(), np.unique(golden.calls.rank).tolist())
@@ -24,10 +28,13 @@ def naming(target: Side, golden: Side, mapping: Mapping | None) -> tuple[Naming,
     by_module = _share_modules(target, golden)
     spell = (lambda op: op) if mapping is None else mapping.operator
     move = bare_module if mapping is None else mapping.mover(target)
+    phase = _phases(target, golden)
     same = {number: number for number in ranks.values()}
     return (
-        Naming(spell, move, ranks, steps, by_level=by_level, by_module=by_module),
-        Naming(lambda op: op, bare_module, same, {number: number for number in steps.values()}, by_level=by_level, by_module=by_module),
+        Naming(spell, move, ranks, steps, phase, by_level=by_level, by_module=by_module),
+        Naming(
+            lambda op: op, bare_module, same, {number: number for number in steps.values()}, phase, by_level=by_level, by_module=by_module
+        ),
     )
 
 
@@ -40,6 +47,21 @@ def _paired(target: list[int], golden: list[int]) -> Words[int, int]:
 
 
 def _share_modules(target: Side, golden: Side) -> bool:
-    """Whether module paths mean anything across the two: some path other than the root stands on both sides."""
-    paths = [{bare_module(side.words.get(value, "")) for value in np.unique(side.calls.module).tolist()} for side in (target, golden)]
-    return bool((paths[0] & paths[1]) - {""}) or paths[0] == paths[1]
+    """Whether module paths mean anything across the two: a good part of the calls of either side stands in modules both have."""
+    counted = []
+    for side in (target, golden):
+        found, numbers = np.unique(side.calls.module, return_counts=True)
+        names = [bare_module(text) for text in side.texts(found)]
+        counted.append({name: sum(n for other, n in zip(names, numbers.tolist(), strict=True) if other == name) for name in names})
+    shared = (counted[0].keys() & counted[1].keys()) - {""}
+    if counted[0].keys() == counted[1].keys():
+        return True
+    return all(sum(side[name] for name in shared) > _COMMON * sum(side.values()) for side in counted)
+
+
+def _phases(target: Side, golden: Side) -> Callable[[str], str]:
+    """How phases are told apart: a dump that does not know an optimizer's calls has them among the forward ones."""
+    known = [set(side.texts(np.unique(side.calls.phase))) for side in (target, golden)]
+    if len(known[0] & {"optimizer"}) == len(known[1] & {"optimizer"}):
+        return str
+    return lambda phase: "forward" if phase == "optimizer" else phase
