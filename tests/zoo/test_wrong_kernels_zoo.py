@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.wrong_kernels.kernels import CATALOGUE
 
 import opscope
@@ -40,6 +41,7 @@ def lasting() -> Iterator[Lasting]:
 @pytest.mark.parametrize("name", RETURNING)
 def test_check_names_every_wrong_kernel(name: str, lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker, "Apart", lambda: lasting)
+    torch.set_num_threads(1)  # small tensors: more threads only wait for each other
     entry = CATALOGUE[name]
     with entry.installed(), opscope.record(tmp_path / "run", check=True):
         entry.program(2)

@@ -99,7 +99,9 @@ class Budget:
 def key_of(value: Any) -> Hashable:
     """A hashable for an argument: of a tensor its type, shape and strides."""
     if isinstance(value, torch.Tensor):
-        return (value.dtype, value.shape, value.stride() if value.layout is torch.strided else None)
+        if value.layout is not torch.strided or value.is_nested:
+            return (value.dtype, value.layout, "no plain memory")
+        return (value.dtype, value.shape, value.stride())
     if isinstance(value, (tuple, list)):
         return tuple(map(key_of, value))
     if type(value) is float and math.isnan(value):

@@ -175,13 +175,14 @@ class Checker:
 
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Make a call for the program, and check it if it is its turn."""
-        known = self._known.get(func) or self._learn(func)
-        if not known.checked:
-            return func(*args, **kwargs)
         begun = time.perf_counter()
-        signature = self.budget.signature(func, args, kwargs)
-        if signature.wrong >= MOST_TOLD or not self.budget.wants(signature, begun, self.watching()):
-            self.budget.spent += time.perf_counter() - begun
+        try:
+            known = self._known.get(func) or self._learn(func)
+            signature = self._turn(func, args, kwargs, begun) if known.checked else None
+        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self._fail(error)
+            signature = None
+        if signature is None:
             return func(*args, **kwargs)
         captured = self._guarded(self._capture, known, func, args, kwargs)
         made = time.perf_counter()
@@ -191,6 +192,14 @@ class Checker:
             self._guarded(self._check, known, signature, captured, result, lambda: repeat(captured, func, args, kwargs))
         self.budget.took(signature, made - begun + time.perf_counter() - ended, new=True)
         return result
+
+    def _turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], begun: float) -> Signature | None:
+        """The signature of a call that is to be checked."""
+        signature = self.budget.signature(func, args, kwargs)
+        if signature.wrong < MOST_TOLD and self.budget.wants(signature, begun, self.watching()):
+            return signature
+        self.budget.spent += time.perf_counter() - begun
+        return None
 
     def _learn(self, func: Any) -> Known:
         operator = describe(func)
@@ -247,7 +256,7 @@ class Checker:
         self._waited += time.perf_counter() - waiting
 
     def _repeat(self, signature: Signature, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> None:
-        """Make the call once more and compare bits. Healthy kernels may differ by rounding (the order of a sum, alignment): counted only."""
+        """Make the call once more and compare bits; healthy kernels may differ in the last digits, which is only counted."""
         found = differs(outputs, again())
         if found is None:
             return

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that use what observation can get wrong keep every bit under --check, and with every operator on the substitute `cpu`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import opscope
+from opscope.record.torch import checker, substitution
+from opscope.substitute.apart import Apart
+from tests.record import programs
+
+PROGRAMS = [
+    programs.eval_fast_path, programs.checkpointing, programs.scaler, programs.several_threads, programs.views, programs.kinds,
+    programs.inference, programs.in_place, programs.custom_function, programs.closure,
+]  # fmt: skip
+
+
+class Reused(Apart):
+    def close(self) -> None:
+        """Leave it for the next test."""
+
+
+@pytest.fixture(scope="module")
+def reused() -> Iterator[Reused]:
+    apart = Reused()
+    yield apart
+    Apart.close(apart)
+
+
+@pytest.fixture(autouse=True)
+def one_process(reused: Reused, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(checker, "Apart", lambda: reused)
+    monkeypatch.setattr(substitution, "Apart", lambda: reused)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
+def test_no_bit_changes_and_nobody_is_accused(program: Callable[[], list[str]], tmp_path: Path) -> None:
+    alone = program()
+    with opscope.record(tmp_path / "run", check=True):
+        checked = program()
+    run = opscope.open_run(tmp_path / "run")
+    assert checked == alone
+    assert not {"wrong", "flaky"} & set(run.processes[0].checked["verdicts"])
+    with opscope.substitute("*", to="cpu"):
+        substituted = program()
+    assert substituted == alone
+
+
+def test_a_process_that_ends_is_started_again_then_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checker, "Apart", Dying)
+    with opscope.record(tmp_path / "run", check=True):
+        assert programs.linear() == programs.linear()
+    assert "no longer checking" in capsys.readouterr().err
+
+
+class Dying(Apart):
+    """A process that is killed before it can answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process.kill()
+        self.process.wait()
