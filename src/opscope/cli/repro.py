@@ -38,6 +38,9 @@ class TrialOptions:
 
     device: Annotated[str | None, Parameter(help="Device the script uses, cpu, cuda:0, npu:0; by default the recorded one.")] = None
     dtype: Annotated[str | None, Parameter(help="Floating type the script uses, float32, float64; by default the recorded ones.")] = None
+    level: Annotated[Literal["kernel", "api"], Parameter(help="The operator alone, or the user's function with its backward pass.")] = (
+        "kernel"
+    )
     values: Annotated[
         Literal["real", "synthetic"], Parameter(help="Recorded values, or others of equal statistics, so that no data leaves the house.")
     ] = "real"
@@ -86,7 +89,7 @@ def repro(
         note(f"{chosen.call.name}: {chosen.note}")
     imports = tuple(_lasting(name) for name in trial.imports)
     folder = free_folder(output)
-    material = cut(opened, chosen.call, device=trial.device, dtype=trial.dtype, imports=imports)
+    material = cut(opened, chosen.call, device=trial.device, dtype=trial.dtype, imports=imports, level=trial.level)
     written = save(without_data(material) if trial.values == "synthetic" else material, folder)
     if folder != output:
         note(f"{output} exists; written to {folder}")

@@ -102,6 +102,11 @@ def call_code(op: str, tree: dict[str, Any]) -> str:
     return f"{target}(\n" + "".join(f"        {argument},\n" for argument in given) + "    )"
 
 
+def node_code(node: Any) -> str:
+    """One argument as code; UsageError for what cannot be vouched for."""
+    return _code(node)
+
+
 def _entries(tree: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((str(i), node) for i, node in enumerate(tree["args"]))
     yield from ((f"kwargs.{key}", node) for key, node in tree["kwargs"].items())

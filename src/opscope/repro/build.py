@@ -276,5 +276,7 @@ def _warnings(inputs: Sequence[Tensor], filled: dict[str, Filled]) -> list[str]:
         said.append(f"input {', '.join(unsound)} held NaN or inf already: this call may only pass them on")
     private = [row.slot for row in inputs if row.layout not in {None, "strided"}]
     if private:
-        said.append(f"conditions differ: input {', '.join(private)} had a private device format; here it is strided")
+        said.append(
+            f"conditions differ: input {', '.join(private)} had a private device format; an NPU casts it back, elsewhere it is strided"
+        )
     return said

@@ -97,12 +97,13 @@ class Randomness(msgspec.Struct, frozen=True, kw_only=True):
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One call, complete enough to be made again. args is the argument tree of docs/schema.md, column args.
 
-    autocast is the element type of an autocast that was on.
+    level is "kernel", or "api" for the user's function with its backward pass. autocast is the element type of one that was on.
     device is the recorded one; run_on and run_as are device and element type the writer was asked to use instead.
     """
 
     version: int = VERSION
     form: str = "torch"
+    level: str = "kernel"
     op: str
     call: str
     rank: int = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opscope.repro.arguments import OPERATOR, call_code
+from opscope.repro.arguments import OPERATOR
 from opscope.repro.build import build
 from opscope.repro.forms import Form
-from opscope.repro.script import call_section, script_text
+from opscope.repro.script import call_section, script_text, torch_code
 
 if TYPE_CHECKING:
     from opscope.repro.case import Case
@@ -23,7 +23,8 @@ def takes(run: Run, call: Call) -> bool:  # noqa: ARG001 - the signature of Form
 
 def code(case: Case) -> list[str]:
     """The call as it stands in the script."""
-    return call_code(case.op, case.args).splitlines()
+    lines = torch_code(case).splitlines()
+    return [*lines[:-1], lines[-1] + ".sum().backward()"] if case.level == "api" else lines
 
 
 FORM = Form(

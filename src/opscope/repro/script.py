@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
+from opscope.repro.api import api_code
 from opscope.repro.arguments import call_code, parse_operator
 from opscope.repro.case import Case
 
@@ -33,11 +34,16 @@ def script_text(case: Case) -> str:
 def call_section(case: Case) -> str:
     """What differs from case to case: the operator's name and the function that makes the call."""
     return (
-        f"OPERATOR = {case.op!a}\nBACKWARD = False\n\n\n"
+        f"OPERATOR = {case.op!a}\nBACKWARD = {case.level == 'api'}\n\n\n"
         "def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:\n"
         '    """The call as it was recorded; t holds its tensors by slot, dtype and device turn names into what is used here."""\n'
-        f"    return {call_code(case.op, case.args)}\n\n\n"
+        f"    return {torch_code(case)}\n\n\n"
     )
+
+
+def torch_code(case: Case) -> str:
+    """The expression that makes the call, at the level of the case."""
+    return api_code(case.op, case.args) if case.level == "api" else call_code(case.op, case.args)
 
 
 def _template(name: str) -> str:

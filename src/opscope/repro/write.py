@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.repro.api import build_api
 from opscope.repro.build import Material
 from opscope.repro.case import FILE, Case, encode_case
 from opscope.repro.forms import form_named, form_of
@@ -59,9 +60,17 @@ def write(
     return save(cut(run, call, device=device, dtype=dtype, imports=imports), directory)
 
 
-def cut(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None, imports: Sequence[str] = ()) -> Material:
-    """What write writes, for who wants to change it first (privacy.without_data, say); raises as write does."""
-    material = form_of(run, call).build(run, call, device=device, dtype=dtype)
+def cut(
+    run: Run, call: Call, *, device: str | None = None, dtype: str | None = None, imports: Sequence[str] = (), level: str = "kernel"
+) -> Material:
+    """What write writes, for who wants to change it first (privacy.without_data, say); raises as write does.
+
+    level "api" takes the user's function with its backward pass in place of the operator, for calls of PyTorch.
+    """
+    form = form_of(run, call)
+    if level == "api" and form.name != "torch":
+        raise UsageError(f"{call.name}: --level api is for calls of PyTorch, this one is of {form.name}")
+    material = (build_api if level == "api" else form.build)(run, call, device=device, dtype=dtype)
     return msgspec.structs.replace(material, case=msgspec.structs.replace(material.case, imports=tuple(imports)))
 
 

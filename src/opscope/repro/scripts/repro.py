@@ -70,6 +70,8 @@ from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the t
 
 HERE = Path(__file__).resolve().parent
 BEGUN = b"the call begins"
+# Numbers of CANN's formats, aclFormat in acl_base.h.
+FORMATS = {"NC1HWC0": 3, "FRACTAL_Z": 4, "FRACTAL_NZ": 29, "NDC1HWC0": 32, "FRACTAL_Z_3D": 33}
 WIDEST = {"float": torch.float64, "complex": torch.complex128}
 LIBRARIES = {"npu": "torch_npu", "torchvision": "torchvision", "torchaudio": "torchaudio"}
 UNSUPPORTED = (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError)
@@ -218,8 +220,15 @@ def build_tensors(case: dict[str, Any], kept: dict[str, Any], where: Conditions)
         memory = memories[key].view(dtype) if shared else memories[key]
         if row["key"] is not None:
             fill(memory, row, restore(kept[row["key"]], row["dtype"], row["kept"]))
-        seen[row["slot"]] = memory.as_strided(row["shape"], row["stride"], row["offset"])
+        seen[row["slot"]] = formatted(memory.as_strided(row["shape"], row["stride"], row["offset"]), row.get("layout"))
     return {row["slot"]: seen[row["slot"]] for row in case["tensors"]}
+
+
+def formatted(tensor: Any, layout: Any) -> Any:
+    """The tensor in the private format of an NPU that it was recorded in, where torch_npu can cast it."""
+    cast = getattr(sys.modules.get("torch_npu"), "npu_format_cast", None)
+    number = FORMATS.get(str(layout).upper())
+    return tensor if cast is None or number is None or tensor.device.type != "npu" else cast(tensor, number)
 
 
 def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> None:

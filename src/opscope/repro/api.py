@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A call at the level of the API: the function that a user calls, followed by its backward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import UsageError
+from opscope.repro.arguments import node_code, parse_operator
+from opscope.repro.build import Material, build
+from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Failure
+from opscope.repro.tensorfile import Entry
+from opscope.run.dtypes import dtype_of
+from opscope.run.query import record_of, sql
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+
+F = "torch.nn.functional"
+# Operator -> the user's function, and which of the operator's arguments it takes, in its own order.
+FUNCTIONS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "native_group_norm": ("torch.group_norm", (0, 6, 1, 2, 7)),
+    "native_layer_norm": ("torch.layer_norm", (0, 1, 2, 3, 4)),
+    "native_batch_norm": (f"{F}.batch_norm", (0, 3, 4, 1, 2, 5, 6, 7)),
+    "_softmax": ("torch.softmax", (0, 1)),
+    "_log_softmax": ("torch.log_softmax", (0, 1)),
+    "max_pool2d_with_indices": ("torch.max_pool2d", (0, 1, 2, 3, 4, 5)),
+    "embedding": (f"{F}.embedding", (1, 0)),
+}
+# Functions of torch with the name and the arguments of their operator.
+SAME = frozenset({
+    "mm", "bmm", "addmm", "baddbmm", "matmul", "convolution", "relu", "tanh", "sigmoid", "exp", "log", "log2", "log10", "log1p", "expm1",
+    "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "erf", "abs", "add", "sub", "mul", "div", "pow", "where", "cumsum", "cumprod",
+    "mean", "sum", "prod", "amax", "amin", "logsumexp", "clamp", "index_select", "gather", "cat", "stack",
+})  # fmt: skip
+UPSTREAM = "upstream."
+
+
+def api_code(op: str, tree: dict[str, Any]) -> str:
+    """The call as a user writes it; an operator without a public function is called as it is, through autograd."""
+    namespace, name, overload = parse_operator(op)
+    nodes, named = list(tree["args"]), tree["kwargs"]
+    target = f"torch.ops.{namespace}.{name}.{overload}"
+    if namespace == "aten" and name in FUNCTIONS:
+        target, places = FUNCTIONS[name]
+        nodes = [nodes[place] for place in places if place < len(nodes)]
+    elif namespace == "aten" and name in SAME:
+        target = f"torch.{name}"
+    given = [node_code(node) for node in nodes] + [f"{key}={node_code(node)}" for key, node in named.items()]
+    return f"{target}({', '.join(given)})"
+
+
+def build_api(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material:
+    """The case of the function that a call belongs to, its backward pass included; of a gradient that of its forward call.
+
+    Raises as build does, and UsageError for a gradient whose forward call was not recorded.
+    """
+    forward = _forward(run, call)
+    made = build(run, forward, device=device, dtype=dtype)
+    failure = made.case.failure
+    upstream: tuple[CaseTensor, Entry] | None = None
+    if forward is not call:
+        gradient = build(run, call)
+        failure = _of_gradients(gradient.case.failure, made.case)
+        upstream = _upstream(gradient, made.case)
+    rows = [msgspec.structs.replace(row, requires_grad=dtype_of(row.dtype).kind in {"float", "complex"}) for row in made.case.tensors]
+    buffers, inputs = dict(made.case.buffers), list(made.inputs)
+    if upstream is not None:
+        row, entry = upstream
+        rows.append(row)
+        inputs.append(entry)
+        buffers[row.buffer] = Buffer(size=max(1, _span(row)), dtype=row.dtype)
+    case = msgspec.structs.replace(
+        made.case, level="api", call=call.name, index=call.index, phase=call.phase, failure=failure, tensors=tuple(rows), buffers=buffers,
+        source=call.source or made.case.source, outputs=_outputs(made.case),
+    )  # fmt: skip
+    return Material(case, tuple(inputs), tuple(entry for entry in made.expected if entry.key in {row.key for row in case.outputs}))
+
+
+def _outputs(case: Case) -> tuple[CaseOutput, ...]:
+    """Outputs of the function: one alone, where it hides what else its operator returns."""
+    hides = parse_operator(case.op)[1] in FUNCTIONS
+    return tuple(row for row in case.outputs if row.slot == "0" or not hides)
+
+
+def _forward(run: Run, call: Call) -> Call:
+    if call.phase != "backward":
+        return call
+    query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
+    found = next(iter(sql(run, query, [call.process, call.forward_index])), None) if call.forward_index is not None else None
+    if found is None:
+        raise UsageError(f"{call.name}: its forward call was not recorded; leave --level api out")
+    forward: Call = record_of("calls", found)
+    return forward
+
+
+def _of_gradients(failure: Failure, forward: Case) -> Failure:
+    """The failure of a gradient kernel, looked for in every gradient: which one an operator's output becomes is autograd's business."""
+    if failure.kind not in {"nonfinite", "mismatch"}:
+        return failure
+    classes = tuple(dict.fromkeys(name for names in failure.outputs.values() for name in names))
+    slots = [f"grad.{row.slot}" for row in forward.tensors if dtype_of(row.dtype).kind in {"float", "complex"}]
+    return msgspec.structs.replace(failure, outputs=dict.fromkeys(slots, classes))
+
+
+def _upstream(gradient: Material, forward: Case) -> tuple[CaseTensor, Entry] | None:
+    """What came down to the function's first output: the first input of its gradient kernel, where it has that output's shape."""
+    first = next((row for row in forward.outputs if row.slot == "0"), None)
+    row = next((row for row in gradient.case.tensors if row.slot == "0" and row.key is not None), None)
+    if first is None or row is None or row.shape != first.shape or "backward" not in gradient.case.op:
+        return None
+    entry = next(entry for entry in gradient.inputs if entry.key == row.key)
+    slot = UPSTREAM + "0"
+    return (
+        msgspec.structs.replace(row, slot=slot, key=slot, buffer=slot, offset=0, requires_grad=False),
+        msgspec.structs.replace(entry, key=slot),
+    )
+
+
+def _span(row: CaseTensor) -> int:
+    return 1 + sum((size - 1) * step for size, step in zip(row.shape, row.stride, strict=True)) if 0 not in row.shape else 0
