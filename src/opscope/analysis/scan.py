@@ -75,10 +75,19 @@ def _scanned(tables: Tables, selection: Selection | None) -> Document:
         "hidden_calls": run.info.hidden_calls,
         "overhead": run.info.overhead,
     }
+    summary.update(beside_the_program(run))
     return Document(
         opscope=opscope.__version__, verb="scan", runs=(run.info.path,), verdict="found" if chosen else "clean",
         complete=not run.problems, findings=chosen, summary=summary,
     )  # fmt: skip
+
+
+def beside_the_program(run: Run) -> dict[str, Any]:
+    """What --check and --substitute did, by rank; nothing where they were not asked for."""
+    found = {
+        name: {str(each.rank): getattr(each, name) for each in run.processes if getattr(each, name)} for name in ("checked", "substituted")
+    }
+    return {name: facts for name, facts in found.items() if facts}
 
 
 def _follow(tables: Tables, found: Screen, first_steps: dict[int, int]) -> Soundness:
