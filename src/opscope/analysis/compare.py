@@ -22,6 +22,7 @@ import numpy as np
 import opscope
 from opscope.analysis.align import align
 from opscope.analysis.align_tokens import tokens_of
+from opscope.analysis.between import pair_frameworks
 from opscope.analysis.compare_arguments import Arguments
 from opscope.analysis.compare_causes import Cause, Search
 from opscope.analysis.compare_details import call_records, tensor_records
@@ -34,6 +35,7 @@ from opscope.analysis.compare_summary import summary_of, warnings_of
 from opscope.analysis.compare_tables import Side, load_side
 from opscope.analysis.compare_values import Measured, measure_values
 from opscope.analysis.frameworks import naming
+from opscope.analysis.lowering import foreign
 from opscope.run.finding import Document, Finding
 from opscope.run.protocol import Run
 
@@ -208,6 +210,8 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     with ThreadPoolExecutor(max_workers=1 if target is golden else 2) as pool:
         (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden))
     sides, flows = (one, other), (flow, golden_flow)
+    if foreign(*sides):
+        return pair_frameworks(sides, flows, policy.mapping)
     named = naming(*sides, policy.mapping)
     tokens = tokens_of(sides[0], flows[0], named[0]), tokens_of(sides[1], flows[1], named[1])
     given = [] if policy.mapping is None else policy.mapping.pairs(*sides)

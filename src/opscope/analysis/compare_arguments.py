@@ -47,6 +47,8 @@ class Arguments:
 
     def differing(self, target: int, golden: int) -> str:
         """How the arguments of two calls differ, "" when they do not or are not known."""
+        if self._pairing.between is not None:
+            return self._pairing.between.unlike.get(target, "")
         if self._texts is None:
             self._texts = self._fetched()
         key_t, key_g = int(self._pairing.target.calls.key[target]), int(self._pairing.golden.calls.key[golden])

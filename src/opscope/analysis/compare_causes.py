@@ -90,7 +90,7 @@ class Search:
         """Modules and APIs that part from equal inputs though nothing recorded inside them differs: what did it was not recorded."""
         measures = self.measures
         wanted = measures.agree & measures.exceeds & ~self.calls.leaf & (self.pairing.match.target >= 0) & ~measures.unread
-        if not wanted.any():
+        if not wanted.any() or not (self.calls.parent >= 0).any():
             return []
         explained = _enclosing(self.calls, np.flatnonzero(self.calls.leaf & (measures.differs | (self.pairing.match.target < 0))))
         lost = _enclosing(self.pairing.golden.calls, np.flatnonzero(self.pairing.golden.calls.leaf & (self.pairing.match.golden < 0)))

@@ -30,6 +30,9 @@ def call_records(side: Side, calls: Iterable[int]) -> dict[int, Call]:
 
 def tensor_records(side: Side, places: NDArray[np.int64]) -> dict[int, Tensor]:
     """Complete records of tensor rows, by their place in Side.tensors."""
+    if side.base is not None and side.places is not None:
+        found_below = tensor_records(side.base, side.places[places])
+        return {place: found_below[below] for place, below in zip(places.tolist(), side.places[places].tolist(), strict=True)}
     tensors = side.tensors
     own = getattr(side.run, "rows", None)
     if own is not None:

@@ -25,14 +25,25 @@ if TYPE_CHECKING:
     from opscope.analysis.align import Match
 
 
+class Between(msgspec.Struct, frozen=True):
+    """What is known of a pairing across frameworks: how attributes differ by target call, and the calls that stand for several."""
+
+    unlike: dict[int, str]
+    groups: tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]
+
+
 class Pairing(msgspec.Struct, frozen=True):
-    """Two runs, who produced what in each, which calls belong together, and their tensors side by side."""
+    """Two runs, who produced what in each, which calls belong together, and their tensors side by side.
+
+    between is there where the runs come from different frameworks.
+    """
 
     target: Side
     golden: Side
     flows: tuple[Flow, Flow]
     match: Match
     rows: Rows
+    between: Between | None = None
 
 
 class Measures(msgspec.Struct, frozen=True):

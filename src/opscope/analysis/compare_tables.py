@@ -95,12 +95,17 @@ class Tensors(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One run as columns; words gives the text of the hashes of operators, modules, phases and element types."""
+    """One run as columns; words gives the text of the hashes of operators, modules, phases and element types.
+
+    A side in the common words of two frameworks has the columns it was made from as base, and places, its tensors' rows in them.
+    """
 
     run: Run
     calls: Calls
     tensors: Tensors
     words: dict[int, str]
+    base: Side | None = None
+    places: NDArray[np.int64] | None = None
 
     def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
         """The text of each hash, "" where none is known."""

@@ -116,7 +116,9 @@ def _places(side: Side, names: Iterable[str]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     keys = {key: place for place, key in enumerate(side.calls.key.tolist())}
     for row in sql(side.run, query, wanted):
-        found.setdefault(row["name"], []).append(keys[(row["process"] << 40) | row["index"]])
+        place = keys.get((row["process"] << 40) | row["index"])
+        if place is not None:
+            found.setdefault(row["name"], []).append(place)
     return {name: sorted(places) for name, places in found.items()}
 
 
