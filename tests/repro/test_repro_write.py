@@ -164,7 +164,7 @@ def test_private_formats_and_unsound_inputs_are_said(tmp_path: Path) -> None:
     warnings = opscope.repro.write(*run_of(rows, values, call), tmp_path / "case").warnings
     assert warnings == (
         "input 0 held NaN or inf already: this call may only pass them on",
-        "conditions differ: input 1 had a private device format; here it is strided",
+        "conditions differ: input 1 had a private device format; an NPU casts it back, elsewhere it is strided",
     )
 
 
