@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _ROWS_PER_FETCH = 2048
 _SETTINGS = (
+    "SET enable_progress_bar = false",  # stdout is the document's
     "SET python_enable_replacements = false",
     "SET autoload_known_extensions = false",
     "SET autoinstall_known_extensions = false",
