@@ -514,7 +514,8 @@ def survive(kind: str, options: argparse.Namespace, argv: list[str]) -> dict[str
         died = f"the process that makes the call ends by exit status {code}"
         hung = f"the call does not return within {options.limit:g} s"
         ends.append(hung if code is None else "the call returned" if code in (0, 1) else died)
-        shown.append(code is None if kind == "hang" else code not in (0, 1, None))
+        # What was killed from outside stood still, or the kernel killed it for what it did: ending by a signal shows that too.
+        shown.append(code is None or code < 0 if kind == "hang" else code not in (0, 1, None))
     return verdict(shown, ends[shown.index(True)] if any(shown) else ends[-1], [] if options.json else lines)
 
 
