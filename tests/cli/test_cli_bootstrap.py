@@ -55,10 +55,16 @@ def test_asking_for_the_spec_is_not_importing(place: Path) -> None:
 
 
 def test_the_finder_and_the_loader_leave_no_trace(place: Path) -> None:
-    code = (
-        "import torch\nprint('exec_module' in vars(torch.__spec__.loader), [type(f).__name__ for f in sys.meta_path].count('AfterImport'))"
+    """The loader none at once; the finder none once every framework it waits for has come."""
+    (place / "lib" / "mindspore").mkdir()
+    (place / "lib" / "mindspore" / "__init__.py").write_text("print('mindspore runs')\n")
+    other = (
+        "import types\nother = types.ModuleType('opscope.record.mindspore.join')\n"
+        "other.join_from_environment = lambda: print('joined too')\nsys.modules[other.__name__] = other\n"
+        "def left(): return [type(f).__name__ for f in sys.meta_path].count('AfterImport')\n"
     )
-    assert run(place, JOINING + code).stdout.endswith("joined True\nFalse 0\n")
+    code = "import torch\nprint('exec_module' in vars(torch.__spec__.loader), left())\nimport mindspore\nprint(left())"
+    assert run(place, JOINING + other + code).stdout.endswith("joined True\nFalse 1\nmindspore runs\njoined too\n0\n")
 
 
 def test_an_import_that_failed_is_joined_when_it_succeeds(place: Path) -> None:
