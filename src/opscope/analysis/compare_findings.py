@@ -43,7 +43,7 @@ WORDS = {
 
 def findings_of(pairing: Pairing, causes: Sequence[Cause], measured: Measured) -> tuple[Finding, ...]:
     """Findings of a comparison, first cause first, then the differences of structure that changed no value."""
-    blocks = blocks_of(pairing)
+    blocks = blocks_of(pairing) if pairing.between is None else []  # frameworks part in their calls, not only in their values
     told = _collapsed(pairing, causes)[:MAX_FINDINGS]
     book = _Book(pairing, told, blocks)
     origins = [book.origin(cause, count, measured) for cause, count in told]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ _COUNTED = (
     (SAME, "same"), (WITHIN, "within_tolerance"), (DIFFERS, "differ"), (SHAPE, "shape_differs"), (UNKNOWN, "not_measured"),
     (TARGET_ONLY, "only_target"), (GOLDEN_ONLY, "only_golden"),
 )  # fmt: skip
+_NAMED = 8  # operators that one line lists
 _SHARE = 0.5  # matched calls below which two runs look like two models
 
 
@@ -101,8 +103,11 @@ def _remarks(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
     if mine.format == theirs.format == "opscope":
         if mine.seed != theirs.seed:
             yield f"the runs were not seeded alike: target {_seed(mine.seed)}, golden {_seed(theirs.seed)}; opscope run --seed N seeds both"
-        elif mine.seed is None and causes:
+        elif mine.seed is None and causes and pairing.between is None:
             yield "neither run was seeded by opscope; opscope run --seed N --deterministic makes runs comparable"
+    if pairing.between is not None:
+        yield from _alone(pairing)
+        return
     if mine.deterministic != theirs.deterministic:
         yield "one run used deterministic algorithms and the other did not"
     for package in ("torch", "torch_npu", "mindspore", "numpy"):
@@ -115,3 +120,12 @@ def _remarks(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
 
 def _seed(seed: int | None) -> str:
     return "none" if seed is None else str(seed)
+
+
+def _alone(pairing: Pairing) -> Iterator[str]:
+    """What only one framework runs, in one line each: no difference of its own, since values tell whether it matters."""
+    for word, side, match in (("target", pairing.target, pairing.match.target), ("golden", pairing.golden, pairing.match.golden)):
+        alone = Counter(side.texts(side.calls.op[np.flatnonzero(match < 0)]))
+        if alone:
+            named = ", ".join(f"{op} x{count}" if count > 1 else op for op, count in alone.most_common(_NAMED))
+            yield f"only {word}'s framework runs {named}{', …' if len(alone) > _NAMED else ''}; judged by the values around them"

@@ -14,6 +14,7 @@ import numpy as np
 from opscope.analysis.compare_details import tensor_records
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_pairs import DIFFERS, SAME, UNKNOWN, WITHIN, Rows
+from opscope.analysis.layouts import best_pair
 from opscope.errors import FormatError, MissingValueError, UsageError
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ def _one(pairing: Pairing, target: Tensor, golden: Tensor) -> Pair | str:
 
     try:
         one, other = pairing.target.run.value(target), pairing.golden.run.value(golden)
+        if pairing.between is not None:
+            best = best_pair(one, other)
+            if best is not None:
+                return best
         if one.shape != other.shape:
             return f"shapes {one.shape} and {other.shape} cannot be compared element by element"
         return pair(one, other)

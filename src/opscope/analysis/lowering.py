@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run as two frameworks have it in common, for comparing one with the other.
+
+What only one of them does without computing (allocations, views, constants, the initialisation of parameters) is left out;
+operators get the words of kinship.kin; a product and the addition of its bias become one call, with the inputs of both and the
+output of the last, where the other side has them in one; so do the operators of one gradient and those of an optimizer's step.
+The columns keep the way back to the run (Side.base), so that findings tell of the calls that were recorded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import msgspec
+import numpy as np
+
+from opscope.analysis.compare_flow import Flow
+from opscope.analysis.compare_tables import NONE, Side
+from opscope.analysis.kinship import BIASED, DROPPED, HANDED_ON, ONE_RESULT, kin, world
+from opscope.judge.operators import in_place
+
+OPTIMIZER = "optimizer_step"
+_SHARE = 0.5
+_GRADIENT = "convolution_backward"
+
+
+class Lowered(msgspec.Struct, frozen=True):
+    """A side in common words; groups holds, for calls that stand for several, the places of all of them in the side it came from."""
+
+    side: Side
+    flow: Flow
+    groups: dict[int, tuple[int, ...]]
+
+
+def foreign(target: Side, golden: Side) -> bool:
+    """Whether two runs come from different frameworks, by how their operators are spelt."""
+    worlds = _world(target), _world(golden)
+    return "" not in worlds and worlds[0] != worlds[1]
+
+
+def _world(side: Side) -> str:
+    names, counts = np.unique(side.calls.op[side.calls.leaf], return_counts=True)
+    total: dict[str, int] = defaultdict(int)
+    for name, count in zip(side.texts(names), counts.tolist(), strict=True):
+        total[world(name)] += count
+    most = max(total, key=lambda word: total[word], default="")
+    return most if total and total[most] > _SHARE * sum(total.values()) else ""
+
+
+def fused_words(side: Side) -> frozenset[str]:
+    """Which of the products of a side carry their bias themselves: a third input of one dimension."""
+    found = set()
+    draft = _Draft(side, None, str)
+    for call in np.flatnonzero(side.calls.leaf).tolist():
+        word = draft.words[call]
+        if word in BIASED and len([row for row in draft.read(call) if not side.tensors.constant[row]]) > 2:
+            found.add(word)
+    return frozenset(found)
+
+
+def lowered(side: Side, flow: Flow, spell: Callable[[str], str], fused: frozenset[str]) -> Lowered:
+    """The side in common words; fused are the products whose bias belongs to them."""
+    draft = _Draft(side, flow, spell)
+    draft.drop()
+    draft.hand_on()
+    draft.fuse_bias(fused)
+    draft.fuse_gradients()
+    draft.fuse_optimizer()
+    return draft.finished()
+
+
+class _Draft:
+    """A side while calls are left out and put together: home is the call that each now belongs to, NONE once it is left out."""
+
+    def __init__(self, side: Side, flow: Flow | None, spell: Callable[[str], str]) -> None:
+        self.side = side
+        calls, tensors = side.calls, side.tensors
+        self.words = _worded(side, lambda op: kin(spell(op)))
+        self.home = np.arange(len(calls))
+        self.kept = ~tensors.constant
+        self.first = np.searchsorted(tensors.call, np.arange(len(calls) + 1))
+        if flow is not None:
+            self.producer, self.source = flow.producer.copy(), flow.source_row.copy()
+            self.flow = flow
+
+    def rows(self, call: int) -> range:
+        return range(int(self.first[call]), int(self.first[call + 1]))
+
+    def read(self, call: int) -> list[int]:
+        return [row for row in self.rows(call) if not self.side.tensors.output[row]]
+
+    def written(self, call: int) -> list[int]:
+        return [row for row in self.rows(call) if self.side.tensors.output[row]]
+
+    # -- left out ---------------------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """Leave out what computes nothing, by-products of what does, and the initialisation of parameters."""
+        calls, tensors = self.side.calls, self.side.tensors
+        parameters = set(tensors.storage[tensors.parameter & (tensors.storage >= 0)].tolist())
+        roots = {key for key, word in self.side.words.items() if word == ""}
+        writes = {key for key, word in self.side.words.items() if word and in_place(word)}
+        forward = {key for key, word in self.side.words.items() if word == "forward"}
+        for call in range(len(calls)):
+            initial = int(calls.module[call]) in roots and int(calls.op[call]) in writes and int(calls.phase[call]) in forward
+            made = initial and any(tensors.parameter[row] or int(tensors.storage[row]) in parameters for row in self.written(call))
+            if made or not calls.leaf[call] or self.words[call] in DROPPED:
+                self.home[call] = NONE
+            elif self.words[call] in ONE_RESULT:
+                self.kept[self.written(call)[1:]] = False
+        gone = (self.producer >= 0) & (self.home[np.maximum(self.producer, 0)] < 0) if len(self.home) else np.zeros(0, dtype=np.bool_)
+        self.producer[gone], self.source[gone] = NONE, NONE
+
+    def hand_on(self) -> None:
+        """Leave out calls that only hand on their first input, and connect their readers with whoever made it."""
+        handed: dict[int, int] = {}
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] in HANDED_ON:
+                inputs = [row for row in self.read(call) if self.kept[row]]
+                if inputs:
+                    handed[call] = inputs[0]
+                    self.home[call] = NONE
+        for row in np.flatnonzero(self.producer >= 0).tolist():
+            seen = 0
+            while int(self.producer[row]) in handed and seen <= len(handed):
+                above = handed[int(self.producer[row])]
+                self.producer[row], self.source[row], seen = self.producer[above], self.source[above], seen + 1
+
+    # -- put together -----------------------------------------------------------------------------------------
+
+    def fuse_bias(self, fused: Iterable[str]) -> None:
+        """A product and the addition of a bias behind it, where nothing else reads the product."""
+        readers = self._readers()
+        tensors, wanted = self.side.tensors, set(fused)
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] not in wanted or len([row for row in self.read(call) if self.kept[row]]) != 2:
+                continue
+            after = readers.get(call, [])
+            if len(after) != 1 or self.words[int(tensors.call[after[0]])] != "add":
+                continue
+            addition = int(tensors.call[after[0]])
+            inputs, outputs = [row for row in self.read(addition) if self.kept[row]], self.written(call)
+            bias = [row for row in inputs if row != after[0]]
+            if len(bias) == 1 and len(outputs) == 1 and self._is_bias(bias[0], outputs[0]):
+                self.home[addition] = call
+                self.kept[[outputs[0], after[0]]] = False
+
+    def _is_bias(self, row: int, output: int) -> bool:
+        """Whether a row is smaller than what it is added to, and no call of this run computed it."""
+        tensors = self.side.tensors
+        return 0 <= tensors.size[row] < tensors.size[output] and (self.producer[row] < 0 or bool(tensors.parameter[row]))
+
+    def fuse_gradients(self) -> None:
+        """The gradients of one convolution by input, weight and bias: they read the same gradient of its output."""
+        calls = self.side.calls
+        first: dict[int, int] = {}
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] == _GRADIENT:
+                for row in self.read(call):
+                    if self.producer[row] >= 0 and self._is_gradient(int(self.producer[row])):
+                        head = first.setdefault(int(self.source[row]), call)
+                        self._join(call, head)
+                        break
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] == "sum" and self.side.words.get(int(calls.op[call]), "").startswith("BiasAddGrad"):
+                for row in self.read(call):
+                    found = first.get(int(self.source[row])) if self.source[row] >= 0 else None
+                    if found is not None and self.kept[row]:
+                        self._join(call, found)
+
+    def _is_gradient(self, call: int) -> bool:
+        return self.side.words.get(int(self.side.calls.phase[call])) == "backward"
+
+    def _join(self, call: int, head: int) -> None:
+        """Make a call part of another; what both read is kept once."""
+        if call == head:
+            return
+        tensors = self.side.tensors
+        known = {int(tensors.version[row]) for row in self._members_read(head) if tensors.version[row] >= 0}
+        for row in self.read(call):
+            if int(tensors.version[row]) in known:
+                self.kept[row] = False
+        self.home[call] = head
+
+    def _members_read(self, head: int) -> list[int]:
+        return [row for call in np.flatnonzero(self.home == head).tolist() for row in self.read(call) if self.kept[row]]
+
+    def fuse_optimizer(self) -> None:
+        """All that an optimizer computes in one step of one process: gradients and parameters in, parameters out."""
+        calls, tensors = self.side.calls, self.side.tensors
+        phases = {key for key, word in self.side.words.items() if word == "optimizer"}
+        steps: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for call in np.flatnonzero((self.home >= 0) & np.isin(calls.phase, np.array(sorted(phases), dtype=np.uint64))).tolist():
+            steps[int(calls.process[call]), int(calls.step[call])].append(call)
+        for members in steps.values():
+            inside = set(members)
+            self.home[members] = members[0]
+            self.words[members[0]] = OPTIMIZER
+            last: dict[tuple[int, int], int] = {}
+            for call in members:
+                for row in self.read(call):
+                    if int(self.producer[row]) in inside:
+                        self.kept[row] = False
+                for row in self.written(call):
+                    place = (int(tensors.named[row]), int(tensors.storage[row])) if tensors.parameter[row] else (0, NONE)
+                    if place in last or not tensors.parameter[row]:
+                        self.kept[last.get(place, row)] = False
+                    if tensors.parameter[row]:
+                        last[place] = row
+
+    def _readers(self) -> dict[int, list[int]]:
+        """Rows of calls still here that read what a call wrote."""
+        found: dict[int, list[int]] = defaultdict(list)
+        tensors = self.side.tensors
+        here = (self.producer >= 0) & self.kept & (self.home[tensors.call] >= 0)
+        for row in np.flatnonzero(here).tolist():
+            found[int(self.producer[row])].append(row)
+        return found
+
+    # -- done -------------------------------------------------------------------------------------------------
+
+    def finished(self) -> Lowered:
+        """The columns that are left, calls in their order, tensors by the calls they now belong to."""
+        calls, tensors = self.side.calls, self.side.tensors
+        heads = np.flatnonzero(self.home == np.arange(len(calls)))
+        number = np.full(len(calls) + 1, NONE)
+        number[heads] = np.arange(len(heads))
+        owner = number[self.home[tensors.call]] if len(tensors) else np.zeros(0, dtype=np.int64)
+        rows = np.flatnonzero(self.kept & (owner >= 0))
+        rows = rows[np.argsort(owner[rows], kind="stable")]
+        place = np.full(len(tensors) + 1, NONE)
+        place[rows] = np.arange(len(rows))
+        words = dict(self.side.words)
+        codes = np.array([_code(words, self.words[call]) for call in heads.tolist()], dtype=np.uint64)
+        nothing = np.zeros(len(heads), dtype=np.uint64)
+        columns = {name: getattr(calls, name)[heads] for name in calls.__struct_fields__}
+        new = msgspec.structs.replace(calls, **{**columns, "op": codes, "args": nothing})
+        taken = {name: getattr(tensors, name)[rows] for name in tensors.__struct_fields__}
+        flat = {"slot": np.zeros(len(rows), dtype=np.uint64), "shape": taken["sorted_shape"]}
+        table = msgspec.structs.replace(tensors, **{**taken, **flat, "call": owner[rows]})
+        producer = self.producer[rows]
+        made = np.where(producer >= 0, number[self.home[np.maximum(producer, 0)]], NONE)
+        source = np.where(made >= 0, place[np.maximum(self.source[rows], 0)], NONE)
+        flow = Flow(np.where(source >= 0, made, NONE), source, self.flow.state[rows], self.flow.whole[rows])
+        groups: dict[int, list[int]] = defaultdict(list)
+        for call in np.flatnonzero((self.home >= 0) & (self.home != np.arange(len(calls)))).tolist():
+            groups[int(number[self.home[call]])].append(call)
+        named = {head: (int(heads[head]), *others) for head, others in groups.items()}
+        return Lowered(Side(self.side.run, new, table, words, base=self.side, places=rows), flow, named)
+
+
+def _code(words: dict[int, str], word: str) -> int:
+    code = hash(word) & 0xFFFFFFFFFFFFFFFF
+    words[code] = word
+    return code
+
+
+def _worded(side: Side, spell: Callable[[str], str]) -> list[str]:
+    """The common word of each call."""
+    names, inverse = np.unique(side.calls.op, return_inverse=True)
+    spelt = [spell(text) for text in side.texts(names)]
+    return [spelt[place] for place in inverse.tolist()]
