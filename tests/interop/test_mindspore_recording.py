@@ -145,8 +145,20 @@ def test_the_overflow_fails_alone(tmp_path: Path) -> None:
     assert "reproduced: output 0" in alone.stdout
     wider = subprocess.run([*script, "--dtype", "float64"], capture_output=True, text=True, timeout=600, check=False)
     assert wider.returncode == 0
+    smaller = subprocess.run(
+        [str(PYTHON), "-c", MINIMIZE, str(tmp_path / "case"), str(tmp_path / "small")], capture_output=True, text=True, timeout=600,
+        env={**os.environ, "PYTHONPATH": str(Path(opscope.__file__).parents[1])}, check=True,
+    )  # fmt: skip
+    assert "MINIMIZED 65 2 reproduced" in smaller.stdout
 
 
+MINIMIZE = """
+import sys
+from pathlib import Path
+from opscope.repro.minimize import minimize
+found = minimize(Path(sys.argv[1]), Path(sys.argv[2]))
+print("MINIMIZED", found.before.elements, found.after.elements, found.outcome.status)
+"""
 EVERY_CASE = """
 import contextlib, importlib.util, io, json, pathlib, sys
 for place in sorted(pathlib.Path(sys.argv[1]).iterdir()):

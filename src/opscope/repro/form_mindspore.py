@@ -68,4 +68,7 @@ _USUAL = frozenset({
     "use_nesterov", "use_locking", "gradient_scale", "dampening", "weight_decay", "nesterov", "data_format", "approximate", "ksize",
 })  # fmt: skip
 
-FORM = Form(name="mindspore", takes=takes, build=build, script=script, section=section, code=code, needs="mindspore and numpy")
+FORM = Form(
+    name="mindspore", takes=takes, build=build, script=script, section=section, code=code, needs="mindspore and numpy",
+    worker="worker_mindspore.py",
+)  # fmt: skip

@@ -38,7 +38,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
     name stands in Case.form. takes says whether a call of this run is of this form. script gives the source of repro.py, section
     the part of it that defines `call`, code the call as lines of Python for people, needs what the script wants installed,
-    files more files of the folder by name.
+    files more files of the folder by name. worker is the file in scripts/ that makes many candidates in one process (scripts/worker.py
+    says how it is talked to).
     """
 
     name: str
@@ -49,6 +50,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     code: Callable[[Case], list[str]]
     needs: str
     files: Callable[[Case], dict[str, bytes]] = lambda case: {}  # noqa: ARG005
+    worker: str = "worker.py"
 
 
 # Name of a form -> the module that holds its FORM; the first whose `takes` agrees has a call, torch asked last.

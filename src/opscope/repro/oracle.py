@@ -24,7 +24,7 @@ from opscope.repro.candidate import Candidate, write_trial
 from opscope.repro.case import Failure
 from opscope.repro.forms import form_named
 
-WORKER = Path(__file__).parent / "scripts" / "worker.py"
+SCRIPTS = Path(__file__).parent / "scripts"
 START = 300.0
 RESULTS = "results.safetensors"
 JUDGED_BY_REFERENCE = frozenset({"nonfinite", "mismatch", "none"})
@@ -48,10 +48,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """A process that has imported torch and the case's libraries; it is started again when it dies or hangs."""
+    """A process that has imported the case's framework and libraries; it is started again when it dies or hangs."""
 
-    def __init__(self, script: Path, imports: tuple[str, ...], *, clean: bool) -> None:
-        self.command = [sys.executable, str(WORKER), str(script), json.dumps(list(imports)), *(["--clean"] if clean else [])]
+    def __init__(self, worker: Path, script: Path, imports: tuple[str, ...], *, clean: bool) -> None:
+        self.command = [sys.executable, str(worker), str(script), json.dumps(list(imports)), *(["--clean"] if clean else [])]
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any], timeout: float) -> Trial:
@@ -86,7 +86,7 @@ class Worker:
             raise
         if said["status"] != "ready":
             self.close()
-            raise UnavailableError(f"cannot be tried here: {said['told']}")
+            raise UnavailableError(f"cannot be tried here: {said['told']}; python repro.py in that folder says more")
         return process
 
     @staticmethod
@@ -127,11 +127,13 @@ class Oracle:
         self.first: Trial | None = None
         self.last: Trial | None = None
         self.failure: Failure = case.failure
-        self._code = form_named(case.form).section
+        form = form_named(case.form)
+        worker = SCRIPTS / form.worker
+        self._code = form.section
         self._fork = (case.run_on or case.device).startswith("cpu")
         self._folder = Path(tempfile.mkdtemp(prefix="opscope-minimize-"))
-        self._worker = Worker(script, imports, clean=False)
-        self._clean = Worker(script, (), clean=True) if imports and self._fork else None
+        self._worker = Worker(worker, script, imports, clean=False)
+        self._clean = Worker(worker, script, (), clean=True) if imports and self._fork else None
 
     def __enter__(self) -> Oracle:
         return self

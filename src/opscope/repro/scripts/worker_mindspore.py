@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: INP001
+"""Makes many candidates of one repro of a MindSpore primitive in one process; worker.py says what is asked and answered.
+
+MindSpore's threads do not survive a fork, so candidates are made here, in this process, which is started again when one ends it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def load(path: str, imports: list[str]) -> Any:
+    """The repro script as a module, and the libraries that register its primitive."""
+    spec = importlib.util.spec_from_file_location("opscope_case", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    script: Any = importlib.util.module_from_spec(spec)
+    sys.modules["opscope_case"] = script
+    spec.loader.exec_module(script)
+    for module in imports:
+        importlib.import_module(module)
+    return script
+
+
+def make(script: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Make one candidate's call as often as asked, and judge it."""
+    script.HERE = Path(request["folder"])
+    exec(request["code"], vars(script))  # noqa: S102 - the operator's name, as opscope writes it into repro.py
+    case = json.loads((script.HERE / "case.json").read_text(encoding="utf-8"))
+    kept = script.load_tensors("inputs.safetensors")
+    try:
+        trials = [script.attempt(case, kept, case["run_as"]) for _ in range(request["repeat"])]
+    except script.CannotTry as reason:
+        return {"status": "cannot", "told": str(reason)}
+    shown, told, outputs = next((trial for trial in trials if trial[0]), trials[-1])
+    seen = {slot: script.statistics(out) for slot, out in outputs.items()}
+    return {
+        "status": "done", "shown": sum(trial[0] for trial in trials), "tried": len(trials), "told": told, "seen": seen,
+        "pattern": pattern_of(script, case, kept, seen) if shown else {}, "grade": 1.0,
+    }  # fmt: skip
+
+
+def pattern_of(script: Any, case: dict[str, Any], kept: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+    """Classes of non-finite values by output, and whether float64 is finite there: an inf / inf that cutting made is another failure."""
+    try:
+        exact = {slot: script.statistics(out) for slot, out in script.make_call(case, kept, "float64").items()}
+    except Exception:  # noqa: BLE001 - a kernel without float64
+        exact = {}
+    found = {}
+    for slot, told in seen.items():
+        classes = [name for name in script.CLASSES if told.get(name)]
+        wide = [name for name in script.CLASSES if exact.get(slot, {}).get(name)]
+        if classes or case["failure"]["kind"] != "nonfinite":
+            found[slot] = {"classes": classes, "exact": wide}
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)  # primitives may print
+    os.dup2(silence, 2)
+    try:
+        script = load(arguments[0], json.loads(arguments[1]))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - said to the parent, who decides
+        missing = "mindspore is not installed in this environment" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        print(json.dumps({"status": "cannot", "told": missing}), file=channel, flush=True)
+        return 125
+    print(json.dumps({"status": "ready"}), file=channel, flush=True)
+    for line in sys.stdin:
+        try:
+            found = make(script, json.loads(line))
+        except Exception as error:  # noqa: BLE001 - a candidate that cannot even be built is an answer
+            found = {"status": "cannot", "told": f"{type(error).__name__}: {error}"}
+        print(json.dumps(found), file=channel, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
