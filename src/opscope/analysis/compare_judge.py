@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_flow import Flow
-from opscope.analysis.compare_kinds import SLACK, STATISTICAL, Norms, conditions, kind_of
+from opscope.analysis.compare_kinds import SLACK, STATISTICAL, Norms, conditions, kind_of, kind_of_result
 from opscope.analysis.compare_pairs import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
 from opscope.analysis.compare_tables import NONE, OPERATOR, Side, place_of
 
@@ -124,8 +124,9 @@ def _allowed(
     reach = np.fmax(np.abs(golden.min[at]), np.abs(golden.max[at]))
     norms.add(rows.target_call[read], golden.l2norm[at], golden.size[at], reach, golden.mean[at])
     names, inverse = np.unique(pairing.target.calls.op, return_inverse=True)
+    kind = kind_of if pairing.between is None else kind_of_result
     kinds = (
-        np.array([kind_of(text) for text in pairing.target.texts(names)], dtype=np.int8)[inverse] if len(names) else np.zeros(0, np.int8)
+        np.array([kind(text) for text in pairing.target.texts(names)], dtype=np.int8)[inverse] if len(names) else np.zeros(0, np.int8)
     )
     calls = rows.target_call[written]
     condition, rounding = conditions(kinds, norms, calls, golden.l2norm[rows.golden[written]], golden.size[rows.golden[written]])

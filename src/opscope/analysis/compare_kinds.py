@@ -73,6 +73,11 @@ def kind_of(op: str) -> int:
     return LINEAR if name.removeprefix("_foreach_") in _LINEAR else DELICATE
 
 
+def kind_of_result(word: str) -> int:
+    """The same for a call between frameworks, where only the main result is compared: a maximum is as exact as what it is taken of."""
+    return {"max_pool2d": MOVE, "pow": DELICATE}.get(word, kind_of(word))
+
+
 def is_random(op: str) -> bool:
     """Whether the operator draws random numbers."""
     return _RANDOM.match(family(op)) is not None

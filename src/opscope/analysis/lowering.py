@@ -21,6 +21,20 @@ from opscope.analysis.kinship import BIASED, DROPPED, HANDED_ON, ONE_RESULT, kin
 from opscope.judge.operators import in_place
 
 OPTIMIZER = "optimizer_step"
+LINEAR_OPTIMIZER = "_foreach_add"  # of updates that only add and multiply: compare_kinds knows how it carries an error
+_LINEAR = frozenset(
+    {"add", "sub", "mul", "neg", "_to_copy", "copy", "assign", "assignadd", "addn", "lerp"}
+    | {
+        "applymomentum",
+        "momentum",
+        "sgd",
+        "applygradientdescent",
+        "applymomentumd",
+        "sgdd",
+        "fusedweightscaleapplymomentum",
+        "applykerasmomentum",
+    }
+)
 _SHARE = 0.5
 _GRADIENT = "convolution_backward"
 
@@ -78,6 +92,7 @@ class _Draft:
         calls, tensors = side.calls, side.tensors
         self.words = _worded(side, lambda op: kin(spell(op)))
         self.home = np.arange(len(calls))
+        self.joined: dict[int, list[int]] = defaultdict(list)
         self.kept = ~tensors.constant
         self.first = np.searchsorted(tensors.call, np.arange(len(calls) + 1))
         if flow is not None:
@@ -177,37 +192,57 @@ class _Draft:
         if call == head:
             return
         tensors = self.side.tensors
-        known = {int(tensors.version[row]) for row in self._members_read(head) if tensors.version[row] >= 0}
+        members = self.joined[head]
+        read = [row for member in (head, *members) for row in self.read(member) if self.kept[row]]
+        known = {int(tensors.version[row]) for row in read if tensors.version[row] >= 0}
+        members.append(call)
         for row in self.read(call):
             if int(tensors.version[row]) in known:
                 self.kept[row] = False
         self.home[call] = head
 
-    def _members_read(self, head: int) -> list[int]:
-        return [row for call in np.flatnonzero(self.home == head).tolist() for row in self.read(call) if self.kept[row]]
-
     def fuse_optimizer(self) -> None:
-        """All that an optimizer computes in one step of one process: gradients and parameters in, parameters out."""
+        """All that an optimizer computes in one step of one process: gradients in, parameters out, where its last call stands.
+
+        Parameters and what it keeps from step to step are no inputs: dumps taken after a call show what it wrote in what it read.
+        """
         calls, tensors = self.side.calls, self.side.tensors
-        phases = {key for key, word in self.side.words.items() if word == "optimizer"}
+        phases = [key for key, word in self.side.words.items() if word == "optimizer"]
         steps: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for call in np.flatnonzero((self.home >= 0) & np.isin(calls.phase, np.array(sorted(phases), dtype=np.uint64))).tolist():
+        for call in np.flatnonzero((self.home >= 0) & np.isin(calls.phase, np.array(phases, dtype=np.uint64))).tolist():
             steps[int(calls.process[call]), int(calls.step[call])].append(call)
-        for members in steps.values():
-            inside = set(members)
-            self.home[members] = members[0]
-            self.words[members[0]] = OPTIMIZER
-            last: dict[tuple[int, int], int] = {}
-            for call in members:
-                for row in self.read(call):
-                    if int(self.producer[row]) in inside:
-                        self.kept[row] = False
-                for row in self.written(call):
-                    place = (int(tensors.named[row]), int(tensors.storage[row])) if tensors.parameter[row] else (0, NONE)
-                    if place in last or not tensors.parameter[row]:
-                        self.kept[last.get(place, row)] = False
-                    if tensors.parameter[row]:
-                        last[place] = row
+        written: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for (process, _), members in steps.items():
+            head = members[-1]
+            linear = all(self.words[call].removeprefix("_foreach_") in _LINEAR for call in members)
+            self.home[members], self.words[head] = head, LINEAR_OPTIMIZER if linear else OPTIMIZER
+            for name, row in self._updated(members).items():
+                written[process, name].append(row)
+        for row in np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0) & (self.producer < 0)).tolist():
+            call = int(tensors.call[row])
+            before = [other for other in written.get((int(calls.process[call]), int(tensors.named[row])), ()) if tensors.call[other] < call]
+            if before and self.home[call] != self.home[tensors.call[before[-1]]]:
+                self.source[row], self.producer[row] = before[-1], tensors.call[before[-1]]
+
+    def _updated(self, members: list[int]) -> dict[int, int]:
+        """The last row of each parameter that calls write, by the hash of its name; all else that passes between them is left out."""
+        tensors, inside, steps = self.side.tensors, set(members), self.side.calls.step
+        last: dict[int, int] = {}
+        for call in members:
+            for row in self.written(call):
+                name = int(tensors.named[row])
+                telling = bool(tensors.parameter[row]) and name != 0
+                self.kept[last.get(name, row) if telling else row] = False
+                if telling:
+                    self.kept[row] = True
+                    last[name] = row
+        for call in members:
+            for row in self.read(call):
+                made = int(self.producer[row])
+                state = bool(tensors.parameter[row]) or (made >= 0 and steps[made] != steps[call])
+                if made in inside or state:
+                    self.kept[row] = False
+        return last
 
     def _readers(self) -> dict[int, list[int]]:
         """Rows of calls still here that read what a call wrote."""
