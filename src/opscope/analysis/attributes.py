@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.analysis.lowering import spelling
 from opscope.analysis.rows import rows_of_calls
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _POSITIONS = {
     "native_layer_norm": {"epsilon": 4},
     "native_batch_norm": {"epsilon": 7},
 }
+_GRAPH_POSITIONS = {"native_layer_norm": {"epsilon": 5}}  # MindSpore's scalar inputs
 _NAMES = {
     "stride": ("stride", "strides"), "padding": ("pad_list", "pads", "pad", "padding"), "dilation": ("dilation", "dilations"),
     "groups": ("groups", "group"), "kernel_size": ("kernel_size", "ksize"), "epsilon": ("epsilon", "eps"),
@@ -40,20 +42,21 @@ def differing_attributes(target: Side, golden: Side, match: Match) -> dict[int, 
     words = {code: word for code, word in target.words.items() if word in _POSITIONS}
     pairs = match.pairs
     chosen = pairs[np.isin(target.calls.op[pairs[:, 0]], np.array(sorted(words), dtype=np.uint64))] if len(pairs) else pairs
+    graphs = [spelling(side) == "graph" for side in (target, golden)]
     keys = target.calls.key[chosen[:, 0]], golden.calls.key[chosen[:, 1]]
     texts = [dict(rows_of_calls(side.run, np.unique(key), "args")) for side, key in zip((target, golden), keys, strict=True)]
     found = {}
     for call, one, other in zip(chosen[:, 0].tolist(), keys[0].tolist(), keys[1].tolist(), strict=True):
         word = words[int(target.calls.op[call])]
-        mine, theirs = attributes(word, texts[0].get(one)), attributes(word, texts[1].get(other))
+        mine, theirs = attributes(word, texts[0].get(one), graph=graphs[0]), attributes(word, texts[1].get(other), graph=graphs[1])
         unlike = [name for name in mine if name in theirs and not _equal(mine[name], theirs[name])]
         if unlike:
             found[call] = "; ".join(f"argument {name} is {_said(mine[name])}, golden has {_said(theirs[name])}" for name in unlike)
     return found
 
 
-def attributes(word: str, text: str | None) -> dict[str, tuple[float, ...]]:
-    """The attributes of one call from its column args; word is that of kinship.kin."""
+def attributes(word: str, text: str | None, *, graph: bool) -> dict[str, tuple[float, ...]]:
+    """The attributes of one call from its column args; word is that of kinship.kin, graph says that a graph's operator wrote them."""
     try:
         tree = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
@@ -61,8 +64,8 @@ def attributes(word: str, text: str | None) -> dict[str, tuple[float, ...]]:
     args, kwargs = (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
     named = kwargs if isinstance(kwargs, dict) else {}
     given: dict[str, Any] = dict(_given(named))
-    positions = args if isinstance(args, list) and not _by_axes(named) else []
-    for name, place in _POSITIONS.get(word, {}).items():
+    positions = args if isinstance(args, list) else []
+    for name, place in (_GRAPH_POSITIONS if graph else _POSITIONS).get(word, {}).items():
         if name not in given and place < len(positions):
             given[name] = positions[place]
     found = {name: _numbers(name, value, named) for name, value in given.items() if name in _POSITIONS.get(word, {})}
@@ -77,11 +80,6 @@ def _given(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             if spelling in named:
                 yield name, named[spelling]
                 break
-
-
-def _by_axes(named: dict[str, Any]) -> bool:
-    """Whether attributes are given by name, as graphs give them."""
-    return any(spelling in named for spellings in _NAMES.values() for spelling in spellings)
 
 
 def _numbers(name: str, value: Any, named: dict[str, Any]) -> tuple[float, ...] | None:

@@ -49,11 +49,13 @@ class Lowered(msgspec.Struct, frozen=True):
 
 def foreign(target: Side, golden: Side) -> bool:
     """Whether two runs come from different frameworks, by how their operators are spelt."""
-    worlds = _world(target), _world(golden)
+    worlds = spelling(target), spelling(golden)
     return "" not in worlds and worlds[0] != worlds[1]
 
 
-def _world(side: Side) -> str:
+def spelling(side: Side) -> str:
+    """Whose words most calls of a side bear, as kinship.world tells them; "" where that cannot be told. Also of a side made common."""
+    side = side if side.base is None else side.base
     names, counts = np.unique(side.calls.op[side.calls.leaf], return_counts=True)
     total: dict[str, int] = defaultdict(int)
     for name, count in zip(side.texts(names), counts.tolist(), strict=True):
