@@ -96,6 +96,7 @@ def test_the_values_of_an_origin_are_kept_as_they_were_before(recorded: Recorded
     recorded.book.add(Noted("Exp_", HERE, "{}", before), [("0", x)], None)
     run = recorded.run()
     (call,) = calls(run)
+    assert call.status == 0x20
     rows = {row.io: run.value(row).tolist() for row in tensors_of(run, call)}
     assert rows == {"input": [100.0, 100.0], "output": [np.inf, np.inf]}
     assert opscope.scan(run).findings[0].op == "Exp_"

@@ -53,6 +53,7 @@ def test_iterations_are_taken_once_the_next_has_begun(run: Path) -> None:
     kept = [row for call in calls(found) for row in tensors_of(found, call) if row.value is not None]
     assert {row.io for row in kept} == {"input", "output"}  # of the overflow only
     assert [finding.step for finding in opscope.scan(found).findings] == [1]
+    assert [call.status for call in calls(found)] == [None, 0x20]
 
 
 def test_graphs_of_one_step_stay_together(run: Path) -> None:

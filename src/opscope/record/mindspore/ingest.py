@@ -16,6 +16,7 @@ import numpy as np
 
 from opscope.errors import OpscopeError
 from opscope.formats.mindspore.reader import open_dump
+from opscope.record.mindspore.bits import is_origin, overflow_bits
 from opscope.run.arrow import encode_rows
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of
@@ -64,6 +65,7 @@ class Ingestor:
     def _write(self, run: Run) -> None:
         everything = list(calls_of(run))
         rows = {call.index: list(tensors_of(run, call)) for call in everything}
+        everything = [_with_status(call, rows[call.index]) for call in everything]
         wanted = [call for call in everything if self._config.selection.wants_call(call)]
         kept = _to_keep(wanted, rows, self._config.values)
         base, process, rank = msgspec.structs.replace(self._numbers), self.writer.process.process, self.writer.process.rank
@@ -112,9 +114,12 @@ def _moved_call(call: Call, base: _Numbers, *, process: int, rank: int) -> Call:
     )  # fmt: skip
 
 
-def unsound(row: Tensor) -> bool:
-    """Whether a tensor holds NaN or infinities."""
-    return bool(row.nan or row.pos_inf or row.neg_inf)
+def _with_status(call: Call, rows: Sequence[Tensor]) -> Call:
+    """The call with its overflow bits, where the dump has none of its own."""
+    if call.status is not None:
+        return call
+    inputs, outputs = ([row for row in rows if row.io == io] for io in ("input", "output"))
+    return msgspec.structs.replace(call, status=overflow_bits(call.op, call.args, inputs, outputs))
 
 
 def _to_keep(calls: Sequence[Call], rows: dict[int, list[Tensor]], policy: str) -> set[int]:
@@ -128,7 +133,7 @@ def _to_keep(calls: Sequence[Call], rows: dict[int, list[Tensor]], policy: str) 
     for call in calls:
         inputs = [row for row in rows[call.index] if row.io == "input"]
         outputs = [row for row in rows[call.index] if row.io == "output"]
-        if call.status or (any(map(unsound, outputs)) and not any(map(unsound, inputs))):
+        if call.status or is_origin(inputs, outputs):
             kept.add(call.index)
             kept.update(producers[row.version] for row in inputs if row.version in producers)
     return kept

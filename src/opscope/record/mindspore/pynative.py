@@ -23,6 +23,7 @@ import numpy as np
 
 from opscope.formats.mindspore.arguments import tagged
 from opscope.kernels import statistics
+from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
 from opscope.record.mindspore.frames import Site, caller, site_of
 from opscope.run.arrow import encode_rows
 from opscope.run.dtypes import dtype_of_numpy, find_dtype
@@ -130,9 +131,9 @@ class Book:
         inputs = [self._row(index, "input", slot, tensor, array) for slot, tensor, array in noted.before]
         outputs = [self._row(index, "output", slot, tensor, array_of(tensor)) for slot, tensor in results]
         rows = [row for row, _ in (*inputs, *outputs)]
-        unsound = any(map(_unsound, (row for row, _ in outputs)))
-        origin = unsound and not any(_unsound(row) for row, _ in inputs)
-        self._finding = self._finding or unsound
+        read, made = [row for row, _ in inputs], [row for row, _ in outputs]
+        origin = is_origin(read, made)
+        self._finding = self._finding or any(map(unsound, made))
         sampled = self._config.values == "sample" and index % self._config.sample == 0
         if self._config.values == "full" or sampled or (origin and self._config.values != "none"):
             rows = [self._kept(row, array) for row, array in (*inputs, *outputs)]
@@ -140,7 +141,7 @@ class Book:
         self._waiting["calls"].append(Call(
             process=self.writer.process.process, rank=self.writer.process.rank, step=self.step, index=index, level="operator",
             phase=site.phase, op=op, module=site.module, name=self._name(op, site), stack=self._stack(site), source=site.source,
-            args=noted.args, device=device, error=error,
+            args=noted.args, device=device, error=error, status=overflow_bits(op, noted.args, read, made),
         ))  # fmt: skip
         self._waiting["tensors"] += [row for row in rows if self._config.selection.wants_io(row.io)]
         if len(self._waiting["calls"]) >= BATCH:
@@ -198,10 +199,6 @@ class Book:
         content = np.ascontiguousarray(array)
         value: ValueRef | None = self.writer.keep_value(content, dtype=dtype_of_numpy(content.dtype).name, shape=content.shape)
         return msgspec.structs.replace(row, value=value)
-
-
-def _unsound(row: Tensor) -> bool:
-    return bool(row.nan or row.pos_inf or row.neg_inf)
 
 
 def _role(tensor: Any) -> str | None:
