@@ -40,6 +40,25 @@ def test_other_values_stay_other_values() -> None:
     assert best_pair(golden[:3], golden) is None
 
 
+def test_axes_may_be_merged_and_turned_at_once() -> None:
+    golden = RANDOM.standard_normal((32, 12)).astype(np.float32)
+    for target in (golden.T.reshape(2, 6, 32), golden.T.reshape(6, 2, 32)):
+        for one, other in ((target, golden), (golden, target)):
+            found = best_pair(one, other)
+            assert found is not None
+            assert found.differing == 0
+
+
+def test_any_order_holds_only_where_it_is_asked_for() -> None:
+    golden = RANDOM.standard_normal((4, 5)).astype(np.float32)
+    mixed = RANDOM.permutation(golden.reshape(-1)).reshape(4, 5)
+    found, loose = best_pair(mixed, golden), best_pair(mixed, golden, any_order=True)
+    assert found is not None
+    assert found.differing > 0
+    assert loose is not None
+    assert loose.differing == 0
+
+
 def test_attributes_of_one_convolution_in_both_spellings() -> None:
     torch: dict[str, Any] = {"args": [{"tensor": "0"}, {"tensor": "1"}, None, [1, 1], [2, 0], [1, 1], False, [0, 0], 4], "kwargs": {}}
     graph = {"args": [{"tensor": "0"}], "kwargs": {"pad_list": [2, 2, 0, 0], "stride": [1, 1, 1, 1], "dilation": [1, 1, 1, 1], "groups": 4}}

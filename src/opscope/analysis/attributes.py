@@ -76,9 +76,9 @@ def attributes(word: str, text: str | None, *, graph: bool) -> dict[str, tuple[f
 
 def _given(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, spellings in _NAMES.items():
-        for spelling in spellings:
-            if spelling in named:
-                yield name, named[spelling]
+        for word in spellings:
+            if word in named:
+                yield name, named[word]
                 break
 
 

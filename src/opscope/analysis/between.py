@@ -6,15 +6,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
-from opscope.analysis.align import align
-from opscope.analysis.align_tokens import tokens_of
+from opscope.analysis.align import Match, align
+from opscope.analysis.align_tokens import bare_module, tokens_of
 from opscope.analysis.attributes import differing_attributes
 from opscope.analysis.compare_judge import Between, Pairing
 from opscope.analysis.compare_pairs import pair_rows
+from opscope.analysis.compare_tables import NONE
 from opscope.analysis.frameworks import naming
-from opscope.analysis.lowering import fused_words, lowered
-from opscope.analysis.results import equal_results
+from opscope.analysis.kinship import GENERIC
+from opscope.analysis.lowering import Lowered, fused_words, lowered
+from opscope.analysis.results import LEAST, equal_results
 from opscope.analysis.slots import slotted
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 # Gradients are computed in other orders and may bear other modules: all levels but the loosest match across (align_tokens).
 CROSSING, CERTAIN = 5, 6
+_AGREES = 1e-3
 
 
 def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping: Mapping | None) -> Pairing:
@@ -38,7 +42,7 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
         for low, names in zip((one, other), named, strict=True)
     ]
     given = [*given, *equal_results((one.side, other.side), (tokens[0].part, tokens[1].part), given)]
-    match = align(tokens[0], tokens[1], given=given)
+    match = _plausible(one, other, align(tokens[0], tokens[1], given=given))
     (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match)
     unlike = differing_attributes(target, golden, match)
     args = target.calls.args.copy()
@@ -46,3 +50,30 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
     target = msgspec.structs.replace(target, calls=msgspec.structs.replace(target.calls, args=args))
     pair = (flow, golden_flow)
     return Pairing(target, golden, pair, match, pair_rows(target, golden, pair, match), Between(unlike, (one.groups, other.groups)))
+
+
+def _plausible(one: Lowered, other: Lowered, match: Match) -> Match:
+    """The pairs that something speaks for: results that agree, inputs that all agree, or the same module for what is no building block."""
+    (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match)
+    rows = pair_rows(target, golden, (flow, golden_flow), match)
+    count = len(match.target)
+    both = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0) & ~np.isnan(rows.error))
+    both = both[target.tensors.size[rows.target[both]] >= LEAST]
+    agree, calls, output = rows.error[both] <= _AGREES, rows.target_call[both], rows.output[both]
+    known, some, result, odd = (np.zeros(count, dtype=np.bool_) for _ in range(4))
+    known[calls], some[calls[agree]], result[calls[agree & output]], odd[calls[~agree & ~output]] = True, True, True, True
+    generic = {code for code, word in target.words.items() if word in GENERIC}
+    block = np.isin(target.calls.op, np.array(sorted(generic), dtype=np.uint64))
+    weak = known & ~result & (odd | ~some)
+    mine, theirs = match.target.copy(), match.golden.copy()
+    for call in np.flatnonzero(weak & (mine >= 0)).tolist():
+        paths = [bare_module(side.words.get(int(side.calls.module[at]), "")) for side, at in ((target, call), (golden, mine[call]))]
+        if block[call] or not _akin(paths[0], paths[1]):
+            theirs[mine[call]] = NONE
+            mine[call] = NONE
+    return Match(mine, theirs)
+
+
+def _akin(path: str, other: str) -> bool:
+    """Whether two module paths end alike, as far as the shorter one goes."""
+    return bool(path and other) and (path == other or path.endswith(f".{other}") or other.endswith(f".{path}"))

@@ -88,6 +88,13 @@ ONE_RESULT = frozenset({
     "max_pool2d", "native_layer_norm", "native_batch_norm", "dropout", "native_group_norm", "rms_norm", "nll_loss_forward",
     "scaled_dot_product_attention", "cross_entropy_loss",
 })  # fmt: skip
+# Building blocks of which frameworks compose other operators: the word alone says nothing of what a call is for.
+GENERIC = frozenset({
+    "add", "sub", "mul", "div", "neg", "exp", "log", "sqrt", "rsqrt", "pow", "sum", "mean", "amax", "amin", "expand", "permute", "eq",
+    "ne", "masked_fill", "where", "cat", "stack", "slice", "split", "_to_copy", "copy", "embedding", "reciprocal", "abs", "erf", "clamp",
+    "select",
+    "maximum", "minimum", "gt", "ge", "lt", "le", "sign", "logical_and", "logical_not", "pad", "one_hot", "onehot", "gather", "scatter",
+})  # fmt: skip
 BIASED = frozenset({"convolution", "matmul", "conv_transpose2d"})  # may carry a bias, or leave it to an addition behind
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from opscope.analysis.align_sequences import Pair
     from opscope.analysis.compare_tables import Side
 
-_CLOSE = 1e-4  # of the scale: what rounding makes of statistics that do not depend on the order of elements
+_CLOSE = 1e-3  # of the scale: what rounding makes of statistics that do not depend on the order of elements
 _MANY = 4_000_000
-_LEAST = 4  # elements; fewer are equal by chance
+LEAST = 4  # elements; fewer are equal by chance
 
 
 def equal_results(sides: tuple[Side, Side], parts: tuple[NDArray[np.uint64], NDArray[np.uint64]], given: Iterable[Pair]) -> Iterator[Pair]:
@@ -34,7 +34,7 @@ def _results(side: Side, part: NDArray[np.uint64], gone: set[int]) -> dict[tuple
     """First output row of each call that has one with statistics, by part, operator and size."""
     tensors, calls = side.tensors, side.calls
     found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    rows = np.flatnonzero(tensors.output & (tensors.size >= _LEAST) & np.isfinite(tensors.l2norm) & (tensors.l2norm > 0))
+    rows = np.flatnonzero(tensors.output & (tensors.size >= LEAST) & np.isfinite(tensors.l2norm) & (tensors.l2norm > 0))
     if not len(rows):
         return found
     _, first = np.unique(tensors.call[rows], return_index=True)

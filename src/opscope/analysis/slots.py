@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_flow import Flow
-from opscope.analysis.compare_tables import NONE, Side, Tensors
+from opscope.analysis.compare_tables import ABSENT, NONE, Side, Tensors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,13 +100,16 @@ def _costs(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArr
     if len(left) * len(right) > _MANY * _MANY * 64:
         return np.where(mine.named[left][:, None] == theirs.named[right][None, :], 0.0, _FAR)
     cost = np.zeros((len(left), len(right)))
-    for name in ("l2norm", "min", "max", "mean"):
+    norm = np.fmax(np.fmax(mine.l2norm[left][:, None], theirs.l2norm[right][None, :]), 1e-30)
+    for name, unit in (("l2norm", norm), ("min", norm), ("max", norm), ("mean", norm / np.sqrt(np.maximum(mine.size[left], 1))[:, None])):
         a, b = getattr(mine, name)[left][:, None], getattr(theirs, name)[right][None, :]
         with np.errstate(invalid="ignore", divide="ignore"):
-            scale = np.fmax(np.fmax(np.abs(a), np.abs(b)), 1e-30)
+            scale = np.where(np.isnan(unit), np.fmax(np.fmax(np.abs(a), np.abs(b)), 1e-30), unit)
             cost += np.nan_to_num(np.minimum(np.abs(a - b) / scale, 2.0), nan=0.5)
     named = mine.named[left][:, None] == theirs.named[right][None, :]
     cost -= np.where(named & (mine.named[left][:, None] != 0), 100.0, 0.0)
-    cost += np.where(mine.sorted_shape[left][:, None] != theirs.sorted_shape[right][None, :], 10.0, 0.0)
+    cost += np.where(mine.sorted_shape[left][:, None] != theirs.sorted_shape[right][None, :], 0.5, 0.0)
+    exact = [side.min_int[rows] != ABSENT for side, rows in ((mine, left), (theirs, right))]
+    cost += np.where(exact[0][:, None] != exact[1][None, :], 4.0, 0.0)
     size = mine.size[left][:, None] != theirs.size[right][None, :]
     return np.where(size & ~(named & (mine.named[left][:, None] != 0)), _FAR, cost)
