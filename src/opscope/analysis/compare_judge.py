@@ -125,9 +125,7 @@ def _allowed(
     norms.add(rows.target_call[read], golden.l2norm[at], golden.size[at], reach, golden.mean[at])
     names, inverse = np.unique(pairing.target.calls.op, return_inverse=True)
     kind = kind_of if pairing.between is None else kind_of_result
-    kinds = (
-        np.array([kind(text) for text in pairing.target.texts(names)], dtype=np.int8)[inverse] if len(names) else np.zeros(0, np.int8)
-    )
+    kinds = np.array([kind(text) for text in pairing.target.texts(names)], dtype=np.int8)[inverse] if len(names) else np.zeros(0, np.int8)
     calls = rows.target_call[written]
     condition, rounding = conditions(kinds, norms, calls, golden.l2norm[rows.golden[written]], golden.size[rows.golden[written]])
     unit = rows.roundoff[written]
