@@ -53,7 +53,7 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
 
 
 def _plausible(one: Lowered, other: Lowered, match: Match) -> Match:
-    """The pairs that something speaks for: results that agree, inputs that all agree, or the same module for what is no building block."""
+    """The pairs that something speaks for: a result or inputs that agree, or the same module for what is no building block."""
     (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match)
     rows = pair_rows(target, golden, (flow, golden_flow), match)
     count = len(match.target)
@@ -64,7 +64,9 @@ def _plausible(one: Lowered, other: Lowered, match: Match) -> Match:
     known[calls], some[calls[agree]], result[calls[agree & output]], odd[calls[~agree & ~output]] = True, True, True, True
     generic = {code for code, word in target.words.items() if word in GENERIC}
     block = np.isin(target.calls.op, np.array(sorted(generic), dtype=np.uint64))
-    weak = known & ~result & (odd | ~some)
+    backward = {code for code, word in target.words.items() if word == "backward"}
+    strict = block | np.isin(target.calls.phase, np.array(sorted(backward), dtype=np.uint64))  # gradients share what they read
+    weak = known & ~result & np.where(strict, odd | ~some, ~some)
     mine, theirs = match.target.copy(), match.golden.copy()
     for call in np.flatnonzero(weak & (mine >= 0)).tolist():
         paths = [bare_module(side.words.get(int(side.calls.module[at]), "")) for side, at in ((target, call), (golden, mine[call]))]
