@@ -34,6 +34,7 @@ from opscope.analysis.compare_reference import decide
 from opscope.analysis.compare_summary import summary_of, warnings_of
 from opscope.analysis.compare_tables import Side, load_side
 from opscope.analysis.compare_values import Measured, measure_values
+from opscope.analysis.findings import wants_finding
 from opscope.analysis.frameworks import naming
 from opscope.analysis.lowering import foreign
 from opscope.run.finding import Document, Finding
@@ -221,7 +222,7 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
 
 def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy) -> Document:
     every = findings_of(pairing, causes, measured)
-    chosen = tuple(finding for finding in every if _wanted(finding, policy.selection))
+    chosen = tuple(finding for finding in every if wants_finding(finding, policy.selection))
     warnings, complete = warnings_of(pairing, measured, causes)
     if len(chosen) < len(every):
         warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
@@ -229,14 +230,3 @@ def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, pol
         opscope=opscope.__version__, verb="compare", runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
         verdict="found" if chosen else "clean", complete=complete, findings=chosen, summary=summary_of(pairing, warnings),
     )  # fmt: skip
-
-
-def _wanted(finding: Finding, selection: Selection | None) -> bool:
-    if selection is None:
-        return True
-    return (
-        selection.wants_step(finding.step)
-        and selection.wants_rank(finding.rank)
-        and (selection.phases is None or finding.phase in selection.phases)
-        and selection.wants_op(finding.op or "", finding.call, finding.module)
-    )

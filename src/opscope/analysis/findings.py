@@ -17,6 +17,7 @@ from opscope.run.finding import Finding, Forward, Slot
 
 if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor
+    from opscope.run.selection import Selection
 
 STATISTICS = (
     "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
@@ -153,3 +154,15 @@ def _repeated(finding: Finding, again: list[Finding]) -> Finding:
     same = [other.call for other in again if other.step == finding.step]
     repeated = {"times": len(again) + 1, "again_in_steps": steps[:MAX_LISTED], "also_in_this_step": same[:MAX_LISTED]}
     return msgspec.structs.replace(finding, evidence=(*finding.evidence, repeated))
+
+
+def wants_finding(finding: Finding, selection: Selection | None) -> bool:
+    """Whether a finding's call lies in the selection; None wants all."""
+    if selection is None:
+        return True
+    return (
+        selection.wants_step(finding.step)
+        and selection.wants_rank(finding.rank)
+        and (selection.phases is None or finding.phase in selection.phases)
+        and selection.wants_op(finding.op or "", finding.call, finding.module)
+    )

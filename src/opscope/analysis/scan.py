@@ -14,7 +14,7 @@ import opscope
 from opscope.analysis.crashes import crash_accusations
 from opscope.analysis.dataflow import Flow, Origin
 from opscope.analysis.early import near_limit_warnings
-from opscope.analysis.findings import Accusation, build
+from opscope.analysis.findings import Accusation, build, wants_finding
 from opscope.analysis.gradients import gradient_report
 from opscope.analysis.nodes import losses, suspicious_calls
 from opscope.analysis.origins import Context, sort_origins
@@ -24,7 +24,7 @@ from opscope.analysis.rows import Screen, screen
 from opscope.analysis.skips import Skips
 from opscope.analysis.summary import counts, first_line, recorded_judgements
 from opscope.analysis.tables import Tables, open_tables
-from opscope.run.finding import Document, Finding
+from opscope.run.finding import Document
 from opscope.run.unmatched import unmatched
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _scanned(tables: Tables, selection: Selection | None) -> Document:
     accusations = [*sound.accusations, *crash_accusations(tables), *recorded_judgements(run)]
     gradients = gradient_report(tables, facts.spans)
     every = (*build(tables, accusations), *gradients.findings)
-    chosen = tuple(finding for finding in every if _wanted(finding, selection))
+    chosen = tuple(finding for finding in every if wants_finding(finding, selection))
     warnings = [*sound.warnings, *(near_limit_warnings(tables) if found.near else ()), *gradients.warnings, *run.problems]
     warnings += unmatched(run, selection)
     if len(chosen) < len(every):
@@ -121,14 +121,3 @@ def _skipped(sound: Soundness) -> list[dict[str, Any]]:
         {"rank": rank, "step": step, "call": origin.node.name, "op": origin.node.op, "source": origin.node.source}
         for (rank, step), origin in sorted(first.items())
     ]
-
-
-def _wanted(finding: Finding, selection: Selection | None) -> bool:
-    if selection is None:
-        return True
-    return (
-        selection.wants_step(finding.step)
-        and selection.wants_rank(finding.rank)
-        and (selection.phases is None or finding.phase in selection.phases)
-        and selection.wants_op(finding.op or "", finding.call, finding.module)
-    )

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opscope.cli.msaccucmp_compare import add_commands, compare, file_compare
+from opscope.cli.msaccucmp_compare import add_commands, compare, directory_for, file_compare
 from opscope.errors import OpscopeError
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.dtypes import FORMAT_NUMBERS
@@ -129,7 +129,7 @@ def _convert(options: argparse.Namespace) -> int:
 
     paths, single = _paths(options.dump)
     request = _request(options, single=single)
-    out = _directory(options.out)
+    out = directory_for(options.out)
     if options.version == 1:
         _say("-v 1 is no longer needed: the form of a file is taken from its content")
     with _progress(len(paths)) as advance:
@@ -200,15 +200,6 @@ def _shape(text: str) -> tuple[int, ...]:
     return dims
 
 
-def _directory(text: str) -> Path:
-    out = Path(text or ".")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RefusedError(Code.PATH, f"{out}: cannot be made: {error.strerror or error}") from error
-    return out
-
-
 def _report(failures: Sequence[Failure], count: int, out: Path) -> int:
     """Tell and list what failed; answers the code of the first failure."""
     if not failures:
@@ -246,7 +237,7 @@ def _overflow(options: argparse.Namespace) -> int:
     directory = Path(options.dump)
     if not directory.is_dir():
         raise RefusedError(Code.PATH, f"{directory}: not a directory")
-    out = _directory(options.out)
+    out = directory_for(options.out)
     summary = summarise(directory, Output(out), top=options.top, exact=options.compat is not None)
     for _, reason in summary.failures:
         _say(reason)
@@ -262,7 +253,7 @@ def _overflow(options: argparse.Namespace) -> int:
 
 def _shim(directory: Path) -> int:
     """Write msaccucmp.py, and msaccucmp.pyc for this interpreter, since older manuals name that one."""
-    out = _directory(str(directory))
+    out = directory_for(str(directory))
     script = out / "msaccucmp.py"
     script.write_text(_SHIM.format(python=sys.executable), encoding="utf-8")
     script.chmod(0o755)

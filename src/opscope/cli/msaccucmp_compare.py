@@ -69,7 +69,7 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
 def compare(options: argparse.Namespace) -> int:
     """Run `compare`; answers the documented exit code. Raises RefusedError."""
     _refuse(options)
-    mine, golden_path, out = Path(options.mine), Path(options.golden), _directory(options.out)
+    mine, golden_path, out = Path(options.mine), Path(options.golden), directory_for(options.out)
     if mine.suffix == ".npy" and golden_path.is_file():
         return _two_files(mine, golden_path, options.algorithms, None)
     from opscope.formats.cann import compare as dumps
@@ -234,7 +234,7 @@ def _three(kind: str, index: str, advice: str) -> str:
 
 def file_compare(options: argparse.Namespace) -> int:
     """Run `file_compare`; answers the documented exit code. Raises RefusedError."""
-    return _two_files(_existing(options.mine), _existing(options.golden), options.algorithms, _directory(options.out))
+    return _two_files(_existing(options.mine), _existing(options.golden), options.algorithms, directory_for(options.out))
 
 
 def _two_files(mine: Path, golden: Path, wanted: str | None, out: Path | None) -> int:
@@ -264,7 +264,8 @@ def _existing(text: str) -> Path:
     return path
 
 
-def _directory(text: str) -> Path:
+def directory_for(text: str) -> Path:
+    """The output directory that an option names, made where it is missing; RefusedError when it cannot be."""
     out = Path(text or ".")
     try:
         out.mkdir(parents=True, exist_ok=True)

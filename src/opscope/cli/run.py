@@ -100,12 +100,11 @@ def _write_layout(run: Path | None, layout: str, settings: Recording | None) -> 
     from opscope.formats.registry import open_run
     from opscope.formats.settings.recording import Export
     from opscope.formats.tool_tree import write_tool_tree
+    from opscope.repro.write import free_folder
 
     export = settings.export if settings is not None else Export(data="full")
     wanted = Path(export.path) if export.path else run.with_name(f"{run.name}-{layout}")
-    out, number = wanted, 2
-    while out.exists() and (not out.is_dir() or any(out.iterdir())):
-        out, number = wanted.with_name(f"{wanted.name}-{number}"), number + 1
+    out = free_folder(wanted)
     if out != wanted:
         note(f"{wanted} exists; the {layout} tree goes to {out}")
     written = write_tool_tree(open_run(run), layout, export, out)

@@ -23,6 +23,7 @@ import numpy as np
 from opscope.formats import opdebug
 from opscope.formats.convert import Job, convert_run
 from opscope.formats.manifest import NAME
+from opscope.formats.settings.mindspore import DEFAULT_STATISTICS
 from opscope.formats.settings.recording import Export
 from opscope.formats.writing.engine import Written
 from opscope.run.memory import MemoryRun
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 KINDS = {"mindspore": "mindspore", "acl": "cann", "msprobe": "msprobe"}
-DEFAULT_STATISTICS = ("max", "min", "l2norm")
 # Column of statistic.csv -> its name in statistic_category, in the order of the file.
 COLUMNS = {
     "Max Value": "max", "Min Value": "min", "Avg Value": "avg", "Count": "count", "Negative Zero Count": "negative zero count",

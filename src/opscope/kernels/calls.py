@@ -224,10 +224,14 @@ def base(tensor: Any) -> Any:
 
 
 def written(operator: Operator, slot: str) -> bool:
-    """Whether a call of the operator writes to the tensor in that slot ("1.0" belongs to argument "1")."""
-    if slot.startswith("kwargs."):
-        return ".".join(slot.split(".")[:2]) in operator.writes
-    return slot.partition(".")[0] in operator.writes
+    """Whether a call of the operator writes to the tensor in that slot."""
+    return writes_to(operator.writes, slot)
+
+
+def writes_to(writes: frozenset[str], slot: str) -> bool:
+    """Whether a tensor in this slot ("1.0" belongs to argument "1") is among what is written."""
+    head = ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
+    return head in writes
 
 
 def anomalous(draft: Draft) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from opscope.kernels.arguments import Tree
+from opscope.kernels.calls import writes_to
 from opscope.substitute.arguments import Conditions, dtype_named, values_of
 from opscope.substitute.layout import GRADIENT, WRITTEN, Call, Laid, Memory
-from opscope.substitute.schema import find_operator, writes_to, written_arguments
+from opscope.substitute.schema import find_operator, written_arguments
 
 LINE = 64  # bytes: the alignment that kernels ask for
 

@@ -36,12 +36,6 @@ def written_arguments(schema: Any) -> frozenset[str]:
     return frozenset(slots)
 
 
-def writes_to(writes: frozenset[str], slot: str) -> bool:
-    """Whether a tensor in this slot ("1.0" belongs to argument "1") is written."""
-    head = ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
-    return head in writes
-
-
 def draws_random(func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
     """Whether the result depends on a generator: dropout of probability 0 draws nothing."""
     if torch.Tag.nondeterministic_seeded not in func.tags:

@@ -11,12 +11,12 @@ import msgspec
 import torch
 
 from opscope.kernels.arguments import Tree
+from opscope.kernels.calls import writes_to
 from opscope.record.torch.binding import PLAIN, encode
 from opscope.run.dtypes import find_dtype
 from opscope.substitute.arguments import unknown_leaf
 from opscope.substitute.layout import Call, Flags, Given, Laid
 from opscope.substitute.perform import Gathered, lay, outputs_of, storage_key
-from opscope.substitute.schema import writes_to
 
 
 class Leaves:

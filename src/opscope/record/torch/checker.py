@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Replayed
 from opscope.record.torch.budget import Budget, Signature
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.determinism import differs, repeat
+from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe
 from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart
@@ -346,22 +347,14 @@ def allowed_accumulation(captured: Captured) -> float | None:
     return 2.0**-11 if allowed and any(tensor.dtype is torch.float32 for tensor in captured.tensors.values()) else None
 
 
-class CheckMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CheckMode(WatchingMode):
     """Lies below the recorder's mode and hands every operator call to a checker."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, checker: Checker, watched: Callable[[], bool]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.checker = checker
         self.watched = watched
-        # A handler that the class defines is wrapped by torch's compiler, which takes seconds to load; the instance's own is not.
-        self.__torch_dispatch__ = self.dispatch  # type: ignore[method-assign]
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Without this a dispatch mode disables compilation in silence."""
-        return True
+        self.handle(self.dispatch)
 
     def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The mode's handler."""

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.kernels.arguments import Tree
 from opscope.record.torch.binding import PLAIN
 from opscope.record.torch.capture import LEAVES
 from opscope.record.torch.memory import block_bytes, compact
+from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe
 from opscope.run.selection import parse_pattern
 from opscope.run.store.journal import ALIGNMENT, HEADER, NAME, RAISED, RETURNED, JournalFile
@@ -118,22 +119,14 @@ def facts(slot: str, tensor: torch.Tensor) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class JournalMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class JournalMode(WatchingMode):
     """Lies directly below the recorder's mode, so that the black box knows the call already."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, journal: Journal, watched: Callable[[], bool]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.journal = journal
         self.watched = watched
-        # A handler that the class defines is wrapped by torch's compiler, which takes seconds to load; the instance's own is not.
-        self.__torch_dispatch__ = self.dispatch  # type: ignore[method-assign]
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Without this a dispatch mode disables compilation in silence."""
-        return True
+        self.handle(self.dispatch)
 
     def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The mode's handler."""

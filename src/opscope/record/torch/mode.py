@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +15,32 @@ if TYPE_CHECKING:
     from opscope.record.torch.recorder import TorchRecorder
 
 
-class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees every operator that reaches the dispatcher, forward and backward, and leaves torch.compile alone."""
+class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode that leaves torch.compile alone; a subclass gives its handler to `handle`."""
 
     supports_higher_order_operators = True
-
-    def __init__(self, recorder: TorchRecorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        # torch looks the handler up on the instance; a C function there saves a Python frame a call, and dynamo cannot trace it.
-        self.__torch_dispatch__ = MethodType(recorder.book.dispatch, self)  # type: ignore[method-assign]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         """Without this a dispatch mode disables compilation in silence."""
         return True
+
+    def handle(self, handler: Callable[..., Any]) -> None:
+        """Let handler see every call.
+
+        torch looks it up on the instance. One that the class defines is wrapped by torch's compiler, which takes seconds to load;
+        the instance's own is not.
+        """
+        self.__torch_dispatch__ = handler  # type: ignore[method-assign]
+
+
+class OperatorMode(WatchingMode):
+    """Sees every operator that reaches the dispatcher, forward and backward."""
+
+    def __init__(self, recorder: TorchRecorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        # A C function saves a Python frame a call, and dynamo cannot trace it.
+        self.handle(MethodType(recorder.book.dispatch, self))
 
 
 class ApiMode(TorchFunctionMode):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opscope.kernels.calls import Operator
+from opscope.substitute.schema import written_arguments
 
 # Outputs hold whatever the memory held before.
 ALLOCATORS = frozenset({
@@ -67,16 +68,3 @@ def describe(func: Any) -> Operator:
         bound="overwritten" if out_variant else bound,
         random=torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()),
     )
-
-
-def written_arguments(schema: Any) -> frozenset[str]:
-    """Slots an operator writes to: marked in its schema, or known to torch all the same (running statistics)."""
-    info = torch._C._SchemaInfo(schema)
-    slots = set()
-    for position, argument in enumerate(schema.arguments):
-        marked = argument.alias_info is not None and argument.alias_info.is_write
-        if marked or info.is_mutable(argument.name):
-            slots.add(f"kwargs.{argument.name}")
-            if not argument.kwarg_only:
-                slots.add(str(position))
-    return frozenset(slots)

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.errors import UnavailableError
 from opscope.record.torch.binding import PLAIN
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
+from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
@@ -223,21 +224,13 @@ def may_mean_module(rule: Rule) -> bool:
     return "::" not in rule.pattern.text
 
 
-class SubstituteMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class SubstituteMode(WatchingMode):
     """Lies below the recorder's mode and runs chosen calls on substitutes."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, substitution: Substitution) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.substitution = substitution
-        # A handler that the class defines is wrapped by torch's compiler, which takes seconds to load; the instance's own is not.
-        self.__torch_dispatch__ = self.dispatch  # type: ignore[method-assign]
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Without this a dispatch mode disables compilation in silence."""
-        return True
+        self.handle(self.dispatch)
 
     def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The mode's handler."""
