@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import FormatError
-from opscope.formats.bounded_json import load_json
+from opscope.formats.bounded_json import load_json_or_note
 from opscope.formats.folders import file_names, folder_names, walk
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
@@ -114,10 +114,10 @@ class _Builder:
         index = 0
         for place in places:
             files = _real_data(place.folder, self.root)
-            stacks = read_stacks(self._load(place.folder / f"stack_info_{place.owner}.json"))
+            stacks = read_stacks(load_json_or_note(place.folder / f"stack_info_{place.owner}.json", self.problems))
             forward: dict[str, int] = {}
             for phase in place.phases:
-                value = self._load(place.folder / f"{phase}_info_{place.owner}.json")
+                value = load_json_or_note(place.folder / f"{phase}_info_{place.owner}.json", self.problems)
                 if not isinstance(value, dict):
                     continue
                 self.read = True
@@ -129,15 +129,6 @@ class _Builder:
                         forward[key] = index
                     index += 1
         return Process(process=process, directory=str(places[0].folder), rank=rank)
-
-    def _load(self, path: Path) -> Any:
-        if not path.is_file():
-            return None
-        try:
-            return load_json(path)
-        except FormatError as error:
-            self.problems.append(str(error))
-            return None
 
     def _call(self, key: str, body: Any, place: tuple[int, int, int, int], about: tuple[str, int | None, tuple[str, ...]]) -> Call:
         process, rank, step, index = place

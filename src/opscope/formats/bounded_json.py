@@ -25,6 +25,17 @@ def load_json(path: str | Path) -> Any:
     return parse_json(data, path)
 
 
+def load_json_or_note(path: Path, problems: list[str]) -> Any:
+    """The value of a file that need not be there, else None; what is wrong with it is added to problems."""
+    if not path.is_file():
+        return None
+    try:
+        return load_json(path)
+    except FormatError as error:
+        problems.append(str(error))
+        return None
+
+
 def parse_json(data: bytes, path: str | Path) -> Any:
     """The value of these bytes. Nesting deeper than DEPTH_LIMIT is refused before Python's own stack would end."""
     try:

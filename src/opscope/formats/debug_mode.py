@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opscope.errors import FormatError
 from opscope.formats.debug_mode_text import CallText, TensorText, Word, read_call, read_keyed
-from opscope.formats.logs import find_logs, lines_of, rank_of
+from opscope.formats.logs import find_logs, read_logs, take_lines
 from opscope.formats.msprobe.leaves import plain_value
 from opscope.formats.registry import Format
 from opscope.run.dtypes import find_dtype
@@ -64,10 +63,7 @@ def _looks_right(head: bytes) -> bool:
 def open_text(path: Path) -> Run:
     """The texts as a run, one process for each file; FormatError when none can be read."""
     builder = _Builder()
-    for number, file in enumerate(find_logs(path, _looks_right)):
-        builder.add(file, number, rank_of(file, number))
-    if not builder.calls:
-        raise FormatError(path, builder.problems[0] if builder.problems else "no lines of PyTorch's DebugMode in it")
+    read_logs(path, _looks_right, builder, what="lines of PyTorch's DebugMode")
     info = RunInfo(path=str(path), format="torch_debug_mode")
     tensors = builder.proved()
     return MemoryRun(info, builder.processes, builder.calls, tensors, builder.stacks, problems=builder.problems)
@@ -98,20 +94,19 @@ class _Builder:
         """One file."""
         self._start(process, rank)
         self.processes.append(Process(process=process, directory=str(path), rank=rank))
-        try:
-            for line in lines_of(path):
-                text = line.lstrip(" ")
-                if text:
-                    self._line(len(line) - len(text), text)
-        except FormatError as error:
-            self.problems.append(str(error))
+        take_lines(path, self._line, self.problems)
 
     def proved(self) -> list[Tensor]:
         """The rows, with what their hashes prove."""
         sees = any(norm is not None and not math.isfinite(norm) for _, norm in self._rows)
         return [msgspec.structs.replace(row, **_proved(row, norm, sees=sees)) for row, norm in self._rows]
 
-    def _line(self, indent: int, text: str) -> None:
+    def _line(self, line: str) -> None:
+        text = line.lstrip(" ")
+        if text:
+            self._text(len(line) - len(text), text)
+
+    def _text(self, indent: int, text: str) -> None:
         if text.startswith("#"):
             self._comment(text)
         elif (module := _MODULE.fullmatch(text)) is not None:

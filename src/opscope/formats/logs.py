@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from opscope.errors import FormatError
 from opscope.formats.folders import file_names
+from opscope.run.schema import Call
 
 _HEAD = 1 << 16
 _MAX_FILES = 1024
@@ -36,6 +38,33 @@ def rank_of(path: Path, default: int) -> int:
     """The rank that a file's name says."""
     found = _RANK.search(path.stem)
     return int(found[1]) if found else default
+
+
+class LogReader(Protocol):
+    """What makes calls of the lines of logs, one process for each file."""
+
+    calls: list[Call]
+    problems: list[str]
+
+    def add(self, path: Path, process: int, rank: int) -> None:
+        """One file."""
+
+
+def read_logs(path: Path, looks_right: Callable[[bytes], bool], reader: LogReader, *, what: str) -> None:
+    """Every log at a path given to the reader; FormatError saying that there is nothing of what when none holds a call."""
+    for process, file in enumerate(find_logs(path, looks_right)):
+        reader.add(file, process, rank_of(file, process))
+    if not reader.calls:
+        raise FormatError(path, reader.problems[0] if reader.problems else f"no {what} in it")
+
+
+def take_lines(path: Path, take: Callable[[str], None], problems: list[str]) -> None:
+    """Each line of a file given to take; what ends the reading is added to problems."""
+    try:
+        for line in lines_of(path):
+            take(line)
+    except FormatError as error:
+        problems.append(str(error))
 
 
 def lines_of(path: Path) -> Iterator[str]:

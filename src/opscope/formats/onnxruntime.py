@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opscope.errors import FormatError
 from opscope.formats.extremes import number
 from opscope.formats.foreign import UNKNOWN
-from opscope.formats.logs import find_logs, lines_of, rank_of
+from opscope.formats.logs import find_logs, read_logs, take_lines
 from opscope.formats.registry import Format
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
@@ -66,10 +65,7 @@ def _looks_right(head: bytes) -> bool:
 def open_text(path: Path) -> Run:
     """The texts as a run, one process for each file; FormatError when none can be read."""
     builder = _Builder()
-    for process, file in enumerate(find_logs(path, _looks_right)):
-        builder.add(file, process, rank_of(file, process))
-    if not builder.calls:
-        raise FormatError(path, builder.problems[0] if builder.problems else "no nodes of ONNX Runtime in it")
+    read_logs(path, _looks_right, builder, what="nodes of ONNX Runtime")
     return MemoryRun(
         RunInfo(path=str(path), format="onnxruntime"), builder.processes, builder.calls, builder.rows, problems=builder.problems
     )
@@ -94,11 +90,7 @@ class _Builder:
         self._versions: dict[str, int] = {}
         self._names: dict[tuple[int, str], int] = defaultdict(int)
         self._row: tuple[Tensor, _Seen] | None = None
-        try:
-            for line in lines_of(path):
-                self._line(line)
-        except FormatError as error:
-            self.problems.append(str(error))
+        take_lines(path, self._line, self.problems)
         self._finish_row()
 
     def _line(self, line: str) -> None:

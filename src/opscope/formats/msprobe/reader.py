@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError
-from opscope.formats.bounded_json import load_json
+from opscope.formats.bounded_json import load_json_or_note
 from opscope.formats.folders import file_names
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.manifest import has_manifest, open_manifest
@@ -117,19 +117,10 @@ class _Builder:
                     self._sources[process, call.index] = source
         return Process(process=process, directory=str(places[0].folder), rank=rank)
 
-    def _load(self, path: Path) -> Any:
-        if not path.is_file():
-            return None
-        try:
-            return load_json(path)
-        except FormatError as error:
-            self.problems.append(str(error))
-            return None
-
     def _folder(self, place: Place, name: str, process: int, rank: int) -> Iterator[tuple[Call, _Source]]:
         """Calls of one json; its stacks and parents are those beside it."""
         path = place.folder / name
-        value = self._load(path)
+        value = load_json_or_note(path, self.problems)
         data = value.get("data") if isinstance(value, dict) else None
         if not isinstance(data, dict):
             if value is not None:
@@ -137,8 +128,8 @@ class _Builder:
             return
         self.read = True
         self.header = {key: item for key, item in value.items() if key != "data"}
-        stacks = read_stacks(self._load(place.folder / "stack.json"))
-        parents = read_construct(self._load(place.folder / "construct.json"))
+        stacks = read_stacks(load_json_or_note(place.folder / "stack.json", self.problems))
+        parents = read_construct(load_json_or_note(place.folder / "construct.json", self.problems))
         entries = entries_of(data, parents)
         indices = {entry.name: self._index + i for i, entry in enumerate(entries)}
         self._index += len(entries)
