@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -261,3 +262,62 @@ def test_two_kernels_that_fail_at_once_find_their_cores_by_the_task(faults: Faul
     log += failed(1.2, "1_0_B", task=6) + failed(1.3, "1_0_A", task=5)
     first, second = faults(log)
     assert [(fault.kernel, [core.core for core in fault.cores]) for fault in (first, second)] == [("1_0_A", [3]), ("1_0_B", [4])]
+
+
+def test_interleaved_devices_of_one_thread_are_kept_apart(faults: Faults) -> None:
+    first, second = faults(
+        classic(1.0, core=1, device=0)
+        + classic(1.001, core=2, device=1)
+        + classic(1.002, core=3, device=0)
+        + failed(1.1, "A", device=0)
+        + failed(1.2, "B", device=1, stream=3)
+    )
+    assert [(one.device, one.kernel, [core.core for core in one.cores]) for one in (first, second)] == [(0, "A", [1, 3]), (1, "B", [2])]
+
+
+def test_a_chips_number_is_not_the_devices(faults: Faults) -> None:
+    """On A3 each chip has two devices: die 1 of chip 0 is device 1."""
+    (one,) = faults(stars(1.0) + failed(1.1, "A", device=1))
+    assert (one.device, one.cores[0].device, one.cores[0].die, one.kernel) == (1, 0, 1, "A")
+
+
+def test_cores_told_after_the_kernels_name_are_its_own(faults: Faults) -> None:
+    (one,) = faults(failed(1.0, "A") + classic(1.2))
+    assert (one.kernel, len(one.cores)) == ("A", 1)
+
+
+def test_the_screens_own_head_tells_processes_apart(faults: Faults) -> None:
+    line = (
+        "EZ9999[PID: {pid}] 2026-04-14-06:40:35.03{n}.745 (EZ9999): The error from device(chipId:0, dieId:{n}), serial number is 1,"
+        " there is an exception of aivec error, core id is {n}, error code = 0, dump info: pc start: 0x12420156a000,"
+        " current: 0x12420156ad74, para base: 0x12c100dccc00.[FUNC:PrintCoreInfo][FILE:device_error_core_proc.cc][LINE:347]\n"
+    )
+    first, second = faults(line.format(pid=1643, n=1) + line.format(pid=1642, n=2) + "RuntimeError: error code:507035\n")
+    assert (first.pid, first.time, first.cores[0].register("para base")) == (1643, "2026-04-14-06:40:35.031.745", 0x12C100DCCC00)
+    assert (second.pid, [code.code for code in second.returned]) == (1642, ["507035"])
+
+
+@pytest.mark.parametrize("how", ["terminal", "trimmed", "words"])
+def test_text_that_a_terminal_or_a_mail_wrapped(faults: Faults, how: str) -> None:
+    text = (
+        "EZ9999: Inner Error!\nThe device(0), core list[0-3], error code is:[FUNC:PrintCoreInfoErrMsg][FILE:device_error_proc.cc][LINE:417]\n"
+        "coreId( 0):        0x800000    coreId( 1):             0x0    coreId( 2):        0x800000    coreId( 3):            0x10    [FUNC:Pri"
+        "ntCoreInfoErrMsg][FILE:device_error_proc.cc][LINE:428]\n"
+        "Aicore kernel execute failed, device_id=0, stream_id=5, report_stream_id=3, task_id=3, fault kernel_name=0_11_L2Loss,"
+        f" func_name=te_l2loss_{'c0' * 16}_d5135fe39437a0d0_0__kernel0, program id=3, hash=2896346369331939785[FUNC:GetError]\n"
+    )
+    if how == "words":
+        wrapped = "\n".join(piece for line in text.splitlines() for piece in textwrap.wrap(line, 72, break_long_words=False))
+    else:
+        wrapped = "\n".join(line[at : at + 80] for line in text.splitlines() for at in range(0, len(line), 80))
+    if how == "trimmed":
+        wrapped = "\n".join(line.rstrip() for line in wrapped.splitlines())
+    (one,) = faults(f"(base) root@host:~# python train.py\n{wrapped}\n(base) root@host:~#\n")
+    assert [core.core for core in one.cores] == [0, 2, 3]
+    assert (one.task, one.kernel, one.function) == (3, "0_11_L2Loss", f"te_l2loss_{'c0' * 16}_d5135fe39437a0d0_0__kernel0")
+
+
+def test_lines_of_one_length_are_not_wrapped_lines(faults: Faults) -> None:
+    text = "".join(f"coreId( {place}):        0x800000    \n" for place in range(4))
+    (one,) = faults(f"The device(0), core list[0-3], error code is:\n{text}Aicore kernel execute failed, device_id=0, stream_id=5\n")
+    assert len(one.cores) == 4

@@ -148,8 +148,9 @@ def _operator(fault: Fault, node: Node | None, kernel: Kernel | None) -> str | N
     for name in (fault.described.get("dev_func"), fault.function, fault.kernel):
         found = _HASHED.match(name) if name else None
         if found:
-            last = (_task_name(fault.kernel) or "").rpartition("_")[2]
-            return last if last.lower() == found[1].replace("_", "").lower() else found[1]
+            plain = found[1].replace("_", "").lower()
+            pieces = (_task_name(fault.kernel) or "").replace("/", "_").split("_")
+            return next((piece for piece in pieces if piece.lower() == plain), found[1])
     return None
 
 

@@ -224,7 +224,7 @@ def _returned(text: str, _: Record) -> Iterator[Event]:
         yield Event("returned", {"code": found[1], "text": found[2], "inner": found[3]})
     elif found := re.search(r"retCode\s*=\s*(0x[0-9a-fA-F]+)(?:\s*,\s*\[([^\]]*)\])?", text):
         yield Event("returned", {"code": found[1].lower(), "text": found[2], "inner": None})
-    elif found := re.search(r"runtime result\s*=\s*(\d{1,18})", text):
+    elif found := re.search(r"(?:runtime result|error code(?: is)?)\s*[:=]?\s*(\d{6})\b", text):
         yield Event("returned", {"code": found[1], "text": None, "inner": None})
 
 
@@ -306,7 +306,7 @@ _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     (("Dump][Exception", "dump file path is"), _dumped),
     (("exception_print", "AICORE_INFO_START", "="), _slog),
     (("maybe invalid", "D2H failed", "data invalid"), _dumped),
-    (("Task run failed", "Task exception", "retCode", "ErrCode", "runtime result"), _returned),
+    (("Task run failed", "Task exception", "retCode", "ErrCode", "runtime result", "error code"), _returned),
     (("",), _noted),
 )
 _LONG = (_args, _described)

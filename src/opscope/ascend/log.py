@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ from opscope.errors import FormatError
 _OPENING = frozenset(("core", "failed", "screen", "slog"))
 _HELD = 256  # events that may belong to an error whose first line is still to come
 _KEPT_ALLOCATIONS = 1 << 20
+_LOOK_BACK = 64  # errors of a process that a line may still belong to
 _MOMENT = 5  # seconds that lines of one error may lie before its first
 _INFORMED = frozenset(("INFO", "DEBUG"))
 
@@ -30,6 +32,7 @@ class LogReader:
 
     def __init__(self) -> None:
         self._faults: list[Open] = []
+        self._by_process: dict[int | None, list[Open]] = defaultdict(list)
         self._latest: dict[tuple[int | None, int | None], Open] = {}
         self._held: dict[int | None, deque[tuple[Event, Record]]] = defaultdict(lambda: deque(maxlen=_HELD))
         self._memory: dict[int | None, list[tuple[str | None, int, int]]] = defaultdict(list)
@@ -85,7 +88,7 @@ class LogReader:
     def _fault(self, event: Event, record: Record) -> Open | None:
         current = self._current(record)
         if event.kind == "core":
-            return current if current is not None and _goes_on(current, event) else None
+            return self._with_more_cores(event, record, current)
         if event.kind in ("screen", "slog"):
             return None
         if event.kind == "failed":
@@ -94,9 +97,21 @@ class LogReader:
             return self._of_task(record.pid, event.fields["stream"], event.fields["task"]) or current
         return current
 
+    def _with_more_cores(self, event: Event, record: Record, current: Open | None) -> Open | None:
+        """The error that a core line goes on with: the thread's own, else one of the process with that serial number."""
+        if current is not None and _goes_on(current, event):
+            return current
+        if event.fields["serial"] is None:
+            return None
+        mine = (fault for fault in reversed(self._of_process(record.pid)) if fault.serial is not None)
+        return next((fault for fault in islice(mine, _LOOK_BACK) if _moment(fault.time, record.time) and _goes_on(fault, event)), None)
+
+    def _of_process(self, pid: int | None) -> list[Open]:
+        return self._by_process.get(pid, [])
+
     def _failed(self, event: Event, record: Record, current: Open | None) -> Open | None:
         said = event.fields["fields"]
-        mine = [fault for fault in self._faults if fault.pid == record.pid]
+        mine = self._of_process(record.pid)[-_LOOK_BACK:]
         waiting = [fault for fault in mine if not fault.failed and _fits(fault, said)]
         exact = [fault for fault in waiting if fault.is_task(_number(said, "stream_id"), _number(said, "task_id"))]
         if exact:
@@ -104,12 +119,11 @@ class LogReader:
         same = [fault for fault in mine if fault.failed and _same_failure(fault.failure, said)]
         if same and not any(fault.offset > same[-1].offset and not _moment(fault.time, same[-1].time) for fault in waiting):
             return same[-1]
-        if current in waiting:
-            return current
-        return waiting[-1] if waiting else None
+        near = [fault for fault in waiting if _number(said, "device_id") in fault.likely_devices] or waiting
+        return current if current in near else near[-1] if near else None
 
     def _of_task(self, pid: int | None, stream: int, task: int) -> Open | None:
-        return next((fault for fault in reversed(self._faults) if fault.pid == pid and fault.is_task(stream, task)), None)
+        return next((fault for fault in reversed(self._of_process(pid)) if fault.is_task(stream, task)), None)
 
     def _opened(self, event: Event, record: Record) -> Open:
         fault = Open(record.pid, record.process, record.time, record.file, record.offset)
@@ -119,6 +133,7 @@ class LogReader:
             if event.kind == "slog":
                 fault.fields |= {"stream": fields["stream_id"], "task": fields["task_id"]}
         self._faults.append(fault)
+        self._by_process[record.pid].append(fault)
         held = self._held[record.pid]
         last = next((past for past, _ in reversed(held) if past.kind == "task"), None)
         for past, its in list(held):
@@ -129,7 +144,7 @@ class LogReader:
 
     def faults(self) -> tuple[Fault, ...]:
         """The errors of all logs read so far, merged where several files tell of one, in time order."""
-        whole = [fault for fault in self._faults if fault.cores or fault.failed]
+        whole = _adopted([fault for fault in self._faults if fault.cores or fault.failed])
         memory = {
             pid: _snapshots(known, (fault.time for fault in whole if fault.pid == pid))
             for pid, known in self._memory.items()
@@ -161,7 +176,8 @@ def _same_failure(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
 def _fits(fault: Open, said: Mapping[str, str]) -> bool:
     """Whether a kernel's failure may be that of an error whose task is known or not."""
     device = _number(said, "device_id")
-    if fault.device is not None and device is not None and fault.device != device:
+    # A chip's number need not be the device's: an A3 has two devices on each chip.
+    if fault.device is not None and device is not None and fault.device != device and not fault.on_chip:
         return False
     if fault.fields.get("assumed"):
         return True
@@ -177,7 +193,7 @@ def _goes_on(fault: Open, event: Event) -> bool:
     """Whether a core line is one more core of this error, not the first of the next."""
     fields = event.fields
     if fault.serial is not None and fields["serial"] is not None:
-        if fault.serial != fields["serial"] or (fault.device, fields["device"]) != (fields["device"], fault.device):
+        if fault.serial != fields["serial"] or fault.chip != (fields["device"], fields["die"]):
             return False
         return not any(core.core == fields["core"] and core.registers != fields["registers"] for core in fault.cores)
     return not fault.failed and not fault.cores
@@ -195,6 +211,23 @@ def _moment(first: str | None, second: str | None) -> bool:
 def _seconds(time: str) -> float:
     hours, minutes, seconds = time[11:19].split(":")
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+
+
+def _adopted(faults: Sequence[Open]) -> list[Open]:
+    """Cores that came after the line that names their kernel go to it, where it has none of its own."""
+    whole: list[Open] = []
+    for fault in faults:
+        owner = None if fault.failed else next((one for one in reversed(whole[-_LOOK_BACK:]) if _misses(one, fault)), None)
+        if owner is None:
+            whole.append(fault)
+        else:
+            owner.take_cores(fault)
+    return whole
+
+
+def _misses(named: Open, cores: Open) -> bool:
+    same = named.pid == cores.pid and named.failed and not named.cores and _moment(named.time, cores.time)
+    return same and _fits(cores, named.failure)
 
 
 def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str | None]) -> dict[str | None, tuple[Allocation, ...]]:

@@ -79,6 +79,35 @@ class Open:
         known = self.fields.get("device")
         return known if known is not None else next((core.device for core in self.cores if core.device is not None), None)
 
+    @property
+    def chip(self) -> tuple[int | None, int | None]:
+        """Chip (or device) and die as the first core's line has them."""
+        return next(((core.device, core.die) for core in self.cores), (None, None))
+
+    @property
+    def on_chip(self) -> bool:
+        """Whether only the chip is known so far, not the device's own number."""
+        return self.fields.get("device") is None and self.chip[1] is not None
+
+    @property
+    def likely_devices(self) -> tuple[int, ...]:
+        """Numbers the device may have: the one said, or the chip's, or that of the die where a chip has two."""
+        chip, die = self.chip
+        if not self.on_chip or chip is None or die is None:
+            return () if self.device is None else (self.device,)
+        return (chip,) if die == 0 and chip == 0 else (2 * chip + die, chip)
+
+    def take_cores(self, other: Open) -> None:
+        """Everything an error without a kernel's name holds, added to this one."""
+        self.cores += other.cores
+        self.files += [file for file in other.files if file not in self.files]
+        for mine, its in ((self.returned, other.returned), (self.notes, other.notes), (self.warnings, other.warnings)):
+            mine.update(its)  # type: ignore[arg-type]
+        for key, value in other.fields.items():
+            self.fields.setdefault(key, value)
+        for place, argument in other.arguments.items():
+            self.arguments.setdefault(place, argument)
+
     def is_task(self, stream: int | None, task: int | None) -> bool:
         """Whether this is the error of a task, as far as both are known."""
         own = self.fields.get("stream"), self.fields.get("task")

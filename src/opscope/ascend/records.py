@@ -15,6 +15,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from opscope.ascend.pasted import LIMIT, whole_lines
+
 CUT_FROM = 1000  # characters of a record that may have been cut; the logger's limit is 1,023 with its head
 _CHUNK = 4 << 20
 _LINE_LIMIT = 1 << 16
@@ -32,7 +34,7 @@ WORDS = tuple(
         "core_list=", "Task run failed", "Task exception", "AtomicLaunchKernel", "dha status", "maybe invalid", "D2H failed", "RAS occurs",
         "skip refresh addr", "skip log args", "dump file path is", "dumpScene=", "fault va", "page fault", "BuildSingleOp",
         "task exec", "EI00", "EZ9999:", "EZ2001:", "EE9999:", "EI9999:", "EJ00", "EH9999:", "E19999:", "EL0004:", "EE1001:",
-        "data invalid", "[INIT]Ascend soc", "soc version", "SocVersion",
+        "data invalid", "error code", "[PID", "[INIT]Ascend soc", "soc version", "SocVersion",
     )
 )  # fmt: skip
 _FOLLOWED = (b"AICORE_INFO_START", b"exception_print")
@@ -41,6 +43,8 @@ _HEAD = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})\s*(?:\[(?P<where>[^\]\n]{0,300})\])?\s?(?P<rest>.*)",
     re.DOTALL,
 )
+# Head of a line as the screen shows it: `EZ9999[PID: 164243] 2026-04-14-06:40:35.033.745 (EZ9999): text`, in older ones without a PID.
+_SCREEN = re.compile(r"\bE[0-9A-Z]\d{4}(?::?\s?\[PID:\s?(?P<pid>\d{1,10})\]|:)\s?(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})")
 _TID = re.compile(r"\[tid:(\d+)\]\s?|(\d{1,10})(?=[ \[A-Za-z])\s?|")
 _ESCAPED = re.compile(r"\\([\[\]()_*<>#+.!-])")
 
@@ -64,8 +68,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def records(stream: BinaryIO, name: str) -> Iterator[Record]:
     """Records of a stream that may matter, in order. Garbage and wrong encodings are tolerated, UTF-16 is read as such."""
     held: Record | None = None
+    screen: Record | None = None
     for line, offset, before in _lines(_utf8(stream)):
         record = _record(line, offset, name, before)
+        if record.level is None:
+            record = _on_screen(record, screen)
+            screen = record
         if held is not None:
             joined = _joined(held, record)
             if joined is not None:
@@ -78,11 +86,17 @@ def records(stream: BinaryIO, name: str) -> Iterator[Record]:
 
 
 def _utf8(stream: BinaryIO) -> Iterator[bytes]:
-    """Chunks of the stream; text in UTF-16, as Windows writes it, becomes UTF-8."""
+    """Chunks of the stream; text in UTF-16, as Windows writes it, becomes UTF-8, and what was pasted gets whole lines."""
     first = stream.read(_CHUNK)
     decoder = None
     if first[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    if len(first) <= LIMIT:
+        more = stream.read(_CHUNK)
+        if not more:
+            yield whole_lines(first if decoder is None else decoder.decode(first).encode("utf-8", "replace"))
+            return
+        first += more
     while first:
         yield first if decoder is None else decoder.decode(first).encode("utf-8", "replace")
         first = stream.read(_CHUNK)
@@ -193,6 +207,16 @@ def _record(line: bytes, offset: int, name: str, before: bytes) -> Record:
         text=text, file=name, offset=offset, level=head["level"], module=head["module"], pid=int(head["pid"][:10]),
         process=head["process"], time=head["time"], tid=_tid(head["rest"])[0], cut=len(text) >= CUT_FROM,
     )  # fmt: skip
+
+
+def _on_screen(record: Record, before: Record | None) -> Record:
+    """The record with the process and time of the screen's own head, those of the line before it where it has none."""
+    found = _SCREEN.search(record.text[:400])
+    if found is not None:
+        return msgspec.structs.replace(record, pid=int(found["pid"]) if found["pid"] else None, time=found["time"].rstrip("."))
+    if before is None or record.text.lstrip().startswith(("EZ9999: Inner", "Traceback (most")):
+        return record
+    return msgspec.structs.replace(record, pid=before.pid, time=before.time)
 
 
 def _tid(rest: str) -> tuple[int | None, str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from opscope.report.aicore_text import parts, sections_of
+from opscope.report.aicore_text import code_of, parts, sections_of
 from opscope.report.console import printable
 from opscope.run.finding import Document, Finding
 
@@ -37,7 +37,7 @@ def _finding(finding: Finding, number: int) -> str:
 def _pieces(finding: Finding, number: int) -> Iterator[str]:
     yield f"<h2>{number}. {_e(finding.op or 'operator not known')} {_e(finding.call or '')}</h2>"
     for reason in finding.reasons:
-        yield f"<p><code>{_e(finding.status or '')}</code> {_e(reason)}</p>"
+        yield f"<p><code>{_e(code_of(finding, reason) or '')}</code> {_e(reason)}</p>"
     for verdict in parts(finding, "verdict"):
         yield f"<div class='v {_e(verdict['confidence'])}'><p>{_e(verdict['text'])} <span class=c>{_e(verdict['confidence'])}</span></p>"
         yield "<ul>"

@@ -15,6 +15,8 @@ from opscope.run.finding import Document, Finding
 
 _SHOWN_TENSORS = 8
 _SHOWN_MISSING = 4
+_SHOWN_KINDS = 20
+_SHOWN_AGAIN = 6
 _STYLES = {"proven": "bold red", "likely": "red", "suspected": "yellow"}
 Part = Mapping[str, Any]
 
@@ -39,8 +41,10 @@ def aicore_lines(document: Document, *, width: int, written: str | None = None) 
     """The lines for a terminal of this width."""
     if not document.findings:
         yield line(document.summary.get("text", "no AI Core error"))
-    for number, finding in enumerate(document.findings, 1):
+    for number, finding, again in _kinds(document.findings):
         yield from _short(finding, number, len(document.findings), width=width)
+        if again:
+            yield from folded("again   ", _again(again), width=width, style="yellow")
     for code in document.summary.get("codes", ()):
         if not document.findings:
             yield from folded(f"{code['code']}  ", code["meaning"], width=width)
@@ -50,17 +54,40 @@ def aicore_lines(document: Document, *, width: int, written: str | None = None) 
         yield line(("written  ", "bold"), written)
 
 
+def _kinds(findings: Sequence[Finding]) -> Iterator[tuple[int, Finding, list[tuple[int, Finding]]]]:
+    """Number and finding of each different error, with those that repeat it; of very many only the first ones."""
+    found: dict[Any, list[tuple[int, Finding]]] = {}
+    for number, finding in enumerate(findings, 1):
+        error = part(finding, "error")
+        key = (finding.op, finding.call, error.get("function"), error.get("device"), finding.reasons, part(finding, "verdict").get("text"))
+        found.setdefault(key, []).append((number, finding))
+    kinds = list(found.values())
+    for (number, finding), *again in kinds[:_SHOWN_KINDS]:
+        yield number, finding, again
+    if kinds[_SHOWN_KINDS:]:
+        (number, finding), *_ = kinds[_SHOWN_KINDS]
+        yield number, finding, [one for kind in kinds[_SHOWN_KINDS:] for one in kind if one[0] != number]
+
+
+def _again(again: Sequence[tuple[int, Finding]]) -> str:
+    times = [time for _, finding in again if (time := part(finding, "error").get("time"))]
+    until = f", the last at {times[-1]}" if times else ""
+    which = ", ".join(str(number) for number, _ in again[:_SHOWN_AGAIN]) + (", …" if again[_SHOWN_AGAIN:] else "")
+    same = len({finding.reasons for _, finding in again}) == 1
+    return f"{len(again)} more {'like it' if same else 'errors'} ({which}){until}; all of them: --json, or -o FOLDER"
+
+
 def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator[Text]:
     error = part(finding, "error")
     head = f"AI Core error {number} of {count}  " if count > 1 else "AI Core error  "
-    task = ", ".join(f"{name} {error[name]}" for name in ("device", "stream", "task") if error.get(name) is not None)
+    task = ", ".join(f"{name} {error[name]}" for name in ("device", "stream", "task", "context") if error.get(name) is not None)
     yield from folded(head, f"{finding.op or 'operator not known'}  {finding.call or ''}".rstrip(), width=width, style="bold red")
     facts = [text for text in (task, core_list(finding), error.get("generation"), error.get("time")) if text]
     yield from folded("  where   ", "; ".join(facts), width=width)
     if error.get("function"):
         yield from folded("  kernel  ", str(error["function"]), width=width)
     for reason in finding.reasons[:4]:
-        yield from folded(f"  {finding.status or 'code'}  ", reason, width=width)
+        yield from folded(f"  {code_of(finding, reason) or 'code'}  ", reason, width=width)
     yield from _messages(finding, width=width)
     yield from _place_lines(finding, width=width)
     yield from _argument_lines(finding, width=width)
@@ -83,20 +110,30 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
         yield from folded("missing  ", f"{item['what']}: {item['how']}", width=width, style="yellow")
 
 
+def code_of(finding: Finding, reason: str) -> str | None:
+    """The error code that a reason was read from: that of the first core with its bit."""
+    name = reason.partition(":")[0]
+    cores = part(finding, "cores").get("cores", ())
+    return next((core["code"] for core in cores if any(bit["name"] == name for bit in core["bits"])), finding.status)
+
+
 def _argument_lines(finding: Finding, *, width: int) -> Iterator[Text]:
     """Inputs and outputs with what was found out about their addresses; the others only where something is wrong."""
     checks = {check["tensor"]: check for check in part(finding, "addresses").get("checks", ())}
-    shown = 0
+    shown = hidden = 0
     for tensor in part(finding, "arguments").get("tensors", ()):
         check = checks.get(tensor["label"], {})
         bad = check.get("status") in _TOLD
-        if not bad and (tensor["io"] not in ("input", "output") or shown >= _SHOWN_TENSORS):
+        if not bad and (tensor["io"] not in ("input", "output", "unknown") or shown >= _SHOWN_TENSORS):
+            hidden += tensor["io"] in ("input", "output", "unknown")
             continue
         shown += 1
         kind = one_line(tensor["dtype"], tensor["shape"], {}) if tensor["dtype"] else f"{tensor['size']} bytes"
         said = f"{check.get('status', '')}: {check['text']}" if bad else check.get("status", "")
-        tag = f"  {tensor['label'].replace('input', 'in').replace('output', 'out'):<6}  "
+        tag = f"  {tensor['label'].replace('input', 'in').replace('output', 'out').replace('unknown', 'arg'):<6}  "
         yield from folded(tag, f"{kind}  {tensor['address'] or ''}  {said}".rstrip(), width=width)
+    if hidden:
+        yield line(f"          {hidden} more, with nothing wrong: info.txt (-o FOLDER)")
 
 
 _TOLD = frozenset(("null", "freed", "out of range", "not allocated", "unaligned", "overlapping", "unreadable"))
