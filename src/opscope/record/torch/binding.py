@@ -291,4 +291,26 @@ def tagged(value: object) -> dict[str, Any]:
         return {"generator": str(value.device)}
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return {"object": str(value)}
-    return {"object": f"{type(value).__module__}.{type(value).__qualname__}"}
+    return {"object": process_group(value) or f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def process_group(value: object) -> dict[str, str] | None:
+    """Name and ranks of a process group, boxed for the dispatcher or not; None for anything else."""
+    group = getattr(sys.modules.get("torch.distributed"), "ProcessGroup", None)
+    if group is None:
+        return None
+    try:
+        found = group.unbox(value) if isinstance(value, torch.ScriptObject) else value
+        if isinstance(found, group):
+            return {"process_group": str(found.group_name), "ranks": spans(torch.distributed.get_process_group_ranks(found))}
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
+        return None  # another object in a box, or a group that torch does not know
+    return None
+
+
+def spans(ranks: Sequence[int]) -> str:
+    """Ranks in few words: "0-7", "0-6:2" (every second), "0,3,5"."""
+    step = ranks[1] - ranks[0] if len(ranks) > 2 else 1
+    if len(ranks) > 1 and step > 0 and list(ranks) == list(range(ranks[0], ranks[-1] + 1, step)):
+        return f"{ranks[0]}-{ranks[-1]}" + (f":{step}" if step > 1 else "")
+    return ",".join(map(str, ranks))
