@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -88,7 +88,7 @@ def recorded_judgements(run: Run) -> list[Accusation]:
             process=row.process,
             index=row.index,
             kind=row.kind,
-            reasons=(_words(row.kind, row.substitute), *_sample_words(row.sample)),
+            reasons=(_words(row.kind, row.substitute, row.sample), *_sample_words(row.sample)),
             confidence="proven" if row.kind == "nondeterminism" else "likely",
             evidence={"substitute": row.substitute, "error": row.error, "tolerance": row.tolerance, "sample": row.sample},
             judged=False,
@@ -97,24 +97,33 @@ def recorded_judgements(run: Run) -> list[Accusation]:
     ]
 
 
-def _words(kind: str, substitute: str | None) -> str:
+def _words(kind: str, substitute: str | None, sample: str | None) -> str:
     if kind == "nondeterminism":
         return "the same inputs gave different bits when the call was run again"
-    return f"differs from {substitute or 'its substitute'} by more than the tolerance"
+    what = "the gradient by its own formula" if _sample(sample).get("gradient") else ""
+    return f"{what} differs from {substitute or 'its substitute'} by more than the tolerance".strip()
+
+
+def _sample(text: str | None) -> dict[str, Any]:
+    """What a judgement tells beyond its columns; nothing where that cannot be read."""
+    try:
+        found = msgspec.json.decode(text or "null")
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _sample_words(sample: str | None) -> tuple[str, ...]:
     """Where the worst element of a judged call is and what it should be; nothing when the run does not say."""
-    try:
-        found = msgspec.json.decode(sample or "null")
-    except msgspec.DecodeError:
-        return ()
-    if not isinstance(found, dict) or not found.get("worst"):
-        return (str(found["reason"])[:300],) if isinstance(found, dict) and found.get("reason") else ()
+    found = _sample(sample)
+    if not found.get("worst"):
+        return (str(found["reason"])[:300],) if found.get("reason") else ()
     place = ", ".join(str(each) for each in found["worst"]) if isinstance(found["worst"], list) else ""
     beyond = f"{found.get('elements')} of {found.get('of')} elements beyond; " if found.get("elements") else ""
-    output = str(found.get("output", "")).removeprefix("written:")
-    return (f"{beyond}element [{place}] of output {output} is {found.get('got')}, {found.get('expected')} expected"[:300],)
+    of = f"output {str(found.get('output', '')).removeprefix('written:')}"
+    if found.get("gradient"):
+        of = f"the gradient of argument {found['gradient']}"
+    return (f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} expected"[:300],)
 
 
 def first_line(finding: Finding) -> str:

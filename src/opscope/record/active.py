@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from opscope.record.chosen import Chosen
@@ -17,6 +18,7 @@ class Active:
     def __init__(self) -> None:
         self._session: Session | None = None
         self.chosen = Chosen()
+        self.marks: list[Callable[[], None]] = []  # recordings of other frameworks that count steps too
 
     @property
     def session(self) -> Session | None:

@@ -135,12 +135,14 @@ def mark_step() -> None:
     """Say that a training step is over; without a recording it does nothing."""
     if active.session is not None:
         active.session.mark_step()
+    for mark in active.marks:
+        mark()
 
 
 def set_dump(target: object, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - as mindspore.set_dump is called
     """Choose a module or an operator to be recorded, before its first call, where --set-dump (dump_mode 2) is on.
 
-    target is an nn.Module, an operator (torch.ops.aten.bmm) or a PATTERN of names; enabled False takes a choice back, for a
-    module inside a chosen one too. Raises UsageError for anything else.
+    target is an nn.Module, an operator (torch.ops.aten.bmm), a Cell or primitive of MindSpore, or a PATTERN of names; enabled False
+    takes a choice back, for a module inside a chosen one too. Raises UsageError for anything else.
     """
     active.chosen.choose(target, enabled=enabled)

@@ -13,8 +13,18 @@ from typing import Any
 import torch
 
 from opscope.kernels.arguments import Tree
-from opscope.substitute.layout import ARGUMENTS, GRADS, WANTED
+from opscope.substitute.apis import find_api
+from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
 from opscope.substitute.perform import LEAVES
+from opscope.substitute.schema import find_operator
+
+
+def function_named(op: str) -> Callable[..., Any]:
+    """The operator, the function, or the gradient of either; UnavailableError for one that this process does not have."""
+    if op.startswith(GRADIENT):
+        return gradient_of(function_named(op.removeprefix(GRADIENT)))
+    found: Callable[..., Any] = find_operator(op) if "::" in op else find_api(op)
+    return found
 
 
 def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:

@@ -51,8 +51,8 @@ class Bound:
     @property
     def name(self) -> str:
         """The operator's or function's name without namespace and overload."""
-        schema = getattr(self.func, "_schema", None)
-        return self.call.op.rpartition(".")[2] if schema is None else str(schema.name.partition("::")[2])
+        op = self.call.op.removeprefix(GRADIENT)
+        return op.rpartition("::")[2].partition(".")[0] if "::" in op else op.rpartition(".")[2]
 
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
         """Fresh tensors by slot: those that shared memory share it again, in the element types that `where` says."""

@@ -14,13 +14,12 @@ import torch
 
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Replayed
-from opscope.substitute.apis import find_api
 from opscope.substitute.arguments import Conditions, dtype_named
 from opscope.substitute.examine import FAILURES, Answer, Attempt, examine, same_bits
-from opscope.substitute.gradients import gradient_of
-from opscope.substitute.layout import GRADIENT, WRITTEN, Call
+from opscope.substitute.gradients import function_named
+from opscope.substitute.layout import WRITTEN, Call
 from opscope.substitute.perform import Bound, perform
-from opscope.substitute.schema import draws_random, find_operator
+from opscope.substitute.schema import draws_random
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,10 +95,7 @@ def bind(recorded: Recorded) -> Bound:
     memories = [
         torch.frombuffer(bytearray(memory.tobytes()) or bytearray(1), dtype=torch.uint8)[: memory.size] for memory in recorded.memories
     ]
-    op = recorded.call.op
-    if op.startswith(GRADIENT):
-        return Bound(recorded.call, memories, gradient_of(find_api(op.removeprefix(GRADIENT))))
-    return Bound(recorded.call, memories, find_operator(op) if "::" in op else find_api(op))
+    return Bound(recorded.call, memories, function_named(recorded.call.op))
 
 
 def usable(device: str) -> str:

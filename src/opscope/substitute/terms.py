@@ -9,6 +9,7 @@ import torch
 
 from opscope.judge.replayed import Terms
 from opscope.substitute.arguments import Conditions, values_of
+from opscope.substitute.layout import GRADIENT
 from opscope.substitute.perform import Bound, Performed, outputs_of
 
 # Sums of products of inputs: on absolute values they give the sum of the magnitudes of their terms.
@@ -51,16 +52,22 @@ def terms_of(bound: Bound, output: torch.Tensor) -> Terms:
     name = bound.name
     sizes = [math.prod(laid.shape) for laid in bound.call.tensors.values()]
     most = max(sizes, default=1)
+    if bound.call.op.startswith(GRADIENT):  # of whatever formula: what moves elements one way adds them up the other way
+        return Terms(count=max(most // max(output.numel(), 1), widest(bound), 16), kind="other")
     if name in EXACT:
         return Terms(kind="exact")
     if name in LINEAR:
         return Terms(count=max(1, most // max(output.numel(), 1), contraction(bound, name)), kind="linear")
     if any(word in name for word in REDUCTIONS):
-        widest = max((max(laid.shape, default=1) for laid in bound.call.tensors.values()), default=1)
-        return Terms(count=max(most // max(output.numel(), 1), widest, 16), kind="other")
+        return Terms(count=max(most // max(output.numel(), 1), widest(bound), 16), kind="other")
     if output.numel() >= most:
         return Terms(count=4, kind="elementwise")
     return Terms(count=max(1, most // max(output.numel(), 1)), kind="other")
+
+
+def widest(bound: Bound) -> int:
+    """The longest dimension among the tensors of a call."""
+    return max((max(laid.shape, default=1) for laid in bound.call.tensors.values()), default=1)
 
 
 def contraction(bound: Bound, name: str) -> int:

@@ -17,6 +17,7 @@ import torch
 from opscope.errors import OpscopeError
 from opscope.substitute.arguments import dtype_named
 from opscope.substitute.examine import FAILURES, examine
+from opscope.substitute.gradients import function_named
 from opscope.substitute.layout import Flags
 from opscope.substitute.overlay import package, run_substitute
 from opscope.substitute.perform import Bound, strided
@@ -56,7 +57,7 @@ class Worker:
 
     def _examined(self, request: Request) -> Reply:
         memories = self._memories(request)
-        bound = Bound(request.call, memories[: len(request.call.memories)])
+        bound = Bound(request.call, memories[: len(request.call.memories)], function_named(request.call.op))
         replaced = request.given.replaced
         target = {}
         for slot, laid in request.given.outputs.items():

@@ -55,6 +55,14 @@ Phase phase_named(const std::string& name) {
     return name == "communication" ? Phase::Communication : Phase::Forward;
 }
 
+// What a scope is called in names: an operator without namespace and overload, a function without its modules.
+std::string scope_label(const std::string& op) {
+    const auto space = op.find("::");
+    if (space != std::string::npos) return op.substr(space + 2, op.find('.', space) - space - 2);
+    const auto dot = op.rfind('.');
+    return dot == std::string::npos ? op : op.substr(dot + 1);
+}
+
 }  // namespace
 
 std::int64_t Recorder::enter_scope(const std::string& level, const std::string& op, const std::string& module, nb::handle tensors) {
@@ -65,8 +73,7 @@ std::int64_t Recorder::enter_scope(const std::string& level, const std::string& 
     call.step = step;
     call.level = level_named(level);
     call.op = texts_(op);
-    const auto dot = op.rfind('.');
-    call.label = texts_(dot == std::string::npos ? op : op.substr(dot + 1));
+    call.label = texts_(scope_label(op));
     call.module = texts_(module);
     call.parent = here.open.empty() ? -1 : here.open.back().index;
     call.thread = static_cast<std::int64_t>(PyThread_get_thread_ident() & 0x7FFFFFFFFFFFFFFFULL);

@@ -7,7 +7,8 @@ The tensors are reduced as they land, and deleted when the dump is ours, so that
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ import numpy as np
 
 from opscope.errors import OpscopeError
 from opscope.formats.mindspore.reader import open_dump
+from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits
+from opscope.record.mindspore.numbers import Numbers
 from opscope.run.arrow import encode_rows
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of
@@ -28,64 +31,103 @@ if TYPE_CHECKING:
     from opscope.run.store.writer import ProcessWriter
 
 
-class _Numbers(msgspec.Struct):
-    """The next free number of each kind: every folder is read by itself and counts from the beginning."""
+class Within(msgspec.Struct, frozen=True, kw_only=True):
+    """Where compiled calls run in a PyNative program: the step it is in, the Cell around them, its phase.
 
-    index: int = 0
-    version: int = 0
-    storage: int = 0
-    stack: int = 0
+    names counts how often a name was given in the step; versions has the version of bytes that are known, by digest.
+    """
+
+    step: int
+    parent: int | None = None
+    module: str = ""
+    phase: str | None = None
+    names: Counter[str] = msgspec.field(default_factory=Counter)
+    versions: Mapping[int, int] = {}
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a folder held: phases of its calls, and versions of what they made, by digest."""
+
+    phases: frozenset[str] = frozenset()
+    finding: bool = False
+    made: Mapping[int, int] = {}
+
+
+NOTHING = Taken()
+Where = Callable[[frozenset[str]], Within]
 
 
 class Ingestor:
     """Takes folders of one process into its tables, in the order they were finished."""
 
-    def __init__(self, writer: ProcessWriter, config: RecordConfig) -> None:
+    def __init__(
+        self, writer: ProcessWriter, config: RecordConfig, *, numbers: Numbers | None = None, chosen: Chosen | None = None
+    ) -> None:
         self.writer = writer
         self.problems: list[str] = []
+        self.chosen = chosen or Chosen()
         self._config = config
-        self._numbers = _Numbers()
-        self._sample = 0
+        self._numbers = numbers or Numbers()
 
-    def take(self, folder: Path, *, owned: bool) -> None:
-        """Read a folder, write its rows, and delete it when it is ours; what cannot be read is a line in problems."""
+    def take(self, folder: Path, *, owned: bool, within: Where | None = None) -> Taken:
+        """Read a folder, write its rows, and delete it when it is ours; what cannot be read is a line in problems.
+
+        within is asked, with the phases of the calls, where in a PyNative program they ran.
+        """
+        found = NOTHING
         try:
             run = open_dump(folder)
-            self._write(run)
+            found = self._write(run, within)
             self.problems.extend(run.problems)
         except (OpscopeError, OSError) as error:
             self.problems.append(str(error))
         if owned:
             shutil.rmtree(folder, ignore_errors=True)
+        return found
 
     def end_step(self, step: int, *, finding: bool) -> None:
         """Say that all graphs of a step are in."""
         self.writer.end_step(step, finding=finding)
 
-    def _write(self, run: Run) -> None:
+    def _write(self, run: Run, where: Where | None) -> Taken:
         everything = list(calls_of(run))
+        phases = frozenset(call.phase for call in everything if call.level == "operator")
+        within = where(phases) if where is not None else None
         rows = {call.index: list(tensors_of(run, call)) for call in everything}
         everything = [_with_status(call, rows[call.index]) for call in everything]
-        wanted = [call for call in everything if self._config.selection.wants_call(call)]
-        kept = _to_keep(wanted, rows, self._config.values)
-        base, process, rank = msgspec.structs.replace(self._numbers), self.writer.process.process, self.writer.process.rank
+        if within is not None:
+            everything = [_inside(call, within) for call in everything]
+        wanted = [call for call in everything if self._wants(call)]
+        kept = _to_keep(wanted, rows, self._config)
+        base = msgspec.structs.replace(self._numbers)
+        self._count(everything, rows, records(run, "stacks"))
+        versions = _versions(rows, base.version, within.versions if within is not None else {})
+        process, rank = self.writer.process.process, self.writer.process.rank
         step = everything[0].step if everything else 0
         calls = [_moved_call(call, base, process=process, rank=rank) for call in wanted]
-        tensors = [self._tensor(run, row, base, keep=call.index in kept) for call in wanted for row in rows[call.index]
+        if within is not None:
+            calls = [call if call.parent is not None else msgspec.structs.replace(call, parent=within.parent) for call in calls]
+        tensors = [self._tensor(run, row, (base, versions), keep=call.index in kept) for call in wanted for row in rows[call.index]
                    if self._config.selection.wants_io(row.io)]  # fmt: skip
         used = {call.stack for call in wanted}
         stacks = [msgspec.structs.replace(stack, process=process, stack=stack.stack + base.stack)
                   for stack in records(run, "stacks") if stack.stack in used]  # fmt: skip
-        self._count(everything, rows, records(run, "stacks"))
         for table, batch in (("stacks", stacks), ("calls", calls), ("tensors", tensors)):
             if batch:
                 self.writer.append(table, encode_rows(table, batch), step=step)
+        return _taken(phases, rows, versions)
 
-    def _tensor(self, run: Run, row: Tensor, base: _Numbers, *, keep: bool) -> Tensor:
+    def _wants(self, call: Call) -> bool:
+        if not self._config.selection.wants_call(call):
+            return False
+        return not self._config.set_dump or self.chosen.wants_kernel(call.op, call.name, call.module or "")
+
+    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, Mapping[int, int]], *, keep: bool) -> Tensor:
+        base, versions = moved
         value = self._keep(run, row) if keep and row.value is not None else None
         return msgspec.structs.replace(
             row, process=self.writer.process.process, index=row.index + base.index, value=value,
-            version=None if row.version is None else row.version + base.version,
+            version=None if row.version is None else versions[row.version],
             storage=None if row.storage is None else row.storage + base.storage,
         )  # fmt: skip
 
@@ -105,7 +147,35 @@ class Ingestor:
         numbers.stack += 1 + max((stack.stack for stack in stacks), default=-1)
 
 
-def _moved_call(call: Call, base: _Numbers, *, process: int, rank: int) -> Call:
+def _inside(call: Call, within: Within) -> Call:
+    """The call in the step, Cell and phase of the program around it, under a name that the step has not seen."""
+    within.names[call.name] += 1
+    count = within.names[call.name]
+    module = ".".join(filter(None, (within.module, call.module or "")))
+    name = call.name if count == 1 else f"{call.name}#{count}"
+    return msgspec.structs.replace(call, step=within.step, module=module, phase=within.phase or call.phase, name=name)
+
+
+def _versions(rows: dict[int, list[Tensor]], base: int, known: Mapping[int, int]) -> dict[int, int]:
+    """The process's version for each of the folder's: of what came in from outside it is the one whose bytes are the same."""
+    tensors = [row for part in rows.values() for row in part if row.version is not None]
+    made = {row.version for row in tensors if row.io == "output"}
+    found: dict[int, int] = {}
+    for row in tensors:
+        if row.version is None or row.version in found:
+            continue
+        outside = row.version not in made and row.digest is not None
+        found[row.version] = known.get(row.digest, base + row.version) if outside and row.digest is not None else base + row.version
+    return found
+
+
+def _taken(phases: frozenset[str], rows: dict[int, list[Tensor]], versions: Mapping[int, int]) -> Taken:
+    outputs = [row for part in rows.values() for row in part if row.io == "output"]
+    made = {row.digest: versions[row.version] for row in outputs if row.digest is not None and row.version is not None}
+    return Taken(phases, any(row.nan or row.pos_inf or row.neg_inf for row in outputs), made)
+
+
+def _moved_call(call: Call, base: Numbers, *, process: int, rank: int) -> Call:
     return msgspec.structs.replace(
         call, process=process, rank=rank, index=call.index + base.index,
         parent=None if call.parent is None else call.parent + base.index,
@@ -122,14 +192,14 @@ def _with_status(call: Call, rows: Sequence[Tensor]) -> Call:
     return msgspec.structs.replace(call, status=overflow_bits(call.op, call.args, inputs, outputs))
 
 
-def _to_keep(calls: Sequence[Call], rows: dict[int, list[Tensor]], policy: str) -> set[int]:
-    """Calls whose values are kept: all; those that made something unsound of sound inputs, with what fed them; none."""
-    if policy == "none":
+def _to_keep(calls: Sequence[Call], rows: dict[int, list[Tensor]], config: RecordConfig) -> set[int]:
+    """Calls whose values are kept: all; every Nth; those that made something unsound of sound inputs, with what fed them; none."""
+    if config.values == "none":
         return set()
-    if policy != "anomaly":
+    if config.values == "full":
         return {call.index for call in calls}
     producers = {row.version: call.index for call in calls for row in rows[call.index] if row.io == "output" and row.version is not None}
-    kept: set[int] = set()
+    kept = {call.index for call in calls if config.values == "sample" and call.index % config.sample == 0}
     for call in calls:
         inputs = [row for row in rows[call.index] if row.io == "input"]
         outputs = [row for row in rows[call.index] if row.io == "output"]

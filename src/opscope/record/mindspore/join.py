@@ -1,70 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Called in a process below `opscope run` right after it imported MindSpore: switches MindSpore's own dump on.
+"""Called in a process right after it imported MindSpore: switches MindSpore's own dump on, and records PyNative.
 
 MindSpore reads MINDSPORE_DUMP_CONFIG when it compiles its first graph, so the variable is in time here. One that the user set is
-honoured: what it names is dumped to where it says, and read from there when the program has ended. Nothing of MindSpore is
-imported or patched, so the program computes what it computes without opscope.
+honoured: what it names is dumped to where it says, and read from there when the program has ended.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opscope.errors import UsageError
 from opscope.formats.settings.recording import recording_of
+from opscope.record.active import active
 from opscope.record.config import RecordConfig, parse_options
-from opscope.record.mindspore.place import Facts, make_place, settings_document, write_facts, write_settings
-from opscope.record.mindspore.stop import stop_after
+from opscope.record.mindspore.place import CHOICES, Facts, make_place, settings_document, write_facts, write_settings
+from opscope.record.mindspore.stop import stop_after, stop_program
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
 from opscope.record.seed import seed_all
-from opscope.run.schema import Process
-from opscope.run.store.layout import process_facts
+from opscope.run.store.layout import process_facts, write_json
+
+if TYPE_CHECKING:
+    from opscope.record.mindspore.book import Book
 
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
+TORCH_ONLY = ("check", "substitute", "journal", "sync")
 
 
 def join_from_environment() -> None:
-    """Switch the dump on and tell the launcher where it will lie; nothing outside `opscope run`, or for a rank left out."""
+    """Join the recording that OPSCOPE_RUN and OPSCOPE_RUN_ID name; nothing where they are missing."""
     run, identity = os.environ.get("OPSCOPE_RUN"), os.environ.get("OPSCOPE_RUN_ID")
-    if not run or not identity:
-        return
-    config = parse_options(os.environ.get("OPSCOPE", ""))
+    if run and identity:
+        begin(parse_options(os.environ.get("OPSCOPE", "")), Path(run))
+
+
+def begin(config: RecordConfig, run: Path) -> Callable[[], None]:
+    """Record this process into a run directory; the answer ends that. Nothing for a rank that is left out."""
     rank = known_rank(os.environ) or 0
     if not config.selection.wants_rank(rank):
-        return
+        return _nothing
+    unheeded = [f"--{word}" for word in TORCH_ONLY if getattr(config, word)]
+    if unheeded:
+        print(f"opscope: {', '.join(unheeded)}: for PyTorch only; MindSpore is recorded without", file=sys.stderr)
     if config.seed is not None:
         seed_all(config.seed, deterministic=config.deterministic)
     process = process_facts(
         rank=rank, local_rank=first_number(os.environ, LOCAL_VARIABLES), world=first_number(os.environ, WORLD_VARIABLES)
     )
-    record_pynative(Path(run), process, config)
-    place, dump = make_place(Path(run), process)
+    place, dump = make_place(run, process)
     theirs = users_dump(os.environ)
-    if theirs is not None:
-        write_facts(place, Facts(process=process, dump=str(theirs), owned=False))
-        return
+    facts = Facts(process=process, dump=str(theirs or dump), owned=theirs is None)
+    active.chosen.tell = lambda: write_json(place / CHOICES, active.chosen.words())
+    active.chosen.tell()
+    book, end = record_pynative(run, config, place, facts)
     last = config.selection.last_step if config.stop_after else None
-    os.environ[VARIABLE] = str(write_settings(place, settings_document(dump, _steps(config, last))))
-    write_facts(place, Facts(process=process, dump=str(dump)))
-    if last is not None:
-        stop_after(dump, last)
+    if theirs is None:
+        os.environ[VARIABLE] = str(write_settings(place, settings_document(dump, _steps(config, last))))
+    write_facts(place, facts)
+    if last is not None and theirs is None:
+        stop_after(dump, last, lambda: book is not None and book.compiled is not None and book.compiled.own)
+    return end
 
 
-def record_pynative(run: Path, process: Process, config: RecordConfig) -> None:
+def _nothing() -> None:
+    """There is nothing to end."""
+
+
+def record_pynative(run: Path, config: RecordConfig, place: Path, facts: Facts) -> tuple[Book | None, Callable[[], None]]:
     """Record what runs outside of graphs, where MindSpore has the hook for it and opscope's own packages are installed."""
     try:
-        from opscope.record.mindspore.pynative import Book, start
+        from opscope.record.mindspore.book import Book
+        from opscope.record.mindspore.compiled import CompiledParts
+        from opscope.record.mindspore.pynative import optimizers, start, synchronize
         from opscope.run.store.writer import ProcessWriter
     except ImportError as error:
         print(f"opscope: graphs only, PyNative is not recorded: {error}; install opscope into this interpreter", file=sys.stderr)
-        return
-    with contextlib.suppress(ImportError):  # MindSpore before 2.10 has no dispatch mode
-        start(Book(lambda: ProcessWriter(run, process, keep=config.keep_last), config))
+        return None, _nothing
+
+    def writer() -> ProcessWriter:
+        return ProcessWriter(run, facts.process, keep=config.keep_last)
+
+    book = Book(writer, config, live=optimizers, stop=stop_program, chosen=active.chosen)
+    book.compiled = CompiledParts(place, facts, synchronize)
+    try:
+        end = start(book)
+    except ImportError:  # MindSpore before 2.10 has no dispatch mode
+        return None, _nothing
+    active.marks.append(book.mark_step)
+    return book, end
 
 
 def _steps(config: RecordConfig, last: int | None) -> str | None:

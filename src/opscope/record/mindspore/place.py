@@ -3,6 +3,7 @@
 
     RUN/mindspore/{pid}-{start in ms}/facts.json      written by the process when it imports MindSpore
     RUN/mindspore/{pid}-{start in ms}/data_dump.json  the settings it runs with
+    RUN/mindspore/{pid}-{start in ms}/chosen.json     what the program chose with opscope.set_dump
     RUN/mindspore/{pid}-{start in ms}/dump/           what MindSpore writes, taken into the run and deleted iteration by iteration
 
 MindSpore takes paths of letters, digits, '-', '_' and '/' only; where the run's path has others the dump lies in a temporary folder.
@@ -21,22 +22,28 @@ import msgspec
 
 from opscope.errors import FormatError
 from opscope.formats.settings.mindspore import FILE
+from opscope.record.chosen import Choices
 from opscope.run.schema import Process
 from opscope.run.store.layout import write_json
 
 FOLDER = "mindspore"
 FACTS = "facts.json"
+CHOICES = "chosen.json"
 NET = "Net"
 SAFE = re.compile(r"/[A-Za-z0-9_/-]*")
 LARGEST = 1 << 20
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that runs MindSpore: who it is, where its dump lies, and whether the dump is ours to delete."""
+    """One process that runs MindSpore: who it is, where its dump lies, and whether the dump is ours to delete.
+
+    taken_inside: the process takes the dump into its own tables; the launcher takes what is left when it has ended.
+    """
 
     process: Process
     dump: str
     owned: bool = True
+    taken_inside: bool = False
 
 
 def make_place(run: Path, process: Process) -> tuple[Path, Path]:
@@ -66,6 +73,14 @@ def read_facts(place: Path) -> Facts | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise FormatError(path, f"cannot be read: {error}") from error
+
+
+def read_choices(place: Path) -> Choices:
+    """What the program of a process chose; nothing where the file is missing or is none."""
+    try:
+        return msgspec.json.decode((place / CHOICES).read_bytes(), type=Choices)
+    except (OSError, msgspec.MsgspecError):
+        return Choices()
 
 
 def settings_document(dump: Path, steps: str | None) -> dict[str, Any]:

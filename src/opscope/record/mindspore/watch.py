@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.errors import FormatError
-from opscope.record.mindspore.place import FOLDER, Facts, read_facts
+from opscope.record.mindspore.compiled import taking
+from opscope.record.mindspore.place import FOLDER, Facts, read_choices, read_facts
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -27,7 +28,7 @@ class Dumps:
     def __init__(self, run: Path, config: RecordConfig) -> None:
         self.notes: list[str] = []
         self._run, self._config = run.absolute(), config
-        self._known: dict[str, tuple[Facts, Ingestor]] = {}
+        self._ingestors: dict[str, Ingestor] = {}
         self._taken: set[Path] = set()
         self._failed = False
 
@@ -45,43 +46,47 @@ class Dumps:
     def poll(self, *, ended: bool = False) -> None:
         """Take every folder that is finished; all of them once the command has ended."""
         for place in sorted(path for path in (self._run / FOLDER).glob("*") if path.is_dir()):
-            known = self._process(place)
-            if known is None:
-                continue
-            facts, ingestor = known
-            if not facts.owned and not ended:
-                continue
-            for step, folders in _finished(Path(facts.dump), self._taken, ended=ended):
-                for folder in folders:
-                    ingestor.take(folder, owned=facts.owned)
-                    self._taken.add(folder)
-                ingestor.end_step(step, finding=False)
+            with taking(place):
+                self._take(place, ended=ended)
+
+    def _take(self, place: Path, *, ended: bool) -> None:
+        facts = self._facts(place)
+        if facts is None or (not ended and (facts.taken_inside or not facts.owned)):
+            return
+        for step, folders in _finished(Path(facts.dump), self._taken, ended=ended):
+            ingestor = self._ingestor(place, facts)
+            ingestor.chosen.adopt(read_choices(place))
+            found = [ingestor.take(folder, owned=facts.owned) for folder in folders]
+            self._taken.update(folders)
+            ingestor.end_step(step, finding=any(taken.finding for taken in found))
 
     def close(self) -> None:
         """Take what is left, close the tables, and remove what the dumps leave."""
         self.poll(ended=True)
-        for facts, ingestor in self._known.values():
+        for ingestor in self._ingestors.values():
             ingestor.writer.close()
             self.notes.extend(dict.fromkeys(ingestor.problems))
-            if facts.owned:
+        for place in (self._run / FOLDER).glob("*"):
+            facts = self._facts(place)
+            if facts is not None and facts.owned:
                 shutil.rmtree(facts.dump, ignore_errors=True)
 
-    def _process(self, place: Path) -> tuple[Facts, Ingestor] | None:
-        if place.name in self._known:
-            return self._known[place.name]
+    def _facts(self, place: Path) -> Facts | None:
+        """What a process tells, as it is now; None while it has told nothing, or nothing that can be read."""
         try:
-            facts = read_facts(place)
+            return read_facts(place)
         except FormatError as error:
-            self.notes.append(str(error))
+            if str(error) not in self.notes:
+                self.notes.append(str(error))
             return None
-        if facts is None or not Path(facts.dump).is_dir():
-            return None
-        from opscope.record.mindspore.ingest import Ingestor
-        from opscope.run.store.writer import ProcessWriter
 
-        ingestor = Ingestor(ProcessWriter(self._run, facts.process, keep=self._config.keep_last), self._config)
-        self._known[place.name] = facts, ingestor
-        return facts, ingestor
+    def _ingestor(self, place: Path, facts: Facts) -> Ingestor:
+        if place.name not in self._ingestors:
+            from opscope.record.mindspore.ingest import Ingestor
+            from opscope.run.store.writer import ProcessWriter
+
+            self._ingestors[place.name] = Ingestor(ProcessWriter(self._run, facts.process, keep=self._config.keep_last), self._config)
+        return self._ingestors[place.name]
 
 
 def _finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:

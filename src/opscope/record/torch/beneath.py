@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torch.utils._python_dispatch import _disable_current_modes
+
 from opscope.record.torch.checker import Checker, CheckMode
 from opscope.record.torch.journal import Journal, JournalMode
+from opscope.record.torch.overrides import Overrides
 from opscope.record.torch.substitution import SubstituteMode, Substitution
 from opscope.substitute.rules import parse_rules
 
@@ -32,6 +35,9 @@ class Beneath:
             )  # fmt: skip
             session.cleanup.callback(self.checker.close)
             self.modes.append(CheckMode(self.checker, self.watched))
+            overrides = Overrides(self.checker, enter=self.enter, leave=self.leave, watched=self.watched)
+            overrides.install()
+            session.cleanup.callback(overrides.remove)
         if config.substitute is not None:
             self.substitution = Substitution(parse_rules(config.substitute), module=self.module)
             session.cleanup.callback(self.substitution.close)
@@ -48,6 +54,15 @@ class Beneath:
     def index(self) -> int | None:
         """The call that is being made: entered last."""
         return max((index for index, _ in self.book.open_calls()), default=None)
+
+    def enter(self, op: str, tensors: list[tuple[str, Any]]) -> int:
+        """Begin the row of a call that no mode sees."""
+        with _disable_current_modes():
+            return int(self.book.enter_scope("operator", op, self.module(), tensors))
+
+    def leave(self, index: int, tensors: list[tuple[str, Any]], error: str | None) -> None:
+        with _disable_current_modes():
+            self.book.leave_scope(index, tensors, error)
 
     def module(self) -> str:
         """The module of the call that is being made, of a gradient that of its forward call."""

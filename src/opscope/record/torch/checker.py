@@ -29,14 +29,16 @@ from opscope.record.torch.operators import describe
 from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
+from opscope.substitute.layout import GRADIENT, GRADS, WANTED
 from opscope.substitute.perform import outputs_of, strided
 from opscope.substitute.schema import draws_random, only_views
 
 if TYPE_CHECKING:
     from opscope.kernels.calls import Operator
-    from opscope.substitute.layout import Call
+    from opscope.substitute.layout import Call, Given
     from opscope.substitute.wire import Reply
 
+Formula = Callable[[], "tuple[Captured, list[torch.Tensor]] | None"]
 LIMIT = 1 << 30  # bytes of one call's tensors
 MOST_TOLD = 10  # wrong calls of one signature; then it is known, and no longer checked
 MOST_STARTS = 3  # of the process that makes calls again
@@ -174,8 +176,15 @@ class Checker:
 
     # -- calls ------------------------------------------------------------------------------------------------
 
-    def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Make a call for the program, and check it if it is its turn."""
+    def call(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], *, run: Callable[[], Any] | None = None,
+        formula: Formula | None = None,
+    ) -> Any:  # fmt: skip
+        """Make a call for the program, and check it if it is its turn.
+
+        run makes it where func itself would not; formula gives the gradients of its autograd formula, which are judged as well.
+        """
+        made_by = run or (lambda: func(*args, **kwargs))
         begun = time.perf_counter()
         try:
             known = self._known.get(func) or self._learn(func)
@@ -184,13 +193,15 @@ class Checker:
             self._fail(error)
             signature = None
         if signature is None:
-            return func(*args, **kwargs)
+            return made_by()
         captured = self._guarded(self._capture, known, func, args, kwargs)
         made = time.perf_counter()
-        result = func(*args, **kwargs)
+        result = made_by()
         ended = time.perf_counter()
         if captured is not None:
             self._guarded(self._check, known, signature, captured, result, lambda: repeat(captured, func, args, kwargs))
+            if formula is not None and (signature.checked < 2 or signature.checked >= signature.first):
+                self._guarded(self._check_formula, known, signature, formula)
         self.budget.took(signature, made - begun + time.perf_counter() - ended, new=True)
         return result
 
@@ -237,6 +248,17 @@ class Checker:
         if captured.call.random is None and not known.views and (signature.checked < 2 or signature.checked >= signature.first):
             outputs = outputs_of(result, captured.tensors, captured.writes)
             self._repeat(signature, {slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
+        self._submit(known, signature, captured, given, more)
+
+    def _check_formula(self, known: Known, signature: Signature, formula: Formula) -> None:
+        """Judge the gradients that a call's own autograd formula gives."""
+        found = formula()
+        if found is not None and not known.random:
+            captured, gradients = found
+            self._submit(known, signature, captured, *captured.given(gradients))
+
+    def _submit(self, known: Known, signature: Signature, captured: Captured, given: Given, more: list[torch.Tensor]) -> None:
+        """Hand a call over; where no cores are to spare, wait for its verdict."""
         apart = self._apart
         if apart is None:
             return
@@ -303,7 +325,7 @@ class Checker:
             return
         request.signature.wrong += 1
         kept = self._keep(apart, request, reply) if request.signature.wrong <= 2 else {}
-        self._judge(request.index, "replay-mismatch", reply.substitute, found, kept=kept)
+        self._judge(request.index, "replay-mismatch", reply.substitute, found, kept=kept, gradient=gradient_slot(request.call, found.slot))
 
     def _keep(self, apart: Apart, request: UnderWay, reply: Reply) -> dict[str, tuple[str, str]]:
         """Where the inputs of a wrong call were stored, by slot."""
@@ -311,19 +333,23 @@ class Checker:
         memories = apart.memories(reply.ticket)
         kept = {}
         for slot, laid in call.tensors.items():
+            if GRADS in slot:
+                continue
             place = self.keep(strided(memories[laid.memory].clone(), laid, dtype_named(laid.dtype)))
             if place is not None:
                 kept[slot] = place
         return kept
 
     def _judge(
-        self, index: int | None, kind: str, substitute: str, found: Replayed, *, kept: dict[str, tuple[str, str]] | None = None
-    ) -> None:
+        self, index: int | None, kind: str, substitute: str, found: Replayed, *, kept: dict[str, tuple[str, str]] | None = None,
+        gradient: str | None = None,
+    ) -> None:  # fmt: skip
         if index is None:
             return
         sample = {
-            "reason": found.reason, "output": found.slot, "elements": found.elements, "of": found.size, "worst": found.worst,
-            "got": found.got, "expected": found.expected, "own_error": found.own_error, "inputs": kept or {},
+            "reason": found.reason, "output": found.slot if gradient is None else "", "gradient": gradient,
+            "elements": found.elements, "of": found.size, "worst": found.worst, "got": found.got, "expected": found.expected,
+            "own_error": found.own_error, "inputs": kept or {},
         }  # fmt: skip
         row = Judgement(
             process=self.process, index=index, kind=kind, substitute=substitute, error=found.error, tolerance=found.tolerance,
@@ -331,6 +357,14 @@ class Checker:
         )  # fmt: skip
         self.judgements.append(row)
         self.accused += 1
+
+
+def gradient_slot(call: Call, slot: str) -> str | None:
+    """The argument whose gradient an output is; None for a call that is no gradient."""
+    if not call.op.startswith(GRADIENT):
+        return None
+    wanted = call.args["kwargs"][WANTED]
+    return str(wanted[int(slot)]) if slot.isdigit() and int(slot) < len(wanted) else slot
 
 
 def cores() -> int:

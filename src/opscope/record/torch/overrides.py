@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that a program registers above an operator's kernel: its autograd formula, or what it is composed of.
+
+They run before any dispatch mode sees a call, so the calls are met where they are made: torch.library hands every such
+registration over, and the function is watched from then on. A call becomes a row of its own, its result is judged like that
+of any kernel, and its formula by the gradient that torch's own formula gives for the same inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from opscope.kernels.arguments import Tree
+from opscope.record.torch.capture import LEAVES, Captured, NotCapturedError, capture
+from opscope.record.torch.checker import LIMIT
+from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
+
+if TYPE_CHECKING:
+    from opscope.record.torch.checker import Checker
+
+ABOVE = ("Autograd", "CompositeImplicitAutograd")  # how the dispatch keys begin whose functions run above the modes
+KNOWN = "aten"  # the namespace whose operators the clean process has
+
+
+class Overrides:
+    """Watches the functions that programs register above kernels, as long as it is installed.
+
+    enter begins a row of table calls and returns its index, leave ends it; watched says whether calls are recorded now.
+    """
+
+    def __init__(
+        self, checker: Checker, *, enter: Callable[[str, list[tuple[str, torch.Tensor]]], int | None],
+        leave: Callable[[int, list[tuple[str, torch.Tensor]], str | None], None], watched: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.checker = checker
+        self.enter = enter
+        self.leave = leave
+        self.watched = watched
+        self._inside = threading.local()
+        self._pid = os.getpid()
+        self._genuine: Callable[..., Any] | None = None
+
+    def install(self) -> None:
+        """Take part in every registration from now on."""
+        genuine: Any = torch.library.Library.impl
+        self._genuine = genuine
+
+        def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
+            key = dispatch_key or library.dispatch_key or ABOVE[1]
+            if library.ns == KNOWN and key.startswith(ABOVE) and fn is not torch.library.fallthrough_kernel:
+                fn = self._watching(op_name, fn, keyset=bool(options.get("with_keyset")))
+            return genuine(library, op_name, fn, dispatch_key, **options)
+
+        torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
+
+    def remove(self) -> None:
+        """Registrations are left alone again; functions that were registered meanwhile pass calls through."""
+        if self._genuine is not None:
+            torch.library.Library.impl = self._genuine  # type: ignore[method-assign]
+            self._genuine = None
+
+    def _watching(self, op_name: Any, fn: Callable[..., Any], *, keyset: bool) -> Callable[..., Any]:
+        override: list[Override] = []
+
+        def watching(*args: Any, **kwargs: Any) -> Any:
+            if not self._wanted():
+                return fn(*args, **kwargs)
+            if not override:
+                override.append(Override(op_name, self.aside))
+            given = args[1:] if keyset else args
+            return self._call(override[0], lambda: fn(*args, **kwargs), given, kwargs)
+
+        return watching
+
+    def _wanted(self) -> bool:
+        inside = getattr(self._inside, "now", False) or os.getpid() != self._pid or torch.compiler.is_compiling()
+        return not inside and self.checker.active and self.watched()
+
+    def _call(self, override: Override, made: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        index = self.enter(override.op, Tree(LEAVES).find(args, kwargs))
+        try:
+            result = self.checker.call(override, args, kwargs, run=made, formula=lambda: gradient(override, args, kwargs))
+        except BaseException as error:
+            if index is not None:
+                self.leave(index, [], f"{type(error).__name__}: {error}"[:4000])
+            raise
+        if index is not None:
+            self.leave(index, Tree(LEAVES).find_result(result), None)
+        return result
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Calls of this thread are the checker's own, not the program's."""
+        self._inside.now = True
+        try:
+            yield
+        finally:
+            self._inside.now = False
+
+
+class Override:
+    """An operator whose function was replaced; called, it runs that function aside of the program."""
+
+    def __init__(self, op_name: Any, aside: Callable[[], AbstractContextManager[None]]) -> None:
+        self.func = op_name if isinstance(op_name, torch._ops.OpOverload) else overload_named(str(op_name))
+        self.op = f"{self.func._schema.name}.{self.func._overloadname}"
+        self.aside = aside
+        self._schema = self.func._schema
+        self.tags = self.func.tags
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self.aside():
+            return self.func(*args, **kwargs)
+
+
+def overload_named(name: str) -> Any:
+    """The overload `add.Tensor`, `silu` or `aten::silu.default` of torch."""
+    short, _, overload = name.rpartition("::")[2].partition(".")
+    return getattr(getattr(torch.ops.aten, short), overload or "default")
+
+
+def gradient(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Captured, list[torch.Tensor]] | None:
+    """The gradients that a call's formula gives for its own inputs and a drawn gradient of its first result: as a call, and them.
+
+    None where nothing requires a gradient. The program's tensors, graph and generators stay as they are.
+    """
+    leaves = {slot: tensor.detach().requires_grad_() for slot, tensor in Tree(LEAVES).find(args, kwargs) if tensor.requires_grad}
+    if not leaves or torch._C._current_graph_task_id() >= 0:
+        return None
+    given, named = replaced(args, kwargs, leaves)
+    with torch.enable_grad():
+        result = override(*given, **named)
+        output = next((each for _, each in Tree(LEAVES).find_result(result) if each.requires_grad), None)
+        if output is None:
+            raise NotCapturedError("its result requires no gradient, though its arguments do")
+        incoming = drawn_like(output)
+        found = torch.autograd.grad([output], list(leaves.values()), [incoming], allow_unused=True)
+    made = [torch.zeros_like(leaf) if each is None else each.detach() for leaf, each in zip(leaves.values(), found, strict=True)]
+    plain, plainly = replaced(args, kwargs, {slot: leaf.detach() for slot, leaf in leaves.items()})
+    more = {GRADS: [incoming], WANTED: list(leaves), ARGUMENTS: True}
+    call = capture(GRADIENT + override.op, plain, {**plainly, **more}, writes=frozenset(), random=False, limit=LIMIT)
+    return call, made
+
+
+def drawn_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Normally distributed numbers, always the same, of a tensor's shape and type."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(dtype=tensor.dtype, device=tensor.device)
+
+
+def replaced(args: Sequence[Any], kwargs: dict[str, Any], tensors: dict[str, torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    """The same arguments with other tensors in some slots, all others detached."""
+
+    def put(value: Any, slot: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            return tensors.get(slot, value.detach())
+        if isinstance(value, (list, tuple)):
+            return type(value)(put(item, f"{slot}.{place}") for place, item in enumerate(value))
+        return value
+
+    with _disable_current_modes():
+        return [put(each, str(place)) for place, each in enumerate(args)], {key: put(each, f"kwargs.{key}") for key, each in kwargs.items()}
