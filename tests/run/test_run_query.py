@@ -18,7 +18,7 @@ from opscope.run.arrow import encode_rows
 from opscope.run.memory import MemoryRun
 from opscope.run.names import call_text, parse_call_name, resolve
 from opscope.run.protocol import Run, RunInfo
-from opscope.run.query import calls, columns, record_of, records, sql, tensors_of
+from opscope.run.query import arrow_columns, calls, columns, record_of, records, records_at, sql, tensors_of
 from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
 from opscope.run.selection import parse_selection
 from opscope.run.store.layout import create_run, process_facts
@@ -269,3 +269,12 @@ class TestRegistry:
 
     def test_every_built_in_format_loads(self) -> None:
         assert all(isinstance(entry, Format) for entry in formats())
+
+
+def test_arrow_columns_and_records_at_number_rows_alike(run: Run) -> None:
+    for table in ("calls", "tensors"):
+        batches = list(arrow_columns(run, table))
+        processes, indices = (np.concatenate([batch[name].buffers[0] for batch in batches]) for name in ("process", "index"))
+        wanted = [len(indices) - 1, 0, 2, 0]
+        found = [(record.process, record.index) for record in records_at(run, table, wanted)]
+        assert found == [(processes[row], indices[row]) for row in wanted]

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.align_sequences import Pair, common
-from opscope.analysis.compare_flow import mixed
 from opscope.analysis.compare_tables import NONE
+from opscope.analysis.hashes import mixed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

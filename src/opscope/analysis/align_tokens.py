@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.analysis.compare_flow import Flow, mixed
+from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_tables import Side
+from opscope.analysis.hashes import mixed
 from opscope.judge.operators import VIEWS, family
 
 if TYPE_CHECKING:

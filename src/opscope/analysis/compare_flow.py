@@ -14,12 +14,10 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_tables import NONE, Calls, Side, Tensors, place_of
+from opscope.analysis.hashes import mixed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_MULTIPLIERS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-
 
 MAX_NEIGHBOURS = 16  # rows of one call that are compared one with another; calls with more rows are sorted
 
@@ -34,17 +32,6 @@ class Flow(msgspec.Struct, frozen=True):
     source_row: NDArray[np.int64]
     state: NDArray[np.uint64]
     whole: NDArray[np.bool_]
-
-
-def mixed(*columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One hash for each row of several columns; the order of columns matters (the finaliser of SplitMix64)."""
-    total = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        total = (total ^ column) + _MULTIPLIERS[0]
-        total = (total ^ (total >> np.uint64(30))) * _MULTIPLIERS[1]
-        total = (total ^ (total >> np.uint64(27))) * _MULTIPLIERS[2]
-        total ^= total >> np.uint64(31)
-    return total
 
 
 def follow(calls: Calls, tensors: Tensors) -> Flow:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.analysis.compare_flow import Flow, mixed
+from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_kinds import PRODUCT, kind_of
 from opscope.analysis.compare_tables import ABSENT, NONE, Side, Tensors
+from opscope.analysis.hashes import mixed
 from opscope.run.dtypes import find_dtype
 
 if TYPE_CHECKING:
@@ -216,7 +217,10 @@ def _measured(
         whole.append(integers[at])
     roundoff = np.where(np.minimum(*units) > 0, np.minimum(*units), np.maximum(*units))
     alike = mine.dtype[left] == theirs.dtype[right]
-    both = flows[0].whole[left] & flows[1].whole[right]
+    # A view without a digest is known by its base's, its shape and its strides: nothing that a digest of its own could be held against.
+    own = mine.digested[left] & theirs.digested[right]
+    derived = ~mine.digested[left] & ~theirs.digested[right] & (mine.stride[left] == theirs.stride[right])
+    both = flows[0].whole[left] & flows[1].whole[right] & (own | derived)
     equal = alike & both & (flows[0].state[left] == flows[1].state[right])
     equal &= mine.shape[left] == theirs.shape[right]
     known = (mine.nan[left] >= 0) & (theirs.nan[right] >= 0)

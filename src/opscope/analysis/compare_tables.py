@@ -1,44 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two tables of a run as columns of numbers: what a comparison of millions of rows can afford.
 
-Text becomes 64-bit hashes inside duckdb; only the distinct operators, modules and element types become Python text. Nothing
+Text becomes 64-bit hashes (analysis.hashes); only the distinct operators, modules and element types become Python text. Nothing
 here makes an object for a row.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from opscope.analysis.hashes import Ragged, bag_hashes, distinct_texts, equal_to, hash_of, hashes, ragged
 from opscope.analysis.tables import keys_of
-from opscope.run.query import connect
+from opscope.run.arrow import sliced, valid_rows
+from opscope.run.query import arrow_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.run.arrow import Column
     from opscope.run.protocol import Run
 
 NONE = -1  # no such row, no such call
 ABSENT = np.iinfo(np.int64).min  # no such integer
 _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
-_CALLS = """process, rank, step, "index", CASE level WHEN 'module' THEN 0 WHEN 'api' THEN 1 ELSE 2 END AS level, parent,
-    hash(phase) AS phase, hash(op) AS op, hash(coalesce(module, '')) AS module, hash(name) AS name,
-    forward_index, hash(args) AS args"""
-_TENSORS = """process, "index", io = 'output' AS output, hash(slot) AS slot, hash(dtype) AS dtype, hash(shape) AS shape,
-    hash(list_sort(shape)) AS sorted_shape, hash(stride) AS stride, version, storage,
-    CASE WHEN tensor_name IS NOT NULL THEN hash(tensor_name) END AS named,
-    role = 'parameter' OR role = 'buffer' AS parameter, role = 'constant' AS constant, value IS NOT NULL AS kept,
-    coalesce(size, CASE WHEN len(shape) = 0 THEN 1 ELSE list_product(shape)::BIGINT END) AS size,
-    nan, pos_inf, neg_inf, zero, neg, min, max, mean, l2norm, min_int, max_int, digest"""
+_CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
+_WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero", "neg")
+_FLOATS = ("min", "max", "mean", "l2norm")
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """Table calls by rank, step and index; text columns as hashes. leaf: no recorded call lies inside it."""
+    """Table calls by rank, step and index; text columns as hashes. row: its number in the table; leaf: no recorded call lies inside."""
 
+    row: NDArray[np.int64]
     key: NDArray[np.int64]
     process: NDArray[np.int64]
     rank: NDArray[np.int64]
@@ -114,15 +113,56 @@ class Side(msgspec.Struct, frozen=True):
 
 def load_side(run: Run) -> Side:
     """Both tables of a run as columns. Raises FormatError for a table that cannot be read."""
-    with connect(run) as connection:
-        calls = _calls(_fetched(connection, f"SELECT {_CALLS} FROM calls"))  # noqa: S608 - fixed text
-        tensors = _tensors(_fetched(connection, f"SELECT {_TENSORS} FROM tensors"), calls)  # noqa: S608 - fixed text
-        words: dict[int, str] = {}
-        for table, column in (("calls", "op"), ("calls", "phase"), ("calls", "module"), ("tensors", "dtype")):
-            distinct = f"SELECT DISTINCT coalesce({column}, '') AS word FROM {table}"  # noqa: S608 - fixed text
-            query = f"SELECT hash(word), word FROM ({distinct})"  # noqa: S608 - fixed text
-            words.update({key: plain_operator(word) for key, word in connection.execute(query).fetchall()})
-    return Side(run, calls, tensors, words)
+    calls, words = _calls(_Read(run, "calls"))
+    tensors, types = _tensors(_Read(run, "tensors"), calls)
+    return Side(run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()})
+
+
+class _Read:
+    """One table, column by column; the batches are views of the run's files."""
+
+    def __init__(self, run: Run, table: str) -> None:
+        self._batches = list(arrow_columns(run, table))
+        self.count = sum(batch["index"].length for batch in self._batches)
+
+    def numbers(self, name: str, kind: Any, missing: Any) -> NDArray[Any]:
+        """A column of numbers, missing where it is null."""
+        found = np.empty(self.count, dtype=kind)
+        first = 0
+        for batch in self._batches:
+            column = batch[name]
+            part = found[first : first + column.length]
+            part[:] = column.buffers[0][column.offset : column.offset + column.length]
+            valid = valid_rows(column)
+            if valid is not None:
+                np.copyto(part, missing, where=~valid)
+            first += column.length
+        return found
+
+    def cells(self, name: str) -> Ragged:
+        """A column of text or lists."""
+        return ragged([batch[name] for batch in self._batches])
+
+    def known(self, name: str) -> NDArray[np.bool_]:
+        """Where a column is not null."""
+        return np.concatenate([*(_filled(valid_rows(batch[name]), batch[name].length) for batch in self._batches), _NOTHING])
+
+    def places(self, name: str) -> NDArray[np.bool_]:
+        """Where a value has a place: the struct and its first field are there."""
+        parts = [_placed(batch[name]) for batch in self._batches]
+        return np.concatenate([*parts, _NOTHING])
+
+
+_NOTHING = np.empty(0, dtype=np.bool_)
+
+
+def _placed(column: Column) -> NDArray[np.bool_]:
+    shard = sliced(column.children[0], column.offset, column.length)
+    return _filled(valid_rows(column), column.length) & _filled(valid_rows(shard), column.length)
+
+
+def _filled(valid: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
+    return np.ones(count, dtype=np.bool_) if valid is None else valid
 
 
 def plain_operator(word: str) -> str:
@@ -130,49 +170,73 @@ def plain_operator(word: str) -> str:
     return _FLAT.sub(r"aten::\1.\2", word)
 
 
-def _fetched(connection: Any, query: str) -> dict[str, Any]:
-    columns: dict[str, Any] = connection.execute(query).fetchnumpy()
-    return columns
-
-
-def _numbers(column: Any, kind: Any, missing: Any) -> NDArray[Any]:
-    """A column as plain numbers, missing where it is null."""
-    if isinstance(column, np.ma.MaskedArray):
-        return np.where(np.ma.getmaskarray(column), missing, np.ma.getdata(column)).astype(kind, copy=False)
-    return np.asarray(column).astype(kind, copy=False)
-
-
-def _calls(found: dict[str, Any]) -> Calls:
-    number = {name: _numbers(found[name], np.int64, NONE) for name in ("process", "rank", "step", "index", "parent", "forward_index")}
-    order = np.lexsort((number["index"], number["step"], number["process"], number["rank"]))
-    number = {name: column[order] for name, column in number.items()}
-    hashes = {name: _numbers(found[name], np.uint64, 0)[order] for name in ("phase", "op", "module", "name", "args")}
-    level = _numbers(found["level"], np.int8, 0)[order]
-    key = keys_of(number["process"], number["index"])
+def _calls(read: _Read) -> tuple[Calls, dict[int, str]]:
+    names = ("process", "rank", "step", "index", "parent", "forward_index")
+    number = {name: read.numbers(name, np.int64, NONE) for name in names}
+    words: dict[int, str] = {}
+    hashed: dict[str, NDArray[np.uint64]] = {}
+    for name in _CALL_WORDS:
+        cells = read.cells(name)
+        hashed[name] = hashes(cells, null=hash_of(""))
+        words |= distinct_texts(hashed[name], cells)
+    hashed |= {name: hashes(read.cells(name)) for name in ("name", "args")}
+    levels = read.cells("level")
+    level = np.where(equal_to(levels, "module"), MODULE, np.where(equal_to(levels, "api"), API, OPERATOR)).astype(np.int8)
+    places = [number[name] for name in ("rank", "process", "step", "index")]
+    order: Any = slice(None) if _in_order(places) else np.lexsort(places[::-1])
+    key = keys_of(number["process"], number["index"])[order]
     inside = number["parent"] >= 0
     parents = np.unique(keys_of(number["process"][inside], number["parent"][inside]))
-    return Calls(
-        key=key, process=number["process"], rank=number["rank"], step=number["step"], index=number["index"], level=level,
-        parent=number["parent"], forward=number["forward_index"], phase=hashes["phase"], op=hashes["op"], module=hashes["module"],
-        name=hashes["name"], args=hashes["args"], leaf=~np.isin(key, parents),
+    calls = Calls(
+        row=np.arange(read.count)[order], key=key, process=number["process"][order], rank=number["rank"][order], step=number["step"][order],
+        index=number["index"][order], level=level[order], parent=number["parent"][order], forward=number["forward_index"][order],
+        leaf=~np.isin(key, parents), **{name: column[order] for name, column in hashed.items()},
     )  # fmt: skip
+    return calls, words
 
 
-def _tensors(found: dict[str, Any], calls: Calls) -> Tensors:
-    call = _owners(keys_of(_numbers(found["process"], np.int64, 0), _numbers(found["index"], np.int64, 0)), calls)
+def _in_order(columns: Sequence[NDArray[np.int64]]) -> bool:
+    """Whether rows are sorted by these columns, the first of them first."""
+    sorted_so = np.ones(max(len(columns[0]) - 1, 0), dtype=np.bool_)
+    for column in columns[::-1]:
+        before, after = column[:-1], column[1:]
+        sorted_so = (before < after) | ((before == after) & sorted_so)
+    return bool(sorted_so.all())
+
+
+def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
+    call = _owners(keys_of(read.numbers("process", np.int64, 0), read.numbers("index", np.int64, 0)), calls)
     order: Any = slice(None)
     if len(call) and (np.any(call[1:] < call[:-1]) or call.min() < 0):
         order = np.argsort(call, kind="stable")
         order = order[call[order] >= 0]
-    flags = {name: _numbers(found[name], np.bool_, False)[order] for name in ("output", "parameter", "constant", "kept")}  # noqa: FBT003
-    names = ("slot", "dtype", "shape", "sorted_shape", "stride", "named", "digest")
-    hashes = {name: _numbers(found[name], np.uint64, 0)[order] for name in names}
-    counts = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero", "neg")
-    ints = {name: _numbers(found[name], np.int64, NONE)[order] for name in counts}
-    ints |= {name: _numbers(found[name], np.int64, ABSENT)[order] for name in ("min_int", "max_int")}
-    floats = {name: _numbers(found[name], np.float64, np.nan)[order] for name in ("min", "max", "mean", "l2norm")}
-    digested = ~np.ma.getmaskarray(found["digest"])[order]
-    return Tensors(row=np.arange(len(call))[order], call=call[order], digested=digested, **flags, **hashes, **ints, **floats)
+    types, shapes, roles = read.cells("dtype"), read.cells("shape"), read.cells("role")
+    dtype, shape = hashes(types), hashes(shapes)
+    flags = {
+        "output": equal_to(read.cells("io"), "output"), "parameter": equal_to(roles, "parameter") | equal_to(roles, "buffer"),
+        "constant": equal_to(roles, "constant"), "kept": read.places("value"), "digested": read.known("digest"),
+    }  # fmt: skip
+    hashed = {
+        "slot": hashes(read.cells("slot")), "dtype": dtype, "shape": shape, "sorted_shape": bag_hashes(shapes, shape),
+        "stride": hashes(read.cells("stride")), "named": hashes(read.cells("tensor_name")), "digest": read.numbers("digest", np.uint64, 0),
+    }  # fmt: skip
+    whole = {name: read.numbers(name, np.int64, NONE) for name in _WHOLE}
+    whole["size"] = _sizes(whole["size"], shapes)
+    whole |= {name: read.numbers(name, np.int64, ABSENT) for name in ("min_int", "max_int")}
+    floats = {name: read.numbers(name, np.float64, np.nan) for name in _FLOATS}
+    columns = {name: column[order] for name, column in (flags | hashed | whole | floats).items()}
+    return Tensors(row=np.arange(read.count)[order], call=call[order], **columns), distinct_texts(dtype, types)
+
+
+def _sizes(size: NDArray[np.int64], shapes: Ragged) -> NDArray[np.int64]:
+    """Numbers of elements; those that nobody counted from the shape, NONE where that is not known or absurd."""
+    rows = np.flatnonzero((size < 0) & (shapes.lengths >= 0))
+    product, lengths = np.ones(len(rows)), shapes.lengths[rows]
+    for place in range(int(lengths.max(initial=0))):
+        longer = np.flatnonzero(lengths > place)
+        product[longer] *= shapes.items[shapes.starts[rows[longer]] + place]
+    size[rows] = np.where((product >= 0) & (product < 2.0**62), product, NONE).astype(np.int64)
+    return size
 
 
 def _owners(key: NDArray[np.int64], calls: Calls) -> NDArray[np.int64]:

@@ -168,7 +168,7 @@ def _values(column: Column) -> list[Any]:
         ends = column.buffers[0][first : last + 1].tolist()
         items = column_values(column.children[0]) if column.length else []
         return [tuple(items[start:end]) for start, end in itertools.pairwise(ends)]
-    fields = [column_values(_slice(child, first, column.length)) for child in column.children]
+    fields = [column_values(sliced(child, first, column.length)) for child in column.children]
     names = [name for name, _ in child_types(column.type)]
     if names == ["shard", "key"]:
         return [None if shard is None else ValueRef(shard, key) for shard, key in zip(*fields, strict=True)]
@@ -187,8 +187,16 @@ def _strings(column: Column) -> list[str]:
     return [data[a - start : b - start].decode("utf-8", "replace") for a, b in itertools.pairwise(ends)]
 
 
-def _slice(column: Column, offset: int, length: int) -> Column:
+def sliced(column: Column, offset: int, length: int) -> Column:
+    """length rows of a column from offset on, without a copy."""
     return Column(column.type, length, column.offset + offset, column.validity, column.buffers, column.children)
+
+
+def owned(column: Column) -> Column:
+    """The column with buffers of its own: those of a batch are gone when nanoarrow lets go of it."""
+    validity = None if column.validity is None else column.validity.copy()
+    buffers, children = tuple(buffer.copy() for buffer in column.buffers), tuple(owned(child) for child in column.children)
+    return Column(column.type, column.length, column.offset, validity, buffers, children)
 
 
 def column_array(column: Column) -> np.ndarray[Any, Any]:
@@ -215,7 +223,7 @@ def rows_of_columns(table: str, columns: Sequence[Column]) -> Iterator[Any]:
 def struct_columns(types: dict[str, str], array: Any) -> list[Column]:
     """The columns of a struct array (anything with __arrow_c_array__), which must have these columns in this order."""
     view = nanoarrow.c_array(array).view()
-    return [_slice(column_of_view(kind, view.child(i)), view.offset, view.length) for i, kind in enumerate(types.values())]
+    return [sliced(column_of_view(kind, view.child(i)), view.offset, view.length) for i, kind in enumerate(types.values())]
 
 
 def decode_stream(table: str, stream: ArrowStream) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opscope.errors import UsageError
-from opscope.run.arrow import RowsTable, column_array, decode_stream, stream_batches, struct_columns
+from opscope.run.arrow import Column, RowsTable, column_array, decode_stream, owned, stream_batches, struct_columns
 from opscope.run.schema import RECORDS, TABLES, Call, Tensor, ValueRef
 from opscope.run.selection import Selection
 
@@ -120,6 +120,27 @@ def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str,
     for batch in stream_batches(table, run.table(table)):
         found = struct_columns(TABLES[table], batch)
         yield {name: column_array(found[order.index(name)]) for name in names}
+
+
+def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
+    """All columns of a table as they lie in Arrow, a batch at a time: no Python object is made for a row."""
+    own = getattr(run, "arrow_columns", None)
+    if own is not None:
+        yield from own(table)
+        return
+    for batch in stream_batches(table, run.table(table)):
+        yield dict(zip(TABLES[table], map(owned, struct_columns(TABLES[table], batch)), strict=True))
+
+
+def records_at(run: Run, table: str, rows: Sequence[int]) -> list[Any]:
+    """Records of a table by their number among the rows of arrow_columns, in the order asked for."""
+    own = getattr(run, "records_at", None)
+    if own is not None:
+        found: list[Any] = own(table, rows)
+        return found
+    in_memory = getattr(run, "rows", None)
+    every = list(decode_stream(table, run.table(table))) if in_memory is None else in_memory(table)
+    return [every[row] for row in rows]
 
 
 def records(run: Run, table: str) -> Iterator[Any]:

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError
-from opscope.run.arrow import column_values, rows_of_columns
+from opscope.run.arrow import Column, column_values, rows_of_columns, sliced
 from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
 from opscope.run.store.blackbox import BlackBoxCall, BlackBoxContents, read_blackbox
 from opscope.run.store.ipc import IpcFile
@@ -79,10 +79,19 @@ class ProcessReader:
     def _rows(self, table: str, number: int) -> Iterator[Any]:
         """Records of a batch, with the constants of the process."""
         columns = self.tables[table].read(number, list(TABLES[table]))
-        if columns is None:
-            return
+        if columns is not None:
+            yield from self._records(table, list(columns.values()))
+
+    def records_at(self, table: str, number: int, places: Sequence[int]) -> list[Any]:
+        """Records of a sound batch by their places in it, in this order."""
+        columns = self.tables[table].read(number, list(TABLES[table])) or {}
+        first, length = min(places), max(places) - min(places) + 1
+        found = list(self._records(table, [sliced(column, first, length) for column in columns.values()]))
+        return [found[place - first] for place in places]
+
+    def _records(self, table: str, columns: list[Column]) -> Iterator[Any]:
         constants = {name: value for name, value in self.constants.items() if name in TABLES[table]}
-        for row in rows_of_columns(table, list(columns.values())):
+        for row in rows_of_columns(table, columns):
             same = all(getattr(row, name) == value for name, value in constants.items())
             yield row if same else msgspec.structs.replace(row, **constants)
 

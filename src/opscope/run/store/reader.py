@@ -14,7 +14,7 @@ import numpy as np
 from nanoarrow.ipc import InputStream
 
 from opscope.errors import FormatError, MissingValueError, UsageError
-from opscope.run.arrow import column_array, encode_rows, struct_columns, table_schema
+from opscope.run.arrow import Column, column_array, encode_rows, owned, struct_columns, table_schema
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import TABLES, Call, Process, Tensor
 from opscope.run.selection import Selection, parse_ranges
@@ -145,6 +145,37 @@ class NativeRun:
                 yield _Columns(stored, number, names, constants)
         if table == "calls" and self.unfinished:
             yield _unfinished_columns(self.unfinished, names)
+
+    def arrow_columns(self, table: str) -> Iterator[Mapping[str, Column]]:
+        """All columns of a table, a batch at a time, texts as bytes in the mapped files. See query.arrow_columns."""
+        names = list(TABLES[table])
+        for reader in self._processes:
+            stored = reader.tables[table]
+            for number in range(len(stored)):
+                found = stored.read(number, names)
+                if found is not None:
+                    rows, known = stored.rows(number), {name: value for name, value in reader.constants.items() if name in found}
+                    yield {**found, **{name: Column("int32", rows, 0, None, (np.full(rows, known[name], np.int32),)) for name in known}}
+        if table == "calls" and self.unfinished:
+            batch = encode_rows(table, self.unfinished)
+            yield dict(zip(names, map(owned, struct_columns(TABLES[table], batch)), strict=True))
+
+    def records_at(self, table: str, rows: Sequence[int]) -> list[Any]:
+        """Records by their number among the rows of arrow_columns; reads only the batches that hold one."""
+        wanted = np.unique(np.asarray(rows, dtype=np.int64))
+        found: dict[int, Any] = {}
+        first = 0
+        for reader in self._processes:
+            stored = reader.tables[table]
+            for number in stored.sound():
+                last = first + stored.rows(number)
+                here = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, last)]
+                if len(here):
+                    found.update(zip(here.tolist(), reader.records_at(table, number, (here - first).tolist()), strict=True))
+                first = last
+        if table == "calls":
+            found.update({row: self.unfinished[row - first] for row in wanted[np.searchsorted(wanted, first) :].tolist()})
+        return [found[int(row)] for row in rows]
 
     def ordered_calls(self, selection: Selection) -> Iterator[Call]:
         """The calls of wanted steps and ranks by rank, process, step and index; memory holds only batches that overlap."""

@@ -63,6 +63,10 @@ class StoredTable:
         """Numbers of the batches whose columns of numbers are sound and complete."""
         return (number for number in range(len(self)) if self._is_usable(number))
 
+    def sound(self) -> Iterator[int]:
+        """Numbers of the batches of which every column is sound."""
+        return (number for number in range(len(self)) if self._is_sound(number))
+
     def column(self, number: int, name: str) -> Column:
         """One column of a batch; FormatError when it is text or a list and damaged."""
         file, batch = self._batches[number]
@@ -74,10 +78,13 @@ class StoredTable:
             return None
         file, batch = self._batches[number]
         try:
-            return {name: file.column(batch, name) for name in names}
+            found = {name: file.column(batch, name) for name in names}
         except FormatError as error:
             self._leave_out(number, error)
             return None
+        if len(found) == len(TABLES[self._table]):
+            self._checked.add(number)
+        return found
 
     def read_all(self, names: Sequence[str]) -> Iterator[dict[str, Column]]:
         """Some columns of every batch that is sound."""

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of text and of lists as one 64-bit hash a row, by vector operations: equal cells have equal hashes, in this process.
+
+Nothing here makes a Python object for a row; a text is decoded only where somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.run.arrow import valid_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.run.arrow import Column
+
+ABSENT_LENGTH = -1
+LONG = 256  # bytes of a text, items of a list; longer ones are hashed one by one
+_BLOCK = 1 << 15  # rows at a time: what is computed in between stays in the cache
+_MULTIPLIERS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_HALF = np.uint64(32)
+_KEPT = np.array([(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64)  # masks of the first bytes of a word
+
+
+class Ragged(msgspec.Struct, frozen=True):
+    """A column of texts (items are bytes, eight zeros behind the last) or of lists of int64; the length of a null is -1."""
+
+    items: NDArray[Any]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def text(self, row: int) -> str:
+        """The text of a row, "" for null."""
+        start = int(self.starts[row])
+        return self.items[start : start + max(int(self.lengths[row]), 0)].tobytes().decode("utf-8", "replace")
+
+    def texts(self, rows: NDArray[np.int64]) -> list[str]:
+        """The texts of rows."""
+        starts = self.starts[rows].tolist()
+        ends = (self.starts[rows] + np.maximum(self.lengths[rows], 0)).tolist()
+        whole = self.items.tobytes()
+        if whole.isascii():
+            every = whole.decode("ascii")
+            return [every[start:end] for start, end in zip(starts, ends, strict=True)]
+        return [whole[start:end].decode("utf-8", "replace") for start, end in zip(starts, ends, strict=True)]
+
+
+def ragged(columns: Sequence[Column]) -> Ragged:
+    """The batches of a column of text or list<int64>, one after the other."""
+    count = sum(column.length for column in columns)
+    starts, lengths = np.empty(count, np.int64), np.empty(count, np.int64)
+    items: list[NDArray[Any]] = []
+    row = base = 0
+    for column in columns:
+        if not column.length:
+            continue
+        rows = slice(row, row + column.length)
+        ends = column.buffers[0][column.offset : column.offset + column.length + 1]
+        first, last = int(ends[0]), int(ends[-1])
+        np.add(ends[:-1], base - first, out=starts[rows])
+        np.subtract(ends[1:], ends[:-1], out=lengths[rows])
+        valid = valid_rows(column)
+        if valid is not None:
+            np.copyto(lengths[rows], ABSENT_LENGTH, where=~valid)
+        child = column.children[0] if column.children else None
+        data = column.buffers[1] if child is None else child.buffers[0][child.offset :]
+        items.append(data[first:last])
+        row, base = rows.stop, base + last - first
+    is_text = not columns or columns[0].type == "string"
+    items.append(np.zeros(8, np.uint8) if is_text else np.empty(0, np.int64))
+    return Ragged(np.concatenate(items), starts, lengths)
+
+
+def mixed(*columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One hash for each row of several columns; the order of columns matters (the finaliser of SplitMix64 ends it)."""
+    total = np.empty(len(columns[0]), dtype=np.uint64)
+    for rows in _blocks(len(total)):
+        part = total[rows]
+        part[:] = _MULTIPLIERS[0]
+        for column in columns:
+            _absorb(part, column[rows])
+        _finish(part)
+    return total
+
+
+def hashes(column: Ragged, *, null: int = 0) -> NDArray[np.uint64]:
+    """One hash for each cell of a column; that of a null is given."""
+    total = np.empty(len(column), dtype=np.uint64)
+    for rows in _blocks(len(total)):
+        _hash_block(column, rows, total[rows])
+        lengths = column.lengths[rows]
+        if lengths.min() < 0:
+            np.copyto(total[rows], np.uint64(null), where=lengths < 0)
+    return total
+
+
+def _hash_block(column: Ragged, rows: slice, total: NDArray[np.uint64]) -> None:
+    starts, lengths = column.starts[rows], column.lengths[rows]
+    least, most = int(lengths.min()), int(lengths.max())
+    is_text = column.items.dtype == np.uint8
+    words, step = (_words(column.items), 8) if is_text else (column.items.view(np.uint64), 1)
+    np.add(lengths, 1, out=total.view(np.int64))  # an empty cell is no null
+    total *= _MULTIPLIERS[1]
+    if least == most <= LONG:
+        for place in range(0, most, step):
+            _absorb(total, words[starts + place] & _KEPT[min(most - place, 8)] if is_text else words[starts + place])
+    else:
+        for place in range(0, min(most, LONG), step):
+            chosen = np.flatnonzero((lengths > place) & (lengths <= LONG))
+            word = words[starts[chosen] + place]
+            own = total[chosen]
+            _absorb(own, word & _KEPT[np.minimum(lengths[chosen] - place, 8)] if is_text else word)
+            total[chosen] = own
+    _finish(total)
+    for row in np.flatnonzero(lengths > LONG).tolist() if most > LONG else ():
+        total[row] = hash(column.items[starts[row] : starts[row] + lengths[row]].tobytes()) & 0xFFFFFFFFFFFFFFFF
+
+
+def hash_of(text: str) -> int:
+    """The hash of one text."""
+    data = np.frombuffer(text.encode() + bytes(8), dtype=np.uint8)
+    return int(hashes(Ragged(data, np.zeros(1, np.int64), np.array([len(data) - 8], dtype=np.int64)))[0])
+
+
+def equal_to(column: Ragged, text: str) -> NDArray[np.bool_]:
+    """Which cells of a column of text are this one, which is not empty."""
+    wanted = text.encode()
+    rows = np.flatnonzero(column.lengths == len(wanted))
+    alike = np.ones(len(rows), dtype=np.bool_)
+    for place in range(0, len(wanted), 8):
+        piece = wanted[place : place + 8]
+        alike &= (_words(column.items)[column.starts[rows] + place] & _KEPT[len(piece)]) == np.uint64(int.from_bytes(piece, "little"))
+    found = np.zeros(len(column), dtype=np.bool_)
+    found[rows[alike]] = True
+    return found
+
+
+def bag_hashes(column: Ragged, found: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One hash for each list of a column, whatever the order of its items; found are the hashes of the column, 0 for null."""
+    names, first, inverse = _distinct(found)
+    starts, lengths = column.starts[first], np.maximum(column.lengths[first], 0)
+    inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    sums = np.zeros(len(names), dtype=np.uint64)
+    np.add.at(sums, np.repeat(np.arange(len(names)), lengths), mixed(column.items[np.repeat(starts, lengths) + inner].view(np.uint64)))
+    bags = mixed(sums, lengths.astype(np.uint64))
+    bags[names == 0] = 0
+    return bags[inverse]
+
+
+def distinct_texts(found: NDArray[np.uint64], column: Ragged) -> dict[int, str]:
+    """The text behind each hash of a column."""
+    names, first, _ = _distinct(found)
+    return {name: column.text(row) for name, row in zip(names.tolist(), first.tolist(), strict=True)}
+
+
+def _distinct(found: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """The different numbers of a column, sorted, a row that has each, and which of them each row has."""
+    names = np.unique(found)
+    inverse = np.searchsorted(names, found)
+    rows = np.zeros(len(names), dtype=np.int64)
+    rows[inverse] = np.arange(len(found))
+    return names, rows, inverse
+
+
+def _words(items: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The eight bytes from each place on, as one number."""
+    return np.ndarray((len(items) - 7,), np.uint64, items, 0, (1,))
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
+
+
+def _absorb(total: NDArray[np.uint64], column: NDArray[np.uint64]) -> None:
+    """One step of the hash, in place."""
+    total ^= column
+    total *= _MULTIPLIERS[0]
+    total ^= total >> _HALF
+    total *= _MULTIPLIERS[1]
+
+
+def _finish(total: NDArray[np.uint64]) -> None:
+    total ^= total >> np.uint64(30)
+    total *= _MULTIPLIERS[1]
+    total ^= total >> np.uint64(27)
+    total *= _MULTIPLIERS[2]
+    total ^= total >> np.uint64(31)
