@@ -19,7 +19,7 @@ import pytest
 from opscope.cli import main
 
 from .aicore_case import KERNEL, collection, entry, log, sound, write_dump
-from .aicore_logs import REAL
+from .aicore_logs import REAL, classic, described, failed
 from .conftest import part
 
 KEYS = {"shape", "dtype", "format", "ori_shape", "ori_format", "value"}
@@ -178,8 +178,13 @@ def test_the_case_of_gatherv2(tmp_path: Path, op_test_frame: Path) -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="the published logs are not here")
 def test_what_is_missing_for_a_case_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["aicore", str(REAL / "flashattention_910b"), "-o", str(tmp_path / "out")]) == 1
-    assert "no case for" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "case").exists()
+    assert "lacks main.py: inputs and outputs are not known; give the graph, the kernel's .json" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "case" / "main.py").exists()
+    only = tmp_path / "only.log"
+    only.write_text(classic(1.0) + failed(1.1, "0_11_L2Loss"))
+    assert main(["aicore", str(only), "-o", str(tmp_path / "none")]) == 1
+    assert "no case for L2Loss" in capsys.readouterr().err
+    assert not (tmp_path / "none" / "case").exists()
 
 
 def test_the_case_is_tried_at_once_and_completes_the_verdict(
@@ -262,3 +267,34 @@ def test_bfloat16_is_kept_as_its_bits(tmp_path: Path) -> None:
     assert _try(case, "--reference")[0] == 0
     write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(values)], [entry(values)], op_name="L2Loss")
     assert _try(written(place, tmp_path / "out-wrong"), "--reference")[0] == 1
+
+
+def test_repro_tries_a_case_an_output_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    place = collection(tmp_path / "c", values=sound())
+    case = written(place, tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    for words in (case,), (tmp_path / "out",), (place,), (place, "L2Loss"), (place, "1"):
+        assert main(["repro", *map(str, words), "-o", str(tmp_path / "new"), "--json"]) == 0
+        summary = json.loads(capsys.readouterr().out)["summary"]
+        assert (summary["status"], summary["device"]) == ("not-reproduced", "cpu")
+    assert main(["repro", str(place), "Conv2D"]) == 2
+    assert "there are L2Loss" in capsys.readouterr().err
+    assert main(["repro", str(collection(tmp_path / "none")), "-o", str(tmp_path / "none-case")]) == 125
+    assert main(["minimize", str(case)]) == 2
+    assert "cannot shrink" in capsys.readouterr().err
+
+
+def test_many_errors_of_one_call_share_a_case(tmp_path: Path) -> None:
+    lines = tuple(f"{io}:0;shape:[2];format:ND;dtype:DT_FLOAT;addr:{at:#x}" for io, at in (("input", 1 << 45), ("output", 2 << 44)))
+    log = "".join(
+        classic(0.5 + second, serial=second)
+        + failed(0.6 + second, "a", task=second)
+        + described(0.7 + second, lines, node="a", op="Relu", task=second)
+        for second in range(25)
+    )
+    (tmp_path / "plog-1_1.log").write_text(log)
+    assert main(["aicore", str(tmp_path), "-o", str(tmp_path / "out")]) == 1
+    assert [path.name for path in (tmp_path / "out").glob("case*")] == ["case-1"]
+    findings = json.loads((tmp_path / "out" / "document.json").read_text())["findings"]
+    assert {part(finding, "case")["folder"] for finding in findings} == {str(tmp_path / "out" / "case-1")}

@@ -2,7 +2,8 @@
 """The single-operator case of an error: a folder with main.py for OpUT as the manual has it, and repro.py that needs nothing of it.
 
 main.py        op_test_frame.ut.OpUT with the kernel's binary: run it where CANN is
-repro.py       the same through op_test_frame where that is, else the dumped outputs against the CPU reference;
+launch.py      the binary by pyACL, with nothing of op_test_frame
+repro.py       the one or the other where they can, else the dumped outputs against the CPU reference;
                exit code 0 nothing wrong, 1 it fails, 125 it cannot be tried here
 case.json      what repro.py reads;   inputs/, outputs/   the dumped values;   kernel_meta/   the binary and its .json
 references/    the CPU references, NumPy only;   tiling.bin   the tiling data as far as it is known
@@ -18,19 +19,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.ascend.analysis import Analysis, WrittenCase, with_case_result
-from opscope.ascend.dumps import DumpedTensor, device_values_of, values_of
+from opscope.ascend.dumps import DumpedTensor, device_values_of, raw_of, values_of
 from opscope.ascend.kernels import kernel_names
+from opscope.ascend.launch import Launch, launch_of
 from opscope.ascend.reference import attributes_of
 from opscope.ascend.tensors import KernelTensor
 from opscope.ascend.verdict import NOT_REPRODUCED, REPRODUCED
-from opscope.errors import UsageError
+from opscope.errors import FormatError, UsageError
+from opscope.formats.bounded_json import load_json
 from opscope.formats.layouts import is_private
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+FORM = "aicore"
 _PACKAGE = Path(__file__).parent
 _LARGEST_BINARY = 1 << 28
+_LARGEST_CASE = 1 << 26
 _MAIN = """\
 # Single-operator case of {title}, made by opscope. Needs CANN with op_test_frame:
 #     python3 main.py
@@ -75,27 +80,77 @@ class _Param(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(one: Analysis, folder: Path) -> WrittenCase:
-    """Write the case of an error into a folder that is not there yet. UsageError, with the reason, where it cannot be made."""
-    if one.operator is None:
-        raise UsageError("the type of the operator is not known; give the graph or the kernel's .json")
+    """Write the case of an error into a folder that is not there yet. UsageError, with the reason, where it cannot be made.
+
+    Where shapes or types are not known there is no main.py, but the launch by sizes and addresses, which needs neither.
+    """
     tensors = [tensor for tensor in one.tensors if tensor.io in ("input", "output") and tensor.part == 0]
-    if not tensors:
-        raise UsageError("inputs and outputs are not known; give the graph, the kernel's .json, or logs with their description")
-    shapes = [_shape_of(one, tensor) for tensor in tensors]
+    reason, shapes = _described(one, tensors)
+    if reason is not None and launch_of(one.fault, one.tensors, one.tiling, kernel=one.kernel, files={}) is None:
+        raise UsageError(reason)
     folder.mkdir(parents=True)
-    params = [_param(one, tensor, shape, folder) for tensor, shape in zip(tensors, shapes, strict=True)]
+    params = [_param(one, tensor, shape, folder) for tensor, shape in zip(tensors, shapes, strict=False)]
+    files = {**_raw(one, folder, params), **{f"{param.io} {param.index}": param.value for param in params if param.value is not None}}
+    launch = launch_of(one.fault, one.tensors, one.tiling, kernel=one.kernel, files=files)
     name = _binary_name(one)
-    lacks = [*_binaries(one, folder, name), *_without_values(params)]
-    said = {"op": json.dumps(one.operator), "name": json.dumps(name), "binary": json.dumps(f"kernel_meta/{name}.o")}
-    text = _MAIN.format(title=_comment(one), params="\n".join(map(_line, params)), **said)
-    (folder / "main.py").write_text(text, encoding="utf-8", errors="backslashreplace")
-    shutil.copyfile(_PACKAGE / "scripts" / "repro.py", folder / "repro.py")
+    lacks = [*_binaries(one, folder, name), *_without_values(params, launch), *(launch.lacks if launch is not None else ())]
+    if reason is None:
+        said = {"op": json.dumps(one.operator), "name": json.dumps(name), "binary": json.dumps(f"kernel_meta/{name}.o")}
+        text = _MAIN.format(title=_comment(one), params="\n".join(map(_line, params)), **said)
+        (folder / "main.py").write_text(text, encoding="utf-8", errors="backslashreplace")
+    else:
+        lacks.append(f"main.py: {reason}")
+    for script in ("repro.py", "launch.py"):
+        shutil.copyfile(_PACKAGE / "scripts" / script, folder / script)
     shutil.copytree(_PACKAGE / "references", folder / "references", ignore=shutil.ignore_patterns("__pycache__"))
     if one.tiling.data:
         (folder / "tiling.bin").write_bytes(one.tiling.data)
-    (folder / "case.json").write_text(json.dumps(_record(one, params, name), indent=1, default=str) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(_readme(one, params, lacks), encoding="utf-8", errors="backslashreplace")
+    (folder / "case.json").write_text(json.dumps(_record(one, params, name, launch), indent=1, default=str) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(_readme(one, params, launch, lacks), encoding="utf-8", errors="backslashreplace")
     return WrittenCase(folder=str(folder), lacks=tuple(lacks))
+
+
+def _described(one: Analysis, tensors: list[KernelTensor]) -> tuple[str | None, list[tuple[int, ...]]]:
+    """Why the call cannot be described to OpUT, None where it can; and the shapes of its tensors."""
+    if one.operator is None:
+        return "the type of the operator is not known; give the graph or the kernel's .json", []
+    if not tensors:
+        return "inputs and outputs are not known; give the graph, the kernel's .json, or logs with their description", []
+    try:
+        return None, [_shape_of(one, tensor) for tensor in tensors]
+    except UsageError as error:
+        return str(error), []
+
+
+def _raw(one: Analysis, folder: Path, params: list[_Param]) -> dict[str, str]:
+    """Files with the dumped bytes of tensors that are not stored as values: of no known type, or none of the inputs and outputs."""
+    stored = {(param.io, param.index) for param in params if param.value is not None}
+    files = {}
+    for dumped in one.dump.tensors if one.dump is not None else ():
+        if (dumped.io, dumped.index) in stored or dumped.zeroed or dumped.partial or not dumped.size:
+            continue
+        place = folder / f"{dumped.io}s"
+        place.mkdir(exist_ok=True)
+        name = f"{dumped.io}s/{dumped.io}.{dumped.index}.bin"
+        (folder / name).write_bytes(raw_of(one.dump.file, dumped) if one.dump is not None else b"")
+        files[dumped.label] = name
+    return files
+
+
+def call_of(one: Analysis) -> tuple[object, ...]:
+    """What makes the call of an error the same as that of another: kernel, tiling, and the tensors but for their addresses."""
+    tensors = tuple((tensor.io, tensor.index, tensor.dtype, tensor.format, tensor.shape, tensor.size) for tensor in one.tensors)
+    return one.operator, one.fault.dev_func, one.tiling.data, tensors, one.dump.file if one.dump is not None else None
+
+
+def is_case(folder: Path) -> bool:
+    """Whether a folder is a case that write made."""
+    path = folder / "case.json"
+    try:
+        document = load_json(path) if path.is_file() and path.stat().st_size <= _LARGEST_CASE else None
+    except (FormatError, OSError):
+        return False
+    return isinstance(document, dict) and document.get("form") == FORM and (folder / "repro.py").is_file()
 
 
 def tried(one: Analysis, *, timeout: float = 600.0) -> Analysis:
@@ -220,16 +275,19 @@ def _binaries(one: Analysis, folder: Path, name: str) -> list[str]:
     return lacks
 
 
-def _without_values(params: list[_Param]) -> list[str]:
+def _without_values(params: list[_Param], launch: Launch | None) -> list[str]:
+    if not params and launch is not None and not any(one.file for one in launch.buffers if one.io not in ("tiling", "spare")):
+        return ["values of the arguments: give the exception dump (--dump); without it launch.py takes zeros"]
     absent = [str(param.index) for param in params if param.io == "input" and param.value is None]
     if not absent:
         return []
     return [f"values of input {', '.join(absent)}: without them OpUT takes random numbers from 0.1 to 1"]
 
 
-def _record(one: Analysis, params: list[_Param], name: str) -> dict[str, Any]:
+def _record(one: Analysis, params: list[_Param], name: str, launch: Launch | None) -> dict[str, Any]:
     sides = {f"{side}s": [msgspec.structs.asdict(param) for param in params if param.io == side] for side in ("input", "output")}
     return {
+        "form": FORM,
         "op": one.operator,
         "node": one.name,
         "kernel": name,
@@ -237,21 +295,26 @@ def _record(one: Analysis, params: list[_Param], name: str) -> dict[str, Any]:
         "attributes": attributes_of(one.node, one.kernel),
         "tiling_key": one.fault.tiling_key,
         "block_dim": one.fault.block_dim,
+        "launch": None if launch is None else msgspec.to_builtins(launch),
         **sides,
     }
 
 
-def _readme(one: Analysis, params: list[_Param], lacks: list[str]) -> str:
+def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: list[str]) -> str:
     rows = "\n".join(
         f"| {param.io} {param.index} | {param.dtype} | {list(param.shape)} | {param.format} | {param.value or 'not dumped'} |"
         for param in params
     )
+    if not params and launch is not None:
+        rows = "\n".join(f"| {one.label} | ? | {one.size} bytes | ? | {one.file or 'not dumped'} |" for one in launch.buffers)
+    main = "python3 main.py      # on the machine with CANN: op_test_frame runs the kernel's binary with these inputs\n" if params else ""
     verdict = "".join(character if character not in "`|<>" else " " for character in one.verdict.text)
     missing = "".join(f"- {text}\n" for text in lacks) or "- nothing\n"
     return (
         f"# Single-operator case: {_comment(one)}\n\n{verdict}\n\n"
-        "```sh\npython3 main.py      # on the machine with CANN: op_test_frame runs the kernel's binary with these inputs\n"
-        "python3 repro.py     # the same, or the CPU reference where op_test_frame is not: 0 fine, 1 it fails, 125 cannot be tried\n```\n\n"
+        f"```sh\n{main}"
+        "python3 launch.py    # on the machine with CANN: the binary by pyACL, each argument between two guards\n"
+        "python3 repro.py     # the one or the other, or the CPU reference: 0 fine, 1 it fails, 125 cannot be tried\n```\n\n"
         "Take the outcome back: `opscope aicore … --case-result reproduced`, `not-reproduced`, or the folder of the new logs.\n\n"
         f"| tensor | type | shape | format | values |\n|---|---|---|---|---|\n{rows}\n\n## Missing\n\n{missing}"
     )

@@ -223,3 +223,9 @@ def device_values_of(path: str, one: DumpedTensor) -> NDArray[Any] | None:
         return None if seen.kind is UNDEFINED or seen.partial else tensor.device(file, one.entry_io, one.entry, seen)
     except (FormatError, MissingValueError):
         return None
+
+
+def raw_of(path: str, one: DumpedTensor) -> bytes:
+    """Bytes of a dumped tensor as they lie in the file."""
+    file = dumpfile.read(path)
+    return file.payload(tensor.place(file, one.entry_io, one.entry)).tobytes()

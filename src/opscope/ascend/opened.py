@@ -222,6 +222,7 @@ def _args(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     blocks = fault.words[fields["when"]]
     known = blocks.get(fields["start"])
     if known is not None and known != fields["words"] and record.file != fault.file:
+        fault.fields.setdefault("copies", set()).add(record.file)
         fault.warnings[f"{record.file} tells of the same error with other argument words; those of {fault.file} are used"] = None
     if len(blocks) < _LIMIT:
         blocks.setdefault(fields["start"], fields["words"])
@@ -229,7 +230,10 @@ def _args(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
         fault.warnings[f"the argument words {fields['when']} execution were cut by the logger"] = None
 
 
-def _load(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+def _load(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
+    if record.file in fault.fields.get("copies", ()):
+        fault.loading = None  # another copy of the log, whose arguments are counted differently
+        return
     fault.loading = Loading(fields["what"], fields["index"], fields["type"]) if fields["begin"] else None
 
 

@@ -20,7 +20,7 @@ from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
-    from opscope.ascend.analysis import Analysis
+    from opscope.ascend.analysis import Analysis, WrittenCase
     from opscope.ascend.codes import Meaning
 
 _MAX_STDIN = 256 << 20
@@ -38,6 +38,8 @@ class Places:
     status: Annotated[str | None, Parameter(help="Explain an overflow status (272, 0x110) and nothing else.")] = None
     code: Annotated[str | None, Parameter(help="Explain a code: 0x800000, 507015, EI0006, 95,330 (950), hccl:9.")] = None
 
+
+_EACH = 20  # errors up to which each gets a case of its own; of more, each different call one
 
 Where = Annotated[Places, Parameter(name="*")]
 NOWHERE = Places()
@@ -127,9 +129,14 @@ def _folder(output: Path) -> Path:
 
 def _cases(analyses: tuple[Analysis, ...], folder: Path, *, run: bool) -> Iterator[Analysis]:
     """Write the case of each error, and try it where that was asked for."""
-    from opscope.ascend.case import tried, write
+    from opscope.ascend.case import call_of, tried, write
 
+    written: dict[object, tuple[int, WrittenCase]] = {}
     for number, one in enumerate(analyses, 1):
+        call = call_of(one)
+        if len(analyses) > _EACH and call in written:
+            yield msgspec.structs.replace(one, case=written[call][1])
+            continue
         try:
             case = write(one, folder / (f"case-{number}" if len(analyses) > 1 else "case"))
         except UsageError as error:
@@ -139,7 +146,9 @@ def _cases(analyses: tuple[Analysis, ...], folder: Path, *, run: bool) -> Iterat
         for text in case.lacks:
             note(f"{case.folder}: lacks {text}")
         done = msgspec.structs.replace(one, case=case)
-        yield tried(done) if run else done
+        done = tried(done) if run else done
+        written[call] = number, done.case or case
+        yield done
 
 
 def _reports(document: Document, folder: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries a single-operator case: on the device through op_test_frame where that is, else its dumped outputs by the CPU reference.
+"""Tries a single-operator case: on the device through op_test_frame or acl, else its dumped outputs by the CPU reference.
 
     python repro.py [--json] [--repeat N] [--reference]
 
@@ -28,12 +28,31 @@ FAILED = (
 
 
 def on_device(case: dict[str, Any]) -> tuple[str, str]:
-    """Runs main.py; it fails when the kernel does, or when op_test_frame counts a failure."""
-    if importlib.util.find_spec("op_test_frame") is None:
-        return CANNOT, "op_test_frame is not installed here: run this where CANN is"
+    """Runs main.py where op_test_frame is, else launch.py where acl is."""
+    framed = (HERE / "main.py").is_file() and importlib.util.find_spec("op_test_frame") is not None
+    launched = case.get("launch") is not None and importlib.util.find_spec("acl") is not None
+    if not framed and not launched:
+        return CANNOT, "neither op_test_frame nor acl is installed here: run this where CANN is"
     binary = HERE / case["binary"]
     if not binary.exists():
         return CANNOT, f"{binary} is missing: put the kernel's .o there"
+    return by_frame() if framed else by_acl()
+
+
+def by_acl() -> tuple[str, str]:
+    """Runs launch.py in a process of its own."""
+    done = subprocess.run([sys.executable, str(HERE / "launch.py")], capture_output=True, text=True, errors="replace", check=False)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    said = next((word for word in FAILED if word in done.stdout + done.stderr), None)
+    if done.returncode == 0:
+        return NOT_REPRODUCED, lines[-1] if lines else "the kernel ran to its end"
+    if (done.returncode == 1 and done.stdout.strip()) or said is not None:
+        return REPRODUCED, done.stdout.strip().splitlines()[-1] if done.stdout.strip() else str(said)
+    return CANNOT, lines[-1] if lines else f"launch.py ended with {done.returncode}"
+
+
+def by_frame() -> tuple[str, str]:
+    """Runs main.py; it fails when the kernel does, or when op_test_frame counts a failure."""
     done = subprocess.run([sys.executable, str(HERE / "main.py")], capture_output=True, text=True, errors="replace", check=False)
     text = done.stdout + done.stderr
     said = next((word for word in FAILED if word in text), None)
@@ -44,6 +63,8 @@ def on_device(case: dict[str, Any]) -> tuple[str, str]:
 
 def by_reference(case: dict[str, Any]) -> tuple[str, str]:
     """Holds the dumped outputs against the CPU reference."""
+    if case["op"] is None or not case["inputs"]:
+        return CANNOT, "the operator or its inputs are not known"
     sys.path.insert(0, str(HERE))
     judge = importlib.import_module("references.judge")
     sides = {side: [load(one) for one in case[side]] for side in ("inputs", "outputs")}
