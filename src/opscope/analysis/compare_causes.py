@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.analysis.compare_draws import Draws
 from opscope.analysis.compare_flow import aliases
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
-from opscope.analysis.compare_kinds import SLACK, STEEP, is_random, kind_of
-from opscope.analysis.compare_pairs import SAME, UNKNOWN
+from opscope.analysis.compare_kinds import HARMLESS, SLACK, STEEP, is_random, kind_of
+from opscope.analysis.compare_pairs import SAME, SHAPE, UNKNOWN
+from opscope.analysis.compare_ranks import Collectives
+from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE, Calls
-from opscope.judge.operators import VIEWS, family, is_collective
+from opscope.judge.operators import ALLOCATORS, VIEWS, family
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED = (
-    "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified",
+COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
+    "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",
 )  # fmt: skip
+FILLS = frozenset({"fill", "zero", "copy", "normal", "uniform", "random", "ones_like", "zeros_like", "full_like"})
 MAX_CAUSES = 4096
-MAX_SUMS = 64
 LEAP = 100.0
 AGREES = 1e-3  # relative error of a result between frameworks
-COMMUTATIVE = frozenset(
-    {"add", "__add__", "__iadd__", "__radd__", "mul", "__mul__", "maximum", "minimum", "addn", "add_n", "accumulatenv2"}
-)
 MAX_WALK = 200_000
 
 
@@ -62,6 +62,8 @@ class Search:
         self._arrived: set[tuple[int, int]] = set()
         self._tainted: dict[int, bool] = {}
         self._reordered: set[int] = set()
+        self._draws = Draws(pairing)
+        self._shifted: set[int] = set()  # ranks of which one side drew more random numbers
         self._reached: set[int] = set()  # ranks that a difference reached through a collective
         rows = pairing.rows
         self._unequal = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
@@ -116,6 +118,7 @@ class Search:
         chosen = chosen[~np.isnan(rows.error[chosen]) & ~np.isin(rows.target_call[chosen], list(self._reordered))]
         if self.pairing.between is not None:
             chosen = chosen[np.array([not self._composed_otherwise(row) for row in chosen.tolist()], dtype=np.bool_)]
+        chosen = chosen[~(self._views & self._aliased)[rows.target_call[chosen]]]
         owners = rows.target_call[chosen]
         found = []
         for rank in sorted(set(self.calls.rank[owners].tolist()) - called):
@@ -133,32 +136,18 @@ class Search:
         return found
 
     def _sent_by_another(self, cause: Cause) -> bool:
-        """Whether a collective only hands on what another rank put in: there, a difference stands before the same collective.
-
-        Collectives of one operator and step are met by all ranks in the same order.
-        """
-        call = cause.target
-        if cause.kind != COMPUTED or not self._collective[call] or len(self._first_difference) < 2:
+        """Whether a collective only hands on what another rank put in: there, a difference stands before the same collective."""
+        if cause.kind != COMPUTED or len(self._first_difference) < 2 or not self._collectives.flags[cause.target]:
             return False
-        rank, step = int(self.calls.rank[call]), int(self.calls.step[call])
-        number = int(np.count_nonzero(self._same_collective(call, rank, step) < call))
-        for other, first in self._first_difference.items():
-            met = self._same_collective(call, other, step) if other != rank else np.empty(0, dtype=np.int64)
-            if other != rank and len(met) > number and first < met[number] and self._put_in_unequal(int(met[number])):
-                return True
-        return False
-
-    def _same_collective(self, call: int, rank: int, step: int) -> NDArray[np.int64]:
-        calls = self.calls
-        return np.flatnonzero((calls.rank == rank) & (calls.step == step) & (calls.op == calls.op[call]) & calls.leaf)
+        met = self._collectives.partners(cause.target)
+        return any(first < met[rank] and self._put_in_unequal(met[rank]) for rank, first in self._first_difference.items() if rank in met)
 
     def _put_in_unequal(self, call: int) -> bool:
         return any(self._unequal[row] for row in self._rows_of(call) if not self.pairing.rows.output[row])
 
     @cached_property
-    def _collective(self) -> NDArray[np.bool_]:
-        phases = {key for key, word in self.pairing.target.words.items() if word == "communication"}
-        return np.logical_or(self._flagged(is_collective), np.isin(self.calls.phase, np.array(sorted(phases), dtype=np.uint64)))
+    def _collectives(self) -> Collectives:
+        return Collectives(self.pairing.target)
 
     @cached_property
     def _steep(self) -> NDArray[np.bool_]:
@@ -168,7 +157,8 @@ class Search:
         """Leaf calls at which a difference may begin: too large an output, an input without a matched producer."""
         measures, leaf = self.measures, self.calls.leaf
         exact = measures.agree & measures.differs & (self._arguments_differ | self._random)
-        wanted = (measures.exceeds | exact) & leaf & (self.pairing.match.target >= 0)
+        exact[list(self._reshaped)] = True
+        wanted = (measures.exceeds | exact) & leaf & (self.pairing.match.target >= 0) & ~self._allocators
         events = set(np.flatnonzero(wanted).tolist())
         rows = self.pairing.rows
         events.update(rows.target_call[self._unexplained].tolist())
@@ -188,6 +178,24 @@ class Search:
     @cached_property
     def _random(self) -> NDArray[np.bool_]:
         return self._flagged(is_random)
+
+    @cached_property
+    def _allocators(self) -> NDArray[np.bool_]:
+        """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
+        return self._flagged(lambda op: family(op) in ALLOCATORS)
+
+    @cached_property
+    def _reshaped(self) -> dict[int, int]:
+        """Calls that read a parameter of another shape than on the golden side, and its row; not those that only fill it."""
+        rows, tensors = self.pairing.rows, self.pairing.target.tensors
+        chosen = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
+        chosen = chosen[tensors.parameter[rows.target[chosen]] & ~self._filling[rows.target_call[chosen]]]
+        return dict(zip(rows.target_call[chosen][::-1].tolist(), chosen[::-1].tolist(), strict=True))
+
+    @cached_property
+    def _filling(self) -> NDArray[np.bool_]:
+        """Calls that write a tensor whatever it held before, and those that compute nothing."""
+        return self._flagged(lambda op: family(op) in HARMLESS | FILLS or is_random(op))
 
     @cached_property
     def _views(self) -> NDArray[np.bool_]:
@@ -256,20 +264,57 @@ class Search:
         golden = int(self.pairing.match.target[call])
         if golden < 0:
             return None
-        if self.measures.agree[call]:
+        if self.measures.agree[call] or (self._random[call] and self._fills(call)):
             words = self._differing(call, golden) if self._arguments_differ[call] else ""
             if words:
                 return Cause(ARGUMENT, call, golden, words=(words,))
-            return Cause(COMPUTED, call, golden) if self.measures.exceeds[call] or self._random[call] else None
+            return self._skipped(call, golden) or self._made(call, golden)
         begun = self._begins(call)
         if begun is not None:
             return begun
+        if call in self._reshaped and not self._is_tainted(call):
+            words = self._differing(call, golden) if self._arguments_differ[call] else ""
+            return Cause(ARGUMENT, call, golden, words=(words,)) if words else Cause(SHAPED, call, golden, self._reshaped[call])
         if not self.measures.exceeds[call] or self._is_tainted(call):
             return None
         if self.measures.unread[call] and self._earlier_difference(call):
             return None
         words = self._differing(call, golden) if self._arguments_differ[call] else ""
         return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=(words,) if words else ())
+
+    def _made(self, call: int, golden: int) -> Cause | None:
+        if self._random[call]:
+            return self._drawn(call, golden)
+        return Cause(COMPUTED, call, golden) if self.measures.exceeds[call] else None
+
+    def _fills(self, call: int) -> bool:
+        """Whether nothing that a call reads is known to differ: what it overwrites need not have been read."""
+        rows = self.pairing.rows
+        return all(rows.status[row] in (SAME, UNKNOWN) for row in self._rows_of(call) if not rows.output[row])
+
+    def _skipped(self, call: int, golden: int) -> Cause | None:
+        """The calls that golden runs inside a module, where the target runs none, though it recorded such calls elsewhere."""
+        calls = self.pairing.golden.calls
+        if not self.calls.leaf[call] or calls.leaf[golden]:
+            return None
+        inside = np.flatnonzero((calls.parent == calls.index[golden]) & (calls.process == calls.process[golden]) & calls.leaf)
+        inside = inside[np.isin(calls.level[inside], np.unique(self.calls.level))]
+        return Cause(MISSING, call, self._foremost(set(inside.tolist()), target=False)) if len(inside) else None
+
+    def _drawn(self, call: int, golden: int) -> Cause | None:
+        """The cause of other random numbers: the first draw that one side alone made before, else the first that differs; told once."""
+        if not self._draws.default[call]:
+            return Cause(COMPUTED, call, golden)
+        self._culprits.add(call)
+        rank = int(self.calls.rank[call])
+        mine, theirs = self._draws.before(call, golden)
+        if rank in self._shifted or mine in self._culprits or theirs in self._culprits_golden:
+            return None
+        self._shifted.add(rank)
+        words = ("all random numbers that are drawn after it differ",)
+        if mine < 0 and theirs < 0:
+            return Cause(COMPUTED, call, golden)
+        return Cause(EXTRA, mine, NONE, words=words) if mine >= 0 else Cause(MISSING, call, theirs, words=words)
 
     def _begins(self, call: int) -> Cause | None:
         """The cause of an input that differs without a matched producer, when nothing upstream explains it."""
@@ -366,10 +411,11 @@ class Search:
         if extra:
             if self._culprits.intersection(extra):
                 return None
-            partner = min(missing) if missing else NONE
-            return Cause(EXTRA, min(extra), partner, row)
+            partner = self._foremost(missing, target=False) if missing else NONE
+            return Cause(EXTRA, self._foremost(extra, target=True), partner, row)
         if missing:
-            return None if self._culprits_golden.intersection(missing) else Cause(MISSING, call, min(missing), row)
+            absent = self._culprits_golden.intersection(missing)
+            return None if absent else Cause(MISSING, call, self._foremost(missing, target=False), row)
         if mine < 0 or theirs < 0:
             if self._earlier_difference(call):
                 return None
@@ -384,42 +430,14 @@ class Search:
         return not self.measures.exceeds[call] and float(self.measures.out_error[call]) <= max(AGREES, AGREES * 20 * min(error, 1.0))
 
     def _only_reordered(self, call: int) -> bool:
-        """Whether a sum is only taken in another order: whoever reads the end of the chain of sums reads what golden reads."""
-        if not self._sums[call]:
-            return False
-        rows, agreed = self.pairing.rows, False
-        waiting, seen = [call], set[int]()
-        while waiting and len(seen) < MAX_SUMS:
-            at = waiting.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            for reader in self._readers.get(at, ()):
-                if self._sums[reader]:
-                    waiting.append(reader)
-                    continue
-                read = [row for row in self._rows_of(reader) if not rows.output[row] and self._producers[0][row] == at]
-                if any(rows.error[row] > 64 * rows.roundoff[row] for row in read):
-                    return False
-                agreed = agreed or bool(read)
-        if agreed:
-            self._reordered.update(seen)
-        return agreed
+        """Whether a sum is only taken in another order, so that its parts differ and the whole does not."""
+        found = self._sums.reordered(call)
+        self._reordered.update(found)
+        return bool(found)
 
     @cached_property
-    def _sums(self) -> NDArray[np.bool_]:
-        return self._flagged(lambda op: family(op) in COMMUTATIVE)
-
-    @cached_property
-    def _readers(self) -> dict[int, list[int]]:
-        """Leaf calls of the target that read what a sum wrote."""
-        flow, tensors = self.pairing.flows[0], self.pairing.target.tensors
-        rows = np.flatnonzero((flow.producer >= 0) & self.calls.leaf[tensors.call])
-        rows = rows[self._sums[flow.producer[rows]]]
-        found: dict[int, list[int]] = defaultdict(list)
-        for producer, reader in zip(flow.producer[rows].tolist(), tensors.call[rows].tolist(), strict=True):
-            found[producer].append(reader)
-        return found
+    def _sums(self) -> Sums:
+        return Sums(self.pairing, self._producers[0], self._rows_of)
 
     def _wiring(self, call: int) -> str:
         """Whether the inputs are the golden ones in another order."""
@@ -443,6 +461,18 @@ class Search:
             found.add(call)
             waiting.extend(self._inputs_of_side(call, target=target))
         return found, worst
+
+    def _foremost(self, calls: set[int], *, target: bool) -> int:
+        """Of calls without a partner the first that computes with what both sides have; views and constants tell nobody anything."""
+        side, match = (self.pairing.target, self.pairing.match.target) if target else (self.pairing.golden, self.pairing.match.golden)
+        ordered = sorted(calls)
+        words = dict(zip(ordered, side.texts(side.calls.op[np.array(ordered, dtype=np.int64)]), strict=True))
+        computing = [call for call in ordered if family(words[call]) not in HARMLESS]
+
+        def shared(call: int) -> bool:
+            return any(producer < 0 or match[producer] >= 0 for producer in self._inputs_of_side(call, target=target))
+
+        return next(filter(shared, computing), computing[0] if computing else ordered[0])
 
     def _handed_over(self, producer: int) -> float:
         """Error of what a matched call hands over, inf when it is a consequence of an origin already."""

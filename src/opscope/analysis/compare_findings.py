@@ -11,11 +11,12 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_bounds import bound_of
-from opscope.analysis.compare_causes import AMPLIFIED, ARGUMENT, ARRIVED, COMPUTED, EXTRA, MISSING, REWIRED, Cause
+from opscope.analysis.compare_causes import AMPLIFIED, ARGUMENT, ARRIVED, COMPUTED, EXTRA, MISSING, REWIRED, SHAPED, Cause
 from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_kinds import is_random
 from opscope.analysis.compare_patterns import pattern_of
+from opscope.analysis.compare_ranks import Collectives
 from opscope.analysis.compare_structure import Block, blocks_of
 from opscope.analysis.findings import slot_of
 from opscope.analysis.rows import whole_calls
@@ -37,13 +38,14 @@ WORDS = {
     REWIRED: "is fed by other tensors",
     EXTRA: "only the target runs this call, and values part at it",
     MISSING: "only golden runs this call, and values part where it is missing",
+    SHAPED: "reads a parameter of another shape",
     AMPLIFIED: "makes a difference worse than its inputs explain",
 }
 
 
 def findings_of(pairing: Pairing, causes: Sequence[Cause], measured: Measured) -> tuple[Finding, ...]:
     """Findings of a comparison, first cause first, then the differences of structure that changed no value."""
-    blocks = blocks_of(pairing) if pairing.between is None else []  # frameworks part in their calls, not only in their values
+    blocks = blocks_of(pairing)
     told = _collapsed(pairing, causes)[:MAX_FINDINGS]
     book = _Book(pairing, told, blocks)
     origins = [book.origin(cause, count, measured) for cause, count in told]
@@ -69,7 +71,8 @@ def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, l
                 told.append((cause, arrivals[place][1:]))
         else:
             told.append((cause, []))
-    return sorted(told, key=lambda one: (int(calls.step[one[0].target]), int(calls.index[one[0].target])))
+    met = Collectives(pairing.target).before
+    return sorted(told, key=lambda one: (int(calls.step[one[0].target]), int(met[one[0].target]), int(calls.index[one[0].target])))
 
 
 class _Book:
@@ -209,6 +212,9 @@ class _Book:
         if cause.kind == ARRIVED:
             yield self._arrived(cause)
             return
+        if cause.kind == SHAPED:
+            yield self._shaped(cause)
+            return
         if cause.kind in {COMPUTED, ARGUMENT} and is_random(call.op):
             yield "it draws random numbers: the runs were in other states of the generator, or not seeded alike"
         if cause.kind == EXTRA and partner is not None:
@@ -224,6 +230,12 @@ class _Book:
         role = (tensor.role if tensor is not None else None) or ("parameter" if name else "tensor")
         slot = tensor.slot if tensor is not None else "?"
         return f"{role} {name + ' ' if name else ''}(input {slot}) differs, and no recorded call produced it"
+
+    def _shaped(self, cause: Cause) -> str:
+        tensor, place = self._tensors.get(cause.row), int(self.pairing.rows.golden[cause.row])
+        other = tensor_records(self.pairing.golden, np.array([place], dtype=np.int64)).get(place)
+        sizes = [list(side.shape) if side is not None and side.shape is not None else "unknown" for side in (tensor, other)]
+        return f"parameter {self._name_of(cause.row) or f'at input {tensor.slot}' if tensor else ''} is {sizes[0]}, golden has {sizes[1]}"
 
     def _named(self, cause: Cause) -> str:
         return self._name_of(cause.row) or f"call #{int(self.pairing.target.calls.index[cause.target])}"

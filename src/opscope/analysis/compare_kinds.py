@@ -57,7 +57,7 @@ _RANDOM = re.compile(
 HARMLESS = VIEWS | CASTS | frozenset({
     "contiguous", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "transdata", "identity", "load",
     "depend", "clone", "record_stream", "lift_fresh", "zeros_like", "ones_like", "tensormove", "memset", "_local_scalar_dense",
-    "is_nonzero",
+    "is_nonzero", "zeros", "ones", "full", "full_like", "scalar_tensor", "new_zeros", "new_ones", "new_full", "arange",
 })  # fmt: skip
 
 
@@ -108,11 +108,12 @@ class Norms:
         np.maximum.at(self.size, call, np.maximum(size, 1).astype(np.float64))
         np.maximum.at(self.reach, call, np.nan_to_num(reach))
         rms = known / np.sqrt(np.maximum(size, 1))
-        deviation = np.sqrt(np.maximum(rms**2 - np.nan_to_num(mean) ** 2, 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
+            deviation = np.sqrt(np.maximum(rms**2 - np.nan_to_num(mean) ** 2, 0.0))
             np.maximum.at(self.spread, call, np.where(deviation > 0, np.minimum(rms / deviation, 1e6), 1.0))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # norms and magnitudes may be infinite
 def conditions(
     kinds: NDArray[np.int8], norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -124,7 +125,7 @@ def conditions(
     product = np.maximum(largest * np.maximum(total - largest, 1e-300) / outside, 1.0) + total / outside
     plain = np.maximum(total / outside, 1.0)
     table = {
-        PRODUCT: (product, 4 * np.sqrt(np.maximum(norms.size[call] / np.sqrt(np.maximum(size, 1)), 1.0)) * np.minimum(product, 1e4)),
+        PRODUCT: (product, 4 * np.sqrt(np.maximum(norms.size[call] / np.sqrt(np.maximum(size, 1)), 1.0)) * product),
         SUM: (plain * np.sqrt(wide), 4 * np.sqrt(wide) * plain),
         MEAN: (plain / np.sqrt(wide) + 1, 4 * np.sqrt(wide) + 4 * plain / np.sqrt(wide)),
         LINEAR: (plain * reach, 8 * plain * reach),

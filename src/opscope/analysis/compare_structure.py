@@ -34,8 +34,15 @@ class Block(msgspec.Struct, frozen=True):
     steps: frozenset[int]
 
 
+def half_compiled(pairing: Pairing) -> bool:
+    """Whether only one side was compiled: its graph is made of other operators, which is no difference of its own."""
+    return bool(pairing.target.run.info.hidden_calls) != bool(pairing.golden.run.info.hidden_calls)
+
+
 def blocks_of(pairing: Pairing) -> list[Block]:
-    """All blocks of both sides, those of the target first, in the order of calls."""
+    """All blocks of both sides, those of the target first, in the order of calls; none where the two are made of other operators."""
+    if pairing.between is not None or half_compiled(pairing):
+        return []  # these part in their calls, not only in their values
     match = pairing.match
     lonely = [_telling(side, found) for side, found in ((pairing.target, match.target), (pairing.golden, match.golden))]
     replaced = _replaced(pairing, lonely)
@@ -83,7 +90,21 @@ def _replaced(pairing: Pairing, lonely: list[NDArray[np.int64]]) -> tuple[set[in
     after = gaps[1].copy()
     after[gaps[1] >= 0] = pairing.match.golden[gaps[1][gaps[1] >= 0]]
     shared = np.intersect1d(gaps[0], after)
-    return set(lonely[0][np.isin(gaps[0], shared)].tolist()), set(lonely[1][np.isin(after, shared)].tolist())
+    steps = [_optimizer_steps(side, calls) for side, calls in zip((pairing.target, pairing.golden), lonely, strict=True)]
+    found = []
+    for number, (calls, between) in enumerate(zip(lonely, (gaps[0], after), strict=True)):
+        other = {place for place, step in enumerate(steps[number]) if step is not None and step in set(steps[1 - number])}
+        found.append({call for place, call in enumerate(calls.tolist()) if place in other} | set(calls[np.isin(between, shared)].tolist()))
+    return found[0], found[1]
+
+
+def _optimizer_steps(side: Side, calls: NDArray[np.int64]) -> list[tuple[int, int] | None]:
+    """Rank and step of each call of an optimizer: its loops over parameters, lists of them and fused kernels do one and the same."""
+    table = side.calls
+    return [
+        (int(table.rank[call]), int(table.step[call])) if side.words.get(int(table.phase[call])) == "optimizer" else None
+        for call in calls.tolist()
+    ]
 
 
 def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
