@@ -7,10 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from opscope.cli.failing import report_bug, report_error
+from opscope.cli.failing import INTERRUPTED, report_bug, report_error
 from opscope.errors import OpscopeError
 
-INTERRUPTED = 130  # 128 + SIGINT
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 

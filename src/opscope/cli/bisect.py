@@ -13,9 +13,9 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope import __version__
-from opscope.cli.failing import note
+from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Json
-from opscope.errors import UnavailableError, UsageError
+from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def bisect(
     """Run a command again and again, operators on a trusted substitute, until the ones are known that make its failure go away.
 
     The failure is what the command shows: an exception, an exit code, a hang, values that are not finite, or what --metric or
-    --oracle say. Exit code 1: found, 2: the command does not fail, or before any operator, 125: it cannot be told.
+    --oracle say. Exit code 1: found, 2: the command does not fail, or before any operator, 125: it cannot be told, 130: interrupted.
 
     Parameters
     ----------
@@ -92,7 +92,8 @@ def bisect(
         else:
             found, document, trials = _operators(command, folder, options)
     except KeyboardInterrupt:
-        raise UnavailableError(f"interrupted; the same command goes on where it was (log in {folder})") from None
+        note(f"interrupted; the same command goes on where it was (log in {folder})")
+        return INTERRUPTED
     findings = _findings(found, document, trials)
     if json:
         from opscope.report.json import json_text

@@ -8,6 +8,7 @@ import tempfile
 import traceback
 
 BUG = 101
+INTERRUPTED = 130  # 128 + SIGINT
 
 
 def note(line: str) -> None:

@@ -12,8 +12,9 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope import __version__
-from opscope.cli.failing import note
+from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Json
+from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
@@ -48,17 +49,21 @@ def minimize(
 ) -> int:
     """Shrink a repro folder while the same failure stays: shapes, values, strides, element types, arguments.
 
-    Exit code 1: the failure shows and the smaller folder is written (Ctrl-C keeps the best so far), 0: it does not show
-    here, 2: the folder is none of opscope's, 125: it cannot be tried here.
+    Exit code 1: the failure shows and the smaller folder is written, 0: it does not show here, 2: the folder is none of
+    opscope's, 125: it cannot be tried here, 130: Ctrl-C, the best so far is written.
 
     Parameters
     ----------
     directory
         A folder that opscope repro wrote. Its code is executed.
     """
+    from opscope.ascend.case import is_case
     from opscope.repro.minimize import Limits
     from opscope.repro.minimize import minimize as shrink
 
+    if is_case(directory):
+        reason = "a compiled kernel runs with the shapes and the tiling it was given, so its case cannot shrink"
+        raise UsageError(f"{directory}: {reason}; opscope repro tries it")
     wanted = output if output is not None else directory.absolute().with_name(f"{directory.absolute().name}-min")
     imports = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in search.imports)
     found = shrink(directory, wanted, imports=imports, limits=Limits(search=search.seconds, call=search.timeout), tell=note)
@@ -71,7 +76,7 @@ def minimize(
         print(json_text(Document(opscope=__version__, verb="minimize", runs=(str(directory),), verdict=verdict, summary=summary)))
     else:
         _print(found)
-    return code
+    return INTERRUPTED if found.ended == "interrupted" else code
 
 
 def _word(found: Minimized) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
+from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE
 from opscope.errors import UsageError
@@ -71,8 +72,13 @@ def replay(
         synthesise=not options.no_synthesise, limit=options.limit,
     )  # fmt: skip
     opened = open_run(run)
-    with progress_bar() as progress:
-        lines = list(replay_calls(opened, selection=selection.selection(), plan=plan, output=output, progress=progress))
+    try:
+        with progress_bar() as progress:
+            lines = list(replay_calls(opened, selection=selection.selection(), plan=plan, output=output, progress=progress))
+    except KeyboardInterrupt:
+        kept = f"the same command goes on where it was (results in {output})" if output is not None else "with -o DIR it could go on"
+        note(f"interrupted; {kept}")
+        return INTERRUPTED
     document = msgspec.structs.replace(document_of(opened, lines), runs=(run,))
     table = csv if csv is not None else None if output is None else output / "replayed.csv"
     if table is not None:

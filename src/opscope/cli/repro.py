@@ -16,6 +16,7 @@ from opscope.cli.failing import note
 from opscope.cli.finding_calls import chosen_call
 from opscope.cli.options import Json
 from opscope.cli.printing import completeness
+from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class TrialOptions:
     values: Annotated[
         Literal["real", "synthetic"], Parameter(help="Recorded values, or others of equal statistics, so that no data leaves the house.")
     ] = "real"
-    repeat: Annotated[int, Parameter(help="How often the call is made; a failure that comes and goes is flaky.")] = 3
+    repeat: Annotated[
+        int | None, Parameter(help="How often the call is made; a failure that comes and goes is flaky [3, a call that hangs: 1].")
+    ] = None
     imports: Annotated[
         tuple[str, ...],
         Parameter(name="--import", help="Module, .py file or shared library that registers the operator; may be given again."),
@@ -58,7 +61,7 @@ AS_RECORDED = TrialOptions()
 
 def repro(
     run: str,
-    call: str,
+    call: str | None = None,
     /,
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="The folder to write; one that exists gets a sibling.")] = Path("case"),
@@ -73,10 +76,16 @@ def repro(
     Parameters
     ----------
     run
-        A run, or any known dump.
+        A run, or any known dump; for an AI Core error a case of opscope aicore, its -o folder, or the logs.
     call
-        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first.
+        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first. Of several AI Core errors one, by number.
     """
+    from opscope.cli.aicore_case import is_aicore, repro_aicore
+
+    if is_aicore(run, call):
+        return repro_aicore(run, call, output, repeat=trial.repeat or 1, timeout=trial.timeout, json=json)
+    if call is None and Path(run).exists():
+        raise UsageError(f"which call? opscope repro {run} CALL; opscope show {run} lists them")
     from opscope.formats.registry import open_run
     from opscope.repro import execute, read_case, save
     from opscope.repro.issue import write_issue
@@ -84,7 +93,7 @@ def repro(
     from opscope.repro.write import cut, free_folder
 
     opened = open_run(run)
-    chosen = chosen_call(opened, call)
+    chosen = chosen_call(opened, call or "")
     if chosen.note is not None:
         note(f"{chosen.call.name}: {chosen.note}")
     imports = tuple(_lasting(name) for name in trial.imports)
@@ -93,8 +102,9 @@ def repro(
     written = save(without_data(material) if trial.values == "synthetic" else material, folder)
     if folder != output:
         note(f"{output} exists; written to {folder}")
-    outcome = execute(folder, repeat=trial.repeat, timeout=trial.timeout)
-    write_issue(folder, read_case(folder), outcome)
+    case = read_case(folder)
+    outcome = execute(folder, repeat=trial.repeat or (1 if case.failure.kind == "hang" else 3), timeout=trial.timeout)
+    write_issue(folder, case, outcome)
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:
         from opscope.report.json import json_text

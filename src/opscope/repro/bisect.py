@@ -131,7 +131,7 @@ def _first(trials: Trials) -> Observation:
 def _control(answers: Answers, oracle: Oracle) -> None:
     verdict = answers.ask(())
     if verdict == GOOD:
-        raise UsageError(f"the command does not fail, as far as can be told: never {oracle.words}; nothing to search for")
+        raise UsageError(f"the command does not fail, nothing to search for; bad would be: {oracle.words}")
     if verdict == UNCLEAR:
         raise UnavailableError(f"cannot tell good from bad on the command as it is: {oracle.words}")
 

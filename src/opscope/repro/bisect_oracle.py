@@ -108,7 +108,7 @@ class MetricOracle(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """What is asked."""
-        return f"not {self.text}"
+        return f"{self.text} does not hold"
 
     def judge(self, seen: Observation) -> str:
         """UNCLEAR when the command printed no such value, or failed."""

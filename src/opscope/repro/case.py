@@ -98,7 +98,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One call, complete enough to be made again. args is the argument tree of docs/schema.md, column args.
 
     level is "kernel", or "api" for the user's function with its backward pass. autocast is the element type of one that was on.
-    device is the recorded one; run_on and run_as are device and element type the writer was asked to use instead.
+    device is the recorded one; run_on and run_as are device and element type the writer was asked to use instead. limit is how many
+    seconds the call may take before it counts as hanging, where a search has found that out.
     """
 
     version: int = VERSION
@@ -125,6 +126,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     imports: tuple[str, ...] = ()
     flags: dict[str, bool] = {}
     autocast: str | None = None
+    limit: float | None = None
     environment: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
 

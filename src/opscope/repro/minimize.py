@@ -81,7 +81,9 @@ def minimize(
         tell(f"{start.case.op}: the failure shows {len(shown)}/{len(probes)}: {shown[0].told or shown[0].status}")
         search = Search(oracle, start, shown[0], seconds=limits.search, tell=tell)
         ended, stages = _shrink(search)
-        trials = oracle.trials
+        trials, limit = oracle.trials, oracle.patience.sure
+    if start.case.failure.kind == "hang":
+        stages = [(_limited(candidate, limit), trial) for candidate, trial in stages]
     best, outcome, written = _verified(stages, output)
     return Minimized(
         directory=str(written), shown=len(shown), tried=len(probes), told=search.trial.told, ended=ended, trials=trials,
@@ -91,7 +93,9 @@ def minimize(
 
 def _probe(oracle: Oracle, start: Candidate) -> tuple[Candidate, list[Trial]]:
     """The call as it is, a few times; where nothing was recorded as wrong but something is, that is the failure."""
-    first = oracle.make(start)
+    if start.case.failure.kind in ("none", "hang"):
+        oracle.learn(start)
+    first = oracle.make(start, patient=True)
     if start.case.failure.kind == "none":
         ended = {"died": "crash", "hang": "hang"}.get(first.status, "mismatch")
         start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=Failure(kind=ended)))
@@ -167,6 +171,10 @@ def _verified(stages: Sequence[Stage], output: Path) -> tuple[Candidate, Outcome
     folder = free_folder(output)
     save(material(start), folder)
     return start, execute(folder), folder
+
+
+def _limited(candidate: Candidate, limit: float) -> Candidate:
+    return msgspec.structs.replace(candidate, case=msgspec.structs.replace(candidate.case, limit=limit))
 
 
 def _remove(folder: Path) -> None:

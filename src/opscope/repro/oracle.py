@@ -23,10 +23,12 @@ from opscope.errors import UnavailableError
 from opscope.repro.candidate import Candidate, write_trial
 from opscope.repro.case import Failure
 from opscope.repro.forms import form_named
+from opscope.repro.patience import Patience
 
 SCRIPTS = Path(__file__).parent / "scripts"
 START = 300.0
 RESULTS = "results.safetensors"
+WORD = 10.0  # seconds a worker has, beside its child's, to say that the child hangs
 JUDGED_BY_REFERENCE = frozenset({"nonfinite", "mismatch", "none"})
 
 
@@ -34,7 +36,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What making a candidate gave.
 
     status: done, cannot (the call cannot be made or judged), died, hang. pattern: by output slot its classes of non-finite
-    values and what exact arithmetic gives there; grade: the largest error in units of what is allowed.
+    values and what exact arithmetic gives there; grade: the largest error in units of what is allowed; seconds: what it took.
     """
 
     status: str
@@ -45,6 +47,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     grade: float = 0.0
     seen: dict[str, Any] = {}
     code: int | None = None
+    seconds: float = 0.0
 
 
 class Worker:
@@ -121,6 +124,7 @@ class Oracle:
     def __init__(self, script: Path, candidate: Candidate, *, imports: tuple[str, ...], limit: float) -> None:
         case = candidate.case
         self.limit = limit
+        self.patience = Patience(limit)
         self.repeat = 1
         self.threads = 1  # starting a team of threads in every child costs more than most calls
         self.trials = 0
@@ -148,42 +152,48 @@ class Oracle:
                 worker.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def make(self, candidate: Candidate) -> Trial:
-        """Make a candidate's call once (as often as self.repeat says) and judge it."""
+    def make(self, candidate: Candidate, *, patient: bool = False) -> Trial:
+        """Make a candidate's call once (as often as self.repeat says) and judge it; patient: a hang is waited for as long as may be."""
         self.trials += 1
         write_trial(candidate, self._folder)
         judged = self._judged_by(candidate)
         if judged is not None and judged.status != "done":
             return Trial(status="cannot", told=judged.told or judged.status)
+        hangs = self.failure.kind == "hang"
+        limit = self.patience.limit(_elements(candidate)) if hangs and not patient else self.limit
         results = None if judged is None else str(self._folder / RESULTS)
-        limit = self._limit(candidate)
         request = {
-            "folder": str(self._folder), "code": self._code(candidate.case), "limit": limit, "repeat": self.repeat,
-            "fork": self._fork, "threads": self.threads, "results": results,
-        }  # fmt: skip
-        return self._worker.ask(request, limit + 10)
+            **self._request(candidate, limit),
+            "repeat": self.repeat,
+            "fork": self._fork,
+            "threads": self.threads,
+            "results": results,
+        }
+        found = self._worker.ask(request, limit + (WORD if self._fork else 0.0))
+        if found.status == "done":
+            self.patience.learn(found.seconds)
+        return found
 
-    def _limit(self, candidate: Candidate) -> float:
-        """Seconds for a call: a hanging one costs them every time, so they are few where the call should be short."""
-        if self.failure.kind != "hang":
-            return self.limit
-        return min(self.limit, 2.0 + sum(part.values.size for part in candidate.parts if part.values is not None) / 1e5)
+    def _request(self, candidate: Candidate, limit: float) -> dict[str, Any]:
+        return {"folder": str(self._folder), "code": self._code(candidate.case), "limit": limit, "repeat": self.repeat}
+
+    def learn(self, candidate: Candidate) -> None:
+        """Have a trusted kernel make the call, where there is one, to see how long it takes when it does not hang."""
+        write_trial(candidate, self._folder)
+        found = self._asked_clean(candidate)
+        if found is not None and found.status == "done":
+            self.patience.learn(found.seconds)
 
     def _judged_by(self, candidate: Candidate) -> Trial | None:
-        """Have a process without the case's libraries make the call, its results in a file; None where there is no such process."""
-        if self._clean is None or candidate.case.failure.kind not in JUDGED_BY_REFERENCE:
+        """What the process without the case's libraries says of the call, its results in a file; None where they judge nothing."""
+        return self._asked_clean(candidate) if candidate.case.failure.kind in JUDGED_BY_REFERENCE else None
+
+    def _asked_clean(self, candidate: Candidate) -> Trial | None:
+        if self._clean is None:
             return None
-        path = str(self._folder / RESULTS)
-        request = {
-            "folder": str(self._folder),
-            "code": self._code(candidate.case),
-            "limit": self.limit,
-            "repeat": 1,
-            "fork": True,
-            "threads": 1,
-        }
+        request = self._request(candidate, self.limit) | {"repeat": 1, "fork": True, "threads": 1, "results": str(self._folder / RESULTS)}
         try:
-            return self._clean.ask({**request, "results": path}, self.limit + 10)
+            return self._clean.ask(request, self.limit + WORD)
         except UnavailableError:
             self._clean = None  # the operator is the library's own
             return None
@@ -192,6 +202,10 @@ class Oracle:
         """The trial, if the candidate fails in the same way as the first one did; None otherwise."""
         found = self.last = self.make(candidate)
         return found if self.first is not None and same_failure(self.failure, self.first, found) else None
+
+
+def _elements(candidate: Candidate) -> int:
+    return sum(part.values.size for part in candidate.parts if part.values is not None)
 
 
 def same_failure(failure: Failure, first: Trial, found: Trial) -> bool:

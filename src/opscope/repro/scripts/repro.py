@@ -70,6 +70,7 @@ from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the t
 
 HERE = Path(__file__).resolve().parent
 BEGUN = b"the call begins"
+LIMIT = 20.0  # seconds after which a call counts as hanging, where the case says nothing else
 # Numbers of CANN's formats, aclFormat in acl_base.h.
 FORMATS = {"NC1HWC0": 3, "FRACTAL_Z": 4, "FRACTAL_NZ": 29, "NDC1HWC0": 32, "FRACTAL_Z_3D": 33}
 WIDEST = {"float": torch.float64, "complex": torch.complex128}
@@ -465,14 +466,19 @@ def header(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> lis
     return lines + [f"  was   {row['slot']:<8} {describe({**row, **row['stats']})}" for row in case["outputs"]]
 
 
+def conditions(case: dict[str, Any], options: argparse.Namespace, notes: list[str]) -> tuple[Conditions, Any]:
+    """Where the call is made, and the element type that was asked for."""
+    device = usable_device(options.device or case["run_on"] or case["device"], notes)
+    cast = options.dtype or case["run_as"]
+    return Conditions(case["device"], device, widening(cast) if cast else {}), cast
+
+
 def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Make the call as often as asked; returns what --json prints."""
     notes: list[str] = [printable(note) for note in case["warnings"]]
     imports = options.imports + case["imports"]
     operator = find_operator(imports)
-    device = usable_device(options.device or case["run_on"] or case["device"], notes)
-    cast = options.dtype or case["run_as"]
-    where = Conditions(case["device"], device, widening(cast) if cast else {})
+    where, cast = conditions(case, options, notes)
     if case["flags"].get("deterministic"):
         torch.use_deterministic_algorithms(True, warn_only=True)
     if is_random(operator) and not case["random"]["states"]:
@@ -491,7 +497,7 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
         except CannotTry as reason:
             more.append(f"wide  {reason}")
     lines += ["  " + line for line in more] + ["  note  " + note for note in notes]
-    return verdict([trial.finding.shown for trial in trials], last.finding.told, lines, device=device, seen=last.seen)
+    return verdict([trial.finding.shown for trial in trials], last.finding.told, lines, device=where.target, seen=last.seen)
 
 
 def verdict(shown: list[bool], told: str, lines: list[str], **more: Any) -> dict[str, Any]:
@@ -501,22 +507,23 @@ def verdict(shown: list[bool], told: str, lines: list[str], **more: Any) -> dict
     return {"verdict": word, "shown": sum(shown), "tried": len(shown), "reason": told, "lines": lines, **more}
 
 
-def survive(kind: str, options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
+def survive(case: dict[str, Any], options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
     """For a call in which the recorded process died or stood still: make it in a child, whose end is watched."""
+    kind, limit = case["failure"]["kind"], options.limit or case.get("limit") or LIMIT
     command = [sys.executable, str(Path(__file__).resolve()), *argv, "--inside", "--repeat", "1"]
-    shown: list[bool] = []
-    ends: list[str] = []
-    lines: list[str] = []
+    notes, shown, ends = list(map(printable, case["warnings"])), [], []
+    where, _ = conditions(case, options, notes)
+    lines = header(case, load_tensors("inputs.safetensors"), where) + ["  note  " + note for note in notes]
     for _ in range(options.repeat):
-        code, lines = watched(command, options.limit)
+        code, said = watched(command, limit)
         if code in (2, 101, 125):
-            raise CannotTry(lines[-1] if lines else f"exit code {code}")
+            raise CannotTry(said[-1] if said else f"exit code {code}")
         died = f"the process that makes the call ends by exit status {code}"
-        hung = f"the call does not return within {options.limit:g} s"
+        hung = f"the call does not return within {limit:g} s"
         ends.append(hung if code is None else "the call returned" if code in (0, 1) else died)
         # What was killed from outside stood still, or the kernel killed it for what it did: ending by a signal shows that too.
         shown.append(code is None or code < 0 if kind == "hang" else code not in (0, 1, None))
-    return verdict(shown, ends[shown.index(True)] if any(shown) else ends[-1], [] if options.json else lines)
+    return verdict(shown, ends[shown.index(True)] if any(shown) else ends[-1], lines)
 
 
 def watched(command: list[str], limit: float) -> tuple[Any, list[str]]:
@@ -545,7 +552,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     importing = "module, .py file or shared library that registers the operator"
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=importing)
     parser.add_argument("--no-wide", action="store_true", help="skip the float64 calculation on the CPU")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds after which a call counts as hanging")
+    parser.add_argument("--limit", type=float, help=f"seconds after which a call counts as hanging [{LIMIT:g}]")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     for hidden in ("--reference", "--seed"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -577,7 +584,7 @@ def main(argv: list[str]) -> int:
         if options.inside:
             print(BEGUN.decode(), flush=True)
         alone = case["failure"]["kind"] in ("crash", "hang") and not options.inside
-        result = survive(case["failure"]["kind"], options, argv) if alone else run(case, options)
+        result = survive(case, options, argv) if alone else run(case, options)
     except CannotTry as reason:
         result = {"verdict": "cannot be tried", "reason": str(reason), "lines": [f"cannot be tried here: {reason}"]}
     except Exception:  # noqa: BLE001 - a traceback's exit code, 1, would claim that the failure shows

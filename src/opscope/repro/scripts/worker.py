@@ -11,7 +11,8 @@ since a pool of threads does not survive a fork. --clean loads no library and on
 request  {"folder": path, "code": source of `call`, "limit": seconds, "repeat": n, "fork": bool,
           "threads": n, 0 for as many as torch wants, "results": path or null}
 answer   {"status": "done | cannot | died | hang", "shown": n, "tried": n, "told": text, "pattern": {...}, "grade": x,
-          "seen": {slot: statistics}, "code": exit status of a child that died}
+          "seen": {slot: statistics}, "code": exit status of a child that died,
+          "seconds": what it took}
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Server:
                 importlib.import_module("torch._decomp")  # a second, better spent here than in every child
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request["fork"]:
-            return forked(lambda: self.make(request), request["limit"])
-        return self.make(request)
+        start = time.monotonic()
+        found = forked(lambda: self.make(request), request["limit"]) if request["fork"] else self.make(request)
+        return {**found, "seconds": time.monotonic() - start}
 
     def make(self, request: dict[str, Any]) -> dict[str, Any]:
         script = self.script
