@@ -33,6 +33,7 @@ class Recorder(Protocol):
     def scaler_updated(self) -> None: ...
     def fetch(self, *, end: bool) -> bool: ...
     def step_marked(self) -> None: ...
+    def settings(self) -> dict[str, Any]: ...
     def batches(self, *, process: int, rank: int) -> dict[str, Any]: ...
 
 
@@ -86,6 +87,7 @@ class Session:
             "steps": recorder.book.step,
             "skipped_steps": tuple(self.skipped),
             "idle": self.idle,
+            **({"torch": recorder.settings()} if recorder.book.step == 0 else {}),
             **beneath,
         }
 
@@ -146,6 +148,8 @@ class Session:
             self.skipped.append(book.step)
         self.writer.end_step(book.step, finding=finding or accused)
         ended = book.step
+        if ended == 0:  # the program has set what it wants by now; it may be killed before it ends
+            self.writer.update(torch=recorder.settings())
         book.next_step()
         if finding and self.config.on_overflow == "stop":
             self._stop_program(1)

@@ -138,6 +138,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped
     checked: dict[str, Any] = {}  # with --check: calls, checked, signatures, seconds, budget, verdicts, unjudged
     substituted: dict[str, Any] = {}  # with --substitute: calls by operator, and those that could not be, with the reason
+    torch: dict[str, Any] = {}  # flags: torch's settings by name, autocast: where it was on (docs/store.md)
 
 
 Row = Call | Tensor | Stack | Judgement

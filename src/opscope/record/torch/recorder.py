@@ -17,6 +17,7 @@ from opscope.record.steps import Steps
 from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
+from opscope.record.torch.flags import autocast_types, read_flags
 from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in
 from opscope.record.torch.sentinel import Sentinel
@@ -39,6 +40,7 @@ class TorchRecorder:
         self.book = make_book(self.binding, config)
         self.steps = Steps(session.step_ended, live_optimizers, module=config.step_module)
         self.levels = config.levels
+        self._autocast: dict[str, None] = {}
         self._scopes = threading.local()
         self._modes = threading.local()
         self._hooks: list[Any] = []
@@ -107,6 +109,10 @@ class TorchRecorder:
 
     def step_marked(self) -> None:
         self.steps.mark()
+
+    def settings(self) -> dict[str, Any]:
+        """torch's flags as they are now, and where autocast has been on, for process.json."""
+        return {"flags": read_flags(), "autocast": list(self._autocast)}
 
     def enter_modes(self) -> None:
         """Push the modes in the calling thread."""
@@ -179,6 +185,8 @@ class TorchRecorder:
 
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         scope = self._scope()
+        if not scope:
+            self._autocast.update(dict.fromkeys(autocast_types()))
         parent = scope[-1] if scope else None
         path = self.modules.path(module, parent[0] if parent else None, parent[2] if parent else None)
         buffers, self.modules.buffers = self.modules.buffers, []
