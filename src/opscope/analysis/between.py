@@ -35,7 +35,7 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
     fused = fused_words(sides[0]) | fused_words(sides[1])
     spells = (str if mapping is None else mapping.operator), str
     one, other = (lowered(side, flow, spell, fused) for side, flow, spell in zip(sides, flows, spells, strict=True))
-    named = naming(one.side, other.side, mapping)
+    named = [msgspec.structs.replace(names, by_level=False) for names in naming(one.side, other.side, mapping)]  # leaves on both sides
     given = [] if mapping is None else mapping.pairs(one.side, other.side)
     tokens = [
         msgspec.structs.replace(tokens_of(low.side, low.flow, names), crossing=CROSSING, certain=CERTAIN)

@@ -36,6 +36,7 @@ from opscope.analysis.compare_tables import Side, load_side
 from opscope.analysis.compare_values import Measured, measure_values
 from opscope.analysis.findings import wants_finding
 from opscope.analysis.frameworks import naming
+from opscope.analysis.levels import at_common_levels, other_leaves, sure_of_levels
 from opscope.analysis.lowering import foreign
 from opscope.run.finding import Document, Finding
 from opscope.run.protocol import Run
@@ -182,7 +183,7 @@ def compare(target: Run | str | os.PathLike[str], golden: Run | str | os.PathLik
         pairing = msgspec.structs.replace(pairing, rows=rows)
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing)
-    causes = search.run()
+    causes = sure_of_levels(pairing, search.run())
     first: dict[int, int] = {}
     for cause in causes:
         first.setdefault(int(pairing.target.calls.rank[cause.target]), cause.target)
@@ -211,8 +212,11 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     with ThreadPoolExecutor(max_workers=1 if target is golden else 2) as pool:
         (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden))
     sides, flows = (one, other), (flow, golden_flow)
-    if foreign(*sides):
+    if foreign(*sides) or other_leaves(*sides):
         return pair_frameworks(sides, flows, policy.mapping)
+    common = at_common_levels(*sides)
+    again = [flow if side is was else follow(side.calls, side.tensors) for side, was, flow in zip(common, sides, flows, strict=True)]
+    sides, flows = common, (again[0], again[1])
     named = naming(*sides, policy.mapping)
     tokens = tokens_of(sides[0], flows[0], named[0]), tokens_of(sides[1], flows[1], named[1])
     given = [] if policy.mapping is None else policy.mapping.pairs(*sides)

@@ -11,9 +11,14 @@ import numpy as np
 
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_pairs import DIFFERS, GOLDEN_ONLY, SAME, SHAPE, TARGET_ONLY, UNKNOWN, WITHIN
+from opscope.analysis.compare_structure import half_compiled
 from opscope.analysis.compare_values import Measured, missing_values
+from opscope.analysis.levels import LEVEL_WORDS, apart, recorded
+from opscope.analysis.lowering import foreign
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from opscope.analysis.compare_causes import Cause
     from opscope.analysis.compare_tables import Side
 
@@ -69,6 +74,7 @@ def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
     if len(pairing.target.calls) and len(pairing.golden.calls):
         yield from _unpaired(pairing)
         yield from _unmatched(pairing)
+        yield from _other_levels(pairing)
     for word, rows in zip(("target", "golden"), missing_values(pairing), strict=True):
         if len(rows):
             yield f"{word}: the values of {len(rows)} tensors are missing that the other side has"
@@ -92,10 +98,33 @@ def _unpaired(pairing: Pairing) -> Iterator[str]:
 
 
 def _unmatched(pairing: Pairing) -> Iterator[str]:
-    matched = np.count_nonzero(pairing.match.target >= 0)
-    share = matched / max(min(len(pairing.target.calls), len(pairing.golden.calls)), 1)
-    if share < _SHARE:
-        yield f"only {matched} of {len(pairing.target.calls)} calls have a partner: these look like two different models"
+    found = different_models(pairing)
+    if found is not None:
+        what = "two different models" if pairing.between is None else "two different models, or have little in common"
+        yield f"only {found[0]} of {found[1]} calls have a partner: these look like {what}"
+
+
+def different_models(pairing: Pairing) -> tuple[int, int] | None:
+    """How many calls have a partner, and of how many, where that is less than half of those of the shorter run; None elsewhere."""
+    both = recorded(pairing.target, pairing.golden), recorded(pairing.golden, pairing.target)
+    matched = int(np.count_nonzero(pairing.match.target >= 0))
+    counts = [int(np.count_nonzero(calls)) for calls in both]
+    return (matched, counts[0]) if matched < _SHARE * max(min(counts), 1) else None
+
+
+def _other_levels(pairing: Pairing) -> Iterator[str]:
+    """Calls of a level that the other side did not record, as far as nothing that was compared speaks for them."""
+    if pairing.between is not None:
+        if not foreign(pairing.target, pairing.golden):
+            yield from _alone(pairing, "only {} recorded {}: the runs were recorded at other levels")
+        return
+    sides = (("target", pairing.target), ("golden", pairing.golden))
+    for (word, side), (other, partner) in (sides, sides[::-1]):
+        lost = apart(side, partner)
+        if len(lost):
+            levels = " or ".join(LEVEL_WORDS[level] for level in np.unique(side.calls.level[lost]).tolist())
+            named = _counted_words(side, lost)
+            yield f"{other} recorded no {levels}: {len(lost)} calls of {word} were compared with nothing: {named}"
 
 
 def _remarks(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
@@ -106,7 +135,8 @@ def _remarks(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
         elif mine.seed is None and causes and pairing.between is None:
             yield "neither run was seeded by opscope; opscope run --seed N --deterministic makes runs comparable"
     if pairing.between is not None:
-        yield from _alone(pairing)
+        if foreign(pairing.target, pairing.golden):
+            yield from _alone(pairing, "only {}'s framework runs {}; judged by the values around them")
         return
     if mine.deterministic != theirs.deterministic:
         yield "one run used deterministic algorithms and the other did not"
@@ -116,16 +146,24 @@ def _remarks(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
             yield f"{package} is {a} in target, {b} in golden"
     if mine.hidden_calls or theirs.hidden_calls:
         yield f"calls hidden by compilation: {mine.hidden_calls} in target, {theirs.hidden_calls} in golden; they cannot be compared"
+    if half_compiled(pairing):
+        yield from _alone(pairing, "only {}'s form of the program runs {}; judged by the values around them")
 
 
 def _seed(seed: int | None) -> str:
     return "none" if seed is None else str(seed)
 
 
-def _alone(pairing: Pairing) -> Iterator[str]:
-    """What only one framework runs, in one line each: no difference of its own, since values tell whether it matters."""
+def _alone(pairing: Pairing, line: str) -> Iterator[str]:
+    """What only one side of two frameworks or levels has, in one line each: no difference of its own, since values tell if it matters."""
     for word, side, match in (("target", pairing.target, pairing.match.target), ("golden", pairing.golden, pairing.match.golden)):
-        alone = Counter(side.texts(side.calls.op[np.flatnonzero(match < 0)]))
-        if alone:
-            named = ", ".join(f"{op} x{count}" if count > 1 else op for op, count in alone.most_common(_NAMED))
-            yield f"only {word}'s framework runs {named}{', …' if len(alone) > _NAMED else ''}; judged by the values around them"
+        alone = np.flatnonzero(match < 0)
+        if len(alone):
+            yield line.format(word, _counted_words(side, alone))
+
+
+def _counted_words(side: Side, calls: NDArray[np.int64]) -> str:
+    """Operators of calls with how often each is there, the most frequent first."""
+    counted = Counter(side.texts(side.calls.op[calls]))
+    named = ", ".join(f"{op} x{count}" if count > 1 else op for op, count in counted.most_common(_NAMED))
+    return named + (", …" if len(counted) > _NAMED else "")

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_flow import Flow
-from opscope.analysis.compare_tables import NONE, Side
+from opscope.analysis.compare_tables import MODULE, NONE, Side
 from opscope.analysis.kinship import BIASED, DROPPED, HANDED_ON, ONE_RESULT, kin, world
 from opscope.judge.operators import in_place
 
@@ -56,7 +56,8 @@ def foreign(target: Side, golden: Side) -> bool:
 def spelling(side: Side) -> str:
     """Whose words most calls of a side bear, as kinship.world tells them; "" where that cannot be told. Also of a side made common."""
     side = side if side.base is None else side.base
-    names, counts = np.unique(side.calls.op[side.calls.leaf], return_counts=True)
+    spelt = side.calls.leaf & (side.calls.level != MODULE)  # a module bears the name of its class
+    names, counts = np.unique(side.calls.op[spelt], return_counts=True)
     total: dict[str, int] = defaultdict(int)
     for name, count in zip(side.texts(names), counts.tolist(), strict=True):
         total[world(name)] += count

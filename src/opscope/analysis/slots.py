@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from opscope.analysis.align import Match
 
 _FAR = 1e9
+_FEW, _UNLIKE = 8, 1.0  # of more tensors than these (an optimizer's) some are left over: those are no pair for being of one size
 _MANY = 64  # rows of one side of a call; beyond, only names and equal sizes in order are looked at
 
 
@@ -80,17 +81,18 @@ def _assigned(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: ND
     if not len(left) or not len(right):
         return []
     costs = _costs(mine, theirs, left, right)
+    many = min(len(left), len(right)) > _FEW
     found: list[tuple[int, int]] = []
     free_left, free_right = set(range(len(left))), set(range(len(right)))
     for flat in np.argsort(costs, axis=None, kind="stable").tolist():
         i, j = divmod(flat, len(right))
-        if costs[i, j] >= _FAR:
+        if costs[i, j] >= (_UNLIKE if many else _FAR):
             break
         if i in free_left and j in free_right:
             found.append((int(left[i]), int(right[j])))
             free_left.discard(i)
             free_right.discard(j)
-    if len(free_left) == len(free_right) or (mine.output[left[0]] and not found):
+    if (len(free_left) == len(free_right) and not many) or (mine.output[left[0]] and not found):
         found.extend((int(left[i]), int(right[j])) for i, j in zip(sorted(free_left), sorted(free_right), strict=False))
     return found
 
