@@ -11,7 +11,8 @@ import msgspec
 
 from opscope.ascend import addresses, objects
 from opscope.ascend.addresses import AddressCheck, Owner
-from opscope.ascend.dumps import Dump, find_dump, read_dump
+from opscope.ascend.cores import completed, core_of, fault_of, kernel_in
+from opscope.ascend.dumps import Dump, dump_of_core, find_dump, read_dump
 from opscope.ascend.fault import Fault
 from opscope.ascend.find import Collection
 from opscope.ascend.graphs import Node, find_nodes
@@ -24,6 +25,7 @@ from opscope.ascend.references.judge import DIFFERS, Judged
 from opscope.ascend.tensors import KernelTensor, Tiling, tensors_of, tiling_of
 from opscope.ascend.verdict import NOT_REPRODUCED, REPRODUCED, Grounds, Verdict, verdicts
 from opscope.errors import FormatError, UsageError
+from opscope.formats.cann.corefile import CoreFile
 
 _TASK_NAME = re.compile(r"-?\d+(?:_\d+)*_([A-Za-z].*)")
 _HASHED = re.compile(r"(?:te_)?([A-Za-z]\w*?)_[0-9a-f]{32,}")
@@ -68,6 +70,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     dump: Dump | None = None
     judged: Judged | None = None
     objects: tuple[Path, ...] = ()
+    core: CoreFile | None = None
     case_result: str | None = None
     verdicts: tuple[Verdict, ...] = ()
     case: WrittenCase | None = None
@@ -82,13 +85,15 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 def analyse(fault: Fault, found: Collection, *, case_result: str | None = None) -> Analysis:
     """Join one error with the collection; what cannot be read becomes a problem, never an exception."""
     problems: list[str] = []
+    core = core_of(fault, found.cores)
+    fault = completed(fault, core) if core is not None else fault
     names = kernel_names(fault)
-    kernel = choose(found.kernels, names)
+    kernel = choose(found.kernels, names) or (kernel_in(core) if core is not None else None)
     node = _node(fault, found, (*names, *((kernel.name, kernel.binary) if kernel else ())), problems)
     tensors = tensors_of(fault, node, kernel)
     counters = tuple(program_counter(core, fault) for core in fault.cores)
     binaries = _objects(found, kernel, names)
-    dump = _dump(fault, found, node, tensors, problems)
+    dump = _dump(fault, found, node, tensors, problems) or (dump_of_core(core, tensors) if core is not None else None)
     place, heuristic = _places(fault, counters, binaries, _beside(found, kernel, names), names)
     checks = addresses.check(fault, tensors)
     operator = _operator(fault, node, kernel)
@@ -109,6 +114,7 @@ def analyse(fault: Fault, found: Collection, *, case_result: str | None = None) 
         dump=dump,
         judged=judged,
         objects=binaries,
+        core=core,
         missing=tuple(_missing(fault, node, kernel, dump, binaries)),
         problems=tuple(problems),
     )
@@ -294,5 +300,7 @@ def outcome(text: str, analysis_faults: Sequence[Fault]) -> str:
 def analyse_all(reader: LogReader, found: Collection, *, case_result: str | None = None) -> tuple[Analysis, ...]:
     """Every error of the logs, first error first."""
     faults = reader.faults()
+    known = {core.path for fault in faults if (core := core_of(fault, found.cores)) is not None}
+    faults = (*faults, *(fault_of(core) for core in found.cores if core.path not in known))
     result = outcome(case_result, faults) if case_result is not None else None
     return tuple(analyse(fault, found, case_result=result) for fault in faults)

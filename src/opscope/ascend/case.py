@@ -27,6 +27,7 @@ from opscope.ascend.tensors import KernelTensor
 from opscope.ascend.verdict import NOT_REPRODUCED, REPRODUCED
 from opscope.errors import FormatError, UsageError
 from opscope.formats.bounded_json import load_json
+from opscope.formats.cann.corefile import content
 from opscope.formats.layouts import is_private
 
 if TYPE_CHECKING:
@@ -266,13 +267,24 @@ def _binaries(one: Analysis, folder: Path, name: str) -> list[str]:
     binary = next((path for path in one.objects if path.stat().st_size <= _LARGEST_BINARY), None)
     if binary is not None:
         shutil.copyfile(binary, place / f"{name}.o")
+    elif (held := _held_binary(one)) is not None:
+        (place / f"{name}.o").write_bytes(held)
     else:
         lacks.append(f"the kernel's binary: put it at kernel_meta/{name}.o")
     if one.kernel is not None:
-        shutil.copyfile(one.kernel.file, place / f"{name}.json")
+        (place / f"{name}.json").write_text(json.dumps(one.kernel.document, indent=1), encoding="utf-8", errors="backslashreplace")
     else:
         lacks.append(f"the kernel's description: put it at kernel_meta/{name}.json")
     return lacks
+
+
+def _held_binary(one: Analysis) -> bytes | None:
+    """The binary out of the .core file, as the compiler wrote it, else as it was loaded."""
+    held = (one.core.binary or one.core.loaded) if one.core is not None else None
+    if one.core is None or held is None or held[1] > _LARGEST_BINARY:
+        return None
+    data = content(Path(one.core.path), held)
+    return data if data.startswith(b"\x7fELF") else None
 
 
 def _without_values(params: list[_Param], launch: Launch | None) -> list[str]:

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opscope.ascend.cores import values_in
 from opscope.ascend.fault import Fault
 from opscope.ascend.tensors import KernelTensor
 from opscope.errors import FormatError, MissingValueError
-from opscope.formats.cann import dumpfile, elements, names, tensor
+from opscope.formats.cann import corefile, dumpfile, elements, names, tensor
 from opscope.formats.cann.dtypes import BY_NAME, UNDEFINED
 from opscope.run.dtypes import find_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.formats.cann.corefile import CoreFile
     from opscope.formats.cann.dumpfile import DumpFile
 
 _TILING = 7
+_CORE = "core"
 _INVALID_WORDS = ("address maybe invalid", "addr info failed", "D2H failed", "data invalid")
 
 
@@ -158,8 +161,10 @@ def _names_it(failed: Sequence[str], address: int, known: KernelTensor | None) -
 
 def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> NDArray[Any] | None:
     """Elements of a dumped tensor in the shape of the call; None where its type is not known or the file is torn."""
-    file = dumpfile.read(path)
     known = next((other for other in tensors if (other.io, other.index, other.part) == (one.io, one.index, 0)), None)
+    if one.entry_io == _CORE:
+        return _typed(_core_bytes(path, one), known)[0]
+    file = dumpfile.read(path)
     try:
         return _values(file, one.entry_io, one.entry, known if one.io != "tiling" else None)[0]
     except (FormatError, MissingValueError):
@@ -173,7 +178,11 @@ def _values(file: DumpFile, io: str, entry: int, known: KernelTensor | None) -> 
             return None, seen.kind.name, seen.host_shape
         values = tensor.host(tensor.device(file, io, entry, seen), seen)
         return values, seen.kind.name, values.shape
-    raw = file.payload(tensor.place(file, io, entry))
+    return _typed(file.payload(tensor.place(file, io, entry)), known)
+
+
+def _typed(raw: NDArray[Any], known: KernelTensor | None) -> tuple[NDArray[Any] | None, str | None, tuple[int, ...]]:
+    """Elements of bytes whose type the call knows; None where it does not."""
     dtype = find_dtype(known.dtype) if known is not None and known.dtype else None
     if dtype is None or known is None or not dtype.bits or dtype.name not in BY_NAME:
         return None, None, (int(raw.size),)
@@ -217,6 +226,8 @@ def _troubles(statistics: dict[str, Any], *, zeroed: bool, partial: bool) -> tup
 
 def device_values_of(path: str, one: DumpedTensor) -> NDArray[Any] | None:
     """Elements as they lie on the device, in the device's shape; None where the dump has no type for them or is torn."""
+    if one.entry_io == _CORE:
+        return None
     file = dumpfile.read(path)
     try:
         seen = tensor.view(file, one.entry_io, one.entry)
@@ -227,5 +238,36 @@ def device_values_of(path: str, one: DumpedTensor) -> NDArray[Any] | None:
 
 def raw_of(path: str, one: DumpedTensor) -> bytes:
     """Bytes of a dumped tensor as they lie in the file."""
+    if one.entry_io == _CORE:
+        return _core_bytes(path, one).tobytes()
     file = dumpfile.read(path)
     return file.payload(tensor.place(file, one.entry_io, one.entry)).tobytes()
+
+
+def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None:
+    """The memory of a .core file as a dump; None where none of the call's tensors is in it."""
+    found = []
+    for one in tensors:
+        raw = values_in(core, one.io, one.index) if one.part == 0 and one.io in ("input", "output", "unknown") else None
+        if raw is None:
+            continue
+        values, dtype, shape = _typed(_flat(raw), one)
+        statistics, denormal = _statistics(values, dtype) if values is not None else ({}, 0)
+        partial = one.size is not None and len(raw) < one.size
+        found.append(
+            DumpedTensor(
+                io=one.io, index=one.index, entry=one.index, entry_io=_CORE, dtype=dtype, shape=shape, size=len(raw), statistics=statistics,
+                denormal=denormal, all_zero=not any(raw), partial=partial, troubles=_troubles(statistics, zeroed=False, partial=partial),
+            )
+        )  # fmt: skip
+    return Dump(file=core.path, op_name=core.kernel, tensors=tuple(found)) if found else None
+
+
+def _core_bytes(path: str, one: DumpedTensor) -> NDArray[Any]:
+    return _flat(values_in(corefile.read(Path(path)), one.io, one.index) or b"")
+
+
+def _flat(raw: bytes) -> NDArray[Any]:
+    import numpy as np
+
+    return np.frombuffer(raw, np.uint8)

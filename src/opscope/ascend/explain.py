@@ -21,6 +21,7 @@ from opscope.ascend.find import Collection
 from opscope.ascend.program import ProgramCounter, words950
 from opscope.ascend.registers import CLASSIC
 from opscope.ascend.tensors import KernelTensor
+from opscope.formats.cann.corefile import CoreFile
 from opscope.run.finding import Document, Finding, Slot
 
 _MAX_WORDS = 4096
@@ -38,6 +39,7 @@ def document(analyses: Sequence[Analysis], *, found: Collection, read: int, code
         "kernels": len(found.kernels),
         "objects": len(found.objects),
         "dumps": len(found.dumps),
+        "cores": len(found.cores),
     }
     summary: dict[str, Any] = {"files": files, "codes": others, "warnings": list(dict.fromkeys(problems))}
     if not analyses:
@@ -245,6 +247,8 @@ def _sources(one: Analysis) -> Iterator[Part]:
             "part": "place", "offset": hex(one.place.offset), **place,
             "heuristic": None if heuristic is None else {**msgspec.structs.asdict(heuristic), "offset": hex(heuristic.offset)},
         }  # fmt: skip
+    if one.core is not None:
+        yield _core_file(one.core)
     if one.dump is not None:
         tensors = [{**msgspec.structs.asdict(dumped), "label": dumped.label} for dumped in one.dump.tensors]
         if one.judged is not None:
@@ -255,3 +259,13 @@ def _sources(one: Analysis) -> Iterator[Part]:
                 "outputs": [list(row) for row in one.judged.outputs],
             }
         yield {"part": "dump", "file": one.dump.file, "op_name": one.dump.op_name, "tensors": tensors, "problems": list(one.dump.problems)}
+
+
+def _core_file(core: CoreFile) -> Part:
+    """What a .core file holds, its memory by size only."""
+    return {
+        "part": "core file", "file": core.path, "kernel": core.kernel, "device": core.device,
+        "blocks": [{"type": one.type, "address": hex(one.address), "size": one.size, "copied": one.copied} for one in core.blocks],
+        "locals": [{"core": one.core, "memory": one.memory, "size": one.size} for one in core.locals],
+        "registers": {one.core: {hex(address): hex(value) for address, value in one.values.items()} for one in core.registers},
+    }  # fmt: skip

@@ -14,7 +14,8 @@ from opscope.ascend import graphs
 from opscope.ascend.kernels import Kernel, is_kernel, read_kernel
 from opscope.errors import FormatError, UsageError
 from opscope.formats.bounded_json import load_json
-from opscope.formats.cann import dumpfile, names
+from opscope.formats.cann import corefile, dumpfile, names
+from opscope.formats.cann.corefile import CoreFile
 
 MAX_FILES = 200_000
 _HEAD = 8192
@@ -22,7 +23,8 @@ _JSON_MAX = 1 << 30
 _LATE_KERNEL = 1 << 20
 _SOURCES = (".cce", ".o.txt")
 _PASSED = (".py", ".npy", ".bin", ".png", ".html", ".pyc", ".so", ".zip", ".gz", ".tgz", ".om", ".onnx")
-LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, BESIDE = "logs", "graphs", "kernels", "objects", "dumps", "beside"
+LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, CORES, BESIDE = "logs", "graphs", "kernels", "objects", "dumps", "cores", "beside"
+_KINDS = (LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, CORES, BESIDE)
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +35,13 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[Kernel, ...] = ()
     objects: tuple[Path, ...] = ()
     dumps: tuple[Path, ...] = ()
+    cores: tuple[CoreFile, ...] = ()
     beside: tuple[Path, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
     def files(self) -> int:
-        return sum(len(getattr(self, name)) for name in (LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, BESIDE))
+        return sum(len(getattr(self, name)) for name in _KINDS)
 
 
 def collect(
@@ -53,9 +56,11 @@ def collect(
         if place is None:
             continue
         there = _sorted_out([place])
-        if not getattr(there, name):
+        if not getattr(there, name) and not (name == DUMPS and there.cores):
             raise UsageError(f"{place}: holds no {name}")
         changes = {name: getattr(there, name)}
+        if name == DUMPS:
+            changes |= {CORES: there.cores or found.cores}
         if name == KERNELS:
             changes |= {OBJECTS: there.objects or found.objects, BESIDE: there.beside or found.beside}
         found = msgspec.structs.replace(found, **changes, problems=(*found.problems, *there.problems))
@@ -63,7 +68,7 @@ def collect(
 
 
 def _sorted_out(places: Iterable[Path]) -> Collection:
-    sorted_out: dict[str, list[object]] = {name: [] for name in (LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, BESIDE)}
+    sorted_out: dict[str, list[object]] = {name: [] for name in _KINDS}
     problems: list[str] = []
     seen: set[Path] = set()
     for path in _files(places):
@@ -106,7 +111,7 @@ def _kind(path: Path) -> tuple[str, object] | None:
     if not head or path.name.endswith(_PASSED):
         return None
     if head.startswith(b"\x7fELF"):
-        return OBJECTS, path
+        return (CORES, corefile.read(path)) if corefile.is_corefile(head) else (OBJECTS, path)
     if path.name.endswith(_SOURCES):
         return BESIDE, path
     start = head.lstrip()[:1]

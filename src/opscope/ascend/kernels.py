@@ -62,13 +62,18 @@ def read_kernel(path: Path) -> Kernel:
     document = load_json(path)
     if not is_kernel(document):
         raise FormatError(path, "is JSON but no kernel's description: it has no binFileName")
+    return kernel_of(document, str(path))
+
+
+def kernel_of(document: dict[str, Any], file: str) -> Kernel:
+    """A kernel of its description, which is_kernel accepts; file is where that was found."""
     support = _dict(document.get("supportInfo"))
     parameters = _list(document.get("parameters"))
     workspace = _list(_dict(document.get("workspace")).get("size"))
     block_dim = document.get("blockDim")
     size = document.get("opParaSize")
     return Kernel(
-        file=str(path),
+        file=file,
         name=str(document.get("kernelName") or document["binFileName"]),
         binary=str(document["binFileName"]),
         functions=tuple(str(_dict(one).get("kernelName")) for one in _list(document.get("kernelList")) if _dict(one).get("kernelName")),

@@ -111,7 +111,7 @@ def _analysed(paths: tuple[str, ...], where: Places) -> tuple[tuple[Analysis, ..
             note("paste the error, then press Ctrl-D")
         reader.read(sys.stdin.buffer, "<stdin>")
         read += 1
-    if not read:
+    if not read and not found.cores:
         raise UsageError(f"{', '.join(paths)}: no log here; process logs lie in $HOME/ascend/log, or where ASCEND_PROCESS_LOG_PATH says")
     analyses = analyse_all(reader, found, case_result=where.case_result)
     return analyses, lambda done: document(done, found=found, read=read, codes=reader.codes, runs=paths)

@@ -121,7 +121,7 @@ def _document(place: str, folder: Path, outcome: Outcome) -> Document:
     summary = {"directory": str(folder), "status": outcome.status, "device": outcome.device, "reason": outcome.reason,
                "shown": outcome.shown, "tried": outcome.tried}  # fmt: skip
     verdict = "found" if outcome.exit_code == 1 else "clean"
-    done = {**summary, "warnings": []}
+    done: dict[str, object] = {**summary, "warnings": []}
     return Document(
         opscope=__version__, verb="repro", runs=(place,), verdict=verdict, complete=outcome.exit_code != 125, summary=done
     )  # fmt: skip

@@ -366,6 +366,7 @@ def _memory(finding: Finding) -> Iterator[str]:
 
 
 def _dump(finding: Finding) -> Iterator[str]:
+    yield from _core_file(part(finding, "core file"))
     dump = part(finding, "dump")
     if not dump:
         item = next((item for item in part(finding, "missing").get("items", ()) if item["what"] == "exception dump"), None)
@@ -380,6 +381,19 @@ def _dump(finding: Finding) -> Iterator[str]:
     yield from dump["problems"]
     if part(finding, "reference"):
         yield _row("CPU reference", part(finding, "reference")["text"])
+
+
+def _core_file(core: Part) -> Iterator[str]:
+    if not core:
+        return
+    yield _row("core file", core["file"])
+    for block in core["blocks"]:
+        failed = "" if block["copied"] else ", not copied"
+        yield f"  global memory {block['address']}: {block['size']} bytes, kind {block['type']}{failed}"
+    for local in core["locals"]:
+        yield f"  {local['core']} {local['memory']}: {local['size']} bytes"
+    for name, values in core["registers"].items():
+        yield f"  {name} registers: {', '.join(f'{address} {value}' for address, value in values.items())}"
 
 
 def _case(finding: Finding) -> Iterator[str]:
