@@ -8,6 +8,8 @@ error inf; what nobody measured is NaN. One pass of vector operations over all r
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,13 +18,16 @@ import numpy as np
 from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_kinds import PRODUCT, kind_of
 from opscope.analysis.compare_tables import ABSENT, NONE, Side, Tensors
-from opscope.analysis.hashes import mixed
+from opscope.analysis.hashes import distinct, mixed
 from opscope.run.dtypes import find_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.analysis.align import Match
+
+    Types = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.bool_]]
+    Judged = tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_]]
 
 SAME, WITHIN, DIFFERS, UNKNOWN, SHAPE, TARGET_ONLY, GOLDEN_ONLY = range(7)
 STATUS_WORDS = ("same", "within tolerance", "differs", "not measured", "shape differs", "only in target", "only in golden")
@@ -31,6 +36,7 @@ _ROUNDOFF = {
     "complex128": 2.0**-53, "complex32": 2.0**-11, "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3, "hifloat8": 2.0**-3,
 }  # fmt: skip
 TOOLS_ROUNDING = 1e-5  # of norms and means that a dump's own tool took in float32
+_BLOCK = 1 << 16  # pairs that are measured at once
 _REORDERED_LIMIT = 1_000_000  # larger tensors hide one changed bit from their mean
 
 
@@ -64,23 +70,19 @@ def pair_rows(target: Side, golden: Side, flows: tuple[Flow, Flow], match: Match
     alone_t, alone_g = _without(len(target.tensors), left), _without(len(golden.tensors), right)
     mine = np.concatenate([left, alone_t, np.full(len(alone_g), NONE)])
     theirs = np.concatenate([right, np.full(len(alone_t), NONE), alone_g])
-    count = len(mine)
-    error = np.full(count, np.nan)
-    status = np.full(count, UNKNOWN, dtype=np.uint8)
-    status[len(left) : len(left) + len(alone_t)] = TARGET_ONLY
-    status[len(left) + len(alone_t) :] = GOLDEN_ONLY
-    roundoff, reordered = np.zeros(count), np.zeros(count, dtype=np.bool_)
-    coarse = coarser_products(target, golden)
-    if len(left):
-        measured = _measured(target, golden, flows, left, right)
-        error[: len(left)], status[: len(left)], roundoff[: len(left)], reordered[: len(left)] = measured
-    roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
-    calls = [_owners(side.tensors, rows) for side, rows in ((target, mine), (golden, theirs))]
-    call_t = np.where(calls[0] >= 0, calls[0], _partner(match.golden, calls[1]))
-    call_g = np.where(calls[1] >= 0, calls[1], _partner(match.target, calls[0]))
-    output = np.zeros(count, dtype=np.bool_)
-    output[mine >= 0] = target.tensors.output[mine[mine >= 0]]
-    output[mine < 0] = golden.tensors.output[theirs[mine < 0]]
+    count, alone = len(mine), len(alone_t) + len(alone_g)
+    types = roundoffs(target), roundoffs(golden)
+    error, status, roundoff, reordered = _measured((target, golden), flows, types, left, right)
+    error = np.concatenate([error, np.full(alone, np.nan)])
+    status = np.concatenate([status, np.full(len(alone_t), TARGET_ONLY, np.uint8), np.full(len(alone_g), GOLDEN_ONLY, np.uint8)])
+    roundoff, reordered = np.concatenate([roundoff, np.zeros(alone)]), np.concatenate([reordered, np.zeros(alone, dtype=np.bool_)])
+    coarse = coarser_products(target, golden, types)
+    if coarse:
+        roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
+    owners_t, owners_g = target.tensors.call[mine[: count - len(alone_g)]], golden.tensors.call[alone_g]
+    call_t = np.concatenate([owners_t, match.golden[owners_g]])
+    call_g = np.concatenate([golden.tensors.call[right], match.target[owners_t[len(left) :]], owners_g])
+    output = np.concatenate([target.tensors.output[mine[: count - len(alone_g)]], golden.tensors.output[alone_g]])
     placed = np.where(call_t >= 0, call_t, np.iinfo(np.int64).max)
     order: Any = slice(None)
     if np.any(placed[1:] < placed[:-1]):
@@ -97,23 +99,13 @@ def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(free)
 
 
-def _owners(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    owners = np.full(len(rows), NONE, dtype=np.int64)
-    owners[rows >= 0] = tensors.call[rows[rows >= 0]]
-    return owners
-
-
-def _partner(match: NDArray[np.int64], calls: NDArray[np.int64]) -> NDArray[np.int64]:
-    found = np.full(len(calls), NONE, dtype=np.int64)
-    found[calls >= 0] = match[calls[calls >= 0]]
-    return found
-
-
 def _paired(target: Tensors, golden: Tensors, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of matched calls that belong together: the same slot, then what is left by its place among inputs or outputs."""
     left, right = _laid_out_alike(target, golden, match)
     lefts, rights = [left], [right]
     for key in (_by_slot, _by_place):
+        if len(left) in (len(target), len(golden)):
+            break  # one side has nothing left
         mine = _waiting(target, match.target, lefts)
         theirs = _waiting(golden, match.golden, rights)
         keys = key(target, mine, target.call[mine]), key(golden, theirs, match.golden[golden.call[theirs]])
@@ -133,6 +125,8 @@ def _waiting(tensors: Tensors, match: NDArray[np.int64], taken: list[NDArray[np.
 
 def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of matched calls whose slots stand in the same order on both sides, without sorting anything."""
+    if len(target) == len(golden) and np.array_equal(match.target[target.call], golden.call) and _same_slots(target, golden):
+        return np.arange(len(target)), np.arange(len(golden))
     pairs = match.pairs
     starts, sizes = [], []
     for tensors, calls in ((target, pairs[:, 0]), (golden, pairs[:, 1])):
@@ -153,6 +147,10 @@ def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[NDA
     return left[kept], right[kept]
 
 
+def _same_slots(target: Tensors, golden: Tensors) -> bool:
+    return np.array_equal(target.slot, golden.slot) and np.array_equal(target.output, golden.output)
+
+
 def _by_slot(tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]) -> NDArray[np.uint64]:
     return mixed(call.astype(np.uint64), tensors.output[rows].astype(np.uint64), tensors.slot[rows])
 
@@ -170,19 +168,19 @@ def _by_place(tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]
 
 def roundoffs(side: Side) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.bool_]]:
     """Unit roundoff of each element type by hash, sorted, and which are integers or bool."""
-    found = sorted(np.unique(side.tensors.dtype).tolist())
+    found = distinct(side.tensors.dtype).tolist()
     kinds = [find_dtype(side.words.get(value, "")) for value in found]
     units = [_ROUNDOFF.get(kind.name, 2.0**-4 if kind.kind == "float" else 0.0) if kind is not None else 2.0**-8 for kind in kinds]
     whole = [kind is not None and kind.kind in {"int", "uint", "bool"} for kind in kinds]
     return np.array(found, dtype=np.uint64), np.array(units), np.array(whole, dtype=np.bool_)
 
 
-def coarser_products(target: Side, golden: Side) -> float:
+def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> float:
     """Unit roundoff in which one side computes most of its products while the other computes them finer; 0 when both do alike.
 
     Under autocast, or after a change of the model's type, everything carries the rounding of the products, whatever its own type.
     """
-    shares = [_product_types(side) for side in (target, golden)]
+    shares = [_product_types(side, known) for side, known in zip((target, golden), types, strict=True)]
     units = sorted({*shares[0], *shares[1]}, reverse=True)
     for unit in units:
         finer = [sum(share for other, share in side.items() if other < unit) for side in shares]
@@ -191,73 +189,107 @@ def coarser_products(target: Side, golden: Side) -> float:
     return 0.0
 
 
-def _product_types(side: Side) -> dict[float, float]:
+def _product_types(side: Side, types: Types) -> dict[float, float]:
     """Share of each unit roundoff among the outputs of a side's products, of all its calls where it has no products."""
     names, inverse = np.unique(side.calls.op, return_inverse=True)
     if not len(names) or not len(side.tensors):
         return {}
     products = np.array([kind_of(text) == PRODUCT for text in side.texts(names)], dtype=np.bool_)[inverse] & side.calls.leaf
-    types, units, _ = roundoffs(side)
-    unit = units[np.searchsorted(types, side.tensors.dtype)]
-    written = side.tensors.output & (unit > 0)
-    chosen = written & products[side.tensors.call]
+    known, units, _ = types
+    rows = np.flatnonzero(side.tensors.output)
+    unit = units[np.searchsorted(known, side.tensors.dtype[rows])]
+    written = unit > 0
+    chosen = written & products[side.tensors.call[rows]]
     found, counts = np.unique(unit[chosen if chosen.any() else written], return_counts=True)
     return {float(one): float(count) / int(counts.sum()) for one, count in zip(found, counts, strict=True)}
 
 
 def _measured(
-    target: Side, golden: Side, flows: tuple[Flow, Flow], left: NDArray[np.int64], right: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_]]:
-    mine, theirs = target.tensors, golden.tensors
+    sides: tuple[Side, Side], flows: tuple[Flow, Flow], types: tuple[Types, Types], left: NDArray[np.int64], right: NDArray[np.int64]
+) -> Judged:
+    """Error, status, roundoff, and whether only the order of elements differs, of each pair of rows."""
+    maker = hash_maker(sides[1])
+    told = foreign_hashes(sides[0], maker), foreign_hashes(sides[1], maker)
+
+    def block(start: int) -> Judged:
+        rows = left[start : start + _BLOCK], right[start : start + _BLOCK]
+        hashed = None if told[0] is None or told[1] is None else (told[0][rows[0]], told[1][rows[1]])
+        return _measured_block((sides[0].tensors, sides[1].tensors), flows, types, rows, hashed)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        parts = list(pool.map(block, range(0, max(len(left), 1), _BLOCK)))
+    error, status, roundoff, reordered = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return error, status, roundoff, reordered
+
+
+def _measured_block(
+    sides: tuple[Tensors, Tensors],
+    flows: tuple[Flow, Flow],
+    types: tuple[Types, Types],
+    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
+    hashed: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None,
+) -> Judged:
+    """The same for some pairs: what is computed in between stays in the cache. hashed are hashes of a dump's own tool."""
+    (mine, theirs), (left, right) = sides, rows
     units, whole = [], []
-    for side, rows in ((target, left), (golden, right)):
-        names, unit, integers = roundoffs(side)
-        at = np.searchsorted(names, side.tensors.dtype[rows])
+    for side, place, (names, unit, integers) in zip(sides, rows, types, strict=True):
+        at = np.searchsorted(names, side.dtype[place])
         units.append(unit[at])
         whole.append(integers[at])
     roundoff = np.where(np.minimum(*units) > 0, np.minimum(*units), np.maximum(*units))
-    alike = mine.dtype[left] == theirs.dtype[right]
     # A view without a digest is known by its base's, its shape and its strides: nothing that a digest of its own could be held against.
     own = mine.digested[left] & theirs.digested[right]
     derived = ~mine.digested[left] & ~theirs.digested[right] & (mine.stride[left] == theirs.stride[right])
     both = flows[0].whole[left] & flows[1].whole[right] & (own | derived)
+    alike = mine.dtype[left] == theirs.dtype[right]
     equal = alike & both & (flows[0].state[left] == flows[1].state[right])
     equal &= mine.shape[left] == theirs.shape[right]
-    known = (mine.nan[left] >= 0) & (theirs.nan[right] >= 0)
-    error = np.where(equal, 0.0, np.nan)
-    error = np.where(known & ~equal, statistic_error(mine, theirs, left, right), error)
+    told = np.zeros(len(left), dtype=np.bool_)
+    if hashed is not None:
+        told = alike & ~both & (hashed[0] != 0) & (hashed[1] != 0)
+        equal |= told & (hashed[0] == hashed[1])
+    error, status, reordered = np.zeros(len(left)), np.full(len(left), SAME, np.uint8), np.zeros(len(left), np.bool_)
+    rest = np.flatnonzero(~equal)
+    if len(rest):
+        known = (both[rest], ((both | told) & alike)[rest], (whole[0] & whole[1])[rest], roundoff[rest])
+        error[rest], status[rest], reordered[rest] = _unequal(mine, theirs, left[rest], right[rest], known)
+    return error, status, roundoff, reordered
+
+
+def _unequal(
+    mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64], known: tuple[NDArray[Any], ...]
+) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.bool_]]:
+    """Error, status and order of pairs that are not known to be equal.
+
+    known: whether both sides have digests, whether those or other hashes tell the pair apart, whether both are integers, roundoff.
+    """
+    both, told_apart, integers, roundoff = known
+    counted = (mine.nan[left] >= 0) & (theirs.nan[right] >= 0)
+    error = np.where(counted, statistic_error(mine, theirs, left, right), np.nan)
     # Statistics that one side's own tool took in float32 differ by its rounding from those taken of the values.
-    by_tools = known & ~equal & (mine.digested[left] != theirs.digested[right]) & (error <= TOOLS_ROUNDING)
+    by_tools = counted & (mine.digested[left] != theirs.digested[right]) & (error <= TOOLS_ROUNDING)
     error = np.where(by_tools, 0.0, error)
-    maker = hash_maker(golden)
-    hashed = foreign_hashes(target, left, maker), foreign_hashes(golden, right, maker)
-    told = alike & ~both & (hashed[0] != 0) & (hashed[1] != 0)
-    equal |= told & (hashed[0] == hashed[1])
-    error = np.where(equal, 0.0, error)
-    told_apart = (both | told) & alike & ~equal
-    integers = whole[0] & whole[1]
     error = np.where(told_apart & (integers | np.isnan(error)), np.inf, error)
     reordered = told_apart & ~integers & (error <= 1e-15) & (mine.size[left] > 1) & (mine.size[left] <= _REORDERED_LIMIT)
     # Another tool hashes memory that an in-place call may have written to meanwhile: statistics decide then.
     reordered &= (mine.l2norm[left] > 0) & (roundoff > 2.0**-50) & both
     error = np.where(reordered, np.inf, error)
     status = np.where(np.isnan(error), UNKNOWN, np.where(error == 0, SAME, DIFFERS)).astype(np.uint8)
-    status[(error == 0) & ~equal & (told_apart | by_tools)] = WITHIN
+    status[(error == 0) & (told_apart | by_tools)] = WITHIN
     mismatched = (mine.shape[left] != theirs.shape[right]) & (mine.size[left] >= 0) & (theirs.size[right] >= 0)
     status[mismatched] = SHAPE
-    error = np.where(mismatched, np.inf, error)
-    return error, status, roundoff, reordered
+    return np.where(mismatched, np.inf, error), status, reordered
 
 
-def foreign_hashes(side: Side, rows: NDArray[np.int64], maker: str) -> NDArray[np.uint64]:
-    """The hashes that a dump's own tool took of tensors, as numbers; 0 where there is none, or it is not of this maker."""
+def foreign_hashes(side: Side, maker: str) -> NDArray[np.uint64] | None:
+    """The hashes that a dump's own tool took of tensors, as numbers, 0 where there is none; None where they are not of this maker."""
     hashes = getattr(side.run, "hashes", None)
     if not maker or not hashes or maker != hash_maker(side):
-        return np.zeros(len(rows), dtype=np.uint64)
+        return None
     records = side.run.rows("tensors")  # type: ignore[attr-defined]
     found = [hashes.get((record.process, record.index, record.io, record.slot)) for record in records]
     codes = np.array([0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in found], dtype=np.uint64)
-    return codes[side.tensors.row[rows]]
+    return codes[side.tensors.row]
 
 
 def hash_maker(side: Side) -> str:

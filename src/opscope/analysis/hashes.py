@@ -161,9 +161,17 @@ def distinct_texts(found: NDArray[np.uint64], column: Ragged) -> dict[int, str]:
     return {name: column.text(row) for name, row in zip(names.tolist(), first.tolist(), strict=True)}
 
 
+def distinct(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The different numbers of a column, sorted (NumPy's own way, by a table of hashes, takes several times as long)."""
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
+
+
 def _distinct(found: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
     """The different numbers of a column, sorted, a row that has each, and which of them each row has."""
-    names = np.unique(found)
+    names = distinct(found)
     inverse = np.searchsorted(names, found)
     rows = np.zeros(len(names), dtype=np.int64)
     rows[inverse] = np.arange(len(found))
