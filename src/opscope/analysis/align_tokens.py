@@ -14,8 +14,9 @@ Levels of tokens, strictest first:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, overload
 
 import msgspec
 import numpy as np
@@ -42,7 +43,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
     part: NDArray[np.uint64]
     scope: NDArray[np.uint64]
-    levels: tuple[NDArray[np.uint64], ...]
+    levels: Sequence[NDArray[np.uint64]]
     crossing: int = CROSSING
     certain: int = CERTAIN
 
@@ -91,22 +92,55 @@ def _translated(hashes: NDArray[np.uint64], words: Mapping[int, str], spell: Cal
     return spelt[inverse] if len(hashes) else np.zeros(0, dtype=np.uint64)
 
 
-def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], ...]:
+class Levels(Sequence["NDArray[np.uint64]"]):
+    """Tokens by level, each worked out when it is first asked for: runs of one structure never ask for most of them."""
+
+    def __init__(self, *makers: Callable[[], NDArray[np.uint64]]) -> None:
+        self._made = [cache(maker) for maker in makers]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, number: int) -> NDArray[np.uint64]: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[NDArray[np.uint64]]: ...
+    def __getitem__(self, number: int | slice) -> NDArray[np.uint64] | list[NDArray[np.uint64]]:
+        return self._made[number]() if isinstance(number, int) else [make() for make in self._made[number]]
+
+
+def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDArray[np.uint64]) -> Levels:
     tensors, count = side.tensors, len(side.calls)
     call, io = tensors.call, tensors.output.astype(np.uint64)
-    shapes = _summed(call, mixed(io, tensors.shape, tensors.dtype), count)
-    slots = _summed(call, mixed(io, tensors.slot, tensors.shape, tensors.dtype), count)
-    sizes = _summed(call, mixed(io, tensors.sorted_shape), count)
-    names = _summed(call, mixed(tensors.slot, tensors.named), count, where=tensors.named != 0)
-    content = _summed(call, mixed(io, tensors.slot, flow.state), count)
-    alike = mixed(families, sizes)
-    views = _flagged(side, lambda op: family(op) in VIEWS)
-    own = mixed(operators, slots, names)
-    near = _around(side, flow, own, own)
-    read = _summed(*_readers(side, flow, own), count)
-    far = mixed(_around(side, flow, own, near), read)
-    loosest = np.where(views, alike, families)
-    return mixed(operators, slots, content), far, near, own, mixed(operators, shapes), alike, loosest
+    named = np.flatnonzero(tensors.named)
+    names = _summed(call[named], mixed(tensors.slot[named], tensors.named[named]), count)
+    around = _Around(side, flow)
+
+    @cache
+    def slots() -> NDArray[np.uint64]:
+        return _summed(call, mixed(io, tensors.slot, tensors.shape, tensors.dtype), count)
+
+    @cache
+    def own() -> NDArray[np.uint64]:
+        return mixed(operators, slots(), names)
+
+    @cache
+    def near() -> NDArray[np.uint64]:
+        return mixed(own(), around.produced(own()))
+
+    @cache
+    def alike() -> NDArray[np.uint64]:
+        return mixed(families, _summed(call, mixed(io, tensors.sorted_shape), count))
+
+    return Levels(
+        lambda: mixed(operators, slots(), _summed(call, mixed(io, tensors.slot, flow.state), count)),
+        lambda: mixed(own(), around.produced(near()), around.read(own())),
+        near,
+        own,
+        lambda: mixed(operators, _summed(call, mixed(io, tensors.shape, tensors.dtype), count)),
+        alike,
+        lambda: np.where(_flagged(side, lambda op: family(op) in VIEWS), alike(), families),
+    )
 
 
 def _flagged(side: Side, test: Callable[[str], bool]) -> NDArray[np.bool_]:
@@ -115,28 +149,31 @@ def _flagged(side: Side, test: Callable[[str], bool]) -> NDArray[np.bool_]:
     return flags[inverse] if len(names) else flags
 
 
-def _around(side: Side, flow: Flow, own: NDArray[np.uint64], produced: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Tokens of calls and of what produced their inputs."""
-    rows = np.flatnonzero(flow.producer >= 0)
-    tensors = side.tensors
-    output = tensors.slot[flow.source_row[rows]]
-    signs = mixed(tensors.slot[rows], output, produced[flow.producer[rows]])
-    return mixed(own, _summed(tensors.call[rows], signs, len(side.calls)))
+class _Around:
+    """Tokens of what produced the inputs of calls, and of what reads their outputs."""
+
+    def __init__(self, side: Side, flow: Flow) -> None:
+        rows = np.flatnonzero(flow.producer >= 0)
+        self._count = len(side.calls)
+        self._call, self._producer = side.tensors.call[rows], flow.producer[rows]
+        self._read, self._written = side.tensors.slot[rows], side.tensors.slot[flow.source_row[rows]]
+        self._leaf = side.calls.leaf
+
+    def produced(self, tokens: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """For each call the tokens of its inputs' producers."""
+        return _summed(self._call, mixed(self._read, self._written, tokens[self._producer]), self._count)
+
+    def read(self, tokens: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """For each call the tokens of its outputs' readers; enclosing calls read nothing themselves."""
+        signs = mixed(self._written, self._read, tokens[self._call])
+        if self._leaf.all():
+            return _summed(self._producer, signs, self._count)
+        inside = np.flatnonzero(self._leaf[self._call])
+        return _summed(self._producer[inside], signs[inside], self._count)
 
 
-def _readers(side: Side, flow: Flow, own: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """For each read row its producer and a token of the reader; enclosing calls read nothing themselves."""
-    rows = np.flatnonzero((flow.producer >= 0) & side.calls.leaf[side.tensors.call])
-    tensors = side.tensors
-    return flow.producer[rows], mixed(tensors.slot[flow.source_row[rows]], tensors.slot[rows], own[tensors.call[rows]])
-
-
-def _summed(
-    call: NDArray[np.int64], signs: NDArray[np.uint64], count: int, *, where: NDArray[np.bool_] | None = None
-) -> NDArray[np.uint64]:
+def _summed(call: NDArray[np.int64], signs: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
     """Sums of the rows' hashes by call: the order of rows does not matter, how often each stands there does."""
     total = np.zeros(count, dtype=np.uint64)
-    if where is not None:
-        call, signs = call[where], signs[where]
     np.add.at(total, call, signs)
     return total

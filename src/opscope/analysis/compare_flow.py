@@ -94,9 +94,10 @@ def _states(calls: Calls, tensors: Tensors) -> tuple[NDArray[np.uint64], NDArray
         whole[found] = True
     rest = np.flatnonzero(~whole & (tensors.nan >= 0))
     if len(rest):
-        numbers = [np.nan_to_num(column[rest] + 0.0).view(np.uint64) for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
+        numbers = [column[rest] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
+        bits = [np.where(np.isnan(column), 0.0, column).view(np.uint64) for column in numbers]
         counts = [column[rest].astype(np.uint64) for column in (tensors.size, tensors.nan, tensors.zero)]
-        state[rest] = mixed(*numbers, *counts, tensors.shape[rest])
+        state[rest] = mixed(*bits, *counts, tensors.shape[rest])
     return state, whole
 
 
@@ -123,12 +124,12 @@ def aliases(calls: Calls, tensors: Tensors) -> NDArray[np.bool_]:
     found = np.zeros(len(tensors), dtype=np.bool_)
     call, output, identity = tensors.call, tensors.output, _identity(calls, tensors)
     for shift in range(1, MAX_NEIGHBOURS):
-        alike = call[shift:] == call[:-shift]
-        if not alike.any():
+        if not (call[shift:] == call[:-shift]).any():
             break
-        same = alike & (identity[shift:] == identity[:-shift]) & (identity[shift:] >= 0) & (output[shift:] != output[:-shift])
-        found[shift:] |= same & output[shift:]
-        found[:-shift] |= same & output[:-shift]
+        one = np.flatnonzero(identity[shift:] == identity[:-shift])
+        other = one + shift
+        same = (identity[one] >= 0) & (call[one] == call[other]) & (output[one] != output[other])
+        found[np.where(output[one], one, other)[same]] = True
     else:
         both = mixed(call.astype(np.uint64), identity.astype(np.uint64))
         found |= output & np.isin(both, both[~output])
