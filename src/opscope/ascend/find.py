@@ -22,7 +22,25 @@ _HEAD = 8192
 _JSON_MAX = 1 << 30
 _LATE_KERNEL = 1 << 20
 _SOURCES = (".cce", ".o.txt")
-_PASSED = (".py", ".npy", ".bin", ".png", ".html", ".pyc", ".so", ".zip", ".gz", ".tgz", ".om", ".onnx")
+_PASSED = (
+    ".py",
+    ".npy",
+    ".bin",
+    ".png",
+    ".html",
+    ".pyc",
+    ".so",
+    ".zip",
+    ".gz",
+    ".tgz",
+    ".tar",
+    ".bz2",
+    ".xz",
+    ".txz",
+    ".tbz2",
+    ".om",
+    ".onnx",
+)
 LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, CORES, BESIDE = "logs", "graphs", "kernels", "objects", "dumps", "cores", "beside"
 _KINDS = (LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, CORES, BESIDE)
 

@@ -22,6 +22,7 @@ from opscope.run.finding import Document
 if TYPE_CHECKING:
     from opscope.ascend.analysis import Analysis, WrittenCase
     from opscope.ascend.codes import Meaning
+    from opscope.ascend.unpacked import Unpacked
 
 _MAX_STDIN = 256 << 20
 
@@ -70,11 +71,21 @@ def aicore(
         return _explain(where, json=json)
     if not paths:
         raise UsageError("no logs given; write: opscope aicore FOLDER, or opscope aicore - and paste the EZ9999 block")
-    analyses, conclude = _analysed(paths, where)
+    from opscope.ascend.unpacked import unpacked
+
+    with unpacked(Path(path) for path in paths if path != "-" and not Path(path).is_fifo() and Path(path).exists()) as archives:
+        return _told(paths, where, output, archives, json=json)
+
+
+def _told(paths: tuple[str, ...], where: Places, output: Path | None, archives: Unpacked, *, json: bool) -> int:
+    """Analyse, write what was asked for, print; the exit code."""
+    analyses, conclude = _analysed(paths, where, archives)
     folder = _folder(output) if output is not None and analyses else None
     if folder is not None:
         analyses = tuple(_cases(analyses, folder, run=where.run_case))
-    document = conclude(analyses)
+    document = (
+        msgspec.convert(archives.named(msgspec.to_builtins(conclude(analyses))), Document) if archives.folders else conclude(analyses)
+    )
     if folder is not None:
         _reports(document, folder)
     if json:
@@ -90,7 +101,9 @@ def aicore(
     return 0 if document.complete else INCOMPLETE
 
 
-def _analysed(paths: tuple[str, ...], where: Places) -> tuple[tuple[Analysis, ...], Callable[[tuple[Analysis, ...]], Document]]:
+def _analysed(
+    paths: tuple[str, ...], where: Places, archives: Unpacked
+) -> tuple[tuple[Analysis, ...], Callable[[tuple[Analysis, ...]], Document]]:
     """The errors, and what makes the document of them."""
     from opscope.ascend.analysis import analyse_all
     from opscope.ascend.explain import document
@@ -99,7 +112,9 @@ def _analysed(paths: tuple[str, ...], where: Places) -> tuple[tuple[Analysis, ..
 
     piped = [Path(path) for path in paths if path != "-" and Path(path).is_fifo()]  # <(command)
     places = [Path(path) for path in paths if path != "-" and Path(path) not in piped]
+    places += archives.folders.values()
     found = collect(places, graphs_at=where.graphs, kernels_at=where.kernel_meta, dumps_at=where.dump)
+    found = msgspec.structs.replace(found, problems=(*found.problems, *archives.problems))
     reader = read_logs(found.logs)
     read = len(found.logs)
     for path in piped:
