@@ -27,7 +27,7 @@ _SINGLE: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _MOST_BYTES = 16 << 30
 _MOST_FILES = 100_000
 _MOST_ARCHIVES = 1000
-_PART = 1 << 20
+_PART = 1 << 16  # a torn stream loses its last part
 _TORN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError)
 
 
@@ -121,6 +121,6 @@ def _write(stream: IO[bytes], target: Path, found: Unpacked) -> None:
     with target.open("wb") as out:
         while part := stream.read(_PART):
             found.bytes += len(part)
-            if found.bytes > _MOST_BYTES or shutil.disk_usage(target.parent).free < _PART << 8:
+            if found.bytes > _MOST_BYTES or shutil.disk_usage(target.parent).free < _PART << 12:
                 raise ValueError(f"{found.bytes} bytes unpacked: no more is")
             out.write(part)
