@@ -218,7 +218,8 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     again = [flow if side is was else follow(side.calls, side.tensors) for side, was, flow in zip(common, sides, flows, strict=True)]
     sides, flows = common, (again[0], again[1])
     named = naming(*sides, policy.mapping)
-    tokens = tokens_of(sides[0], flows[0], named[0]), tokens_of(sides[1], flows[1], named[1])
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        tokens = tuple(pool.map(tokens_of, sides, flows, named))
     given = [] if policy.mapping is None else policy.mapping.pairs(*sides)
     match = align(*tokens, given=given)
     return Pairing(*sides, flows, match, pair_rows(*sides, flows, match))

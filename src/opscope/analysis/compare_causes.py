@@ -23,6 +23,7 @@ from opscope.analysis.compare_pairs import SAME, SHAPE, UNKNOWN
 from opscope.analysis.compare_ranks import Collectives
 from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE, Calls
+from opscope.analysis.hashes import distinct
 from opscope.judge.operators import ALLOCATORS, VIEWS, family
 
 if TYPE_CHECKING:
@@ -252,9 +253,9 @@ class Search:
         chosen = chosen[self.calls.leaf[rows.target_call[chosen]]]
         first: dict[int, int] = {}
         if len(chosen):
-            calls = np.unique(rows.target_call[chosen])
+            calls = distinct(rows.target_call[chosen])
             ranks = self.calls.rank[calls]
-            for rank in np.unique(ranks).tolist():
+            for rank in distinct(ranks).tolist():
                 first[rank] = int(calls[ranks == rank][0])
         return first
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_tables import NONE, Calls, Side, Tensors, place_of
-from opscope.analysis.hashes import mixed
+from opscope.analysis.hashes import distinct, mixed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,7 +158,7 @@ def _latest(content: NDArray[np.uint64], call: NDArray[np.int64], written: NDArr
     outputs, inputs = np.flatnonzero(written), np.flatnonzero(read)
     if not len(inputs) or not len(outputs):
         return found
-    outputs = outputs[np.isin(content[outputs], np.unique(content[inputs]))]
+    outputs = outputs[np.isin(content[outputs], distinct(content[inputs]))]
     if not len(outputs):
         return found
     names, codes = np.unique(content[outputs], return_inverse=True)

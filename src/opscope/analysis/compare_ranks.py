@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.analysis.hashes import distinct
 from opscope.judge.operators import is_collective
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Collectives:
 
     def _met(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
         total: NDArray[np.int64] = np.cumsum(flags) - flags
-        for rank in np.unique(self._calls.rank).tolist():
+        for rank in distinct(self._calls.rank).tolist():
             own = self._calls.rank == rank
             total[own] -= total[own][0]
         return total
@@ -43,7 +44,7 @@ class Collectives:
         rank, step = int(self._calls.rank[call]), int(self._calls.step[call])
         number = int(np.count_nonzero(self._alike(call, rank, step) < call))
         found = {}
-        for other in np.unique(self._calls.rank).tolist():
+        for other in distinct(self._calls.rank).tolist():
             met = self._alike(call, other, step) if other != rank else np.empty(0, dtype=np.int64)
             if len(met) > number:
                 found[other] = int(met[number])

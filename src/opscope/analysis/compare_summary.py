@@ -13,6 +13,7 @@ from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_pairs import DIFFERS, GOLDEN_ONLY, SAME, SHAPE, TARGET_ONLY, UNKNOWN, WITHIN
 from opscope.analysis.compare_structure import half_compiled
 from opscope.analysis.compare_values import Measured, missing_values
+from opscope.analysis.hashes import distinct
 from opscope.analysis.levels import LEVEL_WORDS, apart, recorded
 from opscope.analysis.lowering import foreign
 
@@ -50,12 +51,12 @@ def summary_of(pairing: Pairing, warnings: Sequence[str]) -> dict[str, Any]:
 
 
 def _ranks(side: Side) -> list[int]:
-    found: list[int] = np.unique(side.calls.rank).tolist()
+    found: list[int] = distinct(side.calls.rank).tolist()
     return found
 
 
 def _steps(side: Side) -> int:
-    return len(np.unique(side.calls.step))
+    return len(distinct(side.calls.step))
 
 
 def warnings_of(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> tuple[list[str], bool]:
@@ -88,7 +89,7 @@ def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
 
 def _unpaired(pairing: Pairing) -> Iterator[str]:
     for word, column in (("rank", "rank"), ("step", "step")):
-        mine, theirs = (set(np.unique(getattr(side.calls, column)).tolist()) for side in (pairing.target, pairing.golden))
+        mine, theirs = (set(distinct(getattr(side.calls, column)).tolist()) for side in (pairing.target, pairing.golden))
         if len(mine) == len(theirs) and not mine & theirs:
             continue  # another numbering: paired in order
         for side, lost in (("target", theirs - mine), ("golden", mine - theirs)):

@@ -11,6 +11,7 @@ import numpy as np
 
 from opscope.analysis.align_tokens import Naming, bare_module
 from opscope.analysis.compare_tables import Side
+from opscope.analysis.hashes import distinct
 
 if TYPE_CHECKING:
     from opscope.analysis.mapping import Mapping
@@ -21,9 +22,9 @@ _COMMON = 0.2  # share of calls in shared modules
 
 def naming(target: Side, golden: Side, mapping: Mapping | None) -> tuple[Naming, Naming]:
     """How the words of each side are spelt so that equal things are spelt alike."""
-    ranks = _paired(np.unique(target.calls.rank).tolist(), np.unique(golden.calls.rank).tolist())
-    steps = _paired(np.unique(target.calls.step).tolist(), np.unique(golden.calls.step).tolist())
-    mine, theirs = (set(np.unique(side.calls.level).tolist()) for side in (target, golden))
+    ranks = _paired(distinct(target.calls.rank).tolist(), distinct(golden.calls.rank).tolist())
+    steps = _paired(distinct(target.calls.step).tolist(), distinct(golden.calls.step).tolist())
+    mine, theirs = (set(distinct(side.calls.level).tolist()) for side in (target, golden))
     by_level = bool(mine & theirs) or not mine or not theirs
     by_module = _share_modules(target, golden)
     spell = (lambda op: op) if mapping is None else mapping.operator
@@ -61,7 +62,7 @@ def _share_modules(target: Side, golden: Side) -> bool:
 
 def _phases(target: Side, golden: Side) -> Callable[[str], str]:
     """How phases are told apart: a dump that does not know an optimizer's calls has them among the forward ones."""
-    known = [set(side.texts(np.unique(side.calls.phase))) for side in (target, golden)]
+    known = [set(side.texts(distinct(side.calls.phase))) for side in (target, golden)]
     if len(known[0] & {"optimizer"}) == len(known[1] & {"optimizer"}):
         return str
     return lambda phase: "forward" if phase == "optimizer" else phase

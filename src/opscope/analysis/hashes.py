@@ -161,7 +161,7 @@ def distinct_texts(found: NDArray[np.uint64], column: Ragged) -> dict[int, str]:
     return {name: column.text(row) for name, row in zip(names.tolist(), first.tolist(), strict=True)}
 
 
-def distinct(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """The different numbers of a column, sorted (NumPy's own way, by a table of hashes, takes several times as long)."""
     ordered = np.sort(values)
     new = np.ones(len(ordered), dtype=np.bool_)

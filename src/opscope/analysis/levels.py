@@ -17,6 +17,7 @@ import numpy as np
 from opscope.analysis.compare_causes import ARRIVED, EXTRA, MISSING, Cause
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_tables import API, MODULE, NONE, OPERATOR, Side, place_of
+from opscope.analysis.hashes import distinct
 from opscope.analysis.lowering import foreign
 from opscope.analysis.results import LEAST
 
@@ -51,10 +52,10 @@ def at_common_levels(target: Side, golden: Side) -> tuple[Side, Side]:
 def recorded(side: Side, other: Side) -> NDArray[np.bool_]:
     """Which calls of a side are of a level that the other recorded, in the phase of the call where it knows the phase at all."""
     calls, partner = side.calls, other.calls
-    level = np.isin(calls.level, np.unique(partner.level))
-    phase = np.isin(calls.phase, np.unique(partner.phase))
+    level = np.isin(calls.level, distinct(partner.level))
+    phase = np.isin(calls.phase, distinct(partner.phase))
     both = [one.phase * np.uint64(len(LEVEL_WORDS)) + one.level.astype(np.uint64) for one in (calls, partner)]
-    return level & (~phase | np.isin(both[0], np.unique(both[1])))
+    return level & (~phase | np.isin(both[0], distinct(both[1])))
 
 
 def _within(side: Side, kept: NDArray[np.bool_]) -> Side:
