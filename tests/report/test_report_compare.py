@@ -44,7 +44,7 @@ def detail(row: int, **fields: Any) -> Any:
     known = {
         "target_call": call(row, f"Functional.mm.{row}.forward"), "golden_call": call(row, f"Functional.mm.{row}.forward"),
         "target": tensor(row), "golden": tensor(row), "error": 0.0, "allowed": 0.0, "status": "same", "verdict": "same", "metrics": None,
-        "message": "",
+        "message": "", "lost": "",
     }  # fmt: skip
     return SimpleNamespace(row=row, **{**known, **fields})
 

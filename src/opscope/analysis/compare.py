@@ -31,7 +31,7 @@ from opscope.analysis.compare_flow import Flow, follow, without_enclosing
 from opscope.analysis.compare_judge import Measures, Pairing, graded, measure
 from opscope.analysis.compare_pairs import STATUS_WORDS, Rows, pair_rows
 from opscope.analysis.compare_reference import decide
-from opscope.analysis.compare_summary import summary_of, warnings_of
+from opscope.analysis.compare_summary import summary_of, two_models, warnings_of
 from opscope.analysis.compare_tables import Side, load_side
 from opscope.analysis.compare_values import Measured, measure_values
 from opscope.analysis.findings import wants_finding
@@ -64,6 +64,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
     error and allowed are relative, NaN where unknown; status is one of compare_pairs.STATUS_WORDS; verdict that of the call: same,
     noise, origin, receiver, amplifier, structural or unknown. metrics are there where both sides kept their values and differ.
+    lost is the side that should have the values and does not, "" elsewhere: statistics alone were compared then.
     """
 
     row: int
@@ -77,6 +78,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     metrics: Pair | None = None
     message: str = ""
+    lost: str = ""
 
 
 class Comparison:
@@ -130,6 +132,7 @@ class Comparison:
                 target=tensors[0].get(int(rows.target[row])), golden=tensors[1].get(int(rows.golden[row])), error=float(rows.error[row]),
                 allowed=float(rows.allowed[row]), status=STATUS_WORDS[rows.status[row]], verdict=self.verdict_of(row),
                 metrics=self.measured.pairs.get(row), message=self.measured.unreadable.get(row, ""),
+                lost=next((word for word, lost in zip(("target", "golden"), self.measured.lost, strict=True) if row in lost), ""),
             )  # fmt: skip
 
     def verdict_of(self, row: int) -> str:
@@ -226,7 +229,7 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
 
 
 def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy) -> Document:
-    every = findings_of(pairing, causes, measured)
+    every = () if two_models(pairing) else findings_of(pairing, causes, measured)
     chosen = tuple(finding for finding in every if wants_finding(finding, policy.selection))
     warnings, complete = warnings_of(pairing, measured, causes)
     if len(chosen) < len(every):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_pairs import DIFFERS, GOLDEN_ONLY, SAME, SHAPE, TARGET_ONLY, UNKNOWN, WITHIN
 from opscope.analysis.compare_structure import half_compiled
-from opscope.analysis.compare_values import Measured, missing_values
+from opscope.analysis.compare_values import Measured
 from opscope.analysis.hashes import distinct
 from opscope.analysis.levels import LEVEL_WORDS, apart, recorded
 from opscope.analysis.lowering import foreign
@@ -37,6 +38,7 @@ def summary_of(pairing: Pairing, warnings: Sequence[str]) -> dict[str, Any]:
     status = np.bincount(rows.status, minlength=7)
     return {
         "warnings": list(warnings),
+        "two_models": two_models(pairing),
         "calls": {
             "target": len(pairing.target.calls),
             "golden": len(pairing.golden.calls),
@@ -62,7 +64,7 @@ def _steps(side: Side) -> int:
 def warnings_of(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> tuple[list[str], bool]:
     """Lines worth knowing, and whether the comparison is complete."""
     gaps = list(_gaps(pairing, measured))
-    return [*gaps, *_remarks(pairing, causes)], not gaps
+    return [*gaps, *_remarks(pairing, measured, causes)], not gaps
 
 
 def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
@@ -76,12 +78,13 @@ def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
         yield from _unpaired(pairing)
         yield from _unmatched(pairing)
         yield from _other_levels(pairing)
-    for word, rows in zip(("target", "golden"), missing_values(pairing), strict=True):
+    for word, rows in zip(("target", "golden"), measured.lost, strict=True):
         if len(rows):
-            yield f"{word}: the values of {len(rows)} tensors are missing that the other side has"
+            first = _named(pairing, min(rows))
+            yield f"{word}: the values of {_many(len(rows), 'tensor')} are missing that the other side has, the first: {first}"
     if measured.unreadable:
         first = next(iter(measured.unreadable.values()))
-        yield f"{len(measured.unreadable)} pairs of values could not be compared, the first: {first}"
+        yield f"{_many(len(measured.unreadable), 'pair')} of values could not be compared, the first: {first}"
     both = (pairing.rows.target >= 0) & (pairing.rows.golden >= 0)
     if both.any() and (pairing.rows.status[both] == UNKNOWN).all():
         yield "no tensor has values, statistics or digests on both sides; only the structure was compared"
@@ -99,13 +102,18 @@ def _unpaired(pairing: Pairing) -> Iterator[str]:
 
 
 def _unmatched(pairing: Pairing) -> Iterator[str]:
-    found = different_models(pairing)
+    found = _few_partners(pairing)
     if found is not None:
-        what = "two different models" if pairing.between is None else "two different models, or have little in common"
-        yield f"only {found[0]} of {found[1]} calls have a partner: these look like {what}"
+        also = "; nothing is said of where they part" if two_models(pairing) else ", or have little in common"
+        yield f"only {found[0]} of {found[1]} calls have a partner: these look like two different models{also}"
 
 
-def different_models(pairing: Pairing) -> tuple[int, int] | None:
+def two_models(pairing: Pairing) -> bool:
+    """Whether two runs have so little in common that what differs between them says nothing of any call."""
+    return pairing.between is None and not half_compiled(pairing) and _few_partners(pairing) is not None
+
+
+def _few_partners(pairing: Pairing) -> tuple[int, int] | None:
     """How many calls have a partner, and of how many, where that is less than half of those of the shorter run; None elsewhere."""
     both = recorded(pairing.target, pairing.golden), recorded(pairing.golden, pairing.target)
     matched = int(np.count_nonzero(pairing.match.target >= 0))
@@ -128,7 +136,8 @@ def _other_levels(pairing: Pairing) -> Iterator[str]:
             yield f"{other} recorded no {levels}: {len(lost)} calls of {word} were compared with nothing: {named}"
 
 
-def _remarks(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
+def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> Iterator[str]:
+    yield from _statistics_alone(pairing, measured)
     mine, theirs = pairing.target.run.info, pairing.golden.run.info
     if mine.format == theirs.format == "opscope":
         if mine.seed != theirs.seed:
@@ -149,6 +158,29 @@ def _remarks(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
         yield f"calls hidden by compilation: {mine.hidden_calls} in target, {theirs.hidden_calls} in golden; they cannot be compared"
     if half_compiled(pairing):
         yield from _alone(pairing, "only {}'s form of the program runs {}; judged by the values around them")
+
+
+def _statistics_alone(pairing: Pairing, measured: Measured) -> Iterator[str]:
+    """Pairs of which one side never kept the values: their statistics were compared, which a difference may leave as they are."""
+    rows, kept = pairing.rows, [side.tensors.kept for side in (pairing.target, pairing.golden)]
+    both = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN))
+    held = [flags[places[both]] for flags, places in zip(kept, (rows.target, rows.golden), strict=True)]
+    alone = int(np.count_nonzero(held[0] != held[1])) - sum(len(lost) for lost in measured.lost)
+    if alone > 0:
+        side = "golden" if np.count_nonzero(held[0]) > np.count_nonzero(held[1]) else "target"
+        yield f"{_many(alone, 'pair')} of tensors were compared by statistics alone: {side} has no values of them"
+
+
+def _named(pairing: Pairing, row: int) -> str:
+    """A row by its call and slot, in the target's words."""
+    side, rows = pairing.target, pairing.rows
+    place, call = int(rows.target[row]), int(rows.target_call[row])
+    tensor = tensor_records(side, np.array([place], dtype=np.int64))[place]
+    return f"{call_records(side, [call])[call].name}, {tensor.io} {tensor.slot}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _seed(seed: int | None) -> str:

@@ -18,8 +18,7 @@ from opscope.analysis.layouts import best_pair
 from opscope.errors import FormatError, MissingValueError, UsageError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.analysis.compare_tables import Side
     from opscope.kernels.pair import Pair
     from opscope.run.schema import Tensor
 
@@ -28,10 +27,11 @@ _MATERIAL = (DIFFERS, WITHIN, UNKNOWN)
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Metrics by row of Rows, and one line for each value that could not be read."""
+    """Metrics by row of Rows, one line for each value that could not be read, and the rows whose values target, or golden, has lost."""
 
     pairs: dict[int, Pair]
     unreadable: dict[int, str]
+    lost: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
 
 
 def measure_values(pairing: Pairing) -> tuple[Rows, Measured]:
@@ -40,7 +40,7 @@ def measure_values(pairing: Pairing) -> tuple[Rows, Measured]:
     kept_t, kept_g = pairing.target.tensors.kept, pairing.golden.tensors.kept
     wanted = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0) & np.isin(rows.status, _MATERIAL))
     wanted = wanted[kept_t[rows.target[wanted]] & kept_g[rows.golden[wanted]]]
-    found = Measured({}, {})
+    found = Measured({}, {}, _lost_values(pairing))
     if not len(wanted):
         return rows, found
     mine = tensor_records(pairing.target, rows.target[wanted])
@@ -107,15 +107,19 @@ def error_of(found: Pair) -> float:
     return max(worst, float("inf") if norm is None else norm)
 
 
-def missing_values(pairing: Pairing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows whose values one side kept and the other, which keeps most of its values, did not: missing in target, missing in golden."""
+def _lost_values(pairing: Pairing) -> tuple[frozenset[int], frozenset[int]]:
+    """Rows whose values one side kept and the other, which keeps its values, did not: lost in target, lost in golden."""
     rows = pairing.rows
     both = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME)
     found = []
     sides = ((pairing.target, rows.target), (pairing.golden, rows.golden))
     for (side, own), (partner, other) in (sides, sides[::-1]):
-        usual = bool(len(side.tensors)) and side.tensors.kept.mean() > 0.5
         lost = both.copy()
         lost[both] = ~side.tensors.kept[own[both]] & partner.tensors.kept[other[both]]
-        found.append(np.flatnonzero(lost) if usual else np.empty(0, dtype=np.int64))
+        found.append(frozenset(np.flatnonzero(lost).tolist()) if _keeps_values(side) else frozenset())
     return found[0], found[1]
+
+
+def _keeps_values(side: Side) -> bool:
+    """Whether a run was made to keep the values of all its tensors: most are there, or its maker says so (msprobe's task)."""
+    return bool(len(side.tensors)) and (bool(side.tensors.kept.mean() > 0.5) or side.run.info.config.get("task") == "tensor")

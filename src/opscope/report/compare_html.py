@@ -118,7 +118,12 @@ def _inert(block: Any) -> str:
 def _verdict(document: Document) -> Iterator[str]:
     target, golden = (_e(run) for run in document.runs)
     if not document.findings:
-        words = "The runs agree." if document.complete else "No difference was found in what could be compared."
+        found = (
+            "These look like two different models."
+            if document.summary.get("two_models")
+            else "No difference was found in what could be compared."
+        )
+        words = "The runs agree." if document.complete else found
         yield f"<h1>{words}</h1><div class='f clean'>"
     else:
         yield f"<h1>{_e(_headline(document.findings[0]))}</h1><div class=f>"

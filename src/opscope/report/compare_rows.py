@@ -42,6 +42,7 @@ _UNLIKE = {
     "shape differs": "Shape of NPU and bench tensor do not match. Skipped.",
     "not measured": "Neither values nor statistics on both sides, can not compare.",
 }
+_LOST = {"target": "NPU does not have data file.", "golden": "Bench does not have data file."}
 
 
 def kind_of(comparison: Comparison) -> str:
@@ -157,7 +158,7 @@ def result_of(detail: Detail) -> str:
     """pass, warning, error, unmatched or N/A."""
     if detail.status in ("only in target", "only in golden"):
         return "unmatched"
-    if detail.status == "not measured":
+    if detail.status == "not measured" or (detail.lost and detail.status in ("same", "within tolerance")):
         return "N/A"
     if detail.status in ("same", "within tolerance"):
         return "pass"
@@ -184,7 +185,9 @@ def _place(value: ValueRef | None) -> str:
 
 def _messages(detail: Detail) -> list[str]:
     found = [detail.message] if detail.message else []
-    if detail.status in _UNLIKE:
+    if detail.lost:
+        found.append(_LOST[detail.lost])
+    elif detail.status in _UNLIKE:
         found.append(_UNLIKE[detail.status])
     metrics = detail.metrics
     if metrics is not None and metrics.nonfinite_mismatch:

@@ -58,6 +58,8 @@ def facts_of(document: Document) -> str:
     said = f"{calls.get('matched', 0)} of {total} calls matched" + (f"; tensors: {counts}" if counts else "")
     if document.findings:
         return said
+    if document.summary.get("two_models"):
+        return f"two different models: {said}"
     agree = "the runs agree" if document.complete else "no difference found in what could be compared"
     return f"{agree}: {said}"
 
