@@ -195,3 +195,14 @@ def test_no_colour_outside_a_terminal(finding: Finding, capsys: pytest.CaptureFi
     captured = capsys.readouterr()
     assert captured.out == captured.err
     assert "\x1b" not in captured.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "evidence", "verb"),
+    [("replay-mismatch", (), "repro"), ("crash", ({"inputs_kept": True},), "repro"), ("crash", ({"signal": 6},), "show")],
+)
+def test_a_call_whose_inputs_were_kept_is_cut_out_next(
+    finding: Finding, kind: str, evidence: tuple[dict[str, Any], ...], verb: str, tmp_path: Path
+) -> None:
+    said = drawn(document(msgspec.structs.replace(finding, kind=kind, evidence=evidence)), tmp_path)
+    assert said[-1].startswith(f"next  opscope {verb} ")

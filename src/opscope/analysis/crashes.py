@@ -13,6 +13,7 @@ import msgspec
 from opscope.analysis.findings import Accusation
 from opscope.analysis.tables import Tables
 from opscope.run.finding import Forward
+from opscope.run.query import tensors_at
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -63,7 +64,15 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
         failed[row[0]].append(_Failed(*row))
     processes = {process.process: process for process in tables.run.processes}
     found = (_crash(tables.run, calls, last[number], processes.get(number)) for number, calls in failed.items())
-    return [accusation for accusation in found if accusation is not None]
+    return [_with_inputs(tables.run, accusation) for accusation in found if accusation is not None]
+
+
+def _with_inputs(run: Run, accusation: Accusation) -> Accusation:
+    """The accusation with whether the call's inputs were kept, by the journal or since it raised: then it can be cut out."""
+    inputs = [row for row in tensors_at(run, accusation.process, accusation.index) if row.io == "input"]
+    if not inputs or any(row.value is None and row.size != 0 for row in inputs):
+        return accusation
+    return msgspec.structs.replace(accusation, evidence={**accusation.evidence, "inputs_kept": True})
 
 
 def is_asynchronous(error: str) -> bool:

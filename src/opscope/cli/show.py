@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 
 from opscope import __version__
@@ -45,7 +46,7 @@ def show(
     from opscope.run.query import calls
 
     opened = open_run(run)
-    wanted = selection.selection()
+    wanted = with_levels_of(opened, selection.selection())
     if call is not None:
         chosen = chosen_call(opened, call)
         if chosen.note is not None:
@@ -60,6 +61,19 @@ def show(
     else:
         _print_list(opened, found, wanted, values=values)
     return completeness(opened)
+
+
+def with_levels_of(run: Run, wanted: Selection) -> Selection:
+    """The selection; where the run has no call of the levels that are meant, all its levels are, which is said."""
+    if wanted.levels is None:
+        return wanted
+    from opscope.run.query import sql
+
+    there = [row["level"] for row in sql(run, "SELECT DISTINCT level FROM calls")]
+    if not there or set(there) & set(wanted.levels):
+        return wanted
+    note(f"the run holds no calls of level {' or '.join(wanted.levels)}; those of level {' and '.join(sorted(there))} are listed")
+    return msgspec.structs.replace(wanted, levels=None)
 
 
 def _print_list(run: Run, found: Iterable[Call], wanted: Selection, *, values: bool) -> None:

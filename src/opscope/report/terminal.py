@@ -227,5 +227,6 @@ def _next(document: Document, run: str) -> str | None:
     finding = next((found for found in document.findings if found.call is not None), None)
     if finding is None or finding.call is None:
         return None
-    verb, end = ("repro", " -o case") if finding.kind == "overflow-origin" else ("show", "")
+    kept = finding.kind in ("overflow-origin", "replay-mismatch") or any(record.get("inputs_kept") for record in finding.evidence)
+    verb, end = ("repro", " -o case") if kept else ("show", "")
     return f"opscope {verb} {shlex.quote(run)} {shlex.quote(finding.call)}{end}"

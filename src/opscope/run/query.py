@@ -97,13 +97,16 @@ def calls(run: Run, selection: Selection | None = None) -> Iterator[Call]:
 
 def tensors_of(run: Run, call: Call, *, io: str = "both") -> tuple[Tensor, ...]:
     """Tensor rows of one call, in the order they were recorded; io is "input", "output" or "both"."""
+    return tuple(row for row in tensors_at(run, call.process, call.index) if io in ("both", row.io))
+
+
+def tensors_at(run: Run, process: int, index: int) -> Sequence[Tensor]:
+    """Tensor rows of the call of this number, in the order they were recorded."""
     find = getattr(run, "tensors_of", None)
     if find is not None:
-        rows = find(call.process, call.index)
-    else:
-        query = 'SELECT * FROM tensors WHERE process = ? AND "index" = ?'
-        rows = [_tensor(row) for row in sql(run, query, [call.process, call.index])]
-    return tuple(row for row in rows if io in ("both", row.io))
+        rows: Sequence[Tensor] = find(process, index)
+        return rows
+    return [_tensor(row) for row in sql(run, 'SELECT * FROM tensors WHERE process = ? AND "index" = ?', [process, index])]
 
 
 def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
