@@ -8,13 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import opscope
+from opscope.record.chosen import Chosen, path_from_the_root
 from opscope.record.config import parse_options
-from opscope.record.mindspore.frames import Site, path_of, site_of
-from opscope.record.mindspore.pynative import Book, Noted, arguments_text, plain_call, tensors_in
+from opscope.record.mindspore.book import Book, Noted
+from opscope.record.mindspore.cells import operator_of, path_below, watch_cells
+from opscope.record.mindspore.compiled import CompiledParts, began
+from opscope.record.mindspore.frames import Site, site_of
+from opscope.record.mindspore.place import Facts, make_place, read_choices, read_facts
+from opscope.record.mindspore.pynative import PyNative
+from opscope.record.mindspore.reading import arguments_text, array_of, plain_call, tensors_in
 from opscope.run.query import calls, tensors_of
 from opscope.run.store.layout import create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -31,25 +38,53 @@ class FakeTensor:
         return int(self.values.__array_interface__["data"][0])
 
     def asnumpy(self) -> Any:
-        if self.dtype == "BFloat16":
-            raise RuntimeError("The Numpy bfloat16 data type is not supported now")
+        if self.dtype in {"BFloat16", "Odd"}:
+            raise RuntimeError(f"The Numpy {self.dtype} data type is not supported now")
         return self.values
 
+    def get_bytes(self) -> bytes:
+        return bytes(self.values.astype(ml_dtypes.bfloat16).tobytes())
 
-HERE = Site("head", "forward", "net.py:3", ("net.py:3 in construct",))
-BACK = Site("head", "backward", None, ())
+
+HERE = Site("forward", "net.py:3", ("net.py:3 in construct",))
+BACK = Site("backward", None, ())
+STEPPING = Site("optimizer", "net.py:9", ())
+
+
+class Cell:
+    """What the recorder asks of a Cell."""
+
+    def __init__(self, **cells: Any) -> None:
+        self._cells = cells
+
+    def cells_and_names(self) -> Any:
+        return self._cells.items()
+
+    def __call__(self, value: Any) -> Any:
+        if value == "no data":
+            raise ValueError(value)
+        return [cell(value) for cell in self._cells.values() if cell is not None] or value
+
+
+class Optimizer(Cell):
+    """A Cell that is an optimizer."""
 
 
 class Recorded:
     """A book that writes into a run of its own."""
 
-    def __init__(self, path: Path, options: str = "") -> None:
+    def __init__(self, path: Path, options: str = "", *, live: set[Any] = frozenset()) -> None:  # type: ignore[assignment]
         self.path = create_run(path, command=["python"], config={}, version="0", run_id="x")
-        self.book = Book(lambda: ProcessWriter(self.path, process_facts()), parse_options(options))
+        self.stopped: list[int] = []
+        self.chosen = Chosen()
+        self.book = Book(
+            lambda: ProcessWriter(self.path, process_facts()), parse_options(options), live=lambda: set(live), stop=self.stopped.append,
+            chosen=self.chosen,
+        )  # fmt: skip
 
     def call(self, op: str, inputs: list[Any], outputs: list[Any], site: Site = HERE, error: str | None = None) -> None:
         self.book.turn(site)
-        if self.book.wanted(op, site):
+        if self.book.wanted(op, site.phase):
             before = self.book.before(list(tensors_in(inputs, FakeTensor)))
             noted = Noted(op, site, arguments_text(inputs, FakeTensor), before)
             self.book.add(noted, list(tensors_in(outputs, FakeTensor)), error)
@@ -75,7 +110,7 @@ def test_an_output_read_again_is_the_same_version(recorded: Recorded) -> None:
     (read,) = [row for row in tensors_of(run, second) if row.io == "input"]
     assert made.version == read.version
     assert json.loads(second.args) == {"args": [{"tensor": "0"}, 2.0], "kwargs": {}}
-    assert (second.name, second.source, second.module) == ("head:Mul#1", "net.py:3", "head")
+    assert (second.name, second.source, second.module) == ("<root>:Mul#1", "net.py:3", "")
 
 
 def test_bytes_that_changed_in_place_are_another_version(recorded: Recorded) -> None:
@@ -107,18 +142,28 @@ def test_a_step_ends_when_forward_work_follows_a_gradient(recorded: Recorded) ->
     for site in (HERE, BACK, BACK, HERE, BACK):
         recorded.call("MatMul", [x], [], site)
     assert [(call.step, call.phase, call.name) for call in calls(recorded.run())] == [
-        (0, "forward", "head:MatMul#1"), (0, "backward", "head:MatMul~bwd#1"), (0, "backward", "head:MatMul~bwd#2"),
-        (1, "forward", "head:MatMul#1"), (1, "backward", "head:MatMul~bwd#1"),
+        (0, "forward", "<root>:MatMul#1"), (0, "backward", "<root>:MatMul~bwd#1"), (0, "backward", "<root>:MatMul~bwd#2"),
+        (1, "forward", "<root>:MatMul#1"), (1, "backward", "<root>:MatMul~bwd#1"),
     ]  # fmt: skip
 
 
-def test_what_numpy_cannot_hold_is_listed_without_statistics(recorded: Recorded) -> None:
-    recorded.call("Cast", [FakeTensor(np.zeros(2, np.float32), "BFloat16")], [], error="ValueError: no")
+def test_bfloat16_is_read_from_its_bytes(recorded: Recorded) -> None:
+    x = FakeTensor(np.array([1.5, -2], np.float32), "BFloat16")
+    recorded.call("Cast", [x], [], error="ValueError: no")
     run = recorded.run()
     (call,) = calls(run)
     (row,) = tensors_of(run, call)
-    assert (row.dtype, row.shape, row.size, row.value) == ("bfloat16", (2,), None, None)
+    assert (row.dtype, row.shape, row.max, row.size) == ("bfloat16", (2,), 1.5, 2)
     assert call.error == "ValueError: no"
+    assert run.value(row).astype(np.float32).tolist() == [1.5, -2.0]  # the inputs of a call that raised are kept
+
+
+def test_what_numpy_cannot_hold_is_listed_without_statistics(recorded: Recorded) -> None:
+    recorded.call("Print", [FakeTensor(np.zeros(2, np.float32), "Odd")], [])
+    run = recorded.run()
+    (call,) = calls(run)
+    (row,) = tensors_of(run, call)
+    assert (row.dtype, row.shape, row.size, row.value) == ("odd", (2,), None, None)
 
 
 def test_selection(tmp_path: Path) -> None:
@@ -149,19 +194,178 @@ def test_operands_of_older_entry_points() -> None:
     assert plain_call((1, 2)) == (1, 2)
 
 
-class Cell:
-    def __init__(self, **cells: Any) -> None:
-        self._cells = cells
+def test_cells_have_rows_around_what_runs_in_them(recorded: Recorded) -> None:
+    leaf = Cell()
+    root = Cell(blocks=Cell(**{"0": Cell(fc=leaf)}))
+    x, y = FakeTensor(np.arange(4, dtype=np.float32)), FakeTensor(np.ones(3, np.float32))
+    outer = recorded.book.enter_cell(root, [("0", x)], optimizer=False)
+    inner = recorded.book.enter_cell(leaf, [("0", x)], optimizer=False)
+    recorded.call("MatMul", [x], [y])
+    recorded.book.leave_cell(inner, [("0", y)], HERE, None)
+    recorded.book.leave_cell(outer, [("0", y)], HERE, None)
+    recorded.call("MatMul", [y, x], [FakeTensor(np.full(2, 7, np.float32))], BACK)
+    run = recorded.run()
+    rows = [(call.level, call.name, call.parent, call.module) for call in calls(run)]
+    assert rows == [
+        ("module", "<root>:Cell#1", None, ""), ("module", "blocks.0.fc:Cell#1", 0, "blocks.0.fc"),
+        ("operator", "blocks.0.fc:MatMul#1", 1, "blocks.0.fc"), ("operator", "blocks.0.fc:MatMul~bwd#1", None, "blocks.0.fc"),
+    ]  # fmt: skip
+    given = [[row.version for row in tensors_of(run, call)] for call in calls(run)]
+    assert given[0] == given[1] == given[2]
+    assert [call.forward_index for call in calls(run)] == [None, None, None, 2]
+    assert [call.source for call in calls(run)][3] == "net.py:3"
 
 
-def test_paths_of_cells() -> None:
+def test_a_step_ends_with_the_optimizer_that_is_alive(tmp_path: Path) -> None:
+    optimizer = Optimizer()
+    recorded = Recorded(tmp_path / "run", live={id(optimizer)})
+    x = FakeTensor(np.zeros(2, np.float32))
+    for _ in range(2):
+        recorded.call("MatMul", [x], [])
+        recorded.call("MatMul", [x], [], BACK)
+        recorded.call("Sqrt", [x], [])  # a norm of the gradients is work of the same step
+        scope = recorded.book.enter_cell(optimizer, [("0", x)], optimizer=True)
+        recorded.call("Assign", [x], [], STEPPING)
+        recorded.book.leave_cell(scope, [], STEPPING, None)
+    found = [(call.step, call.level, call.op, call.phase) for call in calls(recorded.run())]
+    for step in (0, 1):
+        assert found[5 * step : 5 * step + 5] == [
+            (step, "operator", "MatMul", "forward"), (step, "operator", "MatMul", "backward"), (step, "operator", "Sqrt", "forward"),
+            (step, "module", operator_of(optimizer), "optimizer"), (step, "operator", "Assign", "optimizer"),
+        ]  # fmt: skip
+
+
+def test_the_program_ends_after_the_last_step_and_at_an_overflow(tmp_path: Path) -> None:
+    x = FakeTensor(np.zeros(2, np.float32))
+    around, overflow = Recorded(tmp_path / "a", "--around 1"), Recorded(tmp_path / "b", "--on-overflow stop")
+    for recorded in (around, overflow):
+        for _ in range(4):
+            recorded.call("Exp", [x], [FakeTensor(np.full(1, np.inf, np.float32))])
+            recorded.book.mark_step()
+    assert around.stopped[0] == 0
+    assert sorted({call.step for call in calls(around.run())}) == [0, 1]
+    assert overflow.stopped[0] == 1
+
+
+def test_only_what_was_chosen(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "run", "--set-dump")
+    inner = Cell()
+    root = Cell(fc=inner)
+    recorded.chosen.choose(inner, enabled=True)
+    recorded.chosen.choose("Exp", enabled=True)
+    x = FakeTensor(np.zeros(2, np.float32))
+    outer = recorded.book.enter_cell(root, [], optimizer=False)
+    recorded.call("Mul", [x], [])
+    recorded.call("Exp", [x], [])
+    scope = recorded.book.enter_cell(inner, [], optimizer=False)
+    recorded.call("Mul", [x], [])
+    recorded.book.leave_cell(scope, [], HERE, None)
+    recorded.book.leave_cell(outer, [], HERE, None)
+    assert [call.name for call in calls(recorded.run())] == ["<root>:Exp#1", "fc:Mul#1"]
+
+
+def test_choices_as_kernels_of_compiled_graphs_know_them(tmp_path: Path) -> None:
+    inner = Cell()
+    root = Cell(fc=inner, head=Cell())
+    chosen = Chosen()
+    assert path_from_the_root(inner) == "fc"
+    chosen.choose(root, enabled=True)
+    chosen.choose(inner, enabled=False)
+    chosen.choose("Mat*", enabled=True)
+    other = Chosen()
+    other.adopt(chosen.words())
+    for each in (chosen, other):
+        assert each.wants_kernel("Relu", "Default/network-W/_backbone-N/head-Dense/Relu-op1", "network._backbone.head")
+        assert not each.wants_kernel("Relu", "Default/network-W/_backbone-N/fc-Dense/Relu-op1", "network._backbone.fc")
+        assert each.wants_kernel("MatMul", "Default/network-W/_backbone-N/fc-Dense/MatMul-op1", "network._backbone.fc")
+    assert read_choices(tmp_path) == Chosen().words()
+
+
+def lay(dump: Path, graph: int, begun: int, values: tuple[Any, Any], op: str = "Exp") -> Path:
+    folder = dump / f"rank_0/Net/{graph}/3"
+    folder.mkdir(parents=True)
+    for io, content in zip(("input", "output"), values, strict=True):
+        np.save(folder / f"{op}.Default_{op}-op0.0.0.{begun}.{io}.0.DefaultFormat.Float32.npy", content)
+    return folder
+
+
+def test_compiled_parts_stand_where_they_ran(recorded: Recorded) -> None:
+    """Two folders that landed between two primitives: in the order they began, in the Cell around them, joined by their bytes."""
+    place, dump = make_place(recorded.path, process_facts())
+    waited: list[bool] = []
+    recorded.book.compiled = CompiledParts(place, Facts(process=process_facts(), dump=str(dump)), lambda: waited.append(True))
+    one, two, three, four = (np.full(3, value, np.float32) for value in (1, 2, 3, 4))
+    root = Cell()
+    scope = recorded.book.enter_cell(root, [], optimizer=False)
+    recorded.call("Mul", [FakeTensor(np.zeros(3, np.float32))], [FakeTensor(one)])
+    recorded.book.compiled.claim(counts=False)
+    facts = read_facts(place)
+    assert facts is not None
+    assert facts.taken_inside
+    later, sooner = lay(dump, 7, 1_700_000_000_000_002, (two, three)), lay(dump, 8, 1_700_000_000_000_001, (one, two))
+    assert began(sooner) < began(later)
+    recorded.book.take_compiled()
+    recorded.call("Mul", [FakeTensor(three)], [FakeTensor(four)])
+    recorded.book.leave_cell(scope, [("0", FakeTensor(four))], HERE, None)
+    assert waited
+    assert not later.exists()
+    run = recorded.run()
+    operators = [call for call in calls(run) if call.level == "operator"]
+    assert [call.op for call in operators] == ["Mul", "Exp", "Exp", "Mul"]
+    assert len({(call.process, call.step, call.name) for call in operators}) == 4
+    assert {call.parent for call in operators} == {0}
+    versions = [[row.version for row in tensors_of(run, call)] for call in operators]
+    assert versions[1][0] == versions[0][1]  # no graph lies beside the folders, so what they made has no version
+
+
+def test_what_raises_and_what_cannot_be_read_pass_through_cells(recorded: Recorded) -> None:
+    class Watched(Cell):
+        pass
+
+    pynative = PyNative(recorded.book, FakeTensor, Optimizer, compiles=lambda: False)
+    back = watch_cells(Watched, pynative)
+    net = Watched(inner=Watched())
+    x = FakeTensor(np.zeros(2, np.float32))
+    assert net(x) == [x]
+    with pytest.raises(ValueError, match="no data"):
+        net("no data")
+    assert recorded.book.scopes == []
+    back()
+    net(x)
+    found = list(calls(recorded.run()))
+    assert [(call.name, call.error) for call in found] == [
+        ("<root>:Watched#1", None), ("inner:Watched#1", None), ("<root>:Watched#2", "ValueError: no data"),
+    ]  # fmt: skip
+
+
+def test_a_primitive_that_raises_keeps_its_inputs(recorded: Recorded) -> None:
+    class Failing:
+        name = "Gather"
+
+        def __call__(self, *args: Any) -> Any:
+            raise IndexError("out of range")
+
+    pynative = PyNative(recorded.book, FakeTensor, Optimizer, compiles=lambda: False)
+    with pytest.raises(IndexError):
+        pynative.run(Failing(), (FakeTensor(np.ones(2, np.float32)),), None)
+    run = recorded.run()
+    (call,) = calls(run)
+    assert call.error == "IndexError: out of range"
+    assert [run.value(row).tolist() for row in tensors_of(run, call)] == [[1.0, 1.0]]
+
+
+def test_paths_of_cells(recorded: Recorded) -> None:
     leaf = Cell()
     middle = Cell(fc=leaf, other=None)
     root = Cell(blocks=Cell(**{"0": middle}))
-    assert path_of([root, middle, leaf]) == "blocks.0.fc"
-    assert path_of([root]) == ""
-    assert path_of([root, Cell()]) == "Cell"
-    assert path_of([]) == ""
+    outer = recorded.book.enter_cell(root, [], optimizer=False)
+    assert (outer.module, path_below(None, root)) == ("", "")
+    inner = recorded.book.enter_cell(middle, [], optimizer=False)
+    assert (inner.module, path_below(inner, leaf), path_below(outer, Cell())) == ("blocks.0", "blocks.0.fc", "Cell")
+
+
+def test_elements_that_numpy_lacks() -> None:
+    assert array_of(FakeTensor(np.zeros(1), "Odd")) is None
 
 
 def test_the_site_of_a_call_in_this_file() -> None:

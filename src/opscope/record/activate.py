@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording by `import opscope` alone, in a program whose environment has OPSCOPE="-o runs/x …".
+"""Recording by `import opscope` alone, in a program whose environment has OPSCOPE="-o runs/x …", be it torch's or MindSpore's.
 
 It serves programs that are not started by `opscope run`, and those whose interpreter skips sitecustomize (python -I). Under
 `opscope run` record/bootstrap has done all this before.
@@ -39,10 +39,8 @@ def begin(framework: str) -> None:
     try:
         if os.environ.get("OPSCOPE_RUN"):
             _join(framework)
-        elif framework == "torch":
-            _make()
         else:
-            print("opscope: MindSpore is recorded by the launcher: opscope run -- python …", file=sys.stderr)
+            _make()
     except Exception as error:  # noqa: BLE001 - the recording boundary: a recorder never ends the program it watches
         print(f"opscope: not recording {framework}: {type(error).__name__}: {error}", file=sys.stderr)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.record.chosen import Chosen
@@ -19,6 +20,7 @@ class Active:
         self._session: Session | None = None
         self.chosen = Chosen()
         self.marks: list[Callable[[], None]] = []  # recordings of other frameworks that count steps too
+        self.joined: Path | None = None  # the launcher's run, where another framework has joined it
 
     @property
     def session(self) -> Session | None:

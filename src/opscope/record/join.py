@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opscope import __version__
 from opscope.record.active import active
@@ -66,22 +66,37 @@ def attach_blackbox(session: Session, recorder: TorchRecorder) -> None:
         session.fail(error)
 
 
+class Part(Protocol):
+    """What one framework's recording can be told."""
+
+    @property
+    def closed(self) -> bool: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def mark_step(self) -> None: ...
+    def close(self, exit_code: int | None = None) -> None: ...
+
+
 class Recording:
-    """A with-block that records what torch does inside it; inside an outer recording it joins that one.
+    """A with-block that records what torch and MindSpore do inside it; inside an outer recording it joins that one.
 
     path of the finished or joined run, None before the block is entered. start, stop and step overrule the rules of docs/schema.md.
+    A framework that is imported inside the block is not recorded.
     """
 
     def __init__(self, config: RecordConfig) -> None:
         self.config = config
         self.path: Path | None = None
-        self._session: Session | None = None
+        self._parts: list[Part] = []
         self._joined = False
 
     def __enter__(self) -> Recording:
         if active.session is not None:
-            self._session, self._joined = active.session, True
-            self.path = self._session.writer.directory.parents[1]
+            self._parts, self._joined = [active.session], True
+            self.path = active.session.writer.directory.parents[1]
+            return self
+        if active.joined is not None:
+            self.path, self._joined = active.joined, True
             return self
         config = self.config
         wanted = Path(config.output or Path("runs") / (config.tag or "recording"))
@@ -90,35 +105,50 @@ class Recording:
         )
         if self.path.name != wanted.name:
             print(f"opscope: {wanted} exists, recording into {wanted.with_name(self.path.name)}", file=sys.stderr)
-        self._session = begin(self.config, self.path)
+        self._parts = list(_parts(config, self.path))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._session is None or self._joined or self.path is None:
+        if not self._parts or self._joined or self.path is None:
             return
-        self._session.close(None if kind is None else 1)
+        for part in self._parts:
+            part.close(None if kind is None else 1)
         active.drop()
         seal_run(self.path)
 
     def start(self) -> None:
         """Record again after stop()."""
-        self._tell(Session.resume)
+        self._tell(lambda part: part.resume())
 
     def stop(self) -> None:
         """Watch nothing until start()."""
-        self._tell(Session.pause)
+        self._tell(lambda part: part.pause())
 
     def step(self) -> None:
         """Say that a step is over; the rules that find steps are off from then on."""
-        self._tell(Session.mark_step)
+        if self._joined:
+            mark_step()
+        else:
+            self._tell(lambda part: part.mark_step())
 
-    def _tell(self, action: Callable[[Session], None]) -> None:
-        if self._session is not None and not self._session.closed:
-            action(self._session)
+    def _tell(self, action: Callable[[Part], None]) -> None:
+        for part in self._parts:
+            if not part.closed:
+                action(part)
+
+
+def _parts(config: RecordConfig, run: Path) -> Iterator[Part]:
+    """A recording of each framework that the program has imported; of torch where it has imported none."""
+    if "mindspore" in sys.modules:
+        from opscope.record.mindspore.inside import InsideRecording
+
+        yield InsideRecording(config, run)
+    if "torch" in sys.modules or "mindspore" not in sys.modules:
+        yield begin(config, run)
 
 
 def record(path: str | os.PathLike[str] | None = None, **options: Any) -> Recording:
-    """Record what torch does inside a with-block into a run directory.
+    """Record what torch or MindSpore does inside a with-block into a run directory.
 
     options are those of `opscope run` with underscores: values="full", steps="0|5-8", keep="all", …; what OPSCOPE in the
     environment says holds where they say nothing. Raises UsageError for one that cannot be used.

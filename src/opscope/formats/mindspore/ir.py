@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from opscope.errors import FormatError
 from opscope.formats.mindspore.attributes import ValueText, short_dtype, split_top
@@ -24,7 +27,7 @@ _SIZE_LIMIT = 1 << 30
 _TRACE_LIMIT = 1 << 14
 _LINE_LIMIT = 1 << 22  # constants are printed inside a line
 _HEAD = re.compile(r"^\s*(?:%(\d+)(?:\([^)]*\))?\s*=\s*)?([A-Za-z_@][\w.@:$-]*)\(")
-_PARAMETER = re.compile(r"^\s*%(para\d+_(\S+?))\s*(?:\(.*?\))?\s*:\s*(.*)$")
+_PARAMETER = re.compile(r"^\s*%(para\d+_([^\s:]*))\s*(?:\(.*?\))?\s*:\s*(.*)$")
 _NAME = re.compile(r"(?:full_name_with_scope|Fullname with scope)\s*:\s*\((.*)\)\s*$")
 _TRACE = re.compile(r"^\s*#\s*(?:-\s*)?In file (.+?)(?::(\d{1,9})(?:~(\d{1,9}))?(?:, *\d+~\d+)?|\((\d{1,9})\))\s*/(.*?)/?\s*$")
 _DEVICE = re.compile(r"^<?([A-Za-z0-9_]+?)x([A-Za-z0-9_]+)(?:\[[^\]]*\])?\{([^}]*)\}>?$")
@@ -66,7 +69,35 @@ def parse_ir(text: str, path: str = "<text>") -> Graph:
         elif block:
             block.append(line)
     _close(block, began, path, nodes, problems)
-    return Graph(name, tuple(nodes), tuple(parameters.values()), tuple(problems))
+    return resolved(Graph(name, tuple(nodes), tuple(parameters.values()), tuple(problems)))
+
+
+def resolved(graph: Graph) -> Graph:
+    """The graph with operands that name a parameter otherwise than its declaration pointing to it: their number is the same.
+
+    Inputs of a compiled part of a PyNative program are such; one declared without a name has that of its first operand.
+    """
+    known = {parameter.key: parameter for parameter in graph.parameters}
+    numbers = Counter(number_of(key) for key in known)
+    by_number = {number_of(key): key for key in known if numbers[number_of(key)] == 1}
+    renamed: dict[str, str] = {}
+    nodes = []
+    for node in graph.nodes:
+        moved = {}
+        for operand in node.operands:
+            declared = by_number.get(number_of(operand.key))
+            if operand.kind == "parameter" and operand.key not in known and declared is not None:
+                moved[operand.key] = declared
+                renamed.setdefault(declared, operand.key.partition("_")[2])
+        operands = tuple(msgspec.structs.replace(part, key=moved.get(part.key, part.key)) for part in node.operands)
+        nodes.append(msgspec.structs.replace(node, operands=operands) if moved else node)
+    parameters = tuple(msgspec.structs.replace(each, name=each.name or renamed.get(each.key, "")) for each in graph.parameters)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes), parameters=parameters)
+
+
+def number_of(key: str) -> str:
+    """para17 of para17_success."""
+    return key.partition("_")[0]
 
 
 def _starts_node(line: str) -> bool:

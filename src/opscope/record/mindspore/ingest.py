@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from opscope.errors import OpscopeError
 from opscope.formats.mindspore.reader import open_dump
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits
 from opscope.record.mindspore.numbers import Numbers
+from opscope.record.mindspore.reading import bytes_of
 from opscope.run.arrow import encode_rows
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of
@@ -101,14 +101,15 @@ class Ingestor:
         kept = _to_keep(wanted, rows, self._config)
         base = msgspec.structs.replace(self._numbers)
         self._count(everything, rows, records(run, "stacks"))
-        versions = _versions(rows, base.version, within.versions if within is not None else {})
+        known = within.versions if within is not None else {}
+        versions = _versions(rows, base.version, known)
         process, rank = self.writer.process.process, self.writer.process.rank
         step = everything[0].step if everything else 0
         calls = [_moved_call(call, base, process=process, rank=rank) for call in wanted]
         if within is not None:
             calls = [call if call.parent is not None else msgspec.structs.replace(call, parent=within.parent) for call in calls]
-        tensors = [self._tensor(run, row, (base, versions), keep=call.index in kept) for call in wanted for row in rows[call.index]
-                   if self._config.selection.wants_io(row.io)]  # fmt: skip
+        moved = [(row, call.index in kept) for call in wanted for row in rows[call.index] if self._config.selection.wants_io(row.io)]
+        tensors = [self._tensor(run, row, (base, version_of(row, versions, known)), keep=keep) for row, keep in moved]
         used = {call.stack for call in wanted}
         stacks = [msgspec.structs.replace(stack, process=process, stack=stack.stack + base.stack)
                   for stack in records(run, "stacks") if stack.stack in used]  # fmt: skip
@@ -122,22 +123,22 @@ class Ingestor:
             return False
         return not self._config.set_dump or self.chosen.wants_kernel(call.op, call.name, call.module or "")
 
-    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, Mapping[int, int]], *, keep: bool) -> Tensor:
-        base, versions = moved
+    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, int | None], *, keep: bool) -> Tensor:
+        base, version = moved
         value = self._keep(run, row) if keep and row.value is not None else None
         return msgspec.structs.replace(
             row, process=self.writer.process.process, index=row.index + base.index, value=value,
-            version=None if row.version is None else versions[row.version],
+            version=version,
             storage=None if row.storage is None else row.storage + base.storage,
         )  # fmt: skip
 
     def _keep(self, run: Run, row: Tensor) -> ValueRef | None:
         try:
-            values = np.ascontiguousarray(run.value(row))
+            values = run.value(row)
         except OpscopeError as error:
             self.problems.append(str(error))
             return None
-        return self.writer.keep_value(values, dtype=row.dtype, shape=values.shape)
+        return self.writer.keep_value(bytes_of(values), dtype=row.dtype, shape=values.shape)
 
     def _count(self, calls: Sequence[Call], rows: dict[int, list[Tensor]], stacks: Iterable[Stack]) -> None:
         numbers, tensors = self._numbers, [row for part in rows.values() for row in part]
@@ -167,6 +168,13 @@ def _versions(rows: dict[int, list[Tensor]], base: int, known: Mapping[int, int]
         outside = row.version not in made and row.digest is not None
         found[row.version] = known.get(row.digest, base + row.version) if outside and row.digest is not None else base + row.version
     return found
+
+
+def version_of(row: Tensor, versions: Mapping[int, int], known: Mapping[int, int]) -> int | None:
+    """The process's version of a row; an input that the graph knows nothing of is what the program has under the same digest."""
+    if row.version is not None:
+        return versions[row.version]
+    return known.get(row.digest) if row.io == "input" and row.digest is not None else None
 
 
 def _taken(phases: frozenset[str], rows: dict[int, list[Tensor]], versions: Mapping[int, int]) -> Taken:

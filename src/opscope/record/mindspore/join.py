@@ -12,7 +12,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from opscope.errors import UsageError
 from opscope.formats.settings.recording import recording_of
@@ -31,18 +33,31 @@ VARIABLE = "MINDSPORE_DUMP_CONFIG"
 TORCH_ONLY = ("check", "substitute", "journal", "sync")
 
 
+def _nothing() -> None:
+    """There is nothing to end."""
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """This process's recording: its tables of PyNative where there are any, its dump where that is ours, what ends it."""
+
+    book: Any = None
+    owned: Path | None = None
+    end: Callable[[], None] = _nothing
+
+
 def join_from_environment() -> None:
     """Join the recording that OPSCOPE_RUN and OPSCOPE_RUN_ID name; nothing where they are missing."""
     run, identity = os.environ.get("OPSCOPE_RUN"), os.environ.get("OPSCOPE_RUN_ID")
     if run and identity:
         begin(parse_options(os.environ.get("OPSCOPE", "")), Path(run))
+        active.joined = Path(run)
 
 
-def begin(config: RecordConfig, run: Path) -> Callable[[], None]:
-    """Record this process into a run directory; the answer ends that. Nothing for a rank that is left out."""
+def begin(config: RecordConfig, run: Path) -> Joined:
+    """Record this process into a run directory; not a rank that is left out."""
     rank = known_rank(os.environ) or 0
     if not config.selection.wants_rank(rank):
-        return _nothing
+        return Joined()
     unheeded = [f"--{word}" for word in TORCH_ONLY if getattr(config, word)]
     if unheeded:
         print(f"opscope: {', '.join(unheeded)}: for PyTorch only; MindSpore is recorded without", file=sys.stderr)
@@ -63,11 +78,7 @@ def begin(config: RecordConfig, run: Path) -> Callable[[], None]:
     write_facts(place, facts)
     if last is not None and theirs is None:
         stop_after(dump, last, lambda: book is not None and book.compiled is not None and book.compiled.own)
-    return end
-
-
-def _nothing() -> None:
-    """There is nothing to end."""
+    return Joined(book, dump if theirs is None else None, end)
 
 
 def record_pynative(run: Path, config: RecordConfig, place: Path, facts: Facts) -> tuple[Book | None, Callable[[], None]]:

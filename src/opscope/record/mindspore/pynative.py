@@ -32,7 +32,8 @@ class PyNative:
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """One primitive under observation."""
-        watched = not self._busy and self.book.observing
+        # Names in small letters are steps of the compiler (typeof), no primitives.
+        watched = func.name[:1].isupper() and not self._busy and self.book.observing
         noted: Noted | None = self._guarded(self._note, func.name, args, caller(2)) if watched else None
         try:
             result = func(*args, **(kwargs or {}))
@@ -88,9 +89,9 @@ class PyNative:
         return bool(getattr(self._inside, "busy", False))
 
     def _claim(self) -> None:
-        """With the first row the dump of compiled parts is this process's to take; in PyNative mode steps are counted here."""
-        if self.book.compiled is not None:
-            self.book.compiled.claim(every_iteration=not self._compiles())
+        """With the first row the dump of compiled parts is this process's to take."""
+        if self.book.compiled is not None and not self.book.compiled.own:
+            self.book.compiled.claim(counts=self._compiles())
 
     def _guarded(self, action: Callable[..., Any], *arguments: Any) -> Any:
         self._inside.busy = True
@@ -141,9 +142,12 @@ def start(book: Book) -> Callable[[], None]:
     mode.__enter__()
     back = watch_cells(nn.Cell, pynative)
     owner = os.getpid()
+    over = threading.Event()
 
     def end() -> None:
-        atexit.unregister(end)
+        if over.is_set():
+            return
+        over.set()
         back()
         mode.__exit__(None, None, None)  # MindSpore dies when the mode outlives the interpreter
         if os.getpid() == owner:

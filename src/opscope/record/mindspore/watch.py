@@ -53,7 +53,7 @@ class Dumps:
         facts = self._facts(place)
         if facts is None or (not ended and (facts.taken_inside or not facts.owned)):
             return
-        for step, folders in _finished(Path(facts.dump), self._taken, ended=ended):
+        for step, folders in finished(Path(facts.dump), self._taken, ended=ended):
             ingestor = self._ingestor(place, facts)
             ingestor.chosen.adopt(read_choices(place))
             found = [ingestor.take(folder, owned=facts.owned) for folder in folders]
@@ -89,7 +89,7 @@ class Dumps:
         return self._ingestors[place.name]
 
 
-def _finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:
+def finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:
     """Folders of iterations that are whole, by iteration: of each graph all but the newest while the program runs.
 
     Iterations are given out once every graph of the same net is past them, so that a step stays together.

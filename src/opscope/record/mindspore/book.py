@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a process that runs MindSpore in PyNative mode: primitives, Cells, compiled parts, in the order they ran.
+
+Versions are known by address and content: bytes at one address that have not changed are one version, and what a compiled part made
+is known again by its digest. A backward primitive belongs to the forward one whose inputs or outputs it reads. When a step ends
+is for record.steps to say; where the program has no optimizer, one ends when forward work begins again after a gradient.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.kernels import statistics
+from opscope.record.chosen import Chosen
+from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
+from opscope.record.mindspore.cells import Scope, operator_of, path_below
+from opscope.record.mindspore.frames import Site
+from opscope.record.mindspore.ingest import Ingestor, Within
+from opscope.record.mindspore.numbers import Numbers
+from opscope.record.mindspore.reading import array_of, bytes_of, data_address, described
+from opscope.record.mindspore.relatives import Relatives
+from opscope.record.steps import Steps
+from opscope.run.arrow import encode_rows
+from opscope.run.dtypes import dtype_of_numpy
+from opscope.run.schema import Call, Stack, Tensor, ValueRef
+
+if TYPE_CHECKING:
+    from opscope.record.config import RecordConfig
+    from opscope.record.mindspore.compiled import CompiledParts
+    from opscope.run.store.writer import ProcessWriter
+
+Array = np.ndarray[Any, Any]
+Slots = Sequence[tuple[str, Any]]
+BATCH = 256
+FUNCTIONAL = "optimizer without a Cell"
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What is known of the bytes at an address: their version, the digest by which they are known again, after how many calls."""
+
+    version: int
+    digest: int | None
+    calls: int
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A primitive that is about to run: name, site, column args, inputs as they are before it."""
+
+    op: str
+    site: Site
+    args: str
+    before: list[tuple[str, Any, Array | None]]
+
+
+class Book:
+    """The tables of one process.
+
+    live names the optimizers of the program; stop ends the program with an exit code; compiled is None where there is nothing to take.
+    """
+
+    def __init__(
+        self,
+        make_writer: Callable[[], ProcessWriter],
+        config: RecordConfig,
+        *,
+        live: Callable[[], set[Hashable]] = set,
+        stop: Callable[[int], None] = lambda code: None,  # noqa: ARG005
+        chosen: Chosen | None = None,
+    ) -> None:
+        self.step = 0
+        self.active = True
+        self.compiled: CompiledParts | None = None
+        self.steps = Steps(lambda _: self.end_step(), live, module=config.step_module)
+        self._make_writer, self._config, self._live, self._stop = make_writer, config, live, stop
+        self._chosen = chosen or Chosen()
+        self._numbers = Numbers()
+        self._local = threading.local()
+        self._inputs: dict[int, list[Tensor]] = {}  # of Cells that are running, by index
+        self._versions: dict[tuple[int, int], _Seen] = {}
+        self._made: list[dict[int, int]] = [{}, {}]  # digest -> version of what was made in this step, and in the one before
+        self._done = 0  # primitives and compiled parts that have run
+        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._names: Counter[str] = Counter()
+        self._stacks: dict[tuple[str, ...], int] = {}
+        self._relatives = Relatives()
+        self._waiting: dict[str, list[Any]] = {"stacks": [], "calls": [], "tensors": []}
+        self._gradient_seen = self._functional = self._finding = self._paused = False
+
+    @cached_property
+    def writer(self) -> ProcessWriter:
+        """The tables, made with the first row: a program in graph mode has none."""
+        return self._make_writer()
+
+    @cached_property
+    def _ingestor(self) -> Ingestor:
+        return Ingestor(self.writer, self._config, numbers=self._numbers, chosen=self._chosen)
+
+    @property
+    def observing(self) -> bool:
+        """Whether rows are still taken, and a wanted step is still to come."""
+        last = self._config.selection.last_step
+        return self.active and not self._paused and (last is None or self.step <= last)
+
+    def pause(self) -> None:
+        """Take no rows until resume()."""
+        self.take_compiled(wait=True)
+        self._paused = True
+
+    def resume(self) -> None:
+        """Take rows again; what was compiled and ran meanwhile is left out."""
+        if self.compiled is not None:
+            self.compiled.take(lambda folder: shutil.rmtree(folder, ignore_errors=True), wait=True)
+        self._paused = False
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """The Cells that run in the calling thread, outermost first."""
+        if not hasattr(self._local, "scopes"):
+            self._local.scopes = []
+        found: list[Scope] = self._local.scopes
+        return found
+
+    def close(self) -> None:
+        """Write what is left; a second call does nothing."""
+        if self.active and "writer" in self.__dict__:
+            self.take_compiled(wait=True)
+            self.flush()
+            self.writer.end_step(self.step, finding=self._finding)
+            self.writer.close()
+        self.active = False
+
+    def give_up(self, error: Exception) -> None:
+        """Recording ends, the program goes on."""
+        print(f"opscope: recording of PyNative ended: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
+        self.active = False
+        if "writer" in self.__dict__:
+            self.writer.close()
+
+    # -- steps ------------------------------------------------------------------------------------------------
+
+    def turn(self, site: Site) -> None:
+        """Notice where a step ends, before a primitive of this site runs."""
+        if self._functional and site.phase != "optimizer":
+            self._functional = False
+            self.steps.optimizer_ends(FUNCTIONAL)
+        if site.phase == "optimizer" and not any(scope.optimizer for scope in self.scopes) and not self._functional:
+            self._functional = True
+            self.steps.optimizer_begins(FUNCTIONAL)
+        self._phase_begins(site.phase)
+
+    def _phase_begins(self, phase: str) -> None:
+        if phase == "backward":
+            self.steps.backward()
+            self._gradient_seen = True
+        elif phase == "forward" and self._gradient_seen and not self.steps.marked and self.steps.module is None:
+            self._gradient_seen = False
+            if not self._live():
+                self.end_step()
+
+    def mark_step(self) -> None:
+        """The program says that a step is over."""
+        self.take_compiled(wait=True)
+        self.steps.mark()
+
+    def end_step(self) -> None:
+        """A step is over: write it, count names anew, and end the program where that was asked for."""
+        self.flush()
+        if "writer" in self.__dict__:
+            self.writer.end_step(self.step, finding=self._finding)
+        self.step += 1
+        found, self._finding, self._gradient_seen = self._finding, False, False
+        self._counts.clear()
+        self._names.clear()
+        self._relatives.clear()
+        self._made = [{}, self._made[0]]
+        last = self._config.selection.last_step
+        if found and self._config.on_overflow == "stop":
+            self._stop(1)
+        elif self._config.stop_after and last is not None and self.step > last:
+            self._stop(0)
+
+    # -- compiled parts ---------------------------------------------------------------------------------------
+
+    def take_compiled(self, *, phase: str | None = None, wait: bool = False) -> None:
+        """Take what compiled parts have dumped since the last time, at the place where the program is now.
+
+        phase is that of the Cell that is leaving, where it says more than the graph; wait for what is still running.
+        """
+        if self.compiled is not None and self.compiled.own and self.active and not self._paused:
+            self.compiled.take(lambda folder: self._take_folder(folder, phase), wait=wait)
+
+    def _take_folder(self, folder: Path, phase: str | None) -> None:
+        self.flush()
+        self._done += 1
+        iteration = int(folder.name) if self.compiled is not None and self.compiled.counts else None
+        if iteration is not None and iteration > self.step:
+            self.end_step()
+            self.step = iteration
+        found = self._ingestor.take(folder, owned=True, within=lambda phases: self._here(phases, phase))
+        for problem in self._ingestor.problems:
+            print(f"opscope: {problem}", file=sys.stderr)
+        self._ingestor.problems.clear()
+        self._made[0].update(found.made)
+        self._finding = self._finding or found.finding
+        if iteration is not None:
+            return
+        if "backward" in found.phases:
+            self._phase_begins("backward")
+        if "optimizer" in found.phases and phase is None:
+            for optimizer in self._live() or {FUNCTIONAL}:
+                self.steps.optimizer_begins(optimizer)
+                self.steps.optimizer_ends(optimizer)
+
+    def _here(self, phases: frozenset[str], phase: str | None) -> Within:
+        """Where the program is, once a step has ended that this part does not belong to."""
+        if "forward" in phases and phase is None and not (self.compiled is not None and self.compiled.counts):
+            self._phase_begins("forward")
+        scopes = self.scopes
+        known = {seen.digest: seen.version for seen in self._versions.values() if seen.digest is not None}
+        return Within(
+            step=self.step, parent=scopes[-1].index if scopes else None, module=scopes[-1].module if scopes else "", phase=phase,
+            names=self._names, versions=known | self._made[1] | self._made[0],
+        )  # fmt: skip
+
+    # -- Cells ------------------------------------------------------------------------------------------------
+
+    def enter_cell(self, cell: Any, tensors: Slots, *, optimizer: bool) -> Scope:
+        """A Cell begins; its tensors are not read for it."""
+        scopes = self.scopes
+        module = path_below(scopes[-1] if scopes else None, cell)
+        if optimizer:
+            self.steps.optimizer_begins(id(cell))
+        else:
+            self.steps.module_enters(module)
+        scope = Scope(cell=cell, module=module, index=self._numbers.next_index(), optimizer=optimizer)
+        self._inputs[scope.index] = [self._touched(scope.index, "input", slot, tensor) for slot, tensor in tensors]
+        scopes.append(scope)
+        return scope
+
+    def leave_cell(self, scope: Scope, tensors: Slots, site: Site, error: str | None) -> None:
+        """A Cell has ended, and whatever inside it was never left."""
+        scopes = self.scopes
+        if scope not in scopes:
+            return
+        self.take_compiled(phase="optimizer" if scope.optimizer else None, wait=True)
+        while scopes.pop() is not scope:
+            continue
+        rows = [*self._inputs.pop(scope.index, []), *(self._touched(scope.index, "output", slot, tensor) for slot, tensor in tensors)]
+        phase = "optimizer" if scope.optimizer else site.phase
+        if "module" in self._config.levels and self.wanted(operator_of(scope.cell), phase):
+            call = Call(
+                process=self.writer.process.process, rank=self.writer.process.rank, step=self.step, index=scope.index, level="module",
+                parent=scopes[-1].index if scopes else None, phase=phase, op=operator_of(scope.cell), module=scope.module,
+                name=self._name("module", operator_of(scope.cell).rpartition(".")[2], scope.module, phase), stack=self._stack(site),
+                source=site.source, error=error,
+            )  # fmt: skip
+            self._write(call, rows)
+        if scope.optimizer:
+            self.steps.optimizer_ends(id(scope.cell))
+
+    def _touched(self, index: int, io: str, slot: str, tensor: Any) -> Tensor:
+        """A row of a Cell, without statistics; its bytes are read only where something ran since they were read last."""
+        row = described(self.writer.process.process, index, io, slot, tensor)
+        seen = self._versions.get(data_address(tensor))
+        if seen is not None and seen.calls == self._done:
+            return msgspec.structs.replace(row, version=seen.version)
+        read, _ = self._row(index, io, slot, tensor, array_of(tensor))
+        return msgspec.structs.replace(row, version=read.version)
+
+    # -- primitives -------------------------------------------------------------------------------------------
+
+    def before(self, inputs: Slots) -> list[tuple[str, Any, Array | None]]:
+        """The inputs as they are before the primitive runs, which may write to them."""
+        keep = self._config.values != "none"
+        return [(slot, tensor, _copied(array_of(tensor), keep=keep)) for slot, tensor in inputs]
+
+    def wanted(self, op: str, phase: str) -> bool:
+        """Whether step, --ops, --skip, --phases and set_dump let a call through that runs in the innermost Cell."""
+        selection = self._config.selection
+        if not selection.wants_step(self.step) or (selection.phases is not None and phase not in selection.phases):
+            return False
+        module = self.scopes[-1].module if self.scopes else ""
+        name = f"{module or '<root>'}:{op}"
+        if not selection.wants_op(op, name, module):
+            return False
+        return not self._config.set_dump or self._chosen.wants([op], name, module, self._path_of)
+
+    def _path_of(self, cell: object) -> str | None:
+        return next((scope.module for scope in self.scopes if scope.cell is cell), None)
+
+    def add(self, noted: Noted, results: Slots, error: str | None) -> None:
+        """One finished primitive."""
+        if "operator" not in self._config.levels:
+            return
+        op, site, index = noted.op, noted.site, self._numbers.next_index()
+        self._done += 1
+        inputs = [self._row(index, "input", slot, tensor, array) for slot, tensor, array in noted.before]
+        outputs = [self._row(index, "output", slot, tensor, array_of(tensor)) for slot, tensor in results]
+        rows = [row for row, _ in (*inputs, *outputs)]
+        read, made = [row for row, _ in inputs], [row for row, _ in outputs]
+        self._made[0].update({row.digest: row.version for row in made if row.digest is not None and row.version is not None})
+        telling = is_origin(read, made) or error is not None
+        self._finding = self._finding or any(map(unsound, made))
+        sampled = self._config.values == "sample" and index % self._config.sample == 0
+        if self._config.values == "full" or sampled or (telling and self._config.values != "none"):
+            rows = [self._kept(row, array) for row, array in (*inputs, *outputs)]
+        scope = self.scopes[-1] if self.scopes else None
+        call = Call(
+            process=self.writer.process.process, rank=self.writer.process.rank, step=self.step, index=index, level="operator",
+            parent=scope.index if scope is not None else None, phase=site.phase, op=op, module=scope.module if scope is not None else "",
+            name="", stack=self._stack(site), source=site.source, args=noted.args,
+            device=next((row.device for row in rows if row.device), None), error=error, status=overflow_bits(op, noted.args, read, made),
+        )  # fmt: skip
+        call = self._relatives.placed(call, read, made)
+        self._write(msgspec.structs.replace(call, name=self._name("operator", op, call.module or "", site.phase)), rows)
+
+    def _write(self, call: Call, rows: Sequence[Tensor]) -> None:
+        self._waiting["calls"].append(call)
+        self._waiting["tensors"] += [row for row in rows if self._config.selection.wants_io(row.io)]
+        if len(self._waiting["calls"]) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand rows to the writer."""
+        for table, rows in self._waiting.items():
+            if rows:
+                self.writer.append(table, encode_rows(table, rows), step=self.step)
+        self._waiting = {"stacks": [], "calls": [], "tensors": []}
+
+    def _name(self, level: str, op: str, module: str, phase: str) -> str:
+        self._counts[level, phase, module, op] += 1
+        mark = {"backward": "~bwd", "optimizer": "~opt"}.get(phase, "")
+        return f"{module or '<root>'}:{op}{mark}#{self._counts[level, phase, module, op]}"
+
+    def _stack(self, site: Site) -> int:
+        known = self._stacks.get(site.frames)
+        if known is None:
+            known = self._stacks[site.frames] = self._numbers.next_stack()
+            self._waiting["stacks"].append(Stack(process=self.writer.process.process, stack=known, frames=site.frames))
+        return known
+
+    # -- tensors ----------------------------------------------------------------------------------------------
+
+    def _row(self, index: int, io: str, slot: str, tensor: Any, array: Array | None) -> tuple[Tensor, Array | None]:
+        row = described(self.writer.process.process, index, io, slot, tensor)
+        if array is None:
+            return row, None
+        try:
+            found = statistics(array)
+        except TypeError:  # text
+            return row, None
+        columns = {name: value for name, value in msgspec.structs.asdict(found).items() if name in Tensor.__struct_fields__}
+        return msgspec.structs.replace(row, version=self._version(tensor, found.digest), **columns), array
+
+    def _version(self, tensor: Any, digest: int | None) -> int:
+        """Bytes at one address that have not changed are one version; elsewhere they may be what was made before, and was moved."""
+        key = data_address(tensor)
+        seen = self._versions.get(key)
+        if seen is None or seen.digest != digest:
+            made = next((part[digest] for part in self._made if digest in part), None) if digest is not None else None
+            version = self._numbers.next_version() if made is None else made
+        else:
+            version = seen.version
+        self._versions[key] = _Seen(version, digest, self._done)
+        return version
+
+    def _kept(self, row: Tensor, array: Array | None) -> Tensor:
+        if array is None:
+            return row
+        value: ValueRef | None = self.writer.keep_value(bytes_of(array), dtype=dtype_of_numpy(array.dtype).name, shape=array.shape)
+        return msgspec.structs.replace(row, value=value)
+
+
+def _copied(array: Array | None, *, keep: bool) -> Array | None:
+    """A copy where values may be kept: the primitive may write to its input."""
+    return array.copy() if array is not None and keep else array

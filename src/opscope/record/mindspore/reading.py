@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a MindSpore tensor is and holds, and where tensors stand in arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import ml_dtypes
+import msgspec
+import numpy as np
+
+from opscope.formats.mindspore.arguments import tagged
+from opscope.run.dtypes import find_dtype
+from opscope.run.schema import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+def described(process: int, index: int, io: str, slot: str, tensor: Any) -> Tensor:
+    """The row of a tensor, nothing of it read."""
+    dtype = find_dtype(str(tensor.dtype))
+    role = "parameter" if type(tensor).__name__ == "Parameter" else None
+    return Tensor(
+        process=process, index=index, io=io, slot=slot, dtype=dtype.name if dtype else str(tensor.dtype).lower(),
+        shape=tuple(int(size) for size in tensor.shape), device=str(getattr(tensor, "device", "CPU")).lower().partition(":")[0],
+        role=role, tensor_name=getattr(tensor, "name", None) if role else None,
+    )  # fmt: skip
+
+
+def data_address(tensor: Any) -> tuple[int, int]:
+    """Where a tensor's bytes lie, and how many elements they are."""
+    size = 1
+    for length in tensor.shape:
+        size *= int(length)
+    return int(tensor.data_ptr()), size
+
+
+def array_of(tensor: Any) -> Array | None:
+    """A tensor's elements in NumPy; None for what NumPy has no type for."""
+    try:
+        if str(tensor.dtype) == "BFloat16":  # MindSpore's NumPy has none
+            return np.frombuffer(tensor.get_bytes(), ml_dtypes.bfloat16).reshape(tensor.shape)
+        return np.asarray(tensor.asnumpy())
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def bytes_of(array: Array) -> Array:
+    """The bytes of an array's elements in C order; ml_dtypes' types offer no buffer of their own."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def tensors_in(value: Any, kind: type, slot: str = "") -> Iterator[tuple[str, Any]]:
+    """Tensors of arguments or results, with their slots; a lone result has slot 0."""
+    if isinstance(value, kind):
+        yield slot or "0", value
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            yield from tensors_in(item, kind, f"{slot}.{place}" if slot else str(place))
+
+
+def arguments_text(args: Sequence[Any], kind: type) -> str:
+    """Column args: tensors as {"tensor": SLOT}, the rest tagged."""
+
+    def tree(value: Any, slot: str) -> Any:
+        if isinstance(value, kind):
+            return {"tensor": slot}
+        if isinstance(value, (list, tuple)):
+            return [tree(item, f"{slot}.{place}") for place, item in enumerate(value)]
+        return tagged(value)
+
+    return msgspec.json.encode({"args": [tree(value, str(place)) for place, value in enumerate(args)], "kwargs": {}}).decode()
+
+
+def plain_call(args: Sequence[Any]) -> tuple[Any, ...]:
+    """The operands of a primitive: older entry points hand over the primitive, its name and the operands as one tuple."""
+    if len(args) == 3 and isinstance(args[1], str) and isinstance(args[2], (tuple, list)):
+        return tuple(args[2])
+    return tuple(args)
