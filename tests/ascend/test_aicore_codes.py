@@ -178,3 +178,34 @@ def test_numbers_on_the_command_line(aicore: Callable[..., tuple[int, dict[str, 
     assert main(["aicore"]) == 2
     assert main(["aicore", "--cod", "5"]) == 2
     assert all(line.startswith("opscope: ") for line in capsys.readouterr().err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("507015,107002", ["ACL_ERROR_RT_AICORE_EXCEPTION", "ACL_ERROR_RT_CONTEXT_NULL"]),
+        ("EI0006 0x26", ["EI0006", "aicore exception"]),
+        ("95, 330", ["mte_biu_rdwr_resp", "vec_err_instr_undef"]),
+        ("(0x200000000, 0, 0)", ["mte_gdma_write_overflow"]),
+        ("0,0,0", ["timeout or trap"]),
+        ("0x0, 0x1", ["ccu_sbuf_ecc"]),
+    ],
+)
+def test_several_codes_at_once(code: str, names: list[str]) -> None:
+    assert [one.name for one in explain_code(code)] == names
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("507100", "nearest known: 507056"),
+        ("423456", "in none of the tables"),
+        ("EK0003", "profiling: not in the table, an error of the input"),
+        ("EF9999", "LxFusion: internal error"),
+        ("e99999", "module not known: internal error"),
+        ("EZ2001", "operator: AI Core error"),
+        ("EL0004", "driver: memory cannot be allocated"),
+    ],
+)
+def test_codes_of_which_little_is_known_say_so(code: str, said: str) -> None:
+    assert explain_code(code)[0].text.startswith(said)

@@ -321,3 +321,28 @@ def test_lines_of_one_length_are_not_wrapped_lines(faults: Faults) -> None:
     text = "".join(f"coreId( {place}):        0x800000    \n" for place in range(4))
     (one,) = faults(f"The device(0), core list[0-3], error code is:\n{text}Aicore kernel execute failed, device_id=0, stream_id=5\n")
     assert len(one.cores) == 4
+
+
+def test_the_manuals_example_of_ez2001(faults: Faults) -> None:
+    """One message has the core, its extension and the fault of the memory that caused it."""
+    (one,) = faults(
+        "An error occurs on the device(chipId:0, dieId:0), the serial number is 3, the error is aivec error error, core id is 0, error code = 95,"
+        " dump info: pc start: 0x120041000068, current: 0x120041000118, sc error info: 0xffffffffffff,"
+        " su error info: 0xeadbe7fe29c20002,0x80400000f800f7da, mte error info: 0x263000000040041, vec error info: 0xbf7f93fe007efefa,"
+        " cube error info: 0, l1 error info: 0, aic error mask: 0x395856, para base: 0x120000200000, mte error: 0x80000000, aic cond: 0."
+        " The extend info: errcode:(95) errorStr: The DDR address of the MTE instruction is out of range. subErrType: 0x4."
+        " Fault RAS occurs in the system: [event_id:0x80e18400] New uncorrectable ECC / other uncorrectable memory error.\n"
+    )
+    (core,) = one.cores
+    assert (core.kind, core.bits, one.generation) == ("aivec error", (95,), "Ascend 950")
+    assert core.message == "The DDR address of the MTE instruction is out of range"
+    assert [topic for topic, _ in one.notes] == ["ras"]
+    assert "0x80e18400" in one.notes[0][1]
+
+
+def test_an_ffts_task_names_its_context(faults: Faults) -> None:
+    (one,) = faults(
+        f"{head(1.0)}fftsplus task execute failed, device_id=0, stream_id=42, report_stream_id=42, task_id=1, flip_num=0, context_id=12,"
+        " thread_id=2, fault kernel_name=FFN, program id=1, hash=1.\n"
+    )
+    assert (one.kernel, one.context, one.thread) == ("FFN", 12, 2)

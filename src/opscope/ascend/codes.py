@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers and codes that CANN prints, in words: AscendCL and runtime codes, task return codes, E-codes of the screen, verdicts of msaicerr.
 
-Names are those of the public headers (acl/error_codes/rt_error_codes.h, acl_base.h, aclnn); the advice is ours.
+Names are those of the public headers and manuals (acl/error_codes/rt_error_codes.h, acl_base.h, the tables of aclnn's return
+codes and of HcclResult), each held against them; the advice is ours. Return codes other than 0x26, 0x31 and 0x91 have no
+published table: they say so.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from opscope.ascend import registers
+from opscope.ascend import registers, screen_codes
 from opscope.ascend.registers import ASCEND950, CLASSIC
 from opscope.errors import UsageError
 from opscope.formats.opdebug import CORE_WORDS
@@ -51,6 +53,16 @@ _RT: dict[int, tuple[str, str]] = {
     107021: ("SYSPARAMOPT_NOT_SET", "system parameter not set"),
     107022: ("DEVICE_TASK_ABORT", "tasks of the device were aborted, mostly after an earlier fault: look for the first error"),
     107023: ("STREAM_ABORT", "the stream was aborted, mostly after an earlier fault: look for the first error"),
+    107024: ("CAPTURE_DEPENDENCY", "capturing a graph: a dependency that cannot be captured"),
+    107025: ("STREAM_UNJOINED", "capturing a graph: a forked stream was not joined again"),
+    107026: ("MODEL_CAPTURED", "the model is being captured"),
+    107027: ("STREAM_CAPTURED", "the stream is being captured: such a call is not allowed there"),
+    107028: ("EVENT_CAPTURED", "the event is being captured"),
+    107029: ("STREAM_NOT_CAPTURED", "the stream is not being captured"),
+    107030: ("CAPTURE_MODE_NOT_SUPPORT", "capturing a graph: the call is not supported in this mode"),
+    107031: ("STREAM_CAPTURE_IMPLICIT", "capturing a graph: the default stream must not take part"),
+    107035: ("TASK_ABORT_STOP", "tasks of the device were aborted before they were done"),
+    107036: ("STREAM_CAPTURE_UNMATCHED", "the capture was not begun in this stream"),
     207000: ("FEATURE_NOT_SUPPORT", "the chip or driver does not support this"),
     207001: ("MEMORY_ALLOCATION", "device out of memory, or an allocation failed"),
     207002: ("MEMORY_FREE", "freeing memory failed"),
@@ -70,6 +82,7 @@ _RT: dict[int, tuple[str, str]] = {
     207016: ("AIVEC_OVER_FLOW", "vector core overflow: an operator left the range of its type"),
     207017: ("OVER_FLOW", "overflow"),
     207018: ("DEVICE_OOM", "device out of memory"),
+    207019: ("FEATURE_NOT_SUPPORT_UPDATE_OP", "this operator cannot be updated in a captured graph"),
     507000: ("INTERNAL_ERROR", "internal error of the runtime"),
     507001: ("TS_ERROR", "internal error of the task scheduler"),
     507002: ("STREAM_TASK_FULL", "the stream is full of tasks"),
@@ -131,6 +144,9 @@ _RT: dict[int, tuple[str, str]] = {
     507899: ("DRV_INTERNAL_ERROR", "internal error of the driver, mostly after an earlier fault: look for the first error"),
     507900: ("AICPU_INTERNAL_ERROR", "internal error of the AI CPU"),
     507901: ("SOCKET_CLOSE", "a connection to the device was closed"),
+    507902: ("AICPU_INFO_LOAD_RSP_ERR", "AI CPU: loading its information did not answer"),
+    507903: ("STREAM_CAPTURE_INVALIDATED", "the capture of the stream became invalid"),
+    507904: ("COMM_OP_RETRY_FAIL", "HCCL: a collective failed again when it was tried once more"),
 }
 _ACL: dict[int, tuple[str, str]] = {
     100000: ("INVALID_PARAM", "invalid parameter"),
@@ -139,16 +155,31 @@ _ACL: dict[int, tuple[str, str]] = {
     100003: ("INVALID_FILE", "invalid file"),
     100004: ("WRITE_FILE", "a file cannot be written"),
     100006: ("PARSE_FILE", "a file cannot be parsed"),
+    100005: ("INVALID_FILE_SIZE", "invalid size of a file"),
+    100007: ("FILE_MISSING_ATTR", "a file lacks a parameter"),
+    100008: ("FILE_ATTR_INVALID", "a parameter in a file is not valid"),
     100009: ("INVALID_DUMP_CONFIG", "acl.json: dump is configured wrongly; opscope prepare acl checks it"),
+    100010: ("INVALID_PROFILING_CONFIG", "profiling is configured wrongly"),
     100011: ("INVALID_MODEL_ID", "invalid model id"),
     100012: ("DESERIALIZE_MODEL", "the model file cannot be read"),
+    100013: ("PARSE_MODEL", "the model cannot be parsed; was it made for this version?"),
+    100014: ("READ_MODEL_FAILURE", "the model cannot be read"),
     100017: ("MODEL_INPUT_NOT_MATCH", "the inputs do not fit the model"),
     100018: ("MODEL_OUTPUT_NOT_MATCH", "the outputs do not fit the model"),
+    100021: ("OP_INPUT_NOT_MATCH", "the operator's inputs do not fit"),
+    100022: ("OP_OUTPUT_NOT_MATCH", "the operator's outputs do not fit"),
+    100023: ("OP_ATTR_NOT_MATCH", "the operator's attributes do not fit"),
     100024: ("OP_NOT_FOUND", "no such operator"),
     100025: ("OP_LOAD_FAILED", "the operator could not be loaded"),
     100026: ("UNSUPPORTED_DATA_TYPE", "element type not supported"),
+    100027: ("FORMAT_NOT_MATCH", "the format does not fit"),
     100029: ("KERNEL_NOT_FOUND", "no kernel for the operator"),
+    100036: ("WAIT_CALLBACK_TIMEOUT", "waiting for a callback timed out"),
+    100037: ("REPEAT_FINALIZE", "aclFinalize was called twice"),
     100039: ("COMPILING_STUB_MODE", "linked against the stub libraries; put the real ones first in LD_LIBRARY_PATH"),
+    100044: ("DUMP_ALREADY_RUN", "dumping is configured already"),
+    148046: ("PROF_REPEAT_SUBSCRIBE", "profiling is subscribed already"),
+    148049: ("INVALID_OPP_PATH", "ASCEND_OPP_PATH is wrong; source set_env.sh"),
     200000: ("BAD_ALLOC", "out of memory"),
     200001: ("API_NOT_SUPPORT", "not supported"),
     200002: ("INVALID_DEVICE", "invalid device"),
@@ -166,68 +197,25 @@ _ACL: dict[int, tuple[str, str]] = {
     161002: ("PARAM_INVALID", "aclnn: a parameter is not allowed; the process log says which"),
     361001: ("RUNTIME_ERROR", "aclnn: a call of the runtime failed"),
     561000: ("INNER", "aclnn: internal error"),
+    561001: ("INNER_INFERSHAPE_ERROR", "aclnn: the output's shape could not be inferred"),
     561002: ("INNER_TILING_ERROR", "aclnn: the tiling function failed"),
     561003: ("INNER_FIND_KERNEL_ERROR", "aclnn: no kernel binary for these types and shapes; is the kernel package installed?"),
+    561101: ("INNER_CREATE_EXECUTOR", "aclnn: the executor could not be made"),
+    561102: ("INNER_NOT_TRANS_EXECUTOR", "aclnn: the executor was not handed over"),
     561103: ("INNER_NULLPTR", "aclnn: internal null pointer, often a shape or type that is not supported"),
     561107: ("INNER_OPP_PATH_NOT_FOUND", "aclnn: ASCEND_OPP_PATH is not set; source set_env.sh"),
     561112: ("INNER_OPP_KERNEL_PKG_NOT_FOUND", "aclnn: the kernel package of this chip is not installed"),
 }
+_UNPUBLISHED = " (seen in logs; no published table has it)"
 _RETURN = {
     0x26: ("aicore exception", "a kernel failed on an AI Core"),
     0x31: ("vector core exception", "a kernel failed on a vector core"),
     0x91: ("task exception", "an FFTS+ task failed"),
-    0x25: ("aicore timeout", "a kernel ran too long on an AI Core"),
-    0x27: ("aicore trap exception", "a kernel ran into a trap on an AI Core"),
-    0x28: ("aicpu timeout", "an AI CPU task ran too long"),
-    0x2A: ("aicpu exception", "an AI CPU task failed"),
+    0x25: ("aicore timeout", f"a kernel ran too long on an AI Core{_UNPUBLISHED}"),
+    0x27: ("aicore trap exception", f"a kernel ran into a trap on an AI Core{_UNPUBLISHED}"),
+    0x28: ("aicpu timeout", f"an AI CPU task ran too long{_UNPUBLISHED}"),
+    0x2A: ("aicpu exception", f"an AI CPU task failed{_UNPUBLISHED}"),
 }
-_SCREEN = {
-    "EI0001": "HCCL: an environment variable has a value that is not allowed",
-    "EI0002": "HCCL: waiting for another rank timed out (notify wait): a rank is slow, hung or dead; look at the rank that stopped first",
-    "EI0003": "HCCL: a parameter of a collective is not allowed",
-    "EI0004": "HCCL: the rank table is not valid",
-    "EI0005": "HCCL: ranks call a collective with different parameters; opscope compare finds the rank that parts",
-    "EI0006": "HCCL: the socket to another rank was not set up in time: a rank did not start, failed before, or the network or "
-              "HCCL_IF_IP / port is wrong; look at the rank that failed first, then HCCL_CONNECT_TIMEOUT",
-    "EI0007": "HCCL: a resource could not be allocated",
-    "EI0008": "HCCL: ranks use different versions of HCCL",
-    "EI0009": "HCCL: the transport between ranks could not be set up (link, TLS switch or device network)",
-    "EI0011": "HCCL: not enough memory",
-    "EI0012": "HCCL: an SDMA task failed: a bad address or a fault of the memory or link",
-    "EI0013": "HCCL: a RoCE transfer failed; check the device network (hccn_tool)",
-    "EI9999": "HCCL: internal error; its lines in the process log say why",
-    "EJ0001": "HCCP could not be initialised: the device is used by another process, or its network is not set up",
-    "EJ0002": "HCCP: the environment is wrong",
-    "EJ0003": "HCCP: the port or address is in use, mostly by a process that is left over",
-    "EJ0004": "HCCP: the address is not valid",
-    "EJ9999": "HCCP: internal error",
-    "EZ9999": "internal error of an operator or the AI Core; the lines below it name the kernel: opscope aicore reads them",
-    "EZ2001": "AI Core error; the lines below it name the kernel: opscope aicore reads them",
-    "EZ1001": "operator: an input is not allowed",
-    "EZ3002": "operator: not supported by the registered kernels",
-    "EZ3003": "no kernel library supports this operator",
-    "EE1001": "runtime: an argument is not allowed",
-    "EE4001": "runtime: a parameter of the model is not allowed",
-    "EE8888": "runtime: an interface failed; the code behind it says how",
-    "EE9999": "runtime: internal error",
-    "EH0001": "AscendCL: a parameter is not allowed",
-    "EH9999": "AscendCL: internal error",
-    "EF0001": "profiling: a parameter is not allowed",
-    "EF9999": "profiling: internal error",
-    "EL0003": "driver: a parameter is not allowed",
-    "EL0004": "driver: memory cannot be allocated",
-    "EL0005": "driver: the resource is busy",
-    "EL9999": "driver: internal error",
-    "E10001": "graph engine: a value is not allowed",
-    "E19999": "graph engine: internal error; the first error in the process log is the cause",
-    "E29999": "fusion engine: internal error",
-    "E39999": "AI CPU: internal error",
-    "E40021": "TBE: compiling an operator failed",
-    "EB0000": "TBE: compiling an operator failed",
-    "E69999": "HCCL graph: internal error",
-    "E89999": "operator: internal error (tiling, shape inference)",
-    "E90003": "TBE: compiling an operator failed",
-}  # fmt: skip
 _VERDICT = {
     101: ("single-op", "the operator fails when it runs alone"),
     102: ("memory allocation", "an address of an argument is not in allocated memory"),
@@ -242,8 +230,9 @@ _HCCL = (
     "file", "TCP connect", "RoCE connect", "TCP transfer", "RoCE transfer", "runtime", "driver", "profiling", "CCE", "network",
     "try again", "remote", "suspending",
 )  # fmt: skip
-_E_CODE = re.compile(r"E[0-9A-Z]\d{4}", re.IGNORECASE)
 _ACL_LIKE = 999_999  # decimal codes of AscendCL have six digits
+_MOST = 64
+_NEAR = 1000  # distance within which a known code may have been meant
 _INNER = 0x7150000  # the runtime's inner codes: 0x715, then the return code
 
 
@@ -264,9 +253,10 @@ def acl_code(code: int) -> Meaning | None:
 
 
 def screen_code(code: str) -> Meaning | None:
-    """Meaning of an E-code as the screen shows it (EZ9999, EI0006, E19999); None for one not in the table."""
-    known = _SCREEN.get(code.upper())
-    return None if known is None else Meaning(code.upper(), "screen", code.upper(), known)
+    """Meaning of an E-code as the screen shows it (EZ9999, EI0006, E19999); None for what has not the form of one."""
+    if screen_codes.E_CODE.fullmatch(code) is None:
+        return None
+    return Meaning(code.upper(), "screen", code.upper(), screen_codes.words(code))
 
 
 def explain_status(status: int) -> tuple[Meaning, ...]:
@@ -279,30 +269,45 @@ def explain_status(status: int) -> tuple[Meaning, ...]:
 
 
 def explain_code(text: str) -> tuple[Meaning, ...]:
-    """Every meaning a code may have: error bits, AscendCL, HCCL, return codes, E-codes. UsageError for what is no code."""
-    text = text.strip()
-    if _E_CODE.fullmatch(text):
-        return _known_or_unknown(screen_code(text), text)
-    if text.lower().startswith("hccl:"):
-        return _hccl(text[5:])
-    numbers = _numbers(text)
-    if len(numbers) > 1:
-        return tuple(_bit(number, ASCEND950) for number in numbers)
-    found = tuple(_meanings(numbers[0], hexadecimal=text.lower().startswith("0x")))
-    return found or (Meaning(text, "unknown", text, "in none of the tables"),)
+    """Every meaning a code may have: error bits, AscendCL, HCCL, return codes, E-codes; several are separated by commas or blanks.
+
+    Several small decimal numbers are the bits of Ascend 950, which prints them so. UsageError for what is no code.
+    """
+    parts = [part for part in re.split(r"[,\s]+", text.strip(" ()")) if part] or [text]
+    if 1 < len(parts) <= 3 and all(part == "0" or part.lower().startswith("0x") for part in parts):
+        return tuple(explain_error(*map(_number, parts)))  # the classic words code0, code1, code2 of an errcode
+    if len(parts) > 1 and all(part.isdecimal() and len(part) < 4 for part in parts):
+        return tuple(_bit(int(part), ASCEND950) for part in parts)
+    return tuple(meaning for part in parts[:_MOST] for meaning in _one(part))
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part, 0) for part in re.split(r"[,\s]+", text) if part) or (int(text, 0),)
-    except ValueError:
-        raise UsageError(f"{text!r} is no code: write 0x800000, 507015, 95,330 (Ascend 950), EI0006 or hccl:9") from None
-
-
-def _known_or_unknown(meaning: Meaning | None, text: str) -> tuple[Meaning, ...]:
+def _one(text: str) -> tuple[Meaning, ...]:
+    """The meanings of one code."""
+    meaning = screen_code(text)
     if meaning is not None:
         return (meaning,)
-    return (Meaning(text.upper(), "screen", text.upper(), "an error code of CANN that is not in the table; the lines below it say more"),)
+    if text.lower().startswith("hccl:"):
+        return _hccl(text[5:])
+    number = _number(text)
+    found = tuple(_meanings(number, hexadecimal=text.lower().startswith("0x")))
+    return found or (_unknown(text, number),)
+
+
+def _unknown(text: str, code: int) -> Meaning:
+    """A number that no table has, with the nearest ones that are known."""
+    known = sorted({**_RT, **_ACL}, key=lambda one: (abs(one - code), one))[:2]
+    near = ""
+    if known and abs(known[0] - code) <= _NEAR:
+        meanings = (acl_code(one) for one in sorted(known))
+        near = "; nearest known: " + ", ".join(f"{one.code} ({one.text})" for one in meanings if one is not None)
+    return Meaning(text, "unknown", text, f"in none of the tables{near}")
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text, 10 if text.isdecimal() else 0)
+    except ValueError:
+        raise UsageError(f"{text[:80]!r} is no code: write 0x800000, 507015, 95,330 (Ascend 950), EI0006 or hccl:9") from None
 
 
 def _hccl(text: str) -> tuple[Meaning, ...]:

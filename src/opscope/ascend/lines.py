@@ -93,7 +93,10 @@ def _core(text: str, record: Record) -> Iterator[Event]:
         "message": message,
         "cut": record.cut and not extended,
     }
+    fields["kind"] = re.sub(r"\berror(?: error)+$", "error", fields["kind"])
     yield Event("core", fields)
+    if "RAS occurs" in text:
+        yield Event("note", {"topic": "ras", "text": text[text.index("Fault RAS") if "Fault RAS" in text else 0 :].strip()})
     if extended:
         yield from _extend(f"The extend info{extended}", record)
 

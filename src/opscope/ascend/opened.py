@@ -186,7 +186,8 @@ def _failed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
         fault.fields |= {"stream": None, "task": None}
     for key, value in said.items():
         fault.failure.setdefault(key, value)
-    for key, name in (("device", "device_id"), ("stream", "stream_id"), ("task", "task_id")):
+    places = (("device", "device_id"), ("stream", "stream_id"), ("task", "task_id"), ("context", "context_id"), ("thread", "thread_id"))
+    for key, name in places:
         if said.get(name, "").isdecimal() and len(said[name]) < 19 and fault.fields.get(key) is None:
             fault.fields[key] = int(said[name])
     fault.time = fault.time or record.time

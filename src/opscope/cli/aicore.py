@@ -185,7 +185,7 @@ def _explain(where: Places, *, json: bool) -> int:
 
     meanings: tuple[Meaning, ...] = ()
     if where.status is not None:
-        meanings += explain_status(_number(where.status))
+        meanings += tuple(one for text in where.status.replace(",", " ").split() or [""] for one in explain_status(_number(text)))
     if where.code is not None:
         meanings += explain_code(where.code)
     rows = [{"code": one.code, "family": one.family, "name": one.name, "text": one.text} for one in meanings]
