@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ABSENT_LENGTH = -1
 LONG = 256  # bytes of a text, items of a list; longer ones are hashed one by one
-_BLOCK = 1 << 15  # rows at a time: what is computed in between stays in the cache
+_BLOCK = 1 << 14  # rows at a time: what is computed in between stays in the cache
 _MULTIPLIERS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _HALF = np.uint64(32)
 _KEPT = np.array([(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64)  # masks of the first bytes of a word
@@ -62,18 +62,19 @@ def ragged(columns: Sequence[Column]) -> Ragged:
     for column in columns:
         if not column.length:
             continue
-        rows = slice(row, row + column.length)
+        stop = row + column.length
         ends = column.buffers[0][column.offset : column.offset + column.length + 1]
         first, last = int(ends[0]), int(ends[-1])
-        np.add(ends[:-1], base - first, out=starts[rows])
-        np.subtract(ends[1:], ends[:-1], out=lengths[rows])
+        starts[row:stop] = ends[:-1]
+        starts[row:stop] += base - first
+        np.subtract(ends[1:], ends[:-1], out=lengths[row:stop])
         valid = valid_rows(column)
         if valid is not None:
-            np.copyto(lengths[rows], ABSENT_LENGTH, where=~valid)
+            np.copyto(lengths[row:stop], ABSENT_LENGTH, where=~valid)
         child = column.children[0] if column.children else None
         data = column.buffers[1] if child is None else child.buffers[0][child.offset :]
         items.append(data[first:last])
-        row, base = rows.stop, base + last - first
+        row, base = stop, base + last - first
     is_text = not columns or columns[0].type == "string"
     items.append(np.zeros(8, np.uint8) if is_text else np.empty(0, np.int64))
     return Ragged(np.concatenate(items), starts, lengths)
@@ -95,23 +96,29 @@ def hashes(column: Ragged, *, null: int = 0) -> NDArray[np.uint64]:
     """One hash for each cell of a column; that of a null is given."""
     total = np.empty(len(column), dtype=np.uint64)
     for rows in _blocks(len(total)):
-        _hash_block(column, rows, total[rows])
         lengths = column.lengths[rows]
-        if lengths.min() < 0:
+        least = int(lengths.min())
+        if least < 0 > int(lengths.max()):
+            total[rows] = np.uint64(null)
+            continue
+        _hash_block(column, rows, total[rows])
+        if least < 0:
             np.copyto(total[rows], np.uint64(null), where=lengths < 0)
     return total
 
 
 def _hash_block(column: Ragged, rows: slice, total: NDArray[np.uint64]) -> None:
     starts, lengths = column.starts[rows], column.lengths[rows]
-    least, most = int(lengths.min()), int(lengths.max())
+    most = int(lengths.max())
     is_text = column.items.dtype == np.uint8
     words, step = (_words(column.items), 8) if is_text else (column.items.view(np.uint64), 1)
     np.add(lengths, 1, out=total.view(np.int64))  # an empty cell is no null
     total *= _MULTIPLIERS[1]
-    if least == most <= LONG:
+    if int(lengths.min()) == most <= LONG:  # the cells lie one after the other, at even distances
+        first, last = int(starts[0]), int(starts[-1]) + 1
         for place in range(0, most, step):
-            _absorb(total, words[starts + place] & _KEPT[min(most - place, 8)] if is_text else words[starts + place])
+            word = words[first + place : last + place : most]
+            _absorb(total, word & _KEPT[min(most - place, 8)] if is_text else word)
     else:
         for place in range(0, min(most, LONG), step):
             chosen = np.flatnonzero((lengths > place) & (lengths <= LONG))
@@ -192,7 +199,6 @@ def _absorb(total: NDArray[np.uint64], column: NDArray[np.uint64]) -> None:
     total ^= column
     total *= _MULTIPLIERS[0]
     total ^= total >> _HALF
-    total *= _MULTIPLIERS[1]
 
 
 def _finish(total: NDArray[np.uint64]) -> None:

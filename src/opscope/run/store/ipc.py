@@ -47,6 +47,8 @@ class Batch(msgspec.Struct, frozen=True):
     rows: int
     nodes: np.ndarray[Any, np.dtype[np.int64]]
     buffers: np.ndarray[Any, np.dtype[np.int64]]
+    node_list: list[list[int]]  # the same two, for who looks one up
+    buffer_list: list[list[int]]
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -132,7 +134,7 @@ class IpcFile:
             raise FormatError(self.path, f"not a record batch opscope wrote: {error}", offset=position) from error
         if len(nodes) != self._nodes or len(buffers) != self._buffers or not 0 <= rows <= length:  # every table has an integer column
             raise FormatError(self.path, "a record batch does not fit the schema", offset=position)
-        return Batch(position, body, length, rows, nodes, buffers)
+        return Batch(position, body, length, rows, nodes, buffers, nodes.tolist(), buffers.tolist())
 
     def has_nulls(self, batch: Batch, name: str) -> bool:
         """Whether a column has a null row."""
@@ -185,10 +187,10 @@ class IpcFile:
         return self._column(batch, self._places[name], batch.rows)
 
     def _column(self, batch: Batch, place: _Place, rows: int | None) -> Column:
-        length, nulls = batch.nodes[place.node].tolist()
+        length, nulls = batch.node_list[place.node]
         if length < 0 or (rows is not None and length != rows):
             raise FormatError(self.path, "a column is not as long as its batch", offset=batch.offset)
-        present = nulls != 0 and length > 0 and batch.buffers[place.buffer][1] != 0
+        present = nulls != 0 and length > 0 and batch.buffer_list[place.buffer][1] != 0
         if not -1 <= nulls <= length or (nulls > 0 and not present):
             raise FormatError(self.path, "a column miscounts its nulls", offset=batch.offset)
         validity = self._buffer(batch, place.buffer, np.uint8, (length + 7) // 8) if present else None
@@ -214,7 +216,7 @@ class IpcFile:
 
     def _buffer(self, batch: Batch, number: int, dtype: Any, count: int | None) -> np.ndarray[Any, Any]:
         """A buffer as an array of count elements (None: as many as it has)."""
-        offset, length = batch.buffers[number].tolist()
+        offset, length = batch.buffer_list[number]
         itemsize = _ITEMSIZES[dtype]
         wanted = length if count is None else count * itemsize
         if offset < 0 or length < wanted or offset + length > batch.body_length:
