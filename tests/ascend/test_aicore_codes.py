@@ -184,7 +184,7 @@ def test_numbers_on_the_command_line(aicore: Callable[..., tuple[int, dict[str, 
     ("code", "names"),
     [
         ("507015,107002", ["ACL_ERROR_RT_AICORE_EXCEPTION", "ACL_ERROR_RT_CONTEXT_NULL"]),
-        ("EI0006 0x26", ["EI0006", "aicore exception"]),
+        ("EI0006 507904", ["EI0006", "ACL_ERROR_RT_COMM_OP_RETRY_FAIL"]),
         ("95, 330", ["mte_biu_rdwr_resp", "vec_err_instr_undef"]),
         ("(0x200000000, 0, 0)", ["mte_gdma_write_overflow"]),
         ("0,0,0", ["timeout or trap"]),
