@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 import opscope
-from opscope.record.torch.flags import read_flags, set_flag
+from opscope.errors import UsageError
+from opscope.record.config import parse_options
+from opscope.record.torch.flags import hold_flags, parse_flags, read_flags, set_flag
 
 
 def trained(place: Path, *, autocast: bool) -> dict[str, object]:
@@ -58,3 +60,18 @@ def test_every_flag_can_be_set() -> None:
         set_flag("get_default_dtype", "float32")
     with pytest.raises(KeyError):
         set_flag("os.environ", "x")
+
+
+def test_settings_are_held_against_the_programs_own(tmp_path: Path) -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        with opscope.record(tmp_path / "run", torch_flags="get_float32_matmul_precision=medium,no.such.setting=1"):
+            torch.set_float32_matmul_precision("high")
+            nn.Linear(2, 2)(torch.ones(1, 2))
+            assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert parse_flags("a=True,b=3,c=high") == {"a": True, "b": 3, "c": "high"}
+    with pytest.raises(UsageError, match="NAME=VALUE"):
+        parse_options(["--torch-flags", "import os"])
+    hold_flags({})

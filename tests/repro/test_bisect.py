@@ -31,7 +31,7 @@ from opscope.repro.bisect_trials import Trials
 from opscope.run.finding import Document, Finding, Forward
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call
+from opscope.run.schema import Call, Process
 
 NOTHING = Document(opscope="0", verb="scan")
 REACHED = Document(opscope="0", verb="scan", findings=(Finding(kind="overflow-origin", evidence=({"reached": "loss"},)),))
@@ -222,17 +222,20 @@ def test_answers_are_asked_once(tmp_path: Path) -> None:
 # -- differences of two runs --------------------------------------------------------------------------------------
 
 
-def info(environment: dict[str, str], packages: dict[str, str], **config: Any) -> RunInfo:
-    return RunInfo(path="x", format="opscope", environment=environment, packages=packages, config=config)
+def told(environment: dict[str, str], packages: dict[str, str], *, torch: dict[str, Any] | None = None, **config: Any) -> MemoryRun:
+    facts = RunInfo(path="x", format="opscope", environment=environment, packages=packages, config=config)
+    return MemoryRun(facts, (Process(process=0, directory="p", torch=torch or {}),), (), ())
 
 
 def test_what_differs_between_two_runs() -> None:
-    bad = info({"A": "1", "B": "2", "PWD": "/x", "OPSCOPE_RUN": "r"}, {"torch": "2.1"}, seed="1", deterministic=True)
-    good = info({"A": "1", "B": "3", "C": "4", "PWD": "/y"}, {"torch": "2.0", "numpy": "1"}, seed="1")
+    bad = told({"A": "1", "B": "2", "PWD": "/x", "OPSCOPE_RUN": "r"}, {"torch": "2.1"}, seed="1", deterministic=True,
+               torch={"flags": {"get_num_threads": 2, "backends.cudnn.enabled": True, "lacks": 1}, "autocast": ["cpu:bfloat16"]})  # fmt: skip
+    good = told({"A": "1", "B": "3", "C": "4", "PWD": "/y"}, {"torch": "2.0", "numpy": "1"}, seed="1",
+                torch={"flags": {"get_num_threads": 8, "backends.cudnn.enabled": True}, "autocast": []})  # fmt: skip
     found = {element.name: (element.bad, element.good) for element in differences(bad, good)}
     assert found == {
         "variable B": ("2", "3"), "variable C": (None, "4"), "switch deterministic": ("true", None), "package torch": ("2.1", "2.0"),
-        "package numpy": (None, "1"),
+        "package numpy": (None, "1"), "flag get_num_threads": ("2", "8"), "autocast autocast": ("cpu:bfloat16", "off"),
     }  # fmt: skip
 
 

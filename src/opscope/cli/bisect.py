@@ -142,7 +142,7 @@ def _differences(command: Sequence[str], folder: Path, options: BisectOptions) -
 
     if options.between is None:
         raise UsageError("--between needs two runs, the bad and the good one")
-    bad, good = (open_run(path).info for path in options.between)
+    bad, good = map(open_run, options.between)
     elements = differences(bad, good)
     question = repr((options.oracle, options.metric, options.hook, [element.name for element in elements]))
     trials = Trials(folder, command, question=question, timeout=options.timeout)

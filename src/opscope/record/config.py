@@ -75,6 +75,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(word="step-module", takes="PATH", help="a step is one forward call of this module"),
     Option(word="seed", takes="N", help="seed python, NumPy and torch"),
     Option(word="deterministic", help="deterministic algorithms only"),
+    Option(word="torch-flags", takes="FLAGS", help="NAME=VALUE[,…]: torch's settings held at these values, by their names in a run"),
     Option(word="sync", help="wait for the device after every operator"),
     Option(word="check", help="make calls again on a trusted substitute while the program runs, and judge them"),
     Option(word="budget", takes="SHARE", help="with --check: share of the program's time it may take beyond first calls, or all [20%]"),
@@ -108,6 +109,7 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     step_module: str | None = None
     seed: int | None = None
     deterministic: bool = False
+    torch_flags: str | None = None
     sync: bool = False
     check: bool = False
     budget: str = "20%"
@@ -184,6 +186,7 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         step_module=text.get("step_module"),
         seed=_number(text["seed"], what="--seed", least=0) if "seed" in text else None,
         deterministic=words.get("deterministic") is True,
+        torch_flags=_flags(text.get("torch_flags")),
         sync=words.get("sync") is True,
         check=words.get("check") is True,
         budget=_budget(text.get("budget", "20%")),
@@ -338,6 +341,14 @@ def _budget(text: str) -> str:
 def _rules(text: str | None) -> str | None:
     if text is not None:
         parse_rules(text)
+    return text
+
+
+def _flags(text: str | None) -> str | None:
+    """The text of settings, once they are known to be some."""
+    for item in text.split(",") if text is not None else ():
+        if not re.fullmatch(r"[a-z][a-z0-9_.]*=\w+", item.strip(), re.ASCII):
+            raise UsageError(f"--torch-flags {text!r}: write NAME=VALUE[,NAME=VALUE], such as backends.cudnn.allow_tf32=False")
     return text
 
 

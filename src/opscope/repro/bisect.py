@@ -133,7 +133,7 @@ def _control(answers: Answers, oracle: Oracle) -> None:
     if verdict == GOOD:
         raise UsageError(f"the command does not fail, nothing to search for; bad would be: {oracle.words}")
     if verdict == UNCLEAR:
-        raise UnavailableError(f"cannot tell good from bad on the command as it is: {oracle.words}")
+        raise UnavailableError(f"cannot tell good from bad on the command as it is: {oracle.doubt}")
 
 
 def _search(answers: Answers, ranked: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...]:

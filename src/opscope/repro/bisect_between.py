@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which differences of environment and configuration between a bad and a good run make the failure come.
 
-Environment variables and what `opscope run` switches (--seed, --deterministic, --sync) are changed here; versions of packages by a
-command of the user's, which gets all of them as `name==version` words before each trial.
+Environment variables, torch's settings and what `opscope run` switches (--seed, --deterministic, --sync) are changed here; versions of
+packages by a command of the user's, which gets all of them as `name==version` words before each trial.
 """
 
 from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -22,14 +22,16 @@ from opscope.repro.ddmin import ddmin
 
 if TYPE_CHECKING:
     from opscope.run.protocol import RunInfo
+    from opscope.run.schema import Process
 
 # Variables that say where and who, not how is computed.
 PLACES = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "HOME", "USER", "LOGNAME", "HOSTNAME", "TERM", "TMPDIR", "COLUMNS", "LINES"})
+BUILT_IN = frozenset({"variable", "switch", "flag"})
 SWITCHES = ("seed", "deterministic", "sync")
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was otherwise: kind is variable, switch or package; None: it was not there."""
+    """One thing that was otherwise: kind is variable, switch, flag, autocast or package; None: it was not there."""
 
     kind: str
     key: str
@@ -42,12 +44,22 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.key}"
 
 
-def differences(bad: RunInfo, good: RunInfo) -> tuple[Difference, ...]:
-    """What differs between two runs; the kinds in the order variable, switch, package."""
+class Recorded(Protocol):
+    """What of a run is compared."""
+
+    @property
+    def info(self) -> RunInfo: ...
+    @property
+    def processes(self) -> Sequence[Process]: ...
+
+
+def differences(bad: Recorded, good: Recorded) -> tuple[Difference, ...]:
+    """What differs between two runs; the kinds in the order variable, switch, flag, autocast, package."""
     tables = (
-        ("variable", _computing(bad.environment), _computing(good.environment)),
-        ("switch", _switches(bad), _switches(good)),
-        ("package", bad.packages, good.packages),
+        ("variable", _computing(bad.info.environment), _computing(good.info.environment)),
+        ("switch", _switches(bad.info), _switches(good.info)),
+        *_settings(bad, good),
+        ("package", bad.info.packages, good.info.packages),
     )
     return tuple(
         Difference(kind=kind, key=key, bad=before.get(key), good=after.get(key))
@@ -71,10 +83,12 @@ def bisect_differences(trials: Trials, elements: Sequence[Difference], means: Me
     Raises UsageError when the runs do not differ or the command does not fail under the conditions of the bad one,
     UnavailableError when the failure stays under all conditions of the good one.
     """
-    changeable = [element for element in elements if element.kind != "package" or means.hook is not None]
-    left = [element.key for element in elements if element not in changeable]
+    changeable = [element for element in elements if element.kind in BUILT_IN or (element.kind == "package" and means.hook is not None)]
+    left = [element.key for element in elements if element.kind == "package" and element not in changeable]
     if left:
         tell(f"packages that differ are left as they are, --hook CMD would change them: {', '.join(left)}")
+    if any(element.kind == "autocast" for element in elements):
+        tell("autocast differs, and is the program's own: it is left as it is")
     if not changeable:
         raise UsageError("the two runs do not differ in anything that can be changed here; --hook CMD changes packages")
     by_name = {element.name: element for element in changeable}
@@ -87,7 +101,7 @@ def bisect_differences(trials: Trials, elements: Sequence[Difference], means: Me
     if first == GOOD:
         raise UsageError("the command does not fail under the conditions of the bad run; nothing to search for")
     if first == UNCLEAR:
-        raise UnavailableError(f"cannot tell good from bad under the conditions of the bad run: {answers.oracle.words}")
+        raise UnavailableError(f"cannot tell good from bad under the conditions of the bad run: {answers.oracle.doubt}")
     everything = list(by_name)
     if answers.ask(everything) == BAD:
         why = "the failure stays under all conditions of the good run that can be changed here"
@@ -120,6 +134,8 @@ def _observe(trials: Trials, chosen: Sequence[tuple[Difference, bool]], hook: st
     for element, value in wanted:
         if element.kind == "switch" and value is not None:
             switches += [f"--{element.key}"] if value == "true" else [f"--{element.key}", value]
+    flags = ",".join(f"{element.key}={value}" for element, value in wanted if element.kind == "flag" and value is not None)
+    switches += ["--torch-flags", flags] if flags else []
     variables = {element.key: value for element, value in wanted if element.kind == "variable"}
     return trials.observe(("--values", "none", *switches), variables, folder)
 
@@ -140,6 +156,22 @@ def _computing(environment: dict[str, str]) -> dict[str, str]:
 def _switches(info: RunInfo) -> dict[str, str]:
     found = {name: info.config.get(name) for name in SWITCHES}
     return {name: "true" if value is True else str(value) for name, value in found.items() if value not in {None, False}}
+
+
+def _settings(bad: Recorded, good: Recorded) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """torch's flags that both runs tell, and autocast, from the first process of each that tells any."""
+    # What one of torch's settings says twice: setting both by their names is an error.
+    twice = {"backends.cuda.matmul.allow_tf32": "get_float32_matmul_precision"}
+    before, after = (next((process.torch for process in run.processes if process.torch), {}) for run in (bad, good))
+    one, other = before.get("flags", {}), after.get("flags", {})
+    names = {name for name in one.keys() & other.keys() if twice.get(name) not in one}
+    yield "flag", {name: str(one[name]) for name in names}, {name: str(other[name]) for name in names}
+    if before and after:
+        yield "autocast", _autocast(before), _autocast(after)
+
+
+def _autocast(settings: dict[str, Any]) -> dict[str, str]:
+    return {"autocast": ", ".join(settings.get("autocast", ())) or "off"}
 
 
 def _words(element: Difference) -> str:

@@ -12,6 +12,7 @@ import operator
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -59,10 +60,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Oracle(Protocol):
-    """One way to tell good from bad."""
+    """One way to tell good from bad: words say when a run is bad, doubt when it is neither."""
 
     @property
     def words(self) -> str: ...
+    @property
+    def doubt(self) -> str: ...
 
     def judge(self, seen: Observation) -> str:
         """GOOD, BAD or UNCLEAR."""
@@ -78,6 +81,11 @@ class CommandOracle(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """What is asked."""
         return f"{self.command} exits with 1"
+
+    @property
+    def doubt(self) -> str:
+        """When it cannot tell."""
+        return f"{self.command} exits with 125"
 
     def judge(self, seen: Observation) -> str:
         """Run it; UsageError when it cannot be run or ends by a signal, as git does."""
@@ -110,6 +118,11 @@ class MetricOracle(msgspec.Struct, frozen=True):
         """What is asked."""
         return f"{self.text} does not hold"
 
+    @property
+    def doubt(self) -> str:
+        """When it cannot tell."""
+        return f"the command failed, or printed no value for {self.text}"
+
     def judge(self, seen: Observation) -> str:
         """UNCLEAR when the command printed no such value, or failed."""
         value = last_value(self.pattern, seen.stdout)
@@ -128,6 +141,11 @@ class ExceptionOracle(msgspec.Struct, frozen=True):
         """What is asked."""
         return f"it raises {self.error}"
 
+    @property
+    def doubt(self) -> str:
+        """When it cannot tell."""
+        return "the command failed in another way"
+
     def judge(self, seen: Observation) -> str:
         """GOOD when the command succeeds, UNCLEAR when it ends in another way."""
         if seen.exit_code == 0:
@@ -145,6 +163,11 @@ class ExitOracle(msgspec.Struct, frozen=True):
         """What is asked."""
         return "it does not end" if self.code is None else f"it exits with {self.code}"
 
+    @property
+    def doubt(self) -> str:
+        """When it cannot tell."""
+        return "the command failed in another way"
+
     def judge(self, seen: Observation) -> str:
         """GOOD when the command succeeds, UNCLEAR when it ends in another way."""
         return GOOD if seen.exit_code == 0 else BAD if seen.exit_code == self.code else UNCLEAR
@@ -160,6 +183,11 @@ class NonfiniteOracle(msgspec.Struct, frozen=True):
         """What is asked."""
         return "NaN or inf reaches a loss, a gradient or a parameter"
 
+    @property
+    def doubt(self) -> str:
+        """When it cannot tell."""
+        return "the command failed"
+
     def judge(self, seen: Observation) -> str:
         """By the trial's own recording; UNCLEAR when the command failed."""
         if seen.exit_code != 0:
@@ -172,10 +200,20 @@ def chosen_oracle(command: str | None, metric: str | None) -> Oracle | None:
     if command is not None and metric is not None:
         raise UsageError("--oracle and --metric both say what good is; give one of them")
     if command is not None:
-        if not command.strip():
-            raise UsageError("--oracle is empty; give a command that exits with 0 (good), 1 (bad) or 125 (cannot tell)")
+        _check_command(command)
         return CommandOracle(command)
     return None if metric is None else metric_oracle(metric)
+
+
+def _check_command(command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--oracle {command!r} cannot be run: {error}") from error
+    if not words:
+        raise UsageError("--oracle is empty; give a command that exits with 0 (good), 1 (bad) or 125 (cannot tell)")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"--oracle {command!r}: {words[0]!r} is no command here; a file needs to be executable")
 
 
 def metric_oracle(text: str) -> MetricOracle:

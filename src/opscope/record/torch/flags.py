@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -60,6 +60,24 @@ def set_flag(name: str, value: object) -> None:
         setattr(_below_torch(owner), attribute, value)
     else:
         raise KeyError(name)
+
+
+def parse_flags(text: str | None) -> dict[str, bool | int | str]:
+    """`name=value,…` as read_flags gives it."""
+    found: dict[str, bool | int | str] = {}
+    for item in text.split(",") if text else ():
+        name, _, value = item.strip().partition("=")
+        found[name] = value == "True" if value in ("True", "False") else int(value) if value.isdecimal() else value
+    return found
+
+
+def hold_flags(wanted: Mapping[str, bool | int | str]) -> None:
+    """Put settings that are not as wanted back; those that this torch lacks stay as they are."""
+    current = read_flags() if wanted else {}
+    for name, value in wanted.items():
+        if name in current and current[name] != value:
+            with contextlib.suppress(RuntimeError, ValueError, TypeError):
+                set_flag(name, value)
 
 
 def _below_torch(path: str) -> Any:

@@ -17,7 +17,7 @@ from opscope.record.steps import Steps
 from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
-from opscope.record.torch.flags import autocast_types, read_flags
+from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
 from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in
 from opscope.record.torch.sentinel import Sentinel
@@ -41,6 +41,8 @@ class TorchRecorder:
         self.steps = Steps(session.step_ended, live_optimizers, module=config.step_module)
         self.levels = config.levels
         self._autocast: dict[str, None] = {}
+        self._held = parse_flags(config.torch_flags)
+        hold_flags(self._held)
         self._scopes = threading.local()
         self._modes = threading.local()
         self._hooks: list[Any] = []
@@ -186,6 +188,7 @@ class TorchRecorder:
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         scope = self._scope()
         if not scope:
+            hold_flags(self._held)  # the program may have set its own since
             self._autocast.update(dict.fromkeys(autocast_types()))
         parent = scope[-1] if scope else None
         path = self.modules.path(module, parent[0] if parent else None, parent[2] if parent else None)
