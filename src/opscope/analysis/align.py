@@ -98,6 +98,8 @@ def _in_step(
     """Pairs of groups in which nothing speaks against the order: each call has the neighbours in the data flow that its partner has,
     or no other call of the group looks like it."""
     same = target.levels[1][mine] == golden.levels[1][theirs]
+    if same.all():
+        return same
     doubtful = np.unique(group[~same])
     return ~np.isin(group, doubtful) | _alone(target.levels[-3][mine], group)
 

@@ -122,7 +122,7 @@ class Search:
         chosen = chosen[~(self._views & self._aliased)[rows.target_call[chosen]]]
         owners = rows.target_call[chosen]
         found = []
-        for rank in sorted(set(self.calls.rank[owners].tolist()) - called):
+        for rank in sorted(set(distinct(self.calls.rank[owners]).tolist()) - called):
             here = chosen[self.calls.rank[owners] == rank]
             error = rows.error[here]
             before = np.r_[0.0, np.maximum.accumulate(error)[:-1]]

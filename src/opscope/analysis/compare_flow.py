@@ -75,7 +75,10 @@ def without_enclosing(side: Side) -> Side:
 
 def _identity(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
     """Process and version as one number, NONE without a version."""
-    process = calls.process[tensors.call] if len(tensors) else np.zeros(0, dtype=np.int64)
+    if not len(tensors):
+        return np.zeros(0, dtype=np.int64)
+    alone = bool((calls.process == calls.process[0]).all())
+    process = calls.process[:1] if alone else calls.process[tensors.call]
     return np.where(tensors.version >= 0, (process << 44) | tensors.version, NONE)
 
 

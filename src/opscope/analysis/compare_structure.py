@@ -56,7 +56,7 @@ def blocks_of(pairing: Pairing) -> list[Block]:
 def _telling(side: Side, match: NDArray[np.int64]) -> NDArray[np.int64]:
     """Leaf calls without a partner, in steps and ranks that were compared at all, that do more than view, convert or allocate."""
     calls = side.calls
-    if not len(calls):
+    if (match >= 0).all():
         return np.empty(0, dtype=np.int64)
     compared = np.zeros(len(calls), dtype=np.bool_)
     for column in (calls.rank, calls.step):

@@ -52,10 +52,13 @@ def at_common_levels(target: Side, golden: Side) -> tuple[Side, Side]:
 def recorded(side: Side, other: Side) -> NDArray[np.bool_]:
     """Which calls of a side are of a level that the other recorded, in the phase of the call where it knows the phase at all."""
     calls, partner = side.calls, other.calls
+    both = [one.phase * np.uint64(len(LEVEL_WORDS)) + one.level.astype(np.uint64) for one in (calls, partner)]
+    known = distinct(both[1])
+    if np.array_equal(distinct(both[0]), known):
+        return np.ones(len(calls), dtype=np.bool_)
     level = np.isin(calls.level, distinct(partner.level))
     phase = np.isin(calls.phase, distinct(partner.phase))
-    both = [one.phase * np.uint64(len(LEVEL_WORDS)) + one.level.astype(np.uint64) for one in (calls, partner)]
-    return level & (~phase | np.isin(both[0], distinct(both[1])))
+    return level & (~phase | np.isin(both[0], known))
 
 
 def _within(side: Side, kept: NDArray[np.bool_]) -> Side:
