@@ -14,12 +14,14 @@ import opscope
 from opscope.analysis.crashes import crash_accusations
 from opscope.analysis.dataflow import Flow, Origin
 from opscope.analysis.early import near_limit_warnings
+from opscope.analysis.exchanges import exchange_accusations
 from opscope.analysis.findings import Accusation, build, wants_finding
 from opscope.analysis.gradients import gradient_report
 from opscope.analysis.nodes import losses, suspicious_calls
 from opscope.analysis.origins import Context, sort_origins
 from opscope.analysis.quiet import quiet_accusations
 from opscope.analysis.reach import Reach, Reached
+from opscope.analysis.replicas import replica_accusations
 from opscope.analysis.rows import Screen, screen
 from opscope.analysis.skips import Skips
 from opscope.analysis.summary import counts, first_line, recorded_judgements
@@ -56,7 +58,9 @@ def _scanned(tables: Tables, selection: Selection | None) -> Document:
     facts = counts(run)
     found = screen(tables, facts.status)
     sound = _follow(tables, found, facts.first_steps)
-    accusations = [*sound.accusations, *crash_accusations(tables), *recorded_judgements(run)]
+    recorded = {(rank, step) for _, rank, step in facts.spans}
+    apart = [*exchange_accusations(tables, recorded), *replica_accusations(tables)] if len(facts.ranks) > 1 else []
+    accusations = [*sound.accusations, *crash_accusations(tables), *recorded_judgements(run), *apart]
     gradients = gradient_report(tables, facts.spans)
     every = (*build(tables, accusations), *gradients.findings)
     chosen = tuple(finding for finding in every if wants_finding(finding, selection))

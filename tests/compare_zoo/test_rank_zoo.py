@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two ranks of one training under torchrun: where they go apart, and that they do not when all is well."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opscope.cli import main
+
+pytestmark = pytest.mark.zoo
+
+PROGRAM = Path(__file__).parent / "programs" / "ranks.py"
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROGRAM)]
+
+
+def record(fault: str, to: Path) -> Path:
+    command = [sys.executable, "-m", "opscope", "run", "-o", str(to), "--", *LAUNCH, fault]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return to
+
+
+def scanned(run: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    main(["scan", str(run), "--json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "op", "step", "rank", "says"),
+    [
+        ("seed", "aten::t.default", 0, 1, "never held the same"),
+        ("skip", "c10d::allreduce_.default", 1, 0, "rank 1 does not run this collective"),
+    ],
+)
+def test_scan_names_the_call_at_which_ranks_go_apart(
+    fault: str, op: str, step: int, rank: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = scanned(record(fault, tmp_path / "run"), capsys)["findings"][0]
+    assert (first["kind"], first["op"], first["step"], first["rank"]) == ("rank-mismatch", op, step, rank)
+    assert any(says in reason for reason in first["reasons"]), first["reasons"]
+
+
+def test_ranks_that_stay_together_are_clean_and_the_first_cause_across_ranks_comes_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden, target = record("none", tmp_path / "golden"), record("weight", tmp_path / "target")
+    assert scanned(golden, capsys)["verdict"] == "clean"
+    main(["compare", str(target), str(golden), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    first = document["findings"][0]
+    assert (first["rank"], first["step"], first["op"]) == (1, 1, "aten::mul_.Tensor")
+    assert {finding["rank"] for finding in document["findings"] if finding["kind"] == "divergence-origin"} == {1}
