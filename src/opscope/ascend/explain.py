@@ -183,8 +183,16 @@ def _decoded(core: Core) -> Part:
     for unit in _INFO:
         word = core.register(f"{unit} error info")
         if word is not None:
-            found[unit] = {field.name: field.value for field in registers.decode_info(unit, word)}
+            found[unit] = {field.name: field.value for field in registers.decode_info(unit, word)} | _meant(unit, core)
     return found
+
+
+def _meant(unit: str, core: Core) -> Part:
+    """What must be known to read a unit's fields: those of a unit that is not at fault are left over from before."""
+    typed = next((number for number, name in registers.TYPED.items() if name == unit), None)
+    if typed is not None and typed not in core.bits:
+        return {"note": f"bit {typed} is not set: the type says nothing"}
+    return {}
 
 
 def _counter(counter: ProgramCounter) -> Part:

@@ -120,7 +120,8 @@ def _fixed_950(core: Core, current: int) -> tuple[int | None, str]:
     place = 1 if unit in ("cube", "l1") else 0
     if len(words) <= place:
         return None, ""
-    return (current & ~0x3FFFC) | (words[place] & 0xFFFF) << 2, f"{unit.upper()} info register {place}"
+    doubt = "" if unit != "cube" else ", whose width no source states for certain"
+    return (current & ~0x3FFFC) | (words[place] & 0xFFFF) << 2, f"{unit.upper()} info register {place}{doubt}"
 
 
 def _heuristic(core: Core, start: int, current: int) -> int | None:
