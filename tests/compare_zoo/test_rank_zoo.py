@@ -33,17 +33,17 @@ def scanned(run: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "op", "step", "rank", "says"),
+    ("fault", "place", "says"),
     [
-        ("seed", "aten::t.default", 0, 1, "never held the same"),
-        ("skip", "c10d::allreduce_.default", 1, 0, "rank 1 does not run this collective"),
+        ("seed", ("aten::t.default", 0, 1), "never held the same"),
+        ("skip", ("c10d::allreduce_.default", 1, 0), "rank 1 does not run this collective"),
     ],
 )
 def test_scan_names_the_call_at_which_ranks_go_apart(
-    fault: str, op: str, step: int, rank: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fault: str, place: tuple[str, int, int], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = scanned(record(fault, tmp_path / "run"), capsys)["findings"][0]
-    assert (first["kind"], first["op"], first["step"], first["rank"]) == ("rank-mismatch", op, step, rank)
+    assert (first["kind"], first["op"], first["step"], first["rank"]) == ("rank-mismatch", *place)
     assert any(says in reason for reason in first["reasons"]), first["reasons"]
 
 
