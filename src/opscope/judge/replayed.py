@@ -42,6 +42,7 @@ LARGEST = {
 }  # fmt: skip
 TINY = {"float64": 2.3e-308, "float32": 1.2e-38, "bfloat16": 1.2e-38, "float16": 1.2e-7, "complex64": 1.2e-38, "complex128": 2.3e-308}
 NARROW = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"})
+ILL = 512  # roundings beyond which a trusted kernel's own error is called ill-conditioned
 ACCUMULATION = 2.0**-24  # of a kernel whose element type is narrower than float32
 
 
@@ -180,7 +181,7 @@ def _judge_finite(slot: str, sides: Sides, trusted: Array, terms: Terms) -> Repl
         return msgspec.structs.replace(facts, verdict="wrong", reason="beyond what rounding allows")
     if _accumulated_narrowly(sides.dtype, error, own, size):
         return msgspec.structs.replace(facts, verdict="wrong", reason="errors as of an accumulation in the element type")
-    if own is not None and float(own.max()) > 512 * ROUNDOFF[sides.dtype] * max(float(size.max()), TINY.get(sides.dtype, 0.0)):
+    if own is not None and float(own.max()) > ILL * ROUNDOFF[sides.dtype] * max(float(size.max()), TINY.get(sides.dtype, 0.0)):
         return msgspec.structs.replace(facts, verdict="ill-conditioned", reason="the trusted kernel is as far from the true result")
     return facts
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 
 from opscope.errors import UnavailableError
-from opscope.substitute.layout import Call, Given
+from opscope.substitute.layout import Call, Given, Memory
 from opscope.substitute.wire import Reply, Request, SharedFile, encode, places, read_message, write_all
 
-SLOTS = 4
-KEEP = 64 << 20  # bytes that a shared file keeps for the next call
+SLOTS = 16
+ROOM = 1 << 30  # bytes of calls that may be under way together, before another one begins
 BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.substitute.worker import main; main({requests}, {replies}, {files})"
 
 
@@ -34,6 +34,7 @@ class Apart:
         self.free = list(range(SLOTS))
         self._under_way: dict[int, Request] = {}
         self._next = 0
+        self.ready = False  # whether it has ever answered: its start takes a second or more
         self._pid = os.getpid()
         there, self._requests = os.pipe()
         self._replies, back = os.pipe()
@@ -53,14 +54,14 @@ class Apart:
             os.close(back)
 
     @property
-    def waiting(self) -> int:
-        """How many calls are under way."""
-        return len(self._under_way)
+    def full(self) -> bool:
+        """Whether a reply has to be taken before another call can be handed over."""
+        return not self.free or sum(request.size for request in self._under_way.values()) > ROOM
 
     def submit(self, call: Call, memories: Sequence[torch.Tensor], given: Given, *, thorough: bool, accumulation: float | None) -> int:
         """Hand a call over to be examined and return its ticket; memories are those of the call, then those of given."""
         slot = self.free.pop()
-        spots, size = self._fill(slot, memories)
+        spots, size = self._fill(slot, (*call.memories, *given.memories), memories)
         request = Request(
             ticket=self._ticket(), slot=slot, size=size, call=call, spots=spots, given=given, thorough=thorough, accumulation=accumulation
         )
@@ -70,7 +71,7 @@ class Apart:
     def substitute(self, kind: str, call: Call, memories: Sequence[torch.Tensor]) -> tuple[Reply, list[torch.Tensor]]:
         """Make a call on a substitute and wait: the reply, and given's memories, copied. UnavailableError with the reason."""
         slot = self.free.pop()
-        spots, size = self._fill(slot, memories)
+        spots, size = self._fill(slot, call.memories, memories)
         self._send(Request(ticket=self._ticket(), slot=slot, size=size, call=call, spots=spots, substitute=kind))
         reply = self._read()
         if reply.error or reply.given is None:
@@ -123,11 +124,11 @@ class Apart:
         self._next += 1
         return self._next
 
-    def _fill(self, slot: int, memories: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], int]:
-        spots, size = places([memory.numel() for memory in memories])
-        targets = self.files[slot].pieces(spots, [memory.numel() for memory in memories], size)
-        for target, memory in zip(targets, memories, strict=True):
-            target.copy_(memory)
+    def _fill(self, slot: int, memories: Sequence[Memory], pieces: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], int]:
+        spots, size = places(memories)
+        targets = self.files[slot].pieces(spots, [memory.size for memory in memories], size)
+        for target, piece in zip(targets, pieces, strict=True):
+            target.copy_(piece)
         return tuple(spots), size
 
     def _send(self, request: Request) -> None:
@@ -144,12 +145,13 @@ class Apart:
         found = read_message(self._replies, Reply)
         if found is None:
             raise self._ended()
+        self.ready = True
         reply: Reply = found
         return reply
 
     def _release(self, ticket: int) -> None:
         slot = self._under_way.pop(ticket).slot
-        self.files[slot].shrink(KEEP)
+        self.files[slot].shrink()
         self.free.append(slot)
 
     def _ended(self) -> UnavailableError:
@@ -159,6 +161,11 @@ class Apart:
 
 
 def environment() -> dict[str, str]:
-    """That of this process, without opscope's own variables and without devices: the process computes on the CPU."""
+    """That of this process, without opscope's own variables and without devices: the process computes on the CPU.
+
+    Its idle threads leave the cores to the program, and memory that it frees stays at hand for the next call.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPSCOPE", "PYTHON"))}
-    return {**kept, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CUDA_VISIBLE_DEVICES": "", "ASCEND_RT_VISIBLE_DEVICES": ""}
+    devices = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CUDA_VISIBLE_DEVICES": "", "ASCEND_RT_VISIBLE_DEVICES": ""}
+    memory = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
+    return {**kept, **devices, **memory, "OMP_WAIT_POLICY": "PASSIVE"}

@@ -9,6 +9,7 @@ tried: what it leaves uninitialised, or gives otherwise the second time, proves 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 
 from opscope.errors import UnavailableError
-from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
+from opscope.judge.replayed import ILL, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
 from opscope.substitute.perform import Bound, Performed
@@ -125,8 +126,17 @@ def near_truth(slot: str, tensor: torch.Tensor, true: Attempt) -> Replayed:
     expected = true.output(slot)
     if expected is None or expected.shape != tensor.shape or not tensor.dtype.is_floating_point or tensor.numel() == 0:
         return Replayed(verdict="agree", slot=slot, size=tensor.numel())
+    if well_conditioned(tensor, expected):
+        return Replayed(verdict="agree", slot=slot, size=tensor.numel())
     values = as_array(tensor)
     return judge_output(slot, Sides(dtype=dtype_name(tensor), target=values, own=values, true=as_array(expected)))
+
+
+def well_conditioned(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether all is finite and near the true result: then nothing more needs to be asked."""
+    error = float((expected.to(torch.float64) - tensor).abs().max())
+    size = float(expected.abs().max())
+    return math.isfinite(size) and error <= ILL * ROUNDOFF.get(dtype_name(tensor), 0.0) * size
 
 
 def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, true: Attempt, accumulation: float | None) -> Replayed:
@@ -204,9 +214,17 @@ def same_bits(one: torch.Tensor, other: torch.Tensor | None) -> bool:
     left, right = one.detach().contiguous().reshape(-1), other.detach().to(one.device).contiguous().reshape(-1)
     if one.dtype is torch.bool:
         return torch.equal(left, right)
-    if torch.equal(left.view(torch.uint8), right.view(torch.uint8)):
+    if torch.equal(*map(in_words, (left, right))):
         return True
     return bool(one.dtype.is_floating_point) and one.element_size() >= 2 and all_equal(left, right)
+
+
+def in_words(flat: torch.Tensor) -> torch.Tensor:
+    """The bytes of a flat tensor in words as long as they can be: comparing takes a time for each."""
+    size = flat.numel() * flat.element_size()
+    if size % 8 == 0 and flat.data_ptr() % 8 == 0 and flat.storage_offset() * flat.element_size() % 8 == 0:
+        return flat.view(torch.uint8).view(torch.int64)
+    return flat.view(torch.uint8)
 
 
 def all_equal(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -55,9 +55,18 @@ class Bound:
         return op.rpartition("::")[2].partition(".")[0] if "::" in op else op.rpartition(".")[2]
 
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
-        """Fresh tensors by slot: those that shared memory share it again, in the element types that `where` says."""
+        """Tensors by slot: those that shared memory share it again, in the element types that `where` says.
+
+        What the call writes to is fresh, what it only reads may be the memory itself.
+        """
         made: dict[tuple[int, torch.dtype | None], torch.Tensor] = {}
         return {slot: self._tensor(laid, where, made) for slot, laid in self.call.tensors.items()}
+
+    def _may_lend(self, number: int, memory: torch.Tensor) -> bool:
+        """Whether the call may use a memory itself: it does not write there, and the bytes lie as the original's did."""
+        if memory.device.type != "cpu" or memory.data_ptr() % LINE != self.call.memories[number].skew:
+            return False
+        return all(laid.memory != number for slot, laid in self.call.tensors.items() if writes_to(self.writes, slot))
 
     def _tensor(self, laid: Laid, where: Conditions, made: dict[tuple[int, torch.dtype | None], torch.Tensor]) -> torch.Tensor:
         dtype = dtype_named(laid.dtype)
@@ -65,7 +74,9 @@ class Bound:
         key = (laid.memory, None if wide is dtype else dtype)
         if key not in made:
             memory = self.memories[laid.memory]
-            if wide is dtype:
+            if wide is dtype and device == "cpu" and self._may_lend(laid.memory, memory):
+                made[key] = memory
+            elif wide is dtype:
                 made[key] = copy_bytes(memory, self.call.memories[laid.memory].skew, device)
             else:
                 whole = memory[: memory.numel() // dtype.itemsize * dtype.itemsize]

@@ -17,9 +17,10 @@ import torch
 
 from opscope.judge.replayed import Replayed
 from opscope.substitute.examine import Answer
-from opscope.substitute.layout import Call, Given
+from opscope.substitute.layout import Call, Given, Memory
 
 ALIGNMENT = 64
+KEEP = 64 << 20  # bytes that a shared file keeps for the next call
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +64,12 @@ def encode(message: Request | Reply) -> bytes:
     return len(body).to_bytes(8, "little") + body
 
 
-def places(sizes: Sequence[int], start: int = 0) -> tuple[list[int], int]:
-    """Where memories of these sizes lie one after the other, and where the last one ends."""
+def places(memories: Sequence[Memory], start: int = 0) -> tuple[list[int], int]:
+    """Where memories lie one after the other, each aligned as its original was, and where the last one ends."""
     spots = []
-    for size in sizes:
-        start = -(-start // ALIGNMENT) * ALIGNMENT
+    for memory in memories:
+        start += (memory.skew - start) % ALIGNMENT
+        size = memory.size
         spots.append(start)
         start += size
     return spots, start
@@ -94,15 +96,19 @@ class SharedFile:
         whole = self.view(total)
         return [whole[spot : spot + size] for spot, size in zip(spots, sizes, strict=True)]
 
-    def shrink(self, keep: int) -> None:
-        """Give memory back when the file is larger than `keep`; tensors of it must be gone."""
-        if os.fstat(self.descriptor).st_size > keep:
+    def shrink(self) -> None:
+        """Give memory back when the file is large; tensors of it must be gone."""
+        if self._large():
             self._map = None
             os.ftruncate(self.descriptor, 0)
 
     def forget(self) -> None:
-        """Drop the mapping, as when the other side may shrink the file."""
-        self._map = None
+        """Drop the mapping where the other side will shrink the file."""
+        if self._large():
+            self._map = None
+
+    def _large(self) -> bool:
+        return os.fstat(self.descriptor).st_size > KEEP
 
     def close(self) -> None:
         self._map = None

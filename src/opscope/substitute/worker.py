@@ -72,7 +72,7 @@ class Worker:
         if request.call.random is not None:
             torch.set_rng_state(torch.frombuffer(bytearray(request.call.random), dtype=torch.uint8))
         given, pieces = package(bound, run_substitute(bound, request.substitute))
-        spots, end = places([piece.numel() for piece in pieces], request.size)
+        spots, end = places(given.memories, request.size)
         for target, piece in zip(self.files[request.slot].pieces(spots, [p.numel() for p in pieces], end), pieces, strict=True):
             target.copy_(piece)
         random = bytes(torch.get_rng_state().numpy().tobytes()) if request.call.random is not None else None

@@ -262,7 +262,7 @@ class Checker:
         apart = self._apart
         if apart is None:
             return
-        while not apart.free:
+        while apart.full:
             waiting = time.perf_counter()
             self._take(wait=True)
             self._waited += time.perf_counter() - waiting
@@ -271,11 +271,11 @@ class Checker:
             captured.call, [*captured.pieces, *more], given, thorough=signature.checked == 0, accumulation=accumulation
         )  # fmt: skip
         self._under_way[ticket] = UnderWay(self.index(), known.operator.op, signature, captured.call)
-        if self._aside:
+        if self._aside or not apart.ready:
             self._take(wait=False)
             return
         waiting = time.perf_counter()
-        self._take(wait=True)
+        self.settle()
         self._waited += time.perf_counter() - waiting
 
     def _repeat(self, signature: Signature, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> None:
