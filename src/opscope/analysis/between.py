@@ -43,7 +43,8 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
     ]
     given = [*given, *equal_results((one.side, other.side), (tokens[0].part, tokens[1].part), given)]
     match = _plausible(one, other, align(tokens[0], tokens[1], given=given))
-    (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match)
+    fixed = None if mapping is None else mapping.rows(one.side, other.side, match)
+    (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match, fixed)
     unlike = differing_attributes(target, golden, match)
     args = target.calls.args.copy()
     args[list(unlike)] = 1

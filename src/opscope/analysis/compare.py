@@ -225,7 +225,8 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
         tokens = tuple(pool.map(tokens_of, sides, flows, named))
     given = [] if policy.mapping is None else policy.mapping.pairs(*sides)
     match = align(*tokens, given=given)
-    return Pairing(*sides, flows, match, pair_rows(*sides, flows, match))
+    fixed = None if policy.mapping is None else policy.mapping.rows(*sides, match)
+    return Pairing(*sides, flows, match, pair_rows(*sides, flows, match, fixed))
 
 
 def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy) -> Document:

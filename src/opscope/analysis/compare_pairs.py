@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.analysis.align import Match
+    from opscope.analysis.mapping_slots import Fixed
 
     Types = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.bool_]]
     Judged = tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_]]
@@ -64,9 +65,12 @@ class Rows(msgspec.Struct, frozen=True):
         return len(self.target)
 
 
-def pair_rows(target: Side, golden: Side, flows: tuple[Flow, Flow], match: Match) -> Rows:
-    """Pair the tensors of matched calls, by slot, then by place; everything else stands alone. Unread pairs have status UNKNOWN."""
-    left, right = _paired(target.tensors, golden.tensors, match)
+def pair_rows(target: Side, golden: Side, flows: tuple[Flow, Flow], match: Match, fixed: Fixed | None = None) -> Rows:
+    """Pair the tensors of matched calls, by slot, then by place; everything else stands alone. Unread pairs have status UNKNOWN.
+
+    fixed: what a mapping file says of single tensors.
+    """
+    left, right = _paired(target.tensors, golden.tensors, match, fixed)
     alone_t, alone_g = _without(len(target.tensors), left), _without(len(golden.tensors), right)
     mine = np.concatenate([left, alone_t, np.full(len(alone_g), NONE)])
     theirs = np.concatenate([right, np.full(len(alone_t), NONE), alone_g])
@@ -99,15 +103,19 @@ def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(free)
 
 
-def _paired(target: Tensors, golden: Tensors, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _paired(target: Tensors, golden: Tensors, match: Match, fixed: Fixed | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of matched calls that belong together: the same slot, then what is left by its place among inputs or outputs."""
     left, right = _laid_out_alike(target, golden, match)
+    if fixed is not None:
+        said = fixed.rows
+        free = ~(np.isin(left, said[0]) | np.isin(right, said[1]))
+        left, right = np.concatenate([fixed.pairs[:, 0], left[free]]), np.concatenate([fixed.pairs[:, 1], right[free]])
     lefts, rights = [left], [right]
     for key in (_by_slot, _by_place):
         if len(left) in (len(target), len(golden)):
             break  # one side has nothing left
-        mine = _waiting(target, match.target, lefts)
-        theirs = _waiting(golden, match.golden, rights)
+        mine = _waiting(target, match.target, lefts if fixed is None else [*lefts, fixed.alone[0]])
+        theirs = _waiting(golden, match.golden, rights if fixed is None else [*rights, fixed.alone[1]])
         keys = key(target, mine, target.call[mine]), key(golden, theirs, match.golden[golden.call[theirs]])
         _, at, other = np.intersect1d(*keys, return_indices=True)
         lefts.append(mine[at])

@@ -26,9 +26,9 @@ def naming(target: Side, golden: Side, mapping: Mapping | None) -> tuple[Naming,
     steps = _paired(distinct(target.calls.step).tolist(), distinct(golden.calls.step).tolist())
     mine, theirs = (set(distinct(side.calls.level).tolist()) for side in (target, golden))
     by_level = bool(mine & theirs) or not mine or not theirs
-    by_module = _share_modules(target, golden)
     spell = (lambda op: op) if mapping is None else mapping.operator
     move = bare_module if mapping is None else mapping.mover(target)
+    by_module = _share_modules(target, golden, move)
     phase = _phases(target, golden)
     same = {number: number for number in ranks.values()}
     return (
@@ -47,12 +47,12 @@ def _paired(target: list[int], golden: list[int]) -> Words[int, int]:
     return {number: number for number in shared}
 
 
-def _share_modules(target: Side, golden: Side) -> bool:
+def _share_modules(target: Side, golden: Side, move: Callable[[str], str]) -> bool:
     """Whether module paths mean anything across the two: a good part of the calls of either side stands in modules both have."""
     counted = []
-    for side in (target, golden):
+    for side, moved in ((target, move), (golden, bare_module)):
         found, numbers = np.unique(side.calls.module, return_counts=True)
-        names = [bare_module(text) for text in side.texts(found)]
+        names = [moved(text) for text in side.texts(found)]
         counted.append({name: sum(n for other, n in zip(names, numbers.tolist(), strict=True) if other == name) for name in names})
     shared = (counted[0].keys() & counted[1].keys()) - {""}
     if counted[0].keys() == counted[1].keys():

@@ -25,6 +25,19 @@ _COMMENT = re.compile(rf"((?:{_QUOTED}|[^#\"']|(?<=\S)#|(?<=\w)')*?)(?:(?:^|\s)#
 Line = tuple[int, int, str]  # number, indent, text
 
 
+class Word(str):
+    """A key of a mapping, with the line it stands on."""
+
+    __slots__ = ("line",)
+    line: int
+
+
+def refused(path: Path, reason: str, *, key: object = None) -> FormatError:
+    """The error for what a mapping file says; names the line of a key, where the file was read line by line."""
+    line = getattr(key, "line", None)
+    return FormatError(path, reason if line is None else f"line {line}: {reason}")
+
+
 def read_text(path: Path) -> Any:
     """The value of a file; FormatError names the line that cannot be read."""
     try:
@@ -110,12 +123,17 @@ class _Reader:
             match = _KEY.match(text)
             if match is None:
                 raise self._error(number, f"expected `key: value`, found {text[:40]!r}")
-            key = str(self._scalar(match["key"], number))
+            key = self._key(match["key"], number)
             if key in found:
                 raise self._error(number, f"{key[:60]!r} stands there twice")
             self._at += 1
             found[key] = self._scalar(match["value"], number) if match["value"] else self._nested(indent, depth)
         return found
+
+    def _key(self, text: str, number: int) -> Word:
+        key = Word(self._scalar(text, number))
+        key.line = number
+        return key
 
     def _nested(self, indent: int, depth: int) -> Any:
         """What is indented further than its key; a list may stand at the key's own indent."""
@@ -139,7 +157,7 @@ class _Reader:
             return [self._scalar(part, number) for part in _parts(text[1:-1])]
         if text.startswith("{") and text.endswith("}"):
             pairs = [part.partition(":") for part in _parts(text[1:-1])]
-            return {str(self._scalar(key, number)): self._scalar(value, number) for key, _, value in pairs}
+            return {self._key(key, number): self._scalar(value, number) for key, _, value in pairs}
         if len(text) > 1 and text[0] == text[-1] == "'":
             return text[1:-1].replace("''", "'")
         if len(text) > 1 and text[0] == text[-1] == '"':

@@ -19,19 +19,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.analysis.align import Match
+    from opscope.analysis.mapping_slots import Fixed
 
 _FAR = 1e9
 _FEW, _UNLIKE = 8, 1.0  # of more tensors than these (an optimizer's) some are left over: those are no pair for being of one size
 _MANY = 64  # rows of one side of a call; beyond, only names and equal sizes in order are looked at
 
 
-def slotted(target: tuple[Side, Flow], golden: tuple[Side, Flow], match: Match) -> tuple[tuple[Side, Flow], tuple[Side, Flow]]:
+def slotted(
+    target: tuple[Side, Flow], golden: tuple[Side, Flow], match: Match, fixed: Fixed | None = None
+) -> tuple[tuple[Side, Flow], tuple[Side, Flow]]:
     """Both sides with slots that are equal for tensors that belong together; shapes that are one up to the order of axes are made equal.
 
     Contents whose digests differ in what may lie in memory in another order count as not known, unless both sides kept the values.
+    fixed: what a mapping file says of single tensors.
     """
     mine, theirs = target[0].tensors, golden[0].tensors
-    pairs = np.array(list(_pairs(mine, theirs, match)), dtype=np.int64).reshape(-1, 2)
+    pairs = np.array(list(_pairs(mine, theirs, match, fixed)), dtype=np.int64).reshape(-1, 2)
     slots = [np.arange(1, len(side) + 1).astype(np.uint64) * np.uint64(2) + np.uint64(odd) for odd, side in enumerate((mine, theirs))]
     slots[1][pairs[:, 1]] = slots[0][pairs[:, 0]]
     shape = theirs.shape.copy()
@@ -66,12 +70,18 @@ def _selected(side: Side, tensors: Tensors, flow: Flow, kept: NDArray[np.bool_])
     return msgspec.structs.replace(side, tensors=msgspec.structs.replace(tensors, **columns), places=places), chosen
 
 
-def _pairs(mine: Tensors, theirs: Tensors, match: Match) -> Iterator[tuple[int, int]]:
+def _pairs(mine: Tensors, theirs: Tensors, match: Match, fixed: Fixed | None) -> Iterator[tuple[int, int]]:
     """Rows that belong together, of all matched calls."""
+    free = np.ones(len(mine), dtype=np.bool_), np.ones(len(theirs), dtype=np.bool_)
+    if fixed is not None:
+        yield from map(tuple, fixed.pairs.tolist())
+        for flags, said in zip(free, fixed.rows, strict=True):
+            flags[said] = False
     starts = [np.searchsorted(side.call, np.arange(len(number) + 1)) for side, number in ((mine, match.target), (theirs, match.golden))]
     for call, partner in match.pairs.tolist():
         left = np.arange(starts[0][call], starts[0][call + 1])
         right = np.arange(starts[1][partner], starts[1][partner + 1])
+        left, right = left[free[0][left]], right[free[1][right]]
         for written in (False, True):
             yield from _assigned(mine, theirs, left[mine.output[left] == written], right[theirs.output[right] == written])
 
