@@ -206,3 +206,11 @@ def test_a_call_whose_inputs_were_kept_is_cut_out_next(
 ) -> None:
     said = drawn(document(msgspec.structs.replace(finding, kind=kind, evidence=evidence)), tmp_path)
     assert said[-1].startswith(f"next  opscope {verb} ")
+
+
+def test_what_was_checked_and_moved_is_told(finding: Finding, tmp_path: Path) -> None:
+    facts = {"calls": 4810, "checked": 580, "signatures": 116, "seconds": 3.44, "unjudged": {"mylib::scale.default": {"calls": 2}}}
+    moved = {"calls": {"aten::native_group_norm.default": 3}, "refused": {}}
+    said = drawn(document(finding, checked={"0": facts}, substituted={"0": moved}), tmp_path)
+    assert "checked  580 of 4810 calls, 116 signatures, 3.4 s; not judged: mylib::scale" in said
+    assert "moved  aten::native_group_norm 3 calls" in said

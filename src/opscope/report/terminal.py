@@ -47,6 +47,8 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
         yield from _others(document.findings[1:], run, here)
     else:
         yield _heading(_clean(document), run, width)
+    for words in beside_the_program(document.summary):
+        yield from folded(*words, width=width, style="dim")
     skipped = document.summary.get("skipped_steps")
     if skipped:
         yield from folded("skipped  ", _skipped(skipped), width=width, style="yellow")
@@ -55,6 +57,26 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
     command = _next(document, run)
     if command is not None:
         yield line(("next  ", "bold"), command)
+
+
+def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was checked and what that took, what ran on substitutes: head and text of a line each, over all ranks."""
+    checked = list((summary.get("checked") or {}).values())
+    if checked:
+        calls, made, signatures = (sum(each.get(name, 0) for each in checked) for name in ("checked", "calls", "signatures"))
+        seconds = max(each.get("seconds", 0.0) for each in checked)
+        told = [f"{calls} of {made} calls, {_count(signatures, 'signature')}, {seconds:.1f} s"]
+        left = sorted({op for each in checked for op in each.get("unjudged", {})})
+        if left:
+            told.append(f"not judged: {', '.join(map(op_word, left[:4]))}{' …' if len(left) > 4 else ''}")
+        yield "checked  ", "; ".join(told)
+    moved = list((summary.get("substituted") or {}).values())
+    if moved:
+        counts: dict[str, int] = {}
+        for each in moved:
+            for op, times in each.get("calls", {}).items():
+                counts[op] = counts.get(op, 0) + times
+        yield "moved  ", ", ".join(f"{op_word(op)} {_count(times, 'call')}" for op, times in counts.items()) or "no call"
 
 
 def facts_of(summary: dict[str, Any]) -> str:
