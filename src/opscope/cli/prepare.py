@@ -6,7 +6,7 @@ from __future__ import annotations
 import json as json_module
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +18,7 @@ from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.options import Json
 from opscope.errors import UsageError
-from opscope.formats.settings.kinds import BUILTIN, Kind, Prepared, Request, find_kind, read_purpose
+from opscope.formats.settings.kinds import BUILTIN, Kind, Prepared, Request, find_kind, kind_of_file, read_purpose
 from opscope.formats.settings.problem import Problem, errors
 from opscope.run.finding import Document
 
@@ -72,12 +72,12 @@ def prepare(
     Parameters
     ----------
     kind
-        Whose settings.
+        Whose settings; of a file to check it is read off the file, on a terminal it is asked for.
     purpose
         What for: nan, compare, statistics, overflow, aicore, …, or "nan at step 10".
     """
     if kind is None:
-        raise UsageError(f"prepare: whose settings? there are {', '.join(BUILTIN)}")
+        kind = _kind_of(verify)
     chosen = find_kind(kind)
     request = _request(chosen, purpose, settings, asking=not json and verify is None)
     if verify is not None:
@@ -95,9 +95,21 @@ def prepare(
     return 0
 
 
+def _kind_of(verify: Path | None) -> str:
+    """The kind that was not named: of the file to check, else as the user says on the terminal."""
+    if verify is not None:
+        try:
+            return kind_of_file(_text(verify))
+        except UsageError as error:
+            raise UsageError(str(error) if str(error).startswith(str(verify)) else f"{verify}: {error}") from error
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"prepare: whose settings? there are {', '.join(BUILTIN)}")
+    return _answer({name: find_kind(name).about for name in BUILTIN}, "whose settings?")
+
+
 def _request(kind: Kind, phrase: str | None, options: SettingsOptions, *, asking: bool) -> Request:
     if phrase is None and asking and len(kind.purposes) > 1 and sys.stdin.isatty() and sys.stderr.isatty():
-        phrase = _ask(kind)
+        phrase = _answer(kind.purposes, "what for? a number, or in words:")
     purpose, step = read_purpose(phrase) if phrase else (None, None)
     return Request(
         purpose=purpose, path=options.path, step=options.step if options.step is not None else step, steps=options.steps,
@@ -118,12 +130,12 @@ def _assignment(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _ask(kind: Kind) -> str:
-    """The purpose, asked for on the terminal."""
-    words = list(kind.purposes)
+def _answer(choices: Mapping[str, str], question: str) -> str:
+    """One of these words, or another text, asked for on the terminal; the first where nothing is said."""
+    words = list(choices)
     for number, word in enumerate(words, start=1):
-        print(f"  {number}  {word:<12} {kind.purposes[word]}", file=sys.stderr)
-    print(f"what for? [1] or {kind.name} purpose in words: ", end="", file=sys.stderr, flush=True)
+        print(f"  {number}  {word:<12} {choices[word]}", file=sys.stderr)
+    print(f"{question} [1] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip()
     if answer.isdigit() and 1 <= int(answer) <= len(words):
         return words[int(answer) - 1]
@@ -149,16 +161,21 @@ def _verify(kind: Kind, path: Path, request: Request, *, json: bool) -> int:
     return FOUND if errors(problems) else 0
 
 
-def _read(path: Path, syntax: str) -> Any:
-    """A settings file, parsed; UsageError with the line where it is not what it should be."""
+def _text(path: Path) -> str:
+    """The text of a settings file; UsageError where it is none."""
     try:
         if path.stat().st_size > LARGEST:
             raise UsageError(f"{path}: larger than {LARGEST >> 20} MiB; not a settings file")
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; --verify needs a file that can be read") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
+
+
+def _read(path: Path, syntax: str) -> Any:
+    """A settings file, parsed; UsageError with the line where it is not what it should be."""
+    text = _text(path)
     if syntax != "json":
         return text
     try:

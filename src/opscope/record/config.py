@@ -29,7 +29,7 @@ from opscope.substitute.rules import parse_rules
 if TYPE_CHECKING:
     from opscope.formats.settings.recording import Recording
 
-VALUES = ("none", "anomaly", "sample", "full")
+VALUES = ("none", "anomaly", "overflow", "sample", "full")
 ON_OVERFLOW = ("keep", "stop")
 LAYOUTS = ("mindspore", "acl", "msprobe")
 Words = dict[str, str | bool]
@@ -58,7 +58,12 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 OPTIONS: tuple[Option, ...] = (
     Option(word="output", short="-o", takes="PATH", help="directory of the run; an existing one gets a sibling [runs/NAME-TIME]"),
     Option(word="tag", takes="NAME", help="name of the run where -o gives none"),
-    Option(word="values", takes="KIND", choices=VALUES, help="values kept: none, anomaly (inputs of an origin), sample, full [anomaly]"),
+    Option(
+        word="values",
+        takes="KIND",
+        choices=VALUES,
+        help="values kept: none, anomaly (inputs of an origin), overflow (outputs too), sample, full [anomaly]",
+    ),
     Option(word="sample", takes="N", help="with --values sample: every Nth call [10]"),
     Option(word="steps", takes="STEPS", help="steps recorded, 0|5-8; recording ends after the last one"),
     Option(word="ranks", takes="RANKS", help="ranks recorded, 0,7"),

@@ -13,6 +13,7 @@ import pytest
 from opscope.errors import UsageError
 from opscope.formats.settings.recording import ACCUMULATING, kernel_pattern, recording_of
 from opscope.record.config import parse_options
+from opscope.run.selection import parse_pattern
 
 COMMON = {
     "dump_mode": 0, "path": "/data/dump", "net_name": "ResNet50", "iteration": "all", "saved_data": "tensor", "input_output": 0,
@@ -29,7 +30,7 @@ MINDSPORE = [
     ({"support_device": [0, 3]}, {"ranks": "0,3"}),
     ({"dump_mode": 1, "kernels": ["conv", "name-regex(Default/.+)"]}, {"ops": "*conv*,name-regex(Default/.+)"}),
     ({"dump_mode": 2}, {"set_dump": True}),
-    ({"op_debug_mode": 3}, {"values": "anomaly"}),
+    ({"op_debug_mode": 3}, {"values": "overflow"}),
     ({"op_debug_mode": 4}, {"values": "anomaly"}),
     ({"op_debug_mode": 1}, {"skip": ACCUMULATING}),
     ({"op_debug_mode": 2}, {"ops": ACCUMULATING}),
@@ -57,6 +58,26 @@ def test_what_only_the_tree_shows() -> None:
     assert recording_of({"common_dump_settings": {**COMMON, "op_debug_mode": 4}}, {}).export.only == "exception"
 
 
+@pytest.mark.parametrize(("e2e", "said"), [({"trans_flag": True}, 0), ({"trans_flag": False}, 0), ({"stat_calc_mode": "host"}, 0),
+                                          ({"stat_calc_mode": "device"}, 1)])  # fmt: skip
+def test_what_changes_nothing_here_changes_no_word(e2e: dict[str, Any], said: int) -> None:
+    """trans_flag and stat_calc_mode are about a device's private formats, and about where statistics are worked out."""
+    plain = recording_of({"common_dump_settings": COMMON, "e2e_dump_settings": {"enable": True}}, {})
+    found = recording_of({"common_dump_settings": COMMON, "e2e_dump_settings": {"enable": True, **e2e}}, {})
+    assert (found.words, found.export) == (plain.words, plain.export)
+    assert len(found.notes) - len(plain.notes) == said
+
+
+@pytest.mark.parametrize("name", [
+    "fc:scatter_add_#1", "<root>:_index_put_impl_#2", "a:index_add#1", "<root>:allreduce_~comm#1", "<root>:all_reduce~comm#1",
+    "emb:embedding_dense_backward~bwd#1", "Default/TensorScatterAdd-op3", "Default/IndexAdd-op1", "Default/AllReduce-op0",
+])  # fmt: skip
+def test_accumulating_operators_of_both_frameworks(name: str) -> None:
+    pattern = parse_pattern(ACCUMULATING)
+    assert pattern.matches("x", name)
+    assert not any(pattern.matches("x", other) for other in ("fc:addmm#1", "a:index_select#1", "Default/Gather-op1", "e:embedding#1"))
+
+
 def test_an_empty_path_is_that_of_the_variable() -> None:
     document = {"common_dump_settings": {**COMMON, "path": ""}}
     assert recording_of(document, {"MS_DIAGNOSTIC_DATA_PATH": "/d"}).export.path == "/d/debug_dump"
@@ -69,6 +90,7 @@ def test_an_empty_path_is_that_of_the_variable() -> None:
     ({"dump_mode": "1"}, "whole number"),
     ({"dump_mode": 1, "kernels": []}, "empty"),
     ({"dump_mode": 1, "kernels": ["name-regex(()"]}, "regular expression"),
+    ({"dump_mode": 1, "kernels": ["name-regex(a"]}, "is no name-regex"),
     ({"statistic_category": ["mx"]}, "did you mean 'max'"),
 ])  # fmt: skip
 def test_a_wrong_setting_is_refused(common: dict[str, Any], word: str) -> None:
@@ -83,7 +105,7 @@ def test_a_full_name_is_matched_literally() -> None:
 @pytest.mark.parametrize(("dump", "words"), [
     ({"dump_path": "o", "dump_list": [{}]}, {"values": "full", "io": "output"}),
     ({"dump_path": "o", "dump_list": [{"layer": ["Conv"]}], "dump_mode": "all", "dump_step": "3"}, {"io": "both", "ops": "*Conv*", "steps": "3"}),
-    ({"dump_path": "o", "dump_debug": "on"}, {"values": "anomaly"}),
+    ({"dump_path": "o", "dump_debug": "on"}, {"values": "overflow"}),
     ({"dump_path": "o", "dump_list": [{}], "dump_data": "stats", "dump_stats": ["Max"]}, {"values": "anomaly"}),
 ])  # fmt: skip
 def test_acl_json(dump: dict[str, Any], words: dict[str, Any]) -> None:

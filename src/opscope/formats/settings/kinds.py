@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -116,6 +117,28 @@ def find_kind(name: str) -> Kind:
     module, _, attribute = reference.partition(":")
     found: Kind = getattr(import_module(module), attribute)
     return found
+
+
+# Keys that a file of a kind has at its top, nothing else has, and that are spelt right or nearly so.
+_MARKS = {
+    "common_dump_settings": "mindspore", "e2e_dump_settings": "mindspore", "dump": "acl", "task": "msprobe", "dump_path": "msprobe",
+    "level": "msprobe", "step": "msprobe", "rank": "msprobe", "statistics": "msprobe", "tensor": "msprobe",
+}  # fmt: skip
+
+
+def kind_of_file(text: str) -> str:
+    """The kind of settings that a file's text is of, by its keys; UsageError where nothing says so."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if document is None and "=" in text and not text.lstrip().startswith(("{", "[")):
+        return "atc"
+    for name in document if isinstance(document, dict) else ():
+        near = get_close_matches(str(name), _MARKS, n=1, cutoff=0.75)
+        if near:
+            return _MARKS[near[0]]
+    raise UsageError("nothing in it says whose settings these are; name the kind: opscope prepare KIND --verify FILE")
 
 
 # How people say it -> the word for it.

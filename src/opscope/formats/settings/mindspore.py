@@ -122,7 +122,7 @@ def _document(purpose: str, request: Request, target: Target) -> dict[str, Any]:
         "path": request.path or "",
         "net_name": "Net",
         "iteration": request.steps or (step_and_before(request.step) if request.step is not None else "all"),
-        "saved_data": request.data or _DATA.get(purpose, "tensor"),
+        "saved_data": request.data or _data(purpose, target),
         "input_output": {None: 0, "both": 0, "input": 1, "output": 2}[request.io],
         "kernels": list(request.operators),
         "support_device": list(range(8)),
@@ -137,7 +137,11 @@ def _document(purpose: str, request: Request, target: Target) -> dict[str, Any]:
     return {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
 
 
-_DATA = {"compare": "full", "statistics": "statistic"}
+def _data(purpose: str, target: Target) -> str:
+    """Statistics are what "statistics" is about; beside tensors they are left out where the back end has none."""
+    if purpose == "compare":
+        return "tensor" if target.backend == "CPU" else "full"
+    return "statistic" if purpose == "statistics" else "tensor"
 
 
 def _overruled(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

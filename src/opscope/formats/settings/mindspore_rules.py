@@ -211,7 +211,9 @@ def _kernels(facts: Facts) -> Problem | None:
 
 
 def _wrong_kernel(name: str, *, synchronous: bool) -> str | None:
-    if name.startswith("name-regex(") and name.endswith(")"):
+    if name.startswith("name-regex") and not (name.startswith("name-regex(") and name.endswith(")")):
+        return f"{name!r} is no name-regex(EXPRESSION)"
+    if name.startswith("name-regex("):
         try:
             re.compile(name[len("name-regex(") : -1])
         except re.error as error:

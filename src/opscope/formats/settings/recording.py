@@ -20,8 +20,12 @@ from opscope.formats.settings.problem import Problem, errors
 from opscope.formats.settings.table import check_table
 
 Words = dict[str, str | bool]
-# Operators that add into memory others read: op_debug_mode 2, the overflow of atomic additions.
-ACCUMULATING = "*scatter_add*,*scatter_reduce*,*index_add*,*index_put*,*index_reduce*,*all_reduce*,*reduce_scatter*,*embedding*backward*"
+# Operators that add into memory others read, as both frameworks call them: op_debug_mode 2, the overflow of atomic additions.
+ACCUMULATING = (
+    r"name-regex((?i)(scatter|index)_?(nd_?)?(add|put|reduce)|all_?reduce|reduce_?scatter|embedding\w*(backward|grad)"
+    r"|unsorted_?segment_?sum)"
+)
+_VALUES_ONLY = {"overflow": "overflow", "exception": "anomaly"}
 EVERY_DEVICE = tuple(range(8))
 
 
@@ -102,7 +106,7 @@ def _mindspore_path(common: Mapping[str, Any], environment: Mapping[str, str]) -
 
 
 def _mindspore_words(common: Mapping[str, Any], export: Export) -> Words:
-    words: Words = {"values": "anomaly" if export.data == "statistic" or export.only else "full"}
+    words: Words = {"values": _VALUES_ONLY.get(export.only, "anomaly" if export.data == "statistic" else "full")}
     if common.get("iteration", "all") != "all":
         words["steps"] = common["iteration"]
     devices = common.get("support_device")
@@ -148,7 +152,7 @@ def _of_acl(document: Mapping[str, Any]) -> Recording:
     dump = document["dump"]
     only = "overflow" if dump.get("dump_debug") == "on" else "exception" if dump.get("dump_scene") in acl.EXCEPTION_SCENES else ""
     data = "statistic" if dump.get("dump_data") == "stats" else "tensor"
-    words: Words = {"values": "anomaly" if data == "statistic" or only else "full"}
+    words: Words = {"values": _VALUES_ONLY.get(only, "anomaly" if data == "statistic" else "full")}
     if dump.get("dump_step"):
         words["steps"] = dump["dump_step"]
     words["io"] = {"all": "both"}.get(dump.get("dump_mode", "output"), dump.get("dump_mode", "output")) if not only else "both"

@@ -589,12 +589,15 @@ void Recorder::judge(Running& running) {
         overflowed = overflowed || running.call.status != 0;
     }
     running.kept = nb::cast<bool>(draft.attr("kept"));
-    nb::list observed(draft.attr("inputs"));
-    for (std::size_t i = 0; i < running.inputs.size(); ++i) {
-        const nb::object value = observed[i].attr("value");
-        if (value.is_none()) continue;
-        running.inputs[i].row.value = value_at(value.ptr());
-    }
+    const auto adopt = [&draft](const char* side, std::vector<Seen>& rows) {
+        const nb::list observed(draft.attr(side));
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            const nb::object value = observed[i].attr("value");
+            if (!value.is_none()) rows[i].row.value = value_at(value.ptr());
+        }
+    };
+    adopt("inputs", running.inputs);
+    adopt("outputs", running.outputs);
 }
 
 // Stores every tensor of a sampled call; what it overwrote comes from the copies that guard made.

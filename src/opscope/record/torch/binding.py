@@ -215,7 +215,7 @@ class TorchBinding:
         ]
         suspect = self.draft(draft.function, draft.args or "", rows[0], rows[1], draft.before)
         bits = self.judge(suspect)
-        for seen, judged in zip(draft.inputs, suspect.inputs, strict=True):
+        for seen, judged in zip((*draft.inputs, *draft.outputs), (*suspect.inputs, *suspect.outputs), strict=True):
             seen.value = judged.value
         draft.kept = suspect.kept
         return bits

@@ -18,9 +18,10 @@ from opscope.run.schema import CALL_TYPES, TENSOR_TYPES
 def make_book(binding: TorchBinding, config: RecordConfig) -> Any:
     """A recorder as kernels.bookkeeping.Recorder defines it."""
     native = compiled.load_recorder()
+    values = "anomaly" if config.values == "overflow" else config.values  # which tensors of such a call are kept is the sentinel's word
     if native is None:
-        return Recorder(binding, values=config.values, sample=config.sample, io=config.selection.io, selective=binding.selective)
-    book = native.Recorder(binding, config.values, config.sample, config.selection.io, list(CALL_TYPES.items()), list(TENSOR_TYPES.items()))
+        return Recorder(binding, values=values, sample=config.sample, io=config.selection.io, selective=binding.selective)
+    book = native.Recorder(binding, values, config.sample, config.selection.io, list(CALL_TYPES.items()), list(TENSOR_TYPES.items()))
     book.use_threads(torch.get_num_threads(), openmp_library())
     return book
 

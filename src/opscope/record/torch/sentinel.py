@@ -62,6 +62,9 @@ class Sentinel:
             tensor = suspect.before_call(seen)
             if tensor is not None:
                 seen.value = self.keep(tensor, seal=True)
+        for seen in suspect.outputs if self.session.config.values == "overflow" else ():
+            if seen.size is not None:
+                seen.value = self.keep(seen.tensor, seal=True)
 
     def keep_random(self, states: Mapping[str, torch.Tensor], *, seal: bool) -> str | None:
         """Store generator states; where they lie as JSON (docs/store.md, Generator states), None when recording has ended."""
