@@ -394,3 +394,23 @@ def test_the_kind_of_the_access_stands_in_the_reason(aicore: Aicore, tmp_path: P
     (tmp_path / "plog-1.log").write_text(classic(1.0, mte_error_info="0x6000052") + failed(1.1, "1_0_A"))
     _, document = aicore(tmp_path)
     assert document["findings"][0]["reasons"][0].endswith("the MTE info says write bus error")
+
+
+def test_a_fault_of_the_memory_is_hardware_and_a_trap_is_the_operators(aicore: Aicore, tmp_path: Path) -> None:
+    for name, line, cause, confidence in (
+        ("ras", "Fault RAS occurs in the system: [event_id:0x80e18400] New uncorrectable ECC", "hardware", "likely"),
+        ("code", "rtStreamSynchronize failed, runtime result = 507054.", "hardware", "likely"),
+        ("trap", "rtStreamSynchronize failed, runtime result = 507042.", "operator", "proven"),
+    ):
+        place = collection(tmp_path / name, text=log(after=head(1.3) + line + "\n"))
+        _, document = aicore(place)
+        verdicts = [record for record in document["findings"][0]["evidence"] if record["part"] == "verdict"]
+        assert (verdicts[0]["cause"], verdicts[0]["confidence"]) == (cause, confidence), name
+
+
+def test_the_case_is_named_after_the_function_not_the_task(tmp_path: Path) -> None:
+    place = collection(tmp_path / "c", values=sound())
+    for path in (place / "kernel_meta").iterdir():
+        path.unlink()
+    assert main(["aicore", str(place), "-o", str(tmp_path / "out")]) == 1
+    assert f"kernel_meta/{KERNEL}.o" in (tmp_path / "out" / "case" / "main.py").read_text()

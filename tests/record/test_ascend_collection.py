@@ -64,3 +64,13 @@ def test_nothing_is_set_elsewhere(tmp_path: Path) -> None:
         pytest.skip("an Ascend device is here")
     assert collection({}, tmp_path) == {}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_says_what_to_type_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ASCEND_HOME_PATH", "/usr/local/Ascend")
+    script = tmp_path / "train.py"
+    script.write_text(STAND_IN)
+    assert main(["run", "-o", str(tmp_path / "run"), sys.executable, str(script)]) == 3
+    assert f"opscope aicore {tmp_path / 'run'}" in capsys.readouterr().err

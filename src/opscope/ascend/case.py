@@ -20,7 +20,7 @@ import msgspec
 
 from opscope.ascend.analysis import Analysis, WrittenCase, with_case_result
 from opscope.ascend.dumps import DumpedTensor, device_values_of, raw_of, values_of
-from opscope.ascend.kernels import kernel_names
+from opscope.ascend.kernels import stripped
 from opscope.ascend.launch import Launch, launch_of
 from opscope.ascend.reference import attributes_of
 from opscope.ascend.tensors import KernelTensor
@@ -169,8 +169,11 @@ def tried(one: Analysis, *, timeout: float = 600.0) -> Analysis:
 
 
 def _binary_name(one: Analysis) -> str:
-    """Name of the binary without .o: the description's, else the shortest the kernel may have."""
-    known = one.kernel.binary if one.kernel is not None else min(kernel_names(one.fault), key=len, default=one.operator or "kernel")
+    """Name of the binary without .o: the description's, else the function's without its endings, else the kernel's."""
+    said = one.fault.dev_func or one.operator or "kernel"
+    # A static kernel is NAME__kernel0 of NAME.o; a dynamic one has its tiling key behind the binary's name.
+    function = said.removesuffix("__kernel0") if said.endswith("__kernel0") else stripped(said, one.fault.tiling_key)[-1]
+    known = one.kernel.binary if one.kernel is not None else function
     return "".join(character if character.isalnum() or character in "_-." else "_" for character in known).strip(".") or "kernel"
 
 

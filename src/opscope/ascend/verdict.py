@@ -11,6 +11,7 @@ is; code is the one msaicerr ends with for the same conclusion.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -24,6 +25,10 @@ from opscope.ascend.kernels import Kernel
 from opscope.ascend.objects import Place
 from opscope.ascend.registers import ADDRESS, HARDWARE, TRAPS, VALUES
 
+_MEMORY_FAULT = re.compile(r"\bECC\b|uncorrectable|parity|memory error", re.IGNORECASE)
+_HARDWARE_CODES = frozenset(("507053", "507054"))  # fault of the device memory, ECC error of several bits
+_TRAP_CODES = {"507042": "a read", "507043": "a write", "507044": "a read", "507045": "a write"}
+_TRAP_ADVICE = ("the line of the kernel: see below", "check the shapes and the tiling the kernel was given")
 _RANK = {"proven": 0, "likely": 1, "suspected": 2}
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not-reproduced"
 
@@ -77,11 +82,17 @@ def _bits(fault: Fault) -> list[registers.Bit]:
 def _hardware(grounds: Grounds) -> Iterator[Verdict]:
     bits = [bit for bit in _bits(grounds.fault) if bit.kind == HARDWARE]
     ras = [text for topic, text in grounds.fault.notes if topic == "ras"]
-    if not bits and not ras:
+    codes = [one.code for one in grounds.fault.returned if one.code in _HARDWARE_CODES]
+    if not bits and not ras and not codes:
         return
-    said = tuple(dict.fromkeys([f"{bit.name}: {bit.meaning}" for bit in bits] + [text[:300] for text in ras]))
+    said = tuple(
+        dict.fromkeys(
+            [f"{bit.name}: {bit.meaning}" for bit in bits] + [text[:300] for text in ras] + [f"return code {code}" for code in codes]
+        )
+    )
     advice = ("npu-smi info -t health, ascend-dmi diagnosis; look for the RAS alarm of that time", "run on another card")
-    confidence = "likely" if bits else "suspected"
+    certain = any(_MEMORY_FAULT.search(text) for text in ras) or any(code in _HARDWARE_CODES for code in codes)
+    confidence = "likely" if bits or certain else "suspected"
     yield Verdict(
         cause="hardware", text="the hardware: an ECC or parity error, not the operator", confidence=confidence, grounds=said, advice=advice,
         code=103,
@@ -104,7 +115,14 @@ def _not_zeroed(grounds: Grounds) -> Iterator[Verdict]:
 
 
 def _trap(grounds: Grounds) -> Iterator[Verdict]:
-    """Values that the compiler's own checks of addresses trap with."""
+    """Values that the compiler's own checks of addresses trap with, and the return codes of such a trap."""
+    code = next((one.code for one in grounds.fault.returned if one.code in _TRAP_CODES), None)
+    if code is not None:
+        yield Verdict(
+            cause="operator", text=f"the out-of-memory check: {_TRAP_CODES[code]} out of bounds", confidence="proven",
+            grounds=(f"return code {code}",), advice=_TRAP_ADVICE, code=101,
+        )  # fmt: skip
+        return
     for core in grounds.fault.cores:
         for name, value in {**core.registers, **core.extend}.items():
             for word in value if isinstance(value, tuple) else (value,):
@@ -112,7 +130,7 @@ def _trap(grounds: Grounds) -> Iterator[Verdict]:
                     text = TRAPS.get(word) or TRAPS[word & 0xFFFFFFFF]
                     yield Verdict(
                         cause="operator", text=f"the {text}", confidence="proven", grounds=(f"{name} of core {core.core} is {word:#x}",),
-                        advice=("the line of the kernel: see below", "check the shapes and the tiling the kernel was given"),
+                        advice=_TRAP_ADVICE,
                     )  # fmt: skip
                     return
 

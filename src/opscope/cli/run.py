@@ -42,7 +42,7 @@ NO_OPTIONS = RunOptions()
 
 def with_command_apart(words: Sequence[str]) -> list[str]:
     """`run` and its words with `--` before the command, so that no option of the command is taken for one of ours."""
-    options, command = split_command(words[1:], more=("--json-file",))
+    options, command = split_command(words[1:], more=("--json-file", "--beside"))
     return [words[0], *options, "--", *command] if command else [words[0], *options]
 
 
@@ -50,6 +50,10 @@ def run(
     *command: str,
     options: Annotated[RunOptions, Parameter(name="*")] = NO_OPTIONS,  # type: ignore[valid-type]
     json_file: Annotated[Path | None, Parameter(help="Write the JSON document there; stdout is the command's.")] = None,
+    beside: Annotated[
+        Path | None,
+        Parameter(help="Set the verdict beside that of this earlier run; where there is none, first record it without --substitute."),
+    ] = None,
 ) -> int:
     """Run any command under recording, its children and ranks included, and say what was found.
 
@@ -64,9 +68,12 @@ def run(
     given = {**read_words(os.environ.get("OPSCOPE", "")), **words}
     config = config_from(given)
     settings = _settings_of(str(given.get("config", "")))
+    if beside is not None and not beside.exists():
+        first = launch(msgspec.structs.replace(config, substitute=None, output=str(beside)), command)
+        conclude(first, config.selection.ops)
     result = launch(config, command)
     try:
-        document = conclude(result, config.selection.ops)
+        document = conclude(result, config.selection.ops, earlier=beside)
         if config.layout is not None and document is not None and document.complete:
             _write_layout(result.run, config.layout, settings)
         if json_file is not None and document is not None:
@@ -113,14 +120,19 @@ def _write_layout(run: Path | None, layout: str, settings: Recording | None) -> 
     note(f"{written.tensors} tensors written to {out} as {layout} lays them out")
 
 
-def conclude(result: LaunchResult, ops: Pattern | None = None) -> Document | None:
-    """Scan what was recorded, draw the verdict on stderr, and give back the document; None when there is no run."""
+def conclude(result: LaunchResult, ops: Pattern | None = None, *, earlier: Path | None = None) -> Document | None:
+    """Scan what was recorded, draw the verdict on stderr, and give back the document; None when there is no run.
+
+    The verdict stands beside that of an earlier run where one is given.
+    """
     if result.run is None:
         return None
     facts = {"exit_code": result.exit_code, "seconds": round(result.seconds, 3), "processes": result.processes}
     if result.nothing_recorded is not None:
-        note(result.nothing_recorded)
-        summary = {"warnings": [result.nothing_recorded], **facts}
+        said = [result.nothing_recorded, *(text for text in result.notes if text not in result.nothing_recorded)]
+        for text in said:
+            note(text)
+        summary = {"warnings": said, **facts}
         return Document(opscope=__version__, verb="run", runs=(str(result.run),), complete=False, summary=summary)
     from opscope.analysis.scan import scan
     from opscope.formats.registry import open_run
@@ -131,6 +143,11 @@ def conclude(result: LaunchResult, ops: Pattern | None = None) -> Document | Non
     found = scan(run)
     warnings = [*found.summary.get("warnings", ()), *unmatched(run, Selection(ops=ops)), *result.notes]
     summary = {**found.summary, **facts, "warnings": warnings}
+    if earlier is not None:
+        from opscope.analysis.beside import beside
+
+        other = open_run(earlier)
+        summary["beside"] = beside(found, scan(other), other)
     document = msgspec.structs.replace(found, verb="run", runs=(str(result.run),), summary=summary)
     print_verdict(document, stderr=True)
     return document
