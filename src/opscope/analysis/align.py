@@ -97,7 +97,7 @@ def _in_step(
 ) -> NDArray[np.bool_]:
     """Pairs of groups in which nothing speaks against the order: each call has the neighbours in the data flow that its partner has,
     or no other call of the group looks like it."""
-    same = target.levels[1][mine] == golden.levels[1][theirs]
+    same: NDArray[np.bool_] = target.levels[1][mine] == golden.levels[1][theirs]
     if same.all():
         return same
     doubtful = np.unique(group[~same])

@@ -32,7 +32,7 @@ from opscope.analysis.compare_judge import Measures, Pairing, graded, measure
 from opscope.analysis.compare_pairs import STATUS_WORDS, Rows, pair_rows
 from opscope.analysis.compare_reference import decide
 from opscope.analysis.compare_summary import summary_of, two_models, warnings_of
-from opscope.analysis.compare_tables import Side, load_side
+from opscope.analysis.compare_tables import Side, read_tables, side_of
 from opscope.analysis.compare_values import Measured, measure_values
 from opscope.analysis.findings import wants_finding
 from opscope.analysis.frameworks import naming
@@ -205,15 +205,16 @@ def _opened(run: Run | str | os.PathLike[str]) -> Run:
     return run
 
 
-def _followed(run: Run) -> tuple[Side, Flow]:
-    side = without_enclosing(load_side(run))
+def _followed(run: Run, read: tuple[Any, Any]) -> tuple[Side, Flow]:
+    side = without_enclosing(side_of(run, *read))
     return side, follow(side.calls, side.tensors)
 
 
 def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     """Both runs as columns, their calls matched and their tensors side by side."""
-    with ThreadPoolExecutor(max_workers=1 if target is golden else 2) as pool:
-        (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden))
+    read = read_tables(target), read_tables(golden)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden), read)
     sides, flows = (one, other), (flow, golden_flow)
     if foreign(*sides) or other_leaves(*sides):
         return pair_frameworks(sides, flows, policy.mapping)

@@ -19,6 +19,7 @@ from opscope.analysis.hashes import distinct, mixed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_BLOCK = 1 << 14  # rows at a time: what is computed in between stays in the cache
 MAX_NEIGHBOURS = 16  # rows of one call that are compared one with another; calls with more rows are sorted
 
 
@@ -96,11 +97,12 @@ def _states(calls: Calls, tensors: Tensors) -> tuple[NDArray[np.uint64], NDArray
         state[found] = mixed(tensors.digest[bases], tensors.shape[found], tensors.stride[found])
         whole[found] = True
     rest = np.flatnonzero(~whole & (tensors.nan >= 0))
-    if len(rest):
-        numbers = [column[rest] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
+    for start in range(0, len(rest), _BLOCK):
+        rows = rest[start : start + _BLOCK]
+        numbers = [column[rows] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
         bits = [np.where(np.isnan(column), 0.0, column).view(np.uint64) for column in numbers]
-        counts = [column[rest].astype(np.uint64) for column in (tensors.size, tensors.nan, tensors.zero)]
-        state[rest] = mixed(*bits, *counts, tensors.shape[rest])
+        counts = [column[rows].view(np.uint64) for column in (tensors.size, tensors.nan, tensors.zero)]
+        state[rows] = mixed(*bits, *counts, tensors.shape[rows])
     return state, whole
 
 

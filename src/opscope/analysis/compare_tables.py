@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.analysis.hashes import Ragged, bag_hashes, distinct_texts, equal_to, hash_of, hashes, ragged
+from opscope.analysis.hashes import Ragged, bag_hashes, distinct_texts, equal_to, hash_of, hashes, known_rows, ragged
 from opscope.analysis.tables import keys_of
-from opscope.run.arrow import sliced, valid_rows
+from opscope.run.arrow import sliced
 from opscope.run.query import arrow_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from opscope.run.arrow import Column
     from opscope.run.protocol import Run
 
 NONE = -1  # no such row, no such call
@@ -111,10 +110,18 @@ class Side(msgspec.Struct, frozen=True):
         return [self.words.get(value, "") for value in hashes.tolist()]
 
 
-def load_side(run: Run) -> Side:
-    """Both tables of a run as columns. Raises FormatError for a table that cannot be read."""
-    calls, words = _calls(_Read(run, "calls"))
-    tensors, types = _tensors(_Read(run, "tensors"), calls)
+def read_tables(run: Run) -> tuple[_Read, _Read]:
+    """Calls and tensors of a run as batches: small steps of Python, which two threads only keep each other from.
+
+    Raises FormatError for a table that cannot be read.
+    """
+    return _Read(run, "calls"), _Read(run, "tensors")
+
+
+def side_of(run: Run, read_calls: _Read, read_tensors: _Read) -> Side:
+    """What was read as columns: long vectors, on which several threads work at once."""
+    calls, words = _calls(read_calls)
+    tensors, types = _tensors(read_tensors, calls)
     return Side(run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()})
 
 
@@ -127,16 +134,12 @@ class _Read:
 
     def numbers(self, name: str, kind: Any, missing: Any) -> NDArray[Any]:
         """A column of numbers, missing where it is null."""
-        found = np.empty(self.count, dtype=kind)
-        first = 0
-        for batch in self._batches:
-            column = batch[name]
-            part = found[first : first + column.length]
-            part[:] = column.buffers[0][column.offset : column.offset + column.length]
-            valid = valid_rows(column)
-            if valid is not None:
-                np.copyto(part, missing, where=~valid)
-            first += column.length
+        columns = [batch[name] for batch in self._batches]
+        parts = [column.buffers[0][column.offset : column.offset + column.length] for column in columns]
+        found = np.concatenate([np.empty(0, kind), *parts], dtype=kind)
+        valid = known_rows(columns)
+        if valid is not None:
+            np.copyto(found, missing, where=~valid)
         return found
 
     def cells(self, name: str) -> Ragged:
@@ -145,20 +148,13 @@ class _Read:
 
     def known(self, name: str) -> NDArray[np.bool_]:
         """Where a column is not null."""
-        return np.concatenate([*(_filled(valid_rows(batch[name]), batch[name].length) for batch in self._batches), _NOTHING])
+        return _filled(known_rows([batch[name] for batch in self._batches]), self.count)
 
-    def places(self, name: str) -> NDArray[np.bool_]:
+    def placed(self, name: str) -> NDArray[np.bool_]:
         """Where a value has a place: the struct and its first field are there."""
-        parts = [_placed(batch[name]) for batch in self._batches]
-        return np.concatenate([*parts, _NOTHING])
-
-
-_NOTHING = np.empty(0, dtype=np.bool_)
-
-
-def _placed(column: Column) -> NDArray[np.bool_]:
-    shard = sliced(column.children[0], column.offset, column.length)
-    return _filled(valid_rows(column), column.length) & _filled(valid_rows(shard), column.length)
+        columns = [batch[name] for batch in self._batches]
+        shards = [sliced(column.children[0], column.offset, column.length) for column in columns]
+        return _filled(known_rows(columns), self.count) & _filled(known_rows(shards), self.count)
 
 
 def _filled(valid: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
@@ -214,7 +210,7 @@ def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
     dtype, shape = hashes(types), hashes(shapes)
     flags = {
         "output": equal_to(read.cells("io"), "output"), "parameter": equal_to(roles, "parameter") | equal_to(roles, "buffer"),
-        "constant": equal_to(roles, "constant"), "kept": read.places("value"), "digested": read.known("digest"),
+        "constant": equal_to(roles, "constant"), "kept": read.placed("value"), "digested": read.known("digest"),
     }  # fmt: skip
     hashed = {
         "slot": hashes(read.cells("slot")), "dtype": dtype, "shape": shape, "sorted_shape": bag_hashes(shapes, shape),

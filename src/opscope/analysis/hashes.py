@@ -55,29 +55,34 @@ class Ragged(msgspec.Struct, frozen=True):
 
 def ragged(columns: Sequence[Column]) -> Ragged:
     """The batches of a column of text or list<int64>, one after the other."""
-    count = sum(column.length for column in columns)
-    starts, lengths = np.empty(count, np.int64), np.empty(count, np.int64)
-    items: list[NDArray[Any]] = []
-    row = base = 0
-    for column in columns:
-        if not column.length:
-            continue
-        stop = row + column.length
-        ends = column.buffers[0][column.offset : column.offset + column.length + 1]
-        first, last = int(ends[0]), int(ends[-1])
-        starts[row:stop] = ends[:-1]
-        starts[row:stop] += base - first
-        np.subtract(ends[1:], ends[:-1], out=lengths[row:stop])
-        valid = valid_rows(column)
-        if valid is not None:
-            np.copyto(lengths[row:stop], ABSENT_LENGTH, where=~valid)
-        child = column.children[0] if column.children else None
-        data = column.buffers[1] if child is None else child.buffers[0][child.offset :]
-        items.append(data[first:last])
-        row, base = stop, base + last - first
+    filled = [column for column in columns if column.length]
+    ends = [column.buffers[0][column.offset : column.offset + column.length + 1] for column in filled]
+    sizes = np.array([int(part[-1]) - int(part[0]) for part in ends], dtype=np.int64)
+    shifts = np.cumsum(sizes) - sizes - np.array([int(part[0]) for part in ends], dtype=np.int64)
+    nothing = np.empty(0, np.int64)
+    starts = np.concatenate([nothing, *(part[:-1] for part in ends)])
+    lengths = np.concatenate([nothing, *(part[1:] for part in ends)])
+    lengths -= starts
+    starts += np.repeat(shifts, [column.length for column in filled])
+    valid = known_rows(filled)
+    if valid is not None:
+        np.copyto(lengths, ABSENT_LENGTH, where=~valid)
+    items = [_items(column)[part[0] : part[-1]] for column, part in zip(filled, ends, strict=True)]
     is_text = not columns or columns[0].type == "string"
-    items.append(np.zeros(8, np.uint8) if is_text else np.empty(0, np.int64))
-    return Ragged(np.concatenate(items), starts, lengths)
+    return Ragged(np.concatenate([*items, np.zeros(8, np.uint8) if is_text else nothing]), starts, lengths)
+
+
+def _items(column: Column) -> NDArray[Any]:
+    child = column.children[0] if column.children else None
+    return column.buffers[1] if child is None else child.buffers[0][child.offset :]
+
+
+def known_rows(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
+    """Which rows of the batches of a column are not null; None when all are."""
+    if all(column.validity is None for column in columns):
+        return None
+    parts = [(valid_rows(column), column.length) for column in columns]
+    return np.concatenate([np.ones(count, dtype=np.bool_) if valid is None else valid for valid, count in parts])
 
 
 def mixed(*columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
