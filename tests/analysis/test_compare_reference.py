@@ -12,8 +12,10 @@ import numpy as np
 from opscope.analysis.compare import Comparison, Policy, compare
 from opscope.formats.registry import open_run
 
+_NAMES = ("Max", "Min", "Mean", "Norm")
 
-def dump(folder: Path, outputs: dict[str, np.ndarray[Any, Any]], feed: np.ndarray[Any, Any]) -> Path:
+
+def dump(folder: Path, outputs: dict[str, np.ndarray[Any, Any]], feed: np.ndarray[Any, Any], *, statistics: bool = False) -> Path:
     """A chain of calls with values; each reads what the one before wrote."""
     place = folder / "step0" / "rank0"
     data_folder = place / "dump_tensor_data"
@@ -24,7 +26,8 @@ def dump(folder: Path, outputs: dict[str, np.ndarray[Any, Any]], feed: np.ndarra
         for key, io, values in (("input_args", "input", before), ("output", "output", after)):
             name = f"Functional.{op}.0.forward.{io}.0.npy"
             np.save(data_folder / name, values)
-            known = dict.fromkeys(("Max", "Min", "Mean", "Norm"))
+            numbers = values.max(), values.min(), values.mean(), np.linalg.norm(values)
+            known = dict(zip(_NAMES, map(float, numbers), strict=True)) if statistics else dict.fromkeys(_NAMES)
             kind = {"type": "mindspore.Tensor", "dtype": str(values.dtype).capitalize(), "shape": list(values.shape)}
             entry[key] = [{**kind, **known, "requires_grad": False, "data_name": name}]
         data[f"Functional.{op}.0.forward"] = {**entry, "input_kwargs": {}}
@@ -86,3 +89,23 @@ def test_a_reference_without_values_decides_nothing(tmp_path: Path) -> None:
     found = compare(*sides, Policy(reference=open_run(bare)))
     assert [finding.op for finding in found.findings] == ["Functional.exp"]
     assert any("cannot be judged by the reference" in warning for warning in found.document.summary["warnings"])
+
+
+def by_statistics(tmp_path: Path, target: float, golden: float) -> Comparison:
+    """The same of dumps that lost their values and have statistics."""
+    feed = X.astype(np.float32)
+    runs = {"t": (noisy(target, 1), feed), "g": (noisy(golden, 2), feed), "r": (TRUE, X)}
+    places = [dump(tmp_path / name, *what, statistics=True) for name, what in runs.items()]
+    for path in tmp_path.rglob("*.npy"):
+        path.unlink()
+    return compare(places[0], places[1], Policy(reference=open_run(places[2])))
+
+
+def test_statistics_decide_where_there_are_no_values(tmp_path: Path) -> None:
+    cleared = by_statistics(tmp_path / "alike", 1e-2, 1e-2)
+    assert cleared.findings == ()
+    found = by_statistics(tmp_path / "off", 0.2, 1e-5)
+    assert [finding.op for finding in found.findings] == ["Functional.exp"]
+    assert "by statistics alone" in found.findings[0].reasons[-1]
+    for comparison in (cleared, found):
+        assert any("judged 1 finding by statistics alone" in warning for warning in comparison.document.summary["warnings"])

@@ -85,6 +85,18 @@ def dual_standard(target: Array, golden: Array, reference: Array, *, dtype: str 
     return judge(mine, theirs, dtype=name, level=level)
 
 
+def dual_by_statistics(mine: float, theirs: float, *, dtype: str, allowed: float = 10.0) -> Agreement:
+    """The same from the relative errors against the reference that statistics alone prove: one error beside another, as largest ones are.
+
+    Both may be larger than that, so that only a clear multiple is a difference.
+    """
+    ratio = mine / max(theirs, _of(dtype)[2])
+    words = f"by statistics alone, it is at least {mine:.3g} of the scale from the reference, golden {theirs:.3g}"
+    if ratio > allowed:
+        return Agreement(verdict=DIFFER, error=ratio, allowed=allowed, words=f"{words}; {allowed:g} times is allowed")
+    return Agreement(verdict=AGREE if mine else EQUAL, error=ratio, allowed=allowed, words=words)
+
+
 def judge(mine: Errors, theirs: Errors, *, dtype: str, level: str = "L0") -> Agreement:
     """The verdict from the errors of target and golden."""
     if mine.odd > theirs.odd:
