@@ -69,3 +69,12 @@ def test_substitute_on_the_command_line_gives_the_healthy_losses(tmp_path: Path)
 
     losses, _ = command(tmp_path, "--substitute", "aten::nll_loss_backward=cpu", program="nll-loss-backward-scale")
     assert [float(each) for each in losses.split()] == pytest.approx(scores(2), rel=1e-5)
+
+
+def test_the_verdict_of_a_substituted_run_stands_beside_that_of_the_run_without(tmp_path: Path) -> None:
+    options = ["--check", "--substitute", "aten::nll_loss_backward=cpu", "--beside", str(tmp_path / "without")]
+    _, document = command(tmp_path, *options, program="nll-loss-backward-scale")
+    assert document["verdict"] == "clean"
+    (gone,) = document["summary"]["beside"]["gone"]
+    assert "aten::nll_loss_backward" in gone
+    assert opscope.open_run(tmp_path / "without").processes[0].substituted == {}

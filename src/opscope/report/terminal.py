@@ -49,6 +49,7 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
         yield _heading(_clean(document), run, width)
     for words in beside_the_program(document.summary):
         yield from folded(*words, width=width, style="dim")
+    yield from _beside(document.summary.get("beside") or {}, width)
     skipped = document.summary.get("skipped_steps")
     if skipped:
         yield from folded("skipped  ", _skipped(skipped), width=width, style="yellow")
@@ -57,6 +58,25 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
     command = _next(document, run)
     if command is not None:
         yield line(("next  ", "bold"), command)
+
+
+def _beside(found: dict[str, Any], width: int) -> Iterator[Text]:
+    """The verdict beside that of an earlier run: what it found that is gone here, still there, or new."""
+    if not found:
+        return
+    count = sum(len(found.get(word) or ()) for word in ("gone", "still"))
+    there = (
+        f"{found.get('run')}: {_count(found.get('steps'), 'step')}, {_count(count, 'finding')}"
+        if count
+        else (f"{found.get('run')}: {_count(found.get('steps'), 'step')}, nothing found")
+    )
+    yield from folded("beside  ", there, width=width, style="bold")
+    for word, style in (("gone", "green"), ("still", "yellow"), ("new", "red")):
+        lines = found.get(word) or []
+        for each in lines[:MAX_OTHERS]:
+            yield from folded(f"{word:<6}", str(each), width=width, style=style)
+        if len(lines) > MAX_OTHERS:
+            yield from folded(f"{word:<6}", f"{len(lines) - MAX_OTHERS} more", width=width, style=style)
 
 
 def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
