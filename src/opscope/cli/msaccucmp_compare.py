@@ -41,9 +41,9 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-m", "--my_dump_path", dest="mine", required=True, help="dump file or directory to judge")
     add("-g", "--golden_dump_path", dest="golden", required=True, help="directory of the ground truth: .npy files or dump files")
-    add("-f", "--fusion_rule_file", dest="fusion", help="graph as JSON, made by atc --mode=1 (or 5)")
-    add("-q", "--quant_fusion_rule_file", dest="quant", help=argparse.SUPPRESS)
-    add("-cf", "--close_fusion_rule_file", dest="closed", help=argparse.SUPPRESS)
+    add("-f", "--fusion_rule_file", dest="fusion", help="graph as JSON, made by atc --mode=1 (or 5); a directory of them: every model")
+    add("-q", "--quant_fusion_rule_file", dest="quant", help="graph of the quantised model, as the quantiser wrote it")
+    add("-cf", "--close_fusion_rule_file", dest="closed", help="the graph built without fusion, whose dump is the ground truth")
     add("-out", "--output", dest="out", default="", help="directory for the results (default: the current one)")
     add("-c", "--custom_script_path", dest="custom", help=argparse.SUPPRESS)
     add("-a", "--algorithm_options", dest="options", help="Algorithm:name=value,…;…; no built-in algorithm has any")
@@ -69,36 +69,85 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
 def compare(options: argparse.Namespace) -> int:
     """Run `compare`; answers the documented exit code. Raises RefusedError."""
     _refuse(options)
+    _parameters(options.options)
     mine, golden_path, out = Path(options.mine), Path(options.golden), directory_for(options.out)
     if mine.suffix == ".npy" and golden_path.is_file():
         return _two_files(mine, golden_path, options.algorithms, None)
-    from opscope.formats.cann import compare as dumps
-    from opscope.formats.cann.fusion import read_graph
+    if options.fusion is not None and Path(options.fusion).is_dir():
+        return _batch(options, out)
+    return _one(options, out, "")
 
-    graph = None if options.fusion is None else read_graph(_existing(options.fusion))
-    golden = dumps.golden_in(golden_path)
+
+def _batch(options: argparse.Namespace, out: Path) -> int:
+    """Every model of a dump for which a directory has the graph; answers the last exit code, as documented."""
+    from opscope.formats.cann.batch import models_in
+
+    if options.op is not None:
+        raise RefusedError(Code.PARAMETER, f"-op {options.op}: not with a directory of graphs; name one graph with -f")
+    code = int(Code.OK)
+    for model in models_in(Path(options.mine), Path(options.fusion)):
+        if model.remark:
+            sys.stderr.write(f"opscope-msaccucmp: {model.remark}\n")
+        own = argparse.Namespace(**{**vars(options), "mine": str(model.dump), "fusion": str(model.graph)})
+        code = _one(own, out, f"{model.name}_")
+    return code
+
+
+def _one(options: argparse.Namespace, out: Path, prefix: str) -> int:
+    from opscope.formats.cann import compare as dumps
+
+    mine, graph = Path(options.mine), _graph(options)
+    golden = dumps.golden_in(Path(options.golden))
     if options.op is not None:
         from opscope.cli.msaccucmp_elements import one_tensor
 
         return one_tensor(options, mine, golden, graph, out)
     settings = _settings(options, len(dumps.operators_in(mine)))
-    return _table(options, (mine, golden, graph, out), settings)
+    return _table(options, (mine, golden, graph, out), settings, prefix)
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    refused = {
-        "-c": (options.custom, "scripts of the user are not run; every published conversion is built in"),
-        "-q": (options.quant, "graphs of quantised models are not read; compare with the dump of the unquantised model and -f"),
-        "-cf": (options.closed, "graphs with fusion closed are not read; give that graph's own dump as -g without -f"),
-        "-a": (options.options, "no built-in algorithm has options"),
-    }
-    for option, (value, reason) in refused.items():
-        if value is not None:
-            raise RefusedError(Code.PARAMETER, f"{option}: {reason}")
-    if options.fusion is not None and Path(options.fusion).is_dir():
-        raise RefusedError(Code.PARAMETER, f"-f {options.fusion}: a directory; name one file, and run once for each model")
+    if options.custom is not None:
+        raise RefusedError(
+            Code.PARAMETER, "-c: scripts of the user are not run; opscope compare --metric MODULE:FUNCTION runs your own metric"
+        )
     if any(str(path).endswith(".h5") for path in (options.mine, options.golden)):
-        raise RefusedError(Code.PARAMETER, "HDF5 files are not read; opscope compare reads what PyTorch tools write today")
+        text = "HDF5 files are not read; save the tensors as .npy or .pt and compare the folders: opscope compare MINE GOLDEN"
+        raise RefusedError(Code.PARAMETER, text)
+    if options.closed is not None and options.fusion is None:
+        raise RefusedError(Code.PARAMETER, "-cf says what the operators of -f stand for in the unfused graph; name that graph with -f")
+    if options.closed is not None and options.quant is not None:
+        raise RefusedError(Code.PARAMETER, "-q and -cf exclude each other")
+
+
+def _parameters(text: str | None) -> None:
+    """Reads -a; no built-in algorithm has a parameter, as the manuals' have none. Raises RefusedError for what is malformed or unknown."""
+    from opscope.formats.cann.algorithms import NAMES
+
+    for part in (text or "").split(";"):
+        name, colon, values = (word.strip() for word in part.partition(":"))
+        if not part.strip():
+            continue
+        if not colon or not all(len(pair.split("=")) == 2 and all(pair.split("=")) for pair in values.split(",")):
+            raise RefusedError(Code.PARAMETER, f"-a {part.strip()}: written Algorithm:name=value,name=value;…")
+        if name not in NAMES:
+            raise RefusedError(Code.PARAMETER, f"-a {name}: no such algorithm; there are {', '.join(NAMES)}")
+        sys.stderr.write(f"opscope-msaccucmp: -a {name}: it has no parameters; they are ignored\n")
+
+
+def _graph(options: argparse.Namespace) -> Graph | None:
+    """What the operators stand for, by the graphs that -f, -q and -cf name."""
+    from opscope.formats.cann.fusion import read_graph
+    from opscope.formats.cann.fusion_merge import with_quantised, with_unfused
+
+    fusion, quant, closed = (
+        None if text is None else read_graph(_existing(text)) for text in (options.fusion, options.quant, options.closed)
+    )
+    if fusion is None:
+        return quant
+    if quant is not None:
+        return with_quantised(fusion, quant)
+    return fusion if closed is None else with_unfused(fusion, closed)
 
 
 def _settings(options: argparse.Namespace, count: int) -> Settings:
@@ -135,7 +184,7 @@ def _places(text: str, count: int) -> frozenset[int]:
     return frozenset(int(word) for word in words)
 
 
-def _table(options: argparse.Namespace, what: tuple[Path, Golden, Graph | None, Path], settings: Settings) -> int:
+def _table(options: argparse.Namespace, what: tuple[Path, Golden, Graph | None, Path], settings: Settings, prefix: str) -> int:
     from opscope.formats.cann import algorithms
     from opscope.formats.cann.compare import compare as dumps_compare
 
@@ -143,18 +192,18 @@ def _table(options: argparse.Namespace, what: tuple[Path, Golden, Graph | None, 
     moment = time.strftime("%Y%m%d%H%M%S")
     ranged = options.range is not None or options.select is not None
     names = [algorithms.NAMES[number] for number in settings.algorithms]
-    path = out / f"result_{moment}.csv"
+    path = out / f"{prefix}result_{moment}.csv"
     header = list(_header(names, ranged=ranged, overflow=settings.overflow, addressed=not golden.npy))
     rows = list(dumps_compare(mine, golden, graph, settings))
     _write(path, header, (_cells(row, ranged=ranged, overflow=settings.overflow, addressed=not golden.npy) for row in rows))
     if options.mapping:
-        _write(out / f"mapping_{moment}.csv", _MAPPED, map(_mapped, rows))
+        _write(out / f"{prefix}mapping_{moment}.csv", _MAPPED, map(_mapped, rows))
     if options.post == 1:
         off = [row for row in rows if _off(row, settings)]
         cells = (_cells(row, ranged=ranged, overflow=settings.overflow, addressed=not golden.npy) for row in off)
-        _write(out / "filtered_result.csv", header, cells)
+        _write(out / f"{prefix}filtered_result.csv", header, cells)
     if options.advisor:
-        (out / "advisor_summary.txt").write_text(_advice(rows, settings), encoding="utf-8")
+        (out / f"{prefix}advisor_summary.txt").write_text(_advice(rows, settings), encoding="utf-8")
     whole = sum(not row.reason for row in rows)
     sys.stdout.write(f"{len(rows)} tensors, {whole} of them compared by every algorithm; the table is {path}\n")
     return int(Code.OK)

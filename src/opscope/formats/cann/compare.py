@@ -21,6 +21,7 @@ from opscope.errors import OpscopeError
 from opscope.formats.cann import algorithms, dumpfile, tensor, tree
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.names import sanitised
+from opscope.formats.cann.quantised import has_true
 from opscope.formats.npy import read_npy
 from opscope.run.dtypes import dtype_of_numpy
 
@@ -171,7 +172,10 @@ def _operator(path: Path, which: tuple[int, tree.Operator, int], golden: Golden,
     except OpscopeError as error:
         yield _row(which, ("output", 0), (None, None), (ABSENT, (), str(error)), settings)
         return
+    fused = graph.ops.get(sanitised(operator.name)) if graph is not None else None
     for io in ("input", "output"):
+        if fused is not None and not has_true(fused, io):
+            continue
         for number in range(len(tensor.tensors(file, io))):
             name, at, side = wanted(operator.name, io, number, golden, graph)
             found, reasons = _both(path, (io, number), (name, at, side, rank), golden)

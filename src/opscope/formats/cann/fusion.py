@@ -18,6 +18,7 @@ import msgspec
 from opscope.errors import FormatError
 from opscope.formats.bounded_json import load_json
 from opscope.formats.cann.names import sanitised
+from opscope.formats.cann.quantised import marked
 
 # Operators that give on what they read: a golden is looked for behind them.
 PASSED = frozenset({"TransData", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Identity", "ExpandDims", "FlattenV2", "Flatten", "Data"})
@@ -38,6 +39,14 @@ class FusedOp(msgspec.Struct, frozen=True):
     originals: tuple[str, ...] | None
     outputs: tuple[Output, ...]
     producers: tuple[tuple[str, int], ...]
+    level1: str = ""  # number of its fusion in the level 1 buffer
+    dtypes: tuple[str, ...] = ()
+    quantised: bool = False  # stands between a quantisation and its reversal: no original has such values
+
+    @property
+    def group(self) -> str:
+        """What operators share that stand for the same originals: the fusion in level 1, the originals, else the name itself."""
+        return self.level1 or "\n".join(self.originals or ()) or self.name
 
     def original(self, index: int) -> Output:
         """What output `index` holds."""
@@ -81,8 +90,8 @@ def read_graph(path: Path) -> Graph:
     graphs = content.get("graph") if isinstance(content, dict) else None
     if not isinstance(graphs, list):
         raise FormatError(path, 'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS')
-    ops = [_op(entry) for entry in _entries(graphs, "op")]
-    return Graph({sanitised(op.name): op for op in ops if op is not None})
+    ops = [op for entry in _entries(graphs, "op") if (op := _op(entry)) is not None]
+    return Graph({sanitised(op.name): op for op in marked(ops)})
 
 
 def _entries(items: list[Any], key: str) -> Iterator[dict[str, Any]]:
@@ -101,7 +110,11 @@ def _op(entry: dict[str, Any]) -> FusedOp | None:
     )
     descriptions = [one for one in entry.get("output_desc") or () if isinstance(one, dict)]
     outputs = tuple(_output(name, originals, one, number) for number, one in enumerate(descriptions))
-    return FusedOp(name, str(entry.get("type") or ""), originals, outputs, tuple(_producers(entry.get("input"))))
+    level1 = (_attribute(entry, "_L1_fusion_sub_graph_no") or {}).get("s")
+    return FusedOp(
+        name, str(entry.get("type") or ""), originals, outputs, tuple(_producers(entry.get("input"))),
+        level1=level1 if isinstance(level1, str) else "", dtypes=tuple(str(one.get("dtype") or "") for one in descriptions),
+    )  # fmt: skip
 
 
 def _attribute(entry: dict[str, Any], key: str) -> dict[str, Any] | None:
