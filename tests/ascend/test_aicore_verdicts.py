@@ -414,3 +414,15 @@ def test_the_case_is_named_after_the_function_not_the_task(tmp_path: Path) -> No
         path.unlink()
     assert main(["aicore", str(place), "-o", str(tmp_path / "out")]) == 1
     assert f"kernel_meta/{KERNEL}.o" in (tmp_path / "out" / "case" / "main.py").read_text()
+
+
+def test_equal_addresses_of_two_devices_accuse_nobody(aicore: Aicore, tmp_path: Path) -> None:
+    """A process with two devices logs both under one pid, and their addresses are the same."""
+    other = "".join(
+        info(second, f"DevMalloc: Succ, size=512, type=2, moduleId=45, ptr={address}") for second, address in ((0.3, INPUT), (0.4, OUTPUT))
+    )
+    _, document = aicore(collection(tmp_path / "small", text=log(before=other)))
+    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == ["ok", "ok"]
+    freed = other + "".join(info(second, f"DevFree: mem={address:#x}") for second, address in ((0.5, INPUT), (0.6, OUTPUT)))
+    _, document = aicore(collection(tmp_path / "freed", text=log(before=freed)))
+    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == ["ok", "ok"]

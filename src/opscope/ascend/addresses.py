@@ -67,12 +67,10 @@ class _Map:
         self._starts = [one.address for one in self._all]
 
     def around(self, address: int) -> Allocation | None:
-        """The allocation that holds an address, the latest where several did."""
+        """The allocation that holds an address; of several, which are of several devices, the one that reaches farthest."""
         place = bisect_right(self._starts, address)
-        for one in reversed(self._all[max(0, place - 64) : place]):
-            if one.address <= address < max(one.end, one.address + 1):
-                return one
-        return None
+        holding = (one for one in self._all[max(0, place - 64) : place] if one.address <= address < max(one.end, one.address + 1))
+        return max(holding, key=lambda one: one.end, default=None)
 
     def before(self, address: int) -> Allocation | None:
         place = bisect_right(self._starts, address)

@@ -233,7 +233,7 @@ def _misses(named: Open, cores: Open) -> bool:
 def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str | None]) -> dict[str | None, tuple[Allocation, ...]]:
     """Allocations as they were at each of these times; known lies in the order of the files, times sort it. None is the end."""
     ordered = sorted(known, key=lambda entry: entry[0] or "")
-    live: dict[int, int] = {}
+    live: dict[int, list[int]] = defaultdict(list)
     made: list[Allocation] = []
     found: dict[str | None, tuple[Allocation, ...]] = {}
     done = 0
@@ -241,12 +241,12 @@ def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str
         while done < len(ordered) and (until is None or (ordered[done][0] or "") <= until):
             time, address, size = ordered[done]
             done += 1
-            place = live.pop(address, None)
-            if place is not None:
-                made[place] = msgspec.structs.replace(made[place], freed_at=time or "earlier")
-            if size >= 0:
-                live[address] = len(made)
+            if size >= 0:  # given out twice: on two devices, whose addresses are the same, or the line of the free is missing
+                live[address].append(len(made))
                 made.append(Allocation(address, size, time))
+            elif live[address]:
+                place = live[address].pop()
+                made[place] = msgspec.structs.replace(made[place], freed_at=time or "earlier")
         found[until] = tuple(made)
     return found
 
