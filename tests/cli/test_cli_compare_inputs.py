@@ -141,3 +141,38 @@ def test_two_models_are_said_to_be_two_and_nobody_is_accused(tmp_path: Path, cap
     assert out.startswith("opscope  two different models: 0 of 3 calls matched")
     assert "first" not in out
     assert code == asked(capsys, golden, target)[0]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    return dump(tmp_path / "t", values_of(1), level="L1"), dump(tmp_path / "g", values_of(2), level="L1")
+
+
+def test_a_folder_in_the_place_of_the_output_is_said_before_anything_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pair: tuple[Path, Path]
+) -> None:
+    (tmp_path / "all.csv").mkdir()
+    code, out, err = asked(capsys, *pair, "-o", tmp_path / "all.csv")
+    assert (code, out) == (2, "")
+    assert "all.csv: a folder" in err
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".xlsx", ".html", ".json"])
+def test_a_disk_that_refuses_leaves_what_was_there_and_the_verdict_on_the_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path], suffix: str
+) -> None:
+    from opscope.report import compare_files
+
+    def refuse(comparison: object, path: Path, metrics: object) -> None:
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(compare_files.WRITERS, suffix, refuse)
+    path = tmp_path / f"all{suffix}"
+    path.write_text("old")
+    code, out, err = asked(capsys, *pair, "-o", path)
+    assert code == 2
+    assert "divergence origin" in out
+    assert err == f"opscope: {path}: cannot be written: No space left on device\n"
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir() if "partial" in entry.name] == []

@@ -64,8 +64,6 @@ def compare(  # noqa: PLR0913 - one for each option
     )  # fmt: skip
     comparison = ask(open_run(target), open_run(golden), policy)
     document = msgspec.structs.replace(comparison.document, runs=(target, golden))
-    if output is not None:
-        write_comparison(comparison, output, own)
     if json:
         from opscope.report.json import json_text
 
@@ -74,6 +72,8 @@ def compare(  # noqa: PLR0913 - one for each option
         from opscope.report.compare_terminal import print_comparison
 
         print_comparison(document)
+    if output is not None:
+        write_comparison(comparison, output, own)
     return exit_code(document, fail_on=fail_on)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,16 +33,20 @@ WRITERS: dict[str, Callable[[Comparison, Path, Sequence[Metric]], object]] = {
 
 
 def check_output(path: Path) -> None:
-    """Raises UsageError, before anything is compared, for an ending that nothing is written as or a folder that is not there."""
+    """Raises UsageError, before anything is compared, for what nothing can be written to: an unknown ending, no such folder."""
     if path.suffix.lower() not in WRITERS:
         raise UsageError(f"{path}: a comparison is written as {', '.join(WRITERS)}; name a file with one of these endings")
+    if path.is_dir():
+        raise UsageError(f"{path}: a folder; name a file to write the comparison to")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path.parent}: no such folder, or not one to write to")
 
 
 def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> None:
-    """Writes a comparison as the ending of the path says; a file that is there already is replaced when the new one is
-    whole. metrics are users' own, one column each."""
+    """Writes a comparison as the ending of the path says; a file that is there already is replaced when the new one is whole.
+
+    metrics are users' own, one column each. Raises UsageError where the disk refuses; what was there before stays then.
+    """
     check_output(path)
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
@@ -49,5 +54,8 @@ def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metri
         partial.replace(path)
         for number, part in enumerate(written[1:] if isinstance(written, list) else (), 1):
             part.replace(path.with_name(f"{path.stem}_part_{number}{path.suffix}"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        for left in path.parent.glob(f"{escape(partial.stem)}*{escape(path.suffix)}"):
+            left.unlink(missing_ok=True)
