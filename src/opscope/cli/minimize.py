@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import Json
+from opscope.cli.options import Json, Python, interpreter
 from opscope.errors import UsageError
 from opscope.run.finding import Document
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class SearchOptions:
     """How long is searched, and with which libraries."""
 
+    python: Python = None
     seconds: Annotated[float, Parameter(name="--budget", help="Seconds the search may take; the best case so far is kept.")] = 300.0
     timeout: Annotated[float, Parameter(help="Seconds one call may take before it counts as hanging.")] = 20.0
     imports: Annotated[
@@ -66,7 +67,14 @@ def minimize(
         raise UsageError(f"{directory}: {reason}; opscope repro tries it")
     wanted = output if output is not None else directory.absolute().with_name(f"{directory.absolute().name}-min")
     imports = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in search.imports)
-    found = shrink(directory, wanted, imports=imports, limits=Limits(search=search.seconds, call=search.timeout), tell=note)
+    found = shrink(
+        directory,
+        wanted,
+        imports=imports,
+        limits=Limits(search=search.seconds, call=search.timeout),
+        python=interpreter(search.python),
+        tell=note,
+    )
     code = found.outcome.exit_code if found.outcome is not None else 0
     if json:
         from opscope.report.json import json_text
@@ -75,7 +83,7 @@ def minimize(
         verdict = "found" if found.shown else "clean"
         print(json_text(Document(opscope=__version__, verb="minimize", runs=(str(directory),), verdict=verdict, summary=summary)))
     else:
-        _print(found)
+        _print(found, python=search.python or "python")
     return INTERRUPTED if found.ended == "interrupted" else code
 
 
@@ -85,7 +93,7 @@ def _word(found: Minimized) -> str:
     return {"done": "minimized", "time": "minimized until the time was up", "interrupted": "minimized until interrupted"}[found.ended]
 
 
-def _print(found: Minimized) -> None:
+def _print(found: Minimized, *, python: str) -> None:
     from opscope.report.console import line, make_console
 
     console = make_console()
@@ -98,7 +106,7 @@ def _print(found: Minimized) -> None:
     console.print(line(("after  ", "bold"), _size(found.after)))
     flaky = "" if found.shown == found.tried else f"; flaky, {found.shown}/{found.tried} at first"
     console.print(line((_word(found), "bold red"), f" in {found.trials} trials: {found.outcome.reason}{flaky}"))
-    console.print(line(("next  ", "bold"), f"python {shlex.quote(str(Path(found.directory) / 'repro.py'))}"))
+    console.print(line(("next  ", "bold"), shlex.join([python, str(Path(found.directory) / "repro.py")])))
 
 
 def _size(size: Size) -> str:

@@ -3,14 +3,39 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from opscope.errors import UsageError
 from opscope.run.selection import Selection, parse_selection
 
+Python = Annotated[
+    str | None, Parameter(name="--python", help="Interpreter that makes the calls, where another one has the framework than this.")
+]
 Json = Annotated[bool, Parameter(help="One JSON document on stdout, and nothing else there.")]
+
+
+def interpreter(given: str | None) -> str | None:
+    """The interpreter that --python names, as it is found from every folder; UsageError where there is none."""
+    if given is None:
+        return None
+    found = shutil.which(given)
+    if found is None:
+        raise UsageError(f"--python {given}: no such program")
+    return str(Path(found).absolute())
+
+
+def recorded_by(command: Sequence[str]) -> str | None:
+    """The Python interpreter that a run's command names, to be shown to the user; a path from a file is never run unasked."""
+    first = command[0] if command else ""
+    named = re.fullmatch(r"python[0-9.]*", Path(first).name) is not None
+    return first if named and first.isprintable() and Path(first).is_absolute() and Path(first).exists() else None
 
 
 @dataclass(frozen=True, kw_only=True)

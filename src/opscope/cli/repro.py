@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import chosen_call
-from opscope.cli.options import Json
+from opscope.cli.options import Json, Python, interpreter, recorded_by
 from opscope.cli.printing import completeness
 from opscope.errors import UsageError
 from opscope.run.finding import Document
@@ -53,6 +53,7 @@ class TrialOptions:
         Parameter(name="--import", help="Module, .py file or shared library that registers the operator; may be given again."),
     ] = ()
     timeout: Annotated[float, Parameter(help="Seconds the trial may take.")] = 300.0
+    python: Python = None
 
 
 Trial = Annotated[TrialOptions, Parameter(name="*")]
@@ -103,7 +104,9 @@ def repro(
     if folder != output:
         note(f"{output} exists; written to {folder}")
     case = read_case(folder)
-    outcome = execute(folder, repeat=trial.repeat or (1 if case.failure.kind == "hang" else 3), timeout=trial.timeout)
+    outcome = execute(
+        folder, repeat=trial.repeat or (1 if case.failure.kind == "hang" else 3), timeout=trial.timeout, python=interpreter(trial.python)
+    )
     write_issue(folder, case, outcome)
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:
@@ -111,7 +114,10 @@ def repro(
 
         print(json_text(_document(run, done, outcome, complete=not opened.problems)))
     else:
-        _print(folder, outcome)
+        _print(folder, outcome, python=trial.python or "python")
+        elsewhere = recorded_by(opened.info.command) if outcome.status == "cannot-try" and trial.python is None else None
+        if elsewhere is not None:
+            note(f"the run was recorded by another interpreter; give it with --python {shlex.quote(elsewhere)}")
     return outcome.exit_code or completeness(opened)
 
 
@@ -131,7 +137,7 @@ def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Doc
     )
 
 
-def _print(folder: Path, outcome: Outcome) -> None:
+def _print(folder: Path, outcome: Outcome, *, python: str) -> None:
     from opscope.report.console import line, make_console
 
     console = make_console()
@@ -140,5 +146,5 @@ def _print(folder: Path, outcome: Outcome) -> None:
     counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
     said = (f"{WORDS[outcome.status]}{counted}", STYLES.get(outcome.status, "bold"))
     console.print(line(said, f": {outcome.reason}"))
-    command = f"python {shlex.quote(str(folder / 'repro.py'))}"
+    command = shlex.join([python, str(folder / "repro.py")])
     console.print(line(("next  ", "bold"), f"{command}   (or --dtype float64, --device cpu, --repeat 10)"))

@@ -57,12 +57,14 @@ def minimize(
     *,
     imports: Sequence[str] = (),
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    python: str | None = None,
     tell: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> Minimized:
     """Shrink the case of a repro folder while the same failure (class, operator, error pattern) stays, and write it to output.
 
-    imports are libraries beside those the case names. Ctrl-C ends the search and keeps the best case so far. Raises
-    FormatError for a folder that is none, UsageError when it holds no repro.py, UnavailableError when it cannot be tried here.
+    imports are libraries beside those the case names, python an interpreter that has what this one lacks. Ctrl-C ends the search
+    and keeps the best case so far. Raises FormatError for a folder that is none, UsageError when it holds no repro.py,
+    UnavailableError when it cannot be tried here.
     """
     script = directory.absolute() / SCRIPT
     if not script.is_file():
@@ -70,7 +72,7 @@ def minimize(
     start = load_candidate(directory)
     libraries = (*dict.fromkeys((*start.case.imports, *imports)),)
     start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, imports=libraries))
-    with Oracle(script, start, imports=libraries, limit=limits.call) as oracle:
+    with Oracle(script, start, imports=libraries, limit=limits.call, python=python) as oracle:
         start, probes = _probe(oracle, start)
         shown = [trial for trial in probes if _shows(start.case.failure, trial)]
         if not shown:
@@ -84,7 +86,7 @@ def minimize(
         trials, limit = oracle.trials, oracle.patience.sure
     if start.case.failure.kind == "hang":
         stages = [(_limited(candidate, limit), trial) for candidate, trial in stages]
-    best, outcome, written = _verified(stages, output)
+    best, outcome, written = _verified(stages, output, python)
     return Minimized(
         directory=str(written), shown=len(shown), tried=len(probes), told=search.trial.told, ended=ended, trials=trials,
         before=size_of(start), after=size_of(best), outcome=outcome,
@@ -157,20 +159,20 @@ def _progress(search: Search) -> str:
     return f"{size.elements} elements, {size.telling} of them neither 0 nor 1, after {search.oracle.trials} trials: {shapes}"
 
 
-def _verified(stages: Sequence[Stage], output: Path) -> tuple[Candidate, Outcome | None, Path]:
+def _verified(stages: Sequence[Stage], output: Path, python: str | None) -> tuple[Candidate, Outcome | None, Path]:
     """Write the smallest case that fails in a fresh process too; the case as it was when none of the others does."""
     start = stages[0][0]
     for candidate, trial in reversed(stages[1:]):
         folder = free_folder(output)
         save(material(_told(candidate, start, trial)), folder)
-        outcome = execute(folder, repeat=1 if candidate.case.failure.kind == "hang" else 2)
+        outcome = execute(folder, repeat=1 if candidate.case.failure.kind == "hang" else 2, python=python)
         if outcome.exit_code == 1:
             write_issue(folder, read_case(folder), outcome)
             return candidate, outcome, folder
         _remove(folder)
     folder = free_folder(output)
     save(material(start), folder)
-    return start, execute(folder), folder
+    return start, execute(folder, python=python), folder
 
 
 def _limited(candidate: Candidate, limit: float) -> Candidate:

@@ -53,8 +53,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """A process that has imported the case's framework and libraries; it is started again when it dies or hangs."""
 
-    def __init__(self, worker: Path, script: Path, imports: tuple[str, ...], *, clean: bool) -> None:
-        self.command = [sys.executable, str(worker), str(script), json.dumps(list(imports)), *(["--clean"] if clean else [])]
+    def __init__(self, worker: Path, script: Path, imports: tuple[str, ...], *, clean: bool, python: str | None = None) -> None:
+        self.command = [python or sys.executable, str(worker), str(script), json.dumps(list(imports)), *(["--clean"] if clean else [])]
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any], timeout: float) -> Trial:
@@ -121,7 +121,7 @@ class Worker:
 class Oracle:
     """Tries candidates of one repro folder. Used as a with-block, which ends the workers."""
 
-    def __init__(self, script: Path, candidate: Candidate, *, imports: tuple[str, ...], limit: float) -> None:
+    def __init__(self, script: Path, candidate: Candidate, *, imports: tuple[str, ...], limit: float, python: str | None = None) -> None:
         case = candidate.case
         self.limit = limit
         self.patience = Patience(limit)
@@ -136,8 +136,8 @@ class Oracle:
         self._code = form.section
         self._fork = (case.run_on or case.device).startswith("cpu")
         self._folder = Path(tempfile.mkdtemp(prefix="opscope-minimize-"))
-        self._worker = Worker(worker, script, imports, clean=False)
-        self._clean = Worker(worker, script, (), clean=True) if imports and self._fork else None
+        self._worker = Worker(worker, script, imports, clean=False, python=python)
+        self._clean = Worker(worker, script, (), clean=True, python=python) if imports and self._fork else None
 
     def __enter__(self) -> Oracle:
         return self

@@ -40,7 +40,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seen: dict[str, Any] = {}
 
 
-def execute(
+def execute(  # noqa: PLR0913 - options of the script, each by its name
     directory: Path,
     *,
     device: str | None = None,
@@ -48,8 +48,9 @@ def execute(
     repeat: int = 1,
     timeout: float = 300.0,
     imports: Sequence[str] = (),
+    python: str | None = None,
 ) -> Outcome:
-    """Run repro.py of a folder with this interpreter, unrecorded, and kill it after timeout seconds.
+    """Run repro.py of a folder with this interpreter, or another one, unrecorded, and kill it after timeout seconds.
 
     It executes the code in that folder: only give it folders that opscope wrote or that you have read. UsageError when
     there is no repro.py in it.
@@ -57,7 +58,7 @@ def execute(
     script = directory.absolute() / "repro.py"
     if not script.is_file():
         raise UsageError(f"{script} is not there; give a folder that opscope repro wrote")
-    command = [sys.executable, str(script), "--json", "--repeat", str(repeat)]
+    command = [python or sys.executable, str(script), "--json", "--repeat", str(repeat)]
     command += ["--device", device] if device is not None else []
     command += ["--dtype", dtype] if dtype is not None else []
     for module in imports:
