@@ -20,6 +20,7 @@ from opscope.run.query import calls, tensors_of
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
 NET = Path(__file__).with_name("mindspore_net.py")
 LOOP = Path(__file__).with_name("mindspore_loop.py")
+MIXED = Path(__file__).with_name("mindspore_mixed.py")
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MINDSPORE_PYTHON names no interpreter")]
 
 
@@ -132,6 +133,74 @@ def test_pynative_forward_and_gradient_beside_compiled_parts(tmp_path: Path) -> 
     line = next(number for number, text in enumerate(program.read_text().splitlines(), 1) if "<- origin" in text)
     first = opscope.scan(run).findings[0]
     assert (first.op, first.step, first.source) == ("Exp", 1, f"{program}:{line}")
+
+
+def test_compiled_parts_of_pynative_are_one_program_with_it(tmp_path: Path) -> None:
+    """One process; kernels of @jit Cells, functions and the optimizer between the primitives around them, joined by edges."""
+    plain = subprocess.run([str(PYTHON), str(MIXED)], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True).stdout
+    done = watched(tmp_path, MIXED)
+    assert done.returncode == 0, done.stderr
+    assert losses(done.stdout) == losses(plain)
+    run = opscope.open_run(tmp_path / "run")
+    assert len(run.processes) == 1
+    found = [call for call in calls(run) if call.step == 1]
+    modules = [(call.level, call.op.rpartition(".")[2], call.module, call.phase) for call in found]
+    inside = modules.index(("module", "Mid", "mid", "forward"))
+    assert modules[inside + 1 : inside + 4] == [("operator", op, "mid", "forward") for op in ("Mul", "Tanh", "Add")]
+    assert [call.parent for call in found[inside + 1 : inside + 4]] == [found[inside].index] * 3
+    assert [call.op for call in found if call.phase == "optimizer" and call.level == "operator"].count("SGD") == 4
+    assert ("operator", "TanhGrad", "", "backward") in modules
+    made = {row.version: call.op for call in found for row in tensors_of(run, call) if row.io == "output" and call.level == "operator"}
+    reads = {call.op: [made.get(row.version) for row in tensors_of(run, call) if row.io == "input"] for call in found}
+    assert reads["TanhGrad"] == ["Tanh", "MatMul"]
+    (add,) = [call for call in found if call.op == "Add"]
+    (head,) = [call for call in found if call.op == "MatMul" and call.phase == "forward" and call.module == "head"]
+    assert tensors_of(run, head)[0].version in {row.version for row in tensors_of(run, add) if row.io == "output"}
+    line = next(number for number, text in enumerate(MIXED.read_text().splitlines(), 1) if "<- origin" in text)
+    first = opscope.scan(run).findings[0]
+    assert (first.op, first.step, first.source) == ("Exp", 2, f"{MIXED}:{line}")
+
+
+@pytest.mark.parametrize("words", [(), ("step",)])
+def test_around_a_step_of_pynative(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = watched(tmp_path, MIXED, *words, options=("--around", "1"))
+    assert done.returncode == 0, done.stderr
+    assert len(losses(done.stdout)) < 4
+    assert steps(opscope.open_run(tmp_path / "run")) == [0, 1]
+
+
+def test_a_cell_and_an_operator_that_the_program_chose(tmp_path: Path) -> None:
+    assert watched(tmp_path, MIXED, "choose", options=("--set-dump",)).returncode == 0
+    found = {(call.module, call.op) for call in calls(opscope.open_run(tmp_path / "run"))}
+    assert {module for module, _ in found} == {"mid", ""}
+    assert {op for module, op in found if not module} == {"ReduceMean"}
+
+
+def without_launcher(place: Path, program: Path, *words: str, **environment: str) -> str:
+    """Run a program with the launcher's opscope importable, as if it were installed there; what it prints on stdout."""
+    path = str(Path(opscope.__file__).parents[1])
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")} | {"PYTHONPATH": path, **environment}
+    return subprocess.run(
+        [str(PYTHON), str(program), *words], env=env, cwd=place, capture_output=True, text=True, timeout=600, check=True
+    ).stdout
+
+
+def test_a_with_block_of_the_program(tmp_path: Path) -> None:
+    without_launcher(tmp_path, MIXED, "record", "own")
+    run = opscope.open_run(tmp_path / "own")
+    assert steps(run) == [0, 1, 2, 3]
+    assert {"Tanh", "MatMul", "SGD"} <= {call.op for call in calls(run)}
+    assert opscope.scan(run).findings[0].op == "Exp"
+
+
+def test_the_environment_alone(tmp_path: Path) -> None:
+    program = tmp_path / "loop.py"
+    program.write_text(LOOP.read_text().replace("import mindspore as ms", "import mindspore as ms\nimport opscope"))
+    printed = without_launcher(tmp_path, program, OPSCOPE="-o alone")
+    assert len(losses(printed)) == 40
+    run = opscope.open_run(tmp_path / "alone")
+    assert steps(run) == list(range(40))
+    assert not list((tmp_path / "alone").rglob("*.npy"))
 
 
 def test_the_overflow_fails_alone(tmp_path: Path) -> None:

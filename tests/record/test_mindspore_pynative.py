@@ -247,6 +247,19 @@ def test_the_program_ends_after_the_last_step_and_at_an_overflow(tmp_path: Path)
     assert overflow.stopped[0] == 1
 
 
+def test_a_mark_after_a_step_that_was_noticed_is_the_same_end(tmp_path: Path) -> None:
+    optimizer = Optimizer()
+    recorded = Recorded(tmp_path / "run", live={id(optimizer)})
+    x = FakeTensor(np.zeros(2, np.float32))
+    for _ in range(3):
+        recorded.call("MatMul", [x], [])
+        recorded.call("MatMul", [x], [], BACK)
+        scope = recorded.book.enter_cell(optimizer, [], optimizer=True)
+        recorded.book.leave_cell(scope, [], STEPPING, None)
+        recorded.book.mark_step()
+    assert [call.step for call in calls(recorded.run()) if call.op == "MatMul"] == [0, 0, 1, 1, 2, 2]
+
+
 def test_only_what_was_chosen(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "run", "--set-dump")
     inner = Cell()
@@ -261,7 +274,7 @@ def test_only_what_was_chosen(tmp_path: Path) -> None:
     recorded.call("Mul", [x], [])
     recorded.book.leave_cell(scope, [], HERE, None)
     recorded.book.leave_cell(outer, [], HERE, None)
-    assert [call.name for call in calls(recorded.run())] == ["<root>:Exp#1", "fc:Mul#1"]
+    assert [call.name for call in calls(recorded.run())] == ["<root>:Exp#1", "fc:Cell#1", "fc:Mul#1"]
 
 
 def test_choices_as_kernels_of_compiled_graphs_know_them(tmp_path: Path) -> None:

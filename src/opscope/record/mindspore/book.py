@@ -88,7 +88,7 @@ class Book:
         self._inputs: dict[int, list[Tensor]] = {}  # of Cells that are running, by index
         self._versions: dict[tuple[int, int], _Seen] = {}
         self._made: list[dict[int, int]] = [{}, {}]  # digest -> version of what was made in this step, and in the one before
-        self._done = 0  # primitives and compiled parts that have run
+        self._done = self._begun = 0  # primitives and compiled parts that have run, and had run when the step began
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._names: Counter[str] = Counter()
         self._stacks: dict[tuple[str, ...], int] = {}
@@ -168,9 +168,12 @@ class Book:
                 self.end_step()
 
     def mark_step(self) -> None:
-        """The program says that a step is over."""
+        """The program says that a step is over; the first time that may be what was noticed just before."""
         self.take_compiled(wait=True)
-        self.steps.mark()
+        if not self.steps.marked and self.step > 0 and self._done == self._begun:
+            self.steps.marked = True
+        else:
+            self.steps.mark()
 
     def end_step(self) -> None:
         """A step is over: write it, count names anew, and end the program where that was asked for."""
@@ -178,6 +181,7 @@ class Book:
         if "writer" in self.__dict__:
             self.writer.end_step(self.step, finding=self._finding)
         self.step += 1
+        self._begun = self._done
         found, self._finding, self._gradient_seen = self._finding, False, False
         self._counts.clear()
         self._names.clear()
@@ -252,12 +256,14 @@ class Book:
         scopes = self.scopes
         if scope not in scopes:
             return
-        self.take_compiled(phase="optimizer" if scope.optimizer else None, wait=True)
-        while scopes.pop() is not scope:
-            continue
-        rows = [*self._inputs.pop(scope.index, []), *(self._touched(scope.index, "output", slot, tensor) for slot, tensor in tensors)]
         phase = "optimizer" if scope.optimizer else site.phase
-        if "module" in self._config.levels and self.wanted(operator_of(scope.cell), phase):
+        self.take_compiled(phase="optimizer" if scope.optimizer else None, wait=True)
+        while scopes[-1] is not scope:
+            scopes.pop()
+        wanted = "module" in self._config.levels and self.wanted(operator_of(scope.cell), phase)
+        scopes.pop()
+        rows = [*self._inputs.pop(scope.index, []), *(self._touched(scope.index, "output", slot, tensor) for slot, tensor in tensors)]
+        if wanted:
             call = Call(
                 process=self.writer.process.process, rank=self.writer.process.rank, step=self.step, index=scope.index, level="module",
                 parent=scopes[-1].index if scopes else None, phase=phase, op=operator_of(scope.cell), module=scope.module,
