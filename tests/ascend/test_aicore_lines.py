@@ -346,3 +346,8 @@ def test_an_ffts_task_names_its_context(faults: Faults) -> None:
         " thread_id=2, fault kernel_name=FFN, program id=1, hash=1.\n"
     )
     assert (one.kernel, one.context, one.thread) == ("FFN", 12, 2)
+
+
+def test_a_call_of_aclnn_names_its_operator_where_the_name_belongs(faults: Faults) -> None:
+    (one,) = faults(stars(1.0) + failed(1.1, "GatherV3_10") + described(1.2, (), node="GatherV3AiCore", op="aclnnIndexSelect_0_L0"))
+    assert (one.node_name, one.node_type) == ("aclnnIndexSelect_0_L0", "GatherV3AiCore")

@@ -288,3 +288,67 @@ def test_judging() -> None:
     assert judge("NoSuchOperator", [x], [y], {}, ["float16"]).status == CANNOT
     assert judge("Muls", [x], [y[:3]], twice, ["float16"]).status == CANNOT
     assert judge("GatherV2", [x, ints(99), ints(0)], [y[:1]], {}, ["float16"]).status == CANNOT
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_pooling_with_pads(ceil: bool, layout: str) -> None:
+    x = n(2, 3, 7, 8)
+    ksize, strides = ((1, 1, 3, 2), (1, 1, 2, 3)) if layout == "NCHW" else ((1, 3, 2, 1), (1, 2, 3, 1))
+    attributes = {"ksize": ksize, "strides": strides, "pads": (1, 1, 1, 1), "ceil_mode": ceil, "data_format": layout}
+    given = x if layout == "NCHW" else np.moveaxis(x, 1, -1)
+
+    def shaped(y: Any) -> Any:
+        return y if layout == "NCHW" else np.moveaxis(np.asarray(y), 1, -1)
+
+    options = {"kernel_size": (3, 2), "stride": (2, 3), "padding": (1, 1), "ceil_mode": ceil}
+    wanted = torch.nn.functional.max_pool2d(torch.from_numpy(x), **options)
+    assert np.allclose(compute("MaxPoolV3", [given], attributes)[0], shaped(wanted), rtol=1e-4, atol=1e-5)
+    wanted = torch.nn.functional.avg_pool2d(torch.from_numpy(x), **options, count_include_pad=False)
+    assert np.allclose(compute("AvgPoolV2", [given], {**attributes, "exclusive": True})[0], shaped(wanted), rtol=1e-4, atol=1e-5)
+    whole = compute("AvgPoolV2", [given], {"global_pooling": True, "data_format": layout})[0]
+    assert np.allclose(whole, shaped(x.mean((2, 3), keepdims=True)), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_norms_in_parts() -> None:
+    x, dy = torch.from_numpy(n(4, 3, 5, 2)).requires_grad_(), torch.from_numpy(n(4, 3, 5, 2))
+    scale, offset = (torch.from_numpy(n(3)).requires_grad_() for _ in range(2))
+    torch.nn.functional.batch_norm(x, None, None, scale, offset, training=True, eps=1e-4).backward(dy)
+    assert x.grad is not None
+    assert scale.grad is not None
+    assert offset.grad is not None
+    value, nchw = x.detach().numpy(), {"data_format": "NCHW", "epsilon": 1e-4}
+    mean, variance = value.mean((0, 2, 3)), value.var((0, 2, 3))
+    dscale, doffset = compute("BNTrainingUpdateGrad", [dy.numpy(), value, mean, variance], nchw)
+    assert np.allclose(dscale, scale.grad, rtol=1e-4, atol=1e-5)
+    assert np.allclose(doffset, offset.grad, rtol=1e-4, atol=1e-5)
+    (dx,) = compute("BNTrainingReduceGrad", [dy.numpy(), value, dscale, doffset, scale.detach().numpy(), mean, variance], nchw)
+    assert np.allclose(dx, x.grad, rtol=1e-4, atol=1e-5)
+    y, _, _ = compute("InstanceNorm", [value, scale.detach().numpy(), offset.detach().numpy()], {"data_format": "NCHW", "epsilon": 1e-5})
+    assert np.allclose(y, torch.nn.functional.instance_norm(x, weight=scale, bias=offset, eps=1e-5).detach(), rtol=1e-4, atol=1e-5)
+    gamma, beta = (torch.from_numpy(n(5, 2)).requires_grad_() for _ in range(2))
+    torch.nn.functional.layer_norm(x, (5, 2), gamma, beta, eps=1e-5).backward(dy)
+    mean, variance = value.mean((2, 3), keepdims=True), value.var((2, 3), keepdims=True)
+    found = compute("LayerNormBetaGammaBackprop", [dy.numpy(), value, variance, mean], {"shape_gamma": (5, 2), "epsilon": 1e-5})
+    normal = (value - mean) / np.sqrt(variance + 1e-5)
+    second = compute("LayerNormBetaGammaBackpropV2", [dy.numpy(), normal], {"shape_gamma": (5, 2)})
+    for got, wanted in ((found[0], gamma.grad), (found[1], beta.grad), (second[0], gamma.grad), (second[1], beta.grad)):
+        assert np.allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_more_activations() -> None:
+    x, dy = torch.from_numpy(n(6, 8) * 3).requires_grad_(), torch.from_numpy(n(6, 8))
+    for name, function in (("SwishGrad", torch.nn.functional.silu), ("HardSwishGrad", torch.nn.functional.hardswish)):
+        x.grad = None
+        function(x).backward(dy)
+        assert np.allclose(compute(name, [dy.numpy(), x.detach().numpy()], {})[0], x.grad, rtol=1e-4, atol=1e-5), name
+    first, second = x.detach().chunk(2, -1)
+    assert np.allclose(
+        compute("SwiGlu", [x.detach().numpy()], {"dim": -1})[0], torch.nn.functional.silu(first) * second, rtol=1e-4, atol=1e-5
+    )
+    assert np.array_equal(compute("Roll", [dy.numpy()], {"shifts": [1, 2], "dims": [0, 1]})[0], torch.roll(dy, (1, 2), (0, 1)))
+    assert np.allclose(
+        compute("LinSpace", [np.array(0.0), np.array(1.0), np.array(5)], {})[0], torch.linspace(0, 1, 5), rtol=1e-4, atol=1e-5
+    )
+    assert np.array_equal(compute("Eye", [], {"num_rows": 2, "num_columns": 3})[0], torch.eye(2, 3))
+    assert compute("ReduceSum", [dy.numpy(), np.array([], np.int64)], {"noop_with_empty_axes": True, "keep_dims": True})[0].shape == (6, 8)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from opscope.ascend.fault import Allocation, Fault
+from opscope.ascend.registers import CLASSIC
 from opscope.ascend.tensors import KernelTensor, on_host, para_base, words_of
 from opscope.run.dtypes import find_dtype
 
@@ -21,6 +22,7 @@ OK, INSIDE, NULL, HOST, UNKNOWN, FREED, OVERRUN, OUTSIDE, UNALIGNED, OVERLAP, UN
 )  # fmt: skip
 BAD = frozenset((NULL, FREED, OVERRUN, OUTSIDE, UNALIGNED, UNREADABLE))
 _PAIRED = 512  # tensors that are held against each other
+_FETCH = 20  # the bit of a bus error while an instruction was fetched
 _GUARD = 1 << 21  # bytes around a tensor within which a faulting address is still told to be beside it
 
 
@@ -167,6 +169,9 @@ def owners(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[Owner, ...]:
     said = [("page fault", address) for address in fault.fault_addresses]
     near: list[tuple[str, int]] = []
     for core in fault.cores:
+        fetched = core.register("ifu error info")
+        if _FETCH in core.bits and core.numbering == CLASSIC and fetched is not None:
+            said.append((f"instruction address of core {core.core}", (fetched >> 2 & (1 << 46) - 1) << 2))
         if core.extend.get("dbg addr"):
             said.append((f"dbg addr of core {core.core}", core.extend["dbg addr"]))
         near += [

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from opscope.ascend.fault import Allocation, Fault
+from opscope.ascend.fault import Allocation, Fault, Returned
 from opscope.ascend.lines import Event, events
 from opscope.ascend.opened import Open, close
 from opscope.ascend.records import Record, records
@@ -132,6 +132,8 @@ class LogReader:
             fault.fields["device"] = fields.get("device", fields.get("device_id"))
             if event.kind == "slog":
                 fault.fields |= {"stream": fields["stream_id"], "task": fields["task_id"]}
+                if fields["exception_code"]:
+                    fault.returned[Returned(hex(fields["exception_code"]))] = None
         self._faults.append(fault)
         self._by_process[record.pid].append(fault)
         held = self._held[record.pid]

@@ -195,9 +195,13 @@ def _failed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
 
 def _node(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
     fault.described_by_engine = True
+    said = dict(fields)
+    if said["node_type"].startswith("aclnn") and not said["node_name"].startswith("aclnn"):
+        # A call of aclnn is named where the type belongs, and its operator where the name does.
+        said["node_name"], said["node_type"] = said["node_type"], said["node_name"]
     for key in ("node_name", "node_type", "stream", "task"):
         if fault.fields.get(key) is None:
-            fault.fields[key] = fields[key]
+            fault.fields[key] = said[key]
     fault.fields.setdefault("context", fields["more"].get("context_id"))
     fault.fields.setdefault("thread", fields["more"].get("thread_id"))
 

@@ -20,7 +20,8 @@ _ROOMS = (activations, convolutions, elementwise, gathers, losses, matrices, nor
 
 def find(op_type: str) -> str | None:
     """The name under which a type's reference is known; types that differ in how axes are given (…D) share one."""
-    for name in (op_type, op_type.removesuffix("D"), f"{op_type}D"):
+    plain = op_type.removesuffix("AiCore")  # what aclnn calls the kernel of a type
+    for name in (plain, plain.removesuffix("D"), f"{plain}D"):
         if name in TABLE:
             return name
     return None

@@ -91,3 +91,24 @@ def log_softmax_grad(x: Sequence[Any], a: Attributes) -> Any:
     """dy - exp(y) * sum(dy); inputs dy, y."""
     axes = _axes(a, "axis", x[0])
     return x[0] - np.exp(x[1]) * np.sum(x[0], axis=axes, keepdims=True)
+
+
+@reference("SwishGrad")
+def swish_gradient(x: Sequence[Any], a: Attributes) -> Any:
+    """Inputs dy, x."""
+    scale = float(a("scale", 1.0))
+    inner = 1 / (1 + np.exp(-scale * x[1]))
+    return x[0] * (inner + scale * x[1] * inner * (1 - inner))
+
+
+@reference("HardSwishGrad")
+def hard_swish_gradient(x: Sequence[Any], _: Attributes) -> Any:
+    """Inputs dy, x."""
+    return x[0] * np.where(x[1] <= -3, 0, np.where(x[1] >= 3, 1, x[1] / 3 + 0.5))
+
+
+@reference("SwiGlu")
+def swiglu(x: Sequence[Any], a: Attributes) -> Any:
+    """The first half of dim, by its sigmoid, times the second."""
+    first, second = np.split(x[0], 2, axis=int(a("dim", -1)))
+    return first / (1 + np.exp(-first)) * second

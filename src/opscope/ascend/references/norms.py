@@ -116,3 +116,41 @@ def lp_norm(x: Sequence[Any], a: Attributes) -> Any:
     p = float(a("p", 2))
     keep = a.flag("keepdim")
     return np.sum(np.abs(x[0]) ** p, axis=axes, keepdims=keep) ** (1 / p)
+
+
+@reference("LayerNormBetaGammaBackprop", "LayerNormBetaGammaBackpropV2")
+def layer_norm_parameters(x: Sequence[Any], a: Attributes) -> Any:
+    """Inputs dy, x, variance, mean (V2: dy, the normalised x); gradients of gamma and beta, whose shape is an attribute."""
+    shape = a.integers("shape_gamma")
+    axes = tuple(range(x[0].ndim - len(shape)))
+    normal = x[1] if len(x) == 2 else (x[1] - x[3]) / np.sqrt(x[2] + a("epsilon", 1e-7))
+    return np.sum(x[0] * normal, axis=axes).reshape(shape), np.sum(x[0], axis=axes).reshape(shape)
+
+
+@reference("BNTrainingUpdateGrad")
+def batch_norm_parameters(x: Sequence[Any], a: Attributes) -> Any:
+    """Inputs dy, x, batch mean, batch variance; gradients of scale and offset."""
+    axes, shape = _channel(x[0], a)
+    normal = (x[1] - x[2].reshape(shape)) / np.sqrt(x[3].reshape(shape) + a("epsilon", 1e-4))
+    return np.sum(x[0] * normal, axis=axes), np.sum(x[0], axis=axes)
+
+
+@reference("BNTrainingReduceGrad")
+def batch_norm_gradient(x: Sequence[Any], a: Attributes) -> Any:
+    """Inputs dy, x, gradients of scale and offset, scale, batch mean, batch variance; the gradient of x."""
+    _, shape = _channel(x[0], a)
+    dscale, doffset, scale, mean, variance = (one.reshape(shape) for one in x[2:7])
+    deviation = np.sqrt(variance + a("epsilon", 1e-4))
+    count = x[0].size // x[4].size
+    normal = (x[1] - mean) / deviation
+    return scale / deviation * (x[0] - doffset / count - normal * dscale / count)
+
+
+@reference("InstanceNorm")
+def instance_norm(x: Sequence[Any], a: Attributes) -> Any:
+    """Inputs x, gamma, beta; outputs y, mean, variance over the pixels of each channel."""
+    place = x[0].ndim - 1 if a("data_format", "NDHWC").endswith("C") else 1
+    axes = tuple(axis for axis in range(1, x[0].ndim) if axis != place)
+    shape = tuple(-1 if axis == place else 1 for axis in range(x[0].ndim))
+    mean, variance = np.mean(x[0], axis=axes, keepdims=True), np.var(x[0], axis=axes, keepdims=True)
+    return (x[0] - mean) / np.sqrt(variance + a("epsilon", 1e-6)) * x[1].reshape(shape) + x[2].reshape(shape), mean, variance

@@ -55,3 +55,55 @@ def nearest(x: Sequence[Any], a: Attributes) -> Any:
     height, width = (2, 3) if a("data_format", "NHWC") == "NCHW" else (1, 2)
     rows, columns = (np.arange(size[d]) * x[0].shape[axis] // size[d] for d, axis in ((0, height), (1, width)))
     return np.take(np.take(x[0], rows, axis=height), columns, axis=width)
+
+
+def _geometry(size: Any, window: Any, strides: Any, a: Attributes) -> Any:
+    """Size of the output and pads by the mode of the …V2 and …V3 types: SAME, VALID, or CALCULATED from pads and ceil_mode."""
+    mode = a("padding_mode", "CALCULATED")
+    if mode != "CALCULATED":
+        return _places(size, window, strides, mode)
+    pads = a.integers("pads", (0, 0, 0, 0))
+    before, after = (pads[0], pads[2]), [pads[1], pads[3]]
+    out = []
+    for d in (0, 1):
+        free = size[d] + before[d] + after[d] - window[d]
+        count = (-(-free // strides[d]) if a.flag("ceil_mode") else free // strides[d]) + 1
+        if a.flag("ceil_mode") and (count - 1) * strides[d] >= size[d] + before[d]:
+            count -= 1  # no window begins beyond the input and its pads
+        out.append(count)
+        after[d] = max(after[d], (count - 1) * strides[d] + window[d] - size[d] - before[d])
+    return out, before, tuple(after)
+
+
+def _pooled_v3(function: Any, neutral: Any) -> Any:
+    def run(x: Sequence[Any], a: Attributes) -> Any:
+        layout = a("data_format", "NCHW")
+        source = np.moveaxis(x[0], -1, 1) if layout == "NHWC" else x[0]
+        if a.flag("global_pooling"):
+            window, strides, out, before, after = source.shape[2:], (1, 1), (1, 1), (0, 0), (0, 0)
+        else:
+            window, strides = (_hw(a.integers(name), layout) for name in ("ksize", "strides"))
+            out, before, after = _geometry(source.shape[2:], window, strides, a)
+        padded = np.pad(source, ((0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])), constant_values=neutral)
+        rows = [
+            [
+                function(padded[:, :, i * strides[0] : i * strides[0] + window[0], j * strides[1] : j * strides[1] + window[1]])
+                for j in range(out[1])
+            ]
+            for i in range(out[0])
+        ]
+        y = np.moveaxis(np.array(rows), (0, 1), (2, 3))
+        return np.moveaxis(y, 1, -1) if layout == "NHWC" else y
+
+    return run
+
+
+reference("MaxPoolV3")(_pooled_v3(lambda part: np.max(part, axis=(2, 3)), -np.inf))
+
+
+@reference("AvgPoolV2")
+def average_v2(x: Sequence[Any], a: Attributes) -> Any:
+    """Average pooling whose pads do not count (exclusive); the other kind differs between versions."""
+    if not a.flag("exclusive", default=True) and any(a.integers("pads", (0,))):
+        raise Inapplicable("exclusive is false and there are pads")
+    return _pooled_v3(lambda part: np.nanmean(part, axis=(2, 3)), np.nan)(x, a)

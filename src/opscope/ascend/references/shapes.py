@@ -40,6 +40,9 @@ reference("Size")(lambda x, _: np.array(x[0].size))
 reference("Range", "RangeD")(lambda x, _: np.arange(x[0].reshape(()), x[1].reshape(()), x[2].reshape(())))
 reference("Tril")(lambda x, a: np.tril(x[0], int(a("diagonal", 0))))
 reference("Triu")(lambda x, a: np.triu(x[0], int(a("diagonal", 0))))
+reference("Roll")(lambda x, a: np.roll(x[0], a.integers("shifts"), a.integers("dims") or None))
+reference("LinSpace", "LinSpaceD")(lambda x, _: np.linspace(x[0].reshape(()), x[1].reshape(()), int(x[2].reshape(()))))
+reference("Eye")(lambda _, a: np.eye(int(a("num_rows")), int(a("num_columns", 0)) or int(a("num_rows"))))
 reference("DiagPart", "DiagPartD")(lambda x, _: np.diagonal(x[0]))
 
 
@@ -113,7 +116,7 @@ def space_to_depth(x: Sequence[Any], a: Attributes) -> Any:
     return x[0].reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5).reshape(n, h // block, w // block, -1)
 
 
-@reference("ViewCopy", "TensorMove", "MemSet")
+@reference("ViewCopy", "TensorMove", "MemSet", "TransData")
 def same(x: Sequence[Any], _: Attributes) -> Any:
-    """The elements as they are."""
+    """The elements as they are; TransData changes only the order on the device, and dumps are read in the host's."""
     return x[-1] if prod(x[-1].shape) == prod(x[0].shape) else x[0]

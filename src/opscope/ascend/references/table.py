@@ -56,4 +56,6 @@ def axes_of(x: Sequence[Any], a: Attributes, place: int = 1, *names: str) -> tup
         found = tuple(int(axis) for axis in x[place].reshape(-1))
     else:
         found = next((a.integers(name) for name in (*names, "axes", "axis", "dimension") if a(name) is not None), ())
+    if not found and a.flag("noop_with_empty_axes") and len(x) > place:
+        return ()
     return found or tuple(range(x[0].ndim))
