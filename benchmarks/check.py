@@ -1,52 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What --check costs at its default budget: a training step of the GPT of gpt.py with it and without opscope, in turns.
+"""What --check costs at its default budget: whole trainings of the GPT of gpt.py, without opscope, recorded, and checked, in turns.
 
-    python benchmarks/check.py [--pairs 30] [--warm 5] [--budget 20%]
+    python benchmarks/check.py [--pairs 3] [--steps 150] [--budget 20%]
+    python benchmarks/check.py --journal [--pairs 30]
 
-The first steps, in which the first calls of every signature are checked, are timed apart: they cost what they cost, and the
-budget counts them, so that sampling begins when the program has run long enough to pay for them.
+Each training is a process of its own, timed from before its first step until its recording is closed: the first checks of
+every signature and what sampling takes afterwards are in the ratio. With --journal instead: what journalling one operator adds
+to a step, beside a plain write of the same inputs to a file in the same place.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from gpt import Training
-from recording import pairs
 
 import opscope
 
 
+def whole(steps: int, how: str, budget: str) -> dict[str, Any]:
+    """Seconds of one training, and what was checked; how is plain, recorded or checked."""
+    training = Training()
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"check": True, "budget": budget} if how == "checked" else {}
+        recording = opscope.record(Path(folder) / "run", **options) if how != "plain" else None
+        start = time.perf_counter()
+        with recording or contextlib.nullcontext():
+            for _ in range(steps):
+                training.step()
+        seconds = time.perf_counter() - start
+        checked = opscope.open_run(recording.path).processes[0].checked if recording is not None else {}
+    return {"seconds": seconds, "checked": checked}
+
+
+def in_own_process(steps: int, how: str, budget: str) -> dict[str, Any]:
+    words = [sys.executable, __file__, "--one", how, "--steps", str(steps), "--budget", budget]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def whole_runs(options: argparse.Namespace) -> None:
+    ratios: list[tuple[float, float]] = []
+    for _ in range(options.pairs):
+        plain, recorded, checked = (in_own_process(options.steps, how, options.budget) for how in ("plain", "recorded", "checked"))
+        ratios.append((recorded["seconds"] / plain["seconds"], checked["seconds"] / plain["seconds"]))
+        facts = checked["checked"]
+        print(
+            f"{options.steps} steps, {plain['seconds']:.1f} s; recorded {ratios[-1][0]:.3f}, checked {ratios[-1][1]:.3f}; "
+            f"{facts['checked']} of {facts['calls']} calls in {facts['seconds']:.1f} s, {facts['signatures']} signatures",
+            flush=True,
+        )
+    recorded, checked = (statistics.median(side) for side in zip(*ratios, strict=True))
+    print(f"budget={options.budget} pairs={options.pairs} median ratios: recorded {recorded:.3f}, checked {checked:.3f}")
+
+
+def journal(pairs: int) -> None:
+    """What the journal adds to a call, beside what writing the call's inputs to a file just before it adds."""
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+
+    def calls(before: Callable[[], object] | None = None, count: int = 20) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            if before is not None:
+                before()
+            torch.mm(a, b)
+        return (time.perf_counter() - start) / count
+
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "inputs").open("wb", buffering=0) as file:
+
+        def write() -> None:
+            file.seek(0)
+            for tensor in (a, b):
+                file.write(memoryview(tensor.numpy()).cast("B"))
+
+        added: list[tuple[float, float]] = []
+        for round_ in range(pairs):
+            with opscope.record(Path(folder) / f"plain{round_}"):
+                calls()
+                plain = calls()
+                written = calls(write)
+            with opscope.record(Path(folder) / f"run{round_}", journal="aten::mm"):
+                calls()
+                added.append((calls() - plain, written - plain))
+    journalled, written = (statistics.median(side) for side in zip(*added, strict=True))
+    print(f"aten::mm with {(a.nbytes + b.nbytes) / 2**20:.0f} MiB of inputs: the journal adds {journalled * 1e3:.2f} ms,")
+    print(f"writing them to a file before the call {written * 1e3:.2f} ms; ratio {journalled / written:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--warm", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--budget", default="20%")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--journal", action="store_true")
+    parser.add_argument("--one", choices=["plain", "recorded", "checked"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    training = Training()
-    for _ in range(3):
-        training.step()
-    with tempfile.TemporaryDirectory() as folder:
-        with opscope.record(Path(folder) / "run", check=True, budget=options.budget) as recording:
-            start = time.perf_counter()
-            for _ in range(options.warm):
-                training.step()
-            warm = time.perf_counter() - start
-            found = pairs(training, recording, options.pairs)
-        process = opscope.open_run(recording.path).processes[0]
-    ratio = statistics.median(b / a for a, b in found)
-    without, with_ = (sum(side) for side in zip(*found, strict=True))
-    print(f"budget={options.budget} threads={options.threads} pairs={options.pairs}")
-    print(f"first {options.warm} steps, with first checks, {warm:.1f} s")
-    print(f"then median ratio {ratio:.3f}, ratio of sums {with_ / without:.3f}")
-    print(f"{process.checked}")
+    if options.one:
+        print(json.dumps(whole(options.steps, options.one, options.budget)))
+    elif options.journal:
+        journal(max(options.pairs, 10))
+    else:
+        whole_runs(options)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,23 @@ def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, .
         found = calls.get(key(one.process, one.index))
         if found is not None:
             made.append((one.order, _for_owner(_finding(one, found[0], found[1], partners), found[0], partners)))
+    made = _callers_last(made)
     made.sort(key=lambda item: (item[0], item[1].step, item[1].index if item[1].index is not None else -1, item[1].rank))
     return _once(made)
+
+
+def _callers_last(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+    """A wrong operator whose kernel calls another wrong one comes after it: the fault is the other's."""
+    wrong = {finding.op.rpartition(".")[0] for _, finding in made if finding.kind == "replay-mismatch" and finding.op is not None}
+    found = []
+    for order, finding in made:
+        inner = [name for record in finding.evidence for name in record.get("inside") or () if name in wrong]
+        if finding.kind == "replay-mismatch" and inner:
+            words = f"its kernel calls {', '.join(inner)}, which is wrong itself"
+            found.append((order + 1, msgspec.structs.replace(finding, reasons=(*finding.reasons, words), confidence="suspected")))
+        else:
+            found.append((order, finding))
+    return found
 
 
 def _keys(pairs: Iterable[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.int64]]:

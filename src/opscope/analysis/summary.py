@@ -88,9 +88,15 @@ def recorded_judgements(run: Run) -> list[Accusation]:
             process=row.process,
             index=row.index,
             kind=row.kind,
-            reasons=(_words(row.kind, row.substitute, row.sample), *_sample_words(row.sample)),
+            reasons=(_words(row.kind, row.substitute, row.sample), *_sample_words(row.sample), *_replaced_words(row.sample)),
             confidence="proven" if row.kind == "nondeterminism" else "likely",
-            evidence={"substitute": row.substitute, "error": row.error, "tolerance": row.tolerance, "sample": row.sample},
+            evidence={
+                "substitute": row.substitute,
+                "error": row.error,
+                "tolerance": row.tolerance,
+                "sample": row.sample,
+                "inside": _names(row.sample, "inside"),
+            },
             judged=False,
         )
         for row in records(run, "judgements")
@@ -102,6 +108,17 @@ def _words(kind: str, substitute: str | None, sample: str | None) -> str:
         return "the same inputs gave different bits when the call was run again"
     what = "the gradient by its own formula" if _sample(sample).get("gradient") else ""
     return f"{what} differs from {substitute or 'its substitute'} by more than the tolerance".strip()
+
+
+def _replaced_words(sample: str | None) -> tuple[str, ...]:
+    names = _names(sample, "replaced")
+    return (f"its kernel calls {', '.join(names)[:200]}, registered by this program",) if names else ()
+
+
+def _names(sample: str | None, key: str) -> list[str]:
+    """Operators that a judgement names under this key."""
+    found = _sample(sample).get(key)
+    return [str(name) for name in found] if isinstance(found, list) else []
 
 
 def _sample(text: str | None) -> dict[str, Any]:

@@ -41,12 +41,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict of an examined call, or what the substitute gave: given.memories lie at spots; error says why there is neither."""
+    """Verdict of an examined call, or what the substitute gave: given.memories lie at spots; error says why there is neither.
+
+    inside names the operators that the kernel of a wrong call calls.
+    """
 
     ticket: int
     verdict: Replayed | None = None
     substitute: str = ""
     seconds: float = 0.0
+    inside: tuple[str, ...] = ()
     given: Given | None = None
     spots: tuple[int, ...] = ()
     size: int = 0
@@ -54,8 +58,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
     @classmethod
-    def of(cls, ticket: int, answer: Answer) -> Reply:
-        return cls(ticket=ticket, verdict=answer.verdict, substitute=answer.substitute, seconds=answer.seconds)
+    def of(cls, ticket: int, answer: Answer, inside: tuple[str, ...] = ()) -> Reply:
+        return cls(ticket=ticket, verdict=answer.verdict, substitute=answer.substitute, seconds=answer.seconds, inside=inside)
 
 
 def encode(message: Request | Reply) -> bytes:

@@ -18,6 +18,7 @@ from opscope.errors import OpscopeError
 from opscope.substitute.arguments import dtype_named
 from opscope.substitute.examine import FAILURES, examine
 from opscope.substitute.gradients import function_named
+from opscope.substitute.inside import called_inside
 from opscope.substitute.layout import Flags
 from opscope.substitute.overlay import package, run_substitute
 from opscope.substitute.perform import Bound, strided
@@ -64,7 +65,8 @@ class Worker:
             memory = memories[replaced.get(laid.memory, laid.memory)]
             target[slot] = strided(memory, laid, dtype_named(laid.dtype))
         answer = examine(bound, target, thorough=request.thorough, accumulation=request.accumulation)
-        return Reply.of(request.ticket, answer)
+        inside = called_inside(bound) if answer.verdict.verdict == "wrong" else ()
+        return Reply.of(request.ticket, answer, inside)
 
     def _substituted(self, request: Request) -> Reply:
         start = time.perf_counter()

@@ -17,6 +17,7 @@ import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
 VARIANTS = 8  # signatures that differ only in numbers, before numbers count no more
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 SHAPES = 256  # signatures of one operator, before new ones are only sampled
 
 
@@ -98,15 +99,16 @@ class Budget:
 
 def key_of(value: Any) -> Hashable:
     """A hashable for an argument: of a tensor its type, shape and strides."""
-    if isinstance(value, torch.Tensor):
+    kind = type(value)
+    if kind in PLAIN or isinstance(value, torch.Tensor):
         if value.layout is not torch.strided or value.is_nested:
             return (value.dtype, value.layout, "no plain memory")
         return (value.dtype, value.shape, value.stride())
-    if isinstance(value, (tuple, list)):
-        return tuple(map(key_of, value))
-    if type(value) is float and math.isnan(value):
+    if kind is tuple or kind is list:
+        return tuple([key_of(each) for each in value])
+    if kind is float and math.isnan(value):
         return "nan"
-    return (type(value), value) if isinstance(value, (bool, int, float)) else value
+    return (kind, value) if isinstance(value, (bool, int, float)) else value
 
 
 def without_numbers(key: Any) -> Hashable:

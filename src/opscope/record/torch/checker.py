@@ -12,8 +12,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -324,8 +325,14 @@ class Checker:
         if found.verdict != "wrong" or request.signature.wrong >= MOST_TOLD:
             return
         request.signature.wrong += 1
-        kept = self._keep(apart, request, reply) if request.signature.wrong <= 2 else {}
-        self._judge(request.index, "replay-mismatch", reply.substitute, found, kept=kept, gradient=gradient_slot(request.call, found.slot))
+        gradient = gradient_slot(request.call, found.slot)
+        told = {
+            "inputs": self._keep(apart, request, reply) if request.signature.wrong <= 2 else {},
+            "inside": reply.inside,
+            "replaced": sorted(replaced_kernels().intersection(reply.inside)),
+            **({} if gradient is None else {"gradient": gradient, "output": ""}),
+        }
+        self._judge(request.index, "replay-mismatch", reply.substitute, found, told)
 
     def _keep(self, apart: Apart, request: UnderWay, reply: Reply) -> dict[str, tuple[str, str]]:
         """Where the inputs of a wrong call were stored, by slot."""
@@ -341,15 +348,14 @@ class Checker:
         return kept
 
     def _judge(
-        self, index: int | None, kind: str, substitute: str, found: Replayed, *, kept: dict[str, tuple[str, str]] | None = None,
-        gradient: str | None = None,
-    ) -> None:  # fmt: skip
+        self, index: int | None, kind: str, substitute: str, found: Replayed, told: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Write a judgement; told is what its sample says beyond the verdict."""
         if index is None:
             return
         sample = {
-            "reason": found.reason, "output": found.slot if gradient is None else "", "gradient": gradient,
-            "elements": found.elements, "of": found.size, "worst": found.worst, "got": found.got, "expected": found.expected,
-            "own_error": found.own_error, "inputs": kept or {},
+            "reason": found.reason, "output": found.slot, "elements": found.elements, "of": found.size, "worst": found.worst,
+            "got": found.got, "expected": found.expected, "own_error": found.own_error, "inputs": {}, **told,
         }  # fmt: skip
         row = Judgement(
             process=self.process, index=index, kind=kind, substitute=substitute, error=found.error, tolerance=found.tolerance,
@@ -365,6 +371,12 @@ def gradient_slot(call: Call, slot: str) -> str | None:
         return None
     wanted = call.args["kwargs"][WANTED]
     return str(wanted[int(slot)]) if slot.isdigit() and int(slot) < len(wanted) else slot
+
+
+def replaced_kernels() -> set[str]:
+    """Operators of torch without overload whose kernels were registered from Python, here or by torch itself."""
+    names = (entry.split("/") for entry in torch.library._impls if entry.startswith("aten/") and not entry.endswith("/Meta"))
+    return {f"aten::{name.partition('.')[0]}" for _, name, *_ in names}
 
 
 def cores() -> int:
