@@ -34,6 +34,7 @@ from opscope.analysis.compare_reference import decide
 from opscope.analysis.compare_summary import summary_of, two_models, warnings_of
 from opscope.analysis.compare_tables import Side, read_tables, side_of
 from opscope.analysis.compare_values import Measured, measure_values
+from opscope.analysis.files import same_files
 from opscope.analysis.findings import wants_finding
 from opscope.analysis.frameworks import naming
 from opscope.analysis.levels import at_common_levels, other_leaves, sure_of_levels
@@ -224,7 +225,8 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     named = naming(*sides, policy.mapping)
     with ThreadPoolExecutor(max_workers=2) as pool:
         tokens = tuple(pool.map(tokens_of, sides, flows, named))
-    given = [] if policy.mapping is None else policy.mapping.pairs(*sides)
+    given = [*([] if policy.mapping is None else policy.mapping.pairs(*sides))]
+    given += same_files(*sides, given)
     match = align(*tokens, given=given)
     fixed = None if policy.mapping is None else policy.mapping.rows(*sides, match)
     return Pairing(*sides, flows, match, pair_rows(*sides, flows, match, fixed))

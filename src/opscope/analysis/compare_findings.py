@@ -220,6 +220,9 @@ class _Book:
         if cause.kind == EXTRA and partner is not None:
             yield f"the target runs it where golden runs {partner[0].op} ({partner[0].name})"
             return
+        if cause.kind == COMPUTED and not any(tensor.io == "input" for tensor in self._calls[0][cause.target][1]):
+            yield "its output differs; what it reads was not recorded"
+            return
         if cause.kind == COMPUTED and partner is not None and partner[0].op != call.op:
             yield f"golden runs {partner[0].op} in its place"
         yield WORDS[cause.kind]

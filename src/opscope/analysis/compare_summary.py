@@ -138,6 +138,12 @@ def _other_levels(pairing: Pairing) -> Iterator[str]:
 
 def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> Iterator[str]:
     yield from _statistics_alone(pairing, measured)
+    unordered = [side for side in (pairing.target, pairing.golden) if side.run.info.config.get("order") == "names"]
+    if unordered and causes:
+        yield (
+            f"{unordered[0].run.info.path}: nothing in it says which tensor was computed first; names were taken in order, numbers in them "
+            "by their size, so what is named first is suspected alone"
+        )
     mine, theirs = pairing.target.run.info, pairing.golden.run.info
     if mine.format == theirs.format == "opscope":
         if mine.seed != theirs.seed:

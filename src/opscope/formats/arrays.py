@@ -9,7 +9,8 @@ Names say what they can. In this order:
     {name}.{index}.{timestamp}.npy                             output of a TensorFlow node (a golden)
     anything else                                              a call of its own, with one output for each array in it
 
-Folders rank{n} and step{n} on the way give rank and step. TensorFlow's timestamps give the order, else names do.
+Folders rank{n} and step{n} on the way give rank and step. Timestamps in names give the order, else names do, numbers in them by their
+size; when a file was written says nothing, since copies lose it. RunInfo.config["order"] is "time" or "names".
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _DEPTH = 6
 _LOOKED_AT = 2000
 _GOLDEN = re.compile(r"(?P<name>.+)\.(?P<index>\d{1,6})\.(?P<time>\d{10,20})")
 _ENTRY = re.compile(r"(?P<entry>.+?)\.(?P<io>input|kwargs|output|parameters)(?:\.(?P<slot>.+))?")
+_DIGITS = re.compile(r"(\d{1,18})", re.ASCII)
 _RANK = re.compile(r"rank[_-]?(\d{1,9})")
 _STEP = re.compile(r"step[_-]?(\d{1,9})")
 
@@ -127,7 +129,8 @@ def open_folder(path: Path) -> Run:
     for file in files:
         builder.add(file)
     tables = builder.tables(list(_records(path)) if path.is_dir() else [])
-    return ForeignRun(RunInfo(path=str(path), format="arrays"), root, tables, builder.draft, load=load_array, late=late)
+    info = RunInfo(path=str(path), format="arrays", config={"order": "time" if builder.timed else "names"})
+    return ForeignRun(info, root, tables, builder.draft, load=load_array, late=late)
 
 
 FORMAT = Format("arrays", detect, open_folder)
@@ -152,10 +155,15 @@ class _Builder:
         piece = parse_piece(folder, name, known.get(name, name))
         self._groups[rank, step, piece.call].append(piece)
 
+    @property
+    def timed(self) -> bool:
+        """Whether all names say when their tensors were made."""
+        return all(piece.time for pieces in self._groups.values() for piece in pieces)
+
     def tables(self, records: list[str]) -> Tables:
         """Calls in the order of rank, step, time and name, with the overflow bits of the records that lie in their folder."""
         order = sorted(
-            self._groups.items(), key=lambda group: (group[0][0], group[0][1], min(piece.time for piece in group[1]), group[0][2])
+            self._groups.items(), key=lambda group: (group[0][0], group[0][1], min(piece.time for piece in group[1]), natural(group[0][2]))
         )
         ranks = sorted({rank for rank, _, _ in self._groups})
         numbers = {rank: number for number, rank in enumerate(ranks)}
@@ -225,6 +233,11 @@ class _Builder:
             )
             for key in keys
         ]  # fmt: skip
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts names as people number them: layer2 before layer10."""
+    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(_DIGITS.split(name))]
 
 
 def _number(folder: str, pattern: re.Pattern[str]) -> int:
