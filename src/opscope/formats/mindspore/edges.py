@@ -173,13 +173,15 @@ def _written(node: Node, pairs: list[tuple[Operand, Source]], tracer: Tracer) ->
     refs = {kind.ref_key for kind in node.host_outputs if kind.ref_key}
     if node.attrs.get("side_effect_mem") is not True and not refs:
         return frozenset()
-    found = set()
-    for position, (operand, source) in enumerate(pairs):
-        if operand.kind != "parameter" or source.kind != "parameter":
-            continue
-        parameter = tracer.parameters[source.key]
-        if parameter.weight is not False and (parameter.type.in_place or not tracer.flags_in_place or parameter.name in refs):
-            found.add(position)
+    weights = {
+        position: tracer.parameters[source.key]
+        for position, (operand, source) in enumerate(pairs)
+        if operand.kind == source.kind == "parameter" and tracer.parameters[source.key].weight is not False
+    }
+    found = {position for position, weight in weights.items() if weight.type.in_place or not tracer.flags_in_place or weight.name in refs}
+    if not found and 0 in weights:
+        # An optimizer compiled by itself flags its counter alone; it writes the weight and what is kept of its shape.
+        found = {position for position, weight in weights.items() if weight.type.shape == weights[0].type.shape}
     return frozenset(found)
 
 

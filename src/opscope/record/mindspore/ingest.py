@@ -109,7 +109,7 @@ class Ingestor:
         if within is not None:
             calls = [call if call.parent is not None else msgspec.structs.replace(call, parent=within.parent) for call in calls]
         moved = [(row, call.index in kept) for call in wanted for row in rows[call.index] if self._config.selection.wants_io(row.io)]
-        tensors = [self._tensor(run, row, (base, version_of(row, versions, known)), keep=keep) for row, keep in moved]
+        tensors = [self._tensor(run, row, (base, versions), keep=keep) for row, keep in moved]
         used = {call.stack for call in wanted}
         stacks = [msgspec.structs.replace(stack, process=process, stack=stack.stack + base.stack)
                   for stack in records(run, "stacks") if stack.stack in used]  # fmt: skip
@@ -123,12 +123,12 @@ class Ingestor:
             return False
         return not self._config.set_dump or self.chosen.wants_kernel(call.op, call.name, call.module or "")
 
-    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, int | None], *, keep: bool) -> Tensor:
-        base, version = moved
+    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, Mapping[int, int]], *, keep: bool) -> Tensor:
+        base, versions = moved
         value = self._keep(run, row) if keep and row.value is not None else None
         return msgspec.structs.replace(
             row, process=self.writer.process.process, index=row.index + base.index, value=value,
-            version=version,
+            version=None if row.version is None else versions[row.version],
             storage=None if row.storage is None else row.storage + base.storage,
         )  # fmt: skip
 
@@ -168,13 +168,6 @@ def _versions(rows: dict[int, list[Tensor]], base: int, known: Mapping[int, int]
         outside = row.version not in made and row.digest is not None
         found[row.version] = known.get(row.digest, base + row.version) if outside and row.digest is not None else base + row.version
     return found
-
-
-def version_of(row: Tensor, versions: Mapping[int, int], known: Mapping[int, int]) -> int | None:
-    """The process's version of a row; an input that the graph knows nothing of is what the program has under the same digest."""
-    if row.version is not None:
-        return versions[row.version]
-    return known.get(row.digest) if row.io == "input" and row.digest is not None else None
 
 
 def _taken(phases: frozenset[str], rows: dict[int, list[Tensor]], versions: Mapping[int, int]) -> Taken:
