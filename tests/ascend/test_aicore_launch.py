@@ -97,3 +97,11 @@ def test_pointers_of_a_block_are_moved_and_values_stay(tmp_path: Path) -> None:
     assert launch["block_dim"] == 20
     assert not (case / "main.py").exists()
     assert "kernel's .json" in (case / "README.md").read_text()
+
+
+def test_values_that_were_not_dumped_are_said_to_be_invented(tmp_path: Path) -> None:
+    case = with_binary(written(collection(tmp_path / "c"), tmp_path / "out"))
+    code, text = run(case / "launch.py", acl=stand_in(tmp_path / "acl"))
+    assert (code, text.endswith("(values of input 0 were not dumped: invented ones took their place)")) == (0, True)
+    (out,) = (case / "outputs").glob("launched.*.bin")
+    assert np.frombuffer(out.read_bytes(), np.float32) == pytest.approx(62 * 62 * 0.25 / 2)

@@ -23,12 +23,13 @@ _LARGEST = 1 << 33
 
 
 class LaunchBuffer(msgspec.Struct, frozen=True, kw_only=True):
-    """Device memory of the launch: its bytes come from file, are data, or are zeros."""
+    """Device memory of the launch: its bytes come from file, else they are halves for inputs of a floating dtype, and zeros."""
 
     label: str
     io: str
     size: int
     file: str | None = None
+    dtype: str | None = None
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ def launch_of(
     known = [one for one in tensors if one.io != "tiling" and one.part == 0 and one.size is not None]
     if not known or sum(one.size or 0 for one in known) > _LARGEST:
         return None
-    buffers = [LaunchBuffer(label=one.label, io=one.io, size=one.size or 0, file=files.get(one.label)) for one in known]
+    buffers = [LaunchBuffer(label=one.label, io=one.io, size=one.size or 0, file=files.get(one.label), dtype=one.dtype) for one in known]
     lacks = []
     words = words_of(fault)
     if words:
@@ -96,7 +97,8 @@ def _from_words(
             yield Word(kind="buffer", value=by_word.get(place, by_address.get(word, 0)))
         elif place < pointers and word in _DEVICE and not on_host(word):
             buffers.append(LaunchBuffer(label=f"word {place}", io="spare", size=_SPARE))
-            yield Word(kind="buffer", value=len(buffers) - 1)
+            by_address[word] = len(buffers) - 1
+            yield Word(kind="buffer", value=by_address[word])
         else:
             yield Word(kind="value", value=word & (1 << 64) - 1)
 
