@@ -351,3 +351,19 @@ def test_an_ffts_task_names_its_context(faults: Faults) -> None:
 def test_a_call_of_aclnn_names_its_operator_where_the_name_belongs(faults: Faults) -> None:
     (one,) = faults(stars(1.0) + failed(1.1, "GatherV3_10") + described(1.2, (), node="GatherV3AiCore", op="aclnnIndexSelect_0_L0"))
     assert (one.node_name, one.node_type) == ("aclnnIndexSelect_0_L0", "GatherV3AiCore")
+
+
+def test_very_many_allocations_are_kept_as_far_as_they_matter(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opscope.ascend.log._KEPT_ALLOCATIONS", 64)
+    pairs = "".join(
+        info(0.001 * turn, f"DevMalloc: Succ, size=512, type=2, moduleId=45, ptr={4096 + turn}")
+        + info(0.001 * turn, f"DevFree: mem={4096 + turn}")
+        for turn in range(500)
+    )
+    text = info(0.0, "DevMalloc: Succ, size=512, type=2, moduleId=45, ptr=1024") + pairs
+    (one,) = faults(text + info(0.9, "DevMalloc: Succ, size=64, type=2, moduleId=45, ptr=9999999") + classic(1.0) + failed(1.1, "A"))
+    assert one.allocations is not None
+    assert [known.address for known in one.allocations if known.freed_at is None] == [1024, 9999999]
+    many = "".join(info(0.001 * turn, f"DevMalloc: Succ, size=512, type=2, moduleId=45, ptr={4096 + turn}") for turn in range(200))
+    (one,) = faults(many + classic(1.0) + failed(1.1, "A"))
+    assert one.allocations is None  # more than are kept: nothing is said of addresses

@@ -38,6 +38,7 @@ class LogReader:
         self._memory: dict[int | None, list[tuple[str | None, int, int]]] = defaultdict(list)
         self._cleaned: dict[int | None, set[str]] = defaultdict(set)
         self._informed: set[int | None] = set()
+        self._overfull: set[int | None] = set()
         self._soc: str | None = None
         self.codes: dict[str, str] = {}
 
@@ -56,9 +57,7 @@ class LogReader:
     def _take(self, event: Event, record: Record) -> None:
         kind = event.kind
         if kind in ("malloc", "free"):
-            known = self._memory[record.pid]
-            if len(known) < _KEPT_ALLOCATIONS:
-                known.append((record.time, event.fields["address"], event.fields.get("size", -1)))
+            self._remember(record, event.fields["address"], event.fields.get("size", -1))
         elif kind == "atomic":
             self._cleaned[record.pid].add(event.fields["node"] or "")
         elif kind == "soc":
@@ -69,6 +68,16 @@ class LogReader:
             if kind == "returned" and event.fields["code"].isdecimal():
                 self.codes.setdefault(event.fields["code"], record.text[:400])
             self._sort(event, record)
+
+    def _remember(self, record: Record, address: int, size: int) -> None:
+        """Keep an allocation or a free (size -1); once there are very many, those freed long ago go."""
+        known = self._memory[record.pid]
+        if len(known) >= _KEPT_ALLOCATIONS:
+            known[:] = _still_needed(known)
+        if len(known) < _KEPT_ALLOCATIONS:
+            known.append((record.time, address, size))
+        else:
+            self._overfull.add(record.pid)
 
     def _sort(self, event: Event, record: Record) -> None:
         """Give an event to the error it belongs to, making that error where it is the first line of one."""
@@ -158,7 +167,7 @@ class LogReader:
     def _closed(self, fault: Open, memory: Mapping[int | None, Mapping[str | None, tuple[Allocation, ...]]]) -> Fault:
         return close(
             fault,
-            allocations=memory[fault.pid][fault.time] if fault.pid in memory else None,
+            allocations=memory[fault.pid][fault.time] if fault.pid in memory and fault.pid not in self._overfull else None,
             soc=self._soc,
             cleaned=tuple(sorted(self._cleaned.get(fault.pid, ()))),
             informed=fault.pid in self._informed,
@@ -230,6 +239,19 @@ def _adopted(faults: Sequence[Open]) -> list[Open]:
 def _misses(named: Open, cores: Open) -> bool:
     same = named.pid == cores.pid and named.failed and not named.cores and _moment(named.time, cores.time)
     return same and _fits(cores, named.failure)
+
+
+def _still_needed(known: Sequence[tuple[str | None, int, int]]) -> list[tuple[str | None, int, int]]:
+    """The allocations that are not freed yet, and the last quarter of all: what an error may still lie in."""
+    recent = len(known) - _KEPT_ALLOCATIONS // 4
+    live: dict[int, list[int]] = defaultdict(list)
+    for place, (_, address, size) in enumerate(known[:recent]):
+        if size >= 0:
+            live[address].append(place)
+        elif live[address]:
+            live[address].pop()
+    kept = sorted(place for places in live.values() for place in places)
+    return [*(known[place] for place in kept), *known[recent:]]
 
 
 def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str | None]) -> dict[str | None, tuple[Allocation, ...]]:
