@@ -52,7 +52,7 @@ CASES: list[tuple[str, Any, str]] = [
     ("permuted", np.roll(GOLDEN, 3, 2), "slices along dimension 2 rolled by 3"),
     ("permuted", np.roll(GOLDEN, 16, 3), "halves exchanged"),
     ("permuted", GOLDEN[:, ::-1], "slices along dimension 1 in reverse order"),
-    ("permuted", GOLDEN[:, [0, 1, 3, 2, 4, 5, 6, 7]], "slices 2 and 3 along dimension 1 exchanged"),
+    ("permuted", GOLDEN[:, [0, 1, 3, 2, 4, 5, 6, 7]], "slices along dimension 1: 2 and 3 exchanged"),
     ("permuted", GOLDEN.reshape(4, 8, 16, 2, 16).swapaxes(-1, -2).reshape(GOLDEN.shape), "interleaved by halves"),
     ("shifted", np.concatenate([OTHER[..., :1], GOLDEN[..., :-1]], axis=-1), "shifted by 1 along dimension 3"),
     ("box", changed((slice(None), 3), 0), "only index 3 of 8 of the slices (dimension 1) differ: 0 in target"),

@@ -64,6 +64,7 @@ class Search:
         self._tainted: dict[int, bool] = {}
         self._reordered: set[int] = set()
         self._draws = Draws(pairing)
+        self._shapes: set[int] = set()  # names of parameters whose shape was told
         self._shifted: set[int] = set()  # ranks of which one side drew more random numbers
         self._reached: set[int] = set()  # ranks that a difference reached through a collective
         rows = pairing.rows
@@ -268,14 +269,14 @@ class Search:
         if self.measures.agree[call] or (self._random[call] and self._fills(call)):
             words = self._differing(call, golden) if self._arguments_differ[call] else ""
             if words:
-                return Cause(ARGUMENT, call, golden, words=(words,))
+                return None if self._bound_by_shape(call) else Cause(ARGUMENT, call, golden, words=(words,))
             return self._skipped(call, golden) or self._made(call, golden)
         begun = self._begins(call)
         if begun is not None:
             return begun
-        if call in self._reshaped and not self._is_tainted(call):
-            words = self._differing(call, golden) if self._arguments_differ[call] else ""
-            return Cause(ARGUMENT, call, golden, words=(words,)) if words else Cause(SHAPED, call, golden, self._reshaped[call])
+        shaped = self._shaped(call, golden)
+        if shaped is not None:
+            return shaped
         if not self.measures.exceeds[call] or self._is_tainted(call):
             return None
         if self.measures.unread[call] and self._earlier_difference(call):
@@ -287,6 +288,27 @@ class Search:
         if self._random[call]:
             return self._drawn(call, golden)
         return Cause(COMPUTED, call, golden) if self.measures.exceeds[call] else None
+
+    def _shaped(self, call: int, golden: int) -> Cause | None:
+        """The first reader of each parameter of another shape, which no difference of values explains."""
+        row = self._reshaped.get(call, NONE)
+        name = int(self.pairing.target.tensors.named[self.pairing.rows.target[row]]) if row >= 0 else 0
+        if row < 0 or name in self._shapes:
+            return None
+        self._shapes.add(name)
+        words = self._differing(call, golden) if self._arguments_differ[call] else ""
+        return Cause(ARGUMENT, call, golden, words=(words,)) if words else Cause(SHAPED, call, golden, row)
+
+    def _bound_by_shape(self, call: int) -> bool:
+        """Whether a parameter is only drawn within other bounds because one of its module has another shape; that one is told."""
+        if not self._random[call] or not self._reshaped:
+            return False
+        tensors = self.pairing.target.tensors
+        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
+        drawn = bool(tensors.parameter[first:last].any())
+        if drawn:
+            self._culprits.add(call)
+        return drawn
 
     def _fills(self, call: int) -> bool:
         """Whether nothing that a call reads is known to differ: what it overwrites need not have been read."""
@@ -309,7 +331,7 @@ class Search:
         self._culprits.add(call)
         rank = int(self.calls.rank[call])
         mine, theirs = self._draws.before(call, golden)
-        if rank in self._shifted or mine in self._culprits or theirs in self._culprits_golden:
+        if rank in self._shifted or self._draws.resized(call) or mine in self._culprits or theirs in self._culprits_golden:
             return None
         self._shifted.add(rank)
         words = ("all random numbers that are drawn after it differ",)

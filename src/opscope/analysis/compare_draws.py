@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.analysis.compare_kinds import is_random
+from opscope.analysis.compare_pairs import SHAPE
 from opscope.analysis.compare_tables import NONE
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ class Draws:
         self._sides = pairing.target.calls, pairing.golden.calls
         self.default = draws_of(pairing.target)
         theirs = draws_of(pairing.golden)
+        rows = pairing.rows
+        other = rows.target_call[(rows.status == SHAPE) & rows.output]
+        self._resized = np.unique(other[self.default[other]]) if len(self.default) else other
         self._alone = tuple(
             np.flatnonzero(flags & side.calls.leaf & (match < 0))
             for flags, side, match in (
@@ -36,6 +40,11 @@ class Draws:
         """The first draw that only the target made before a matched one, and the first that only golden made; NONE where there is none."""
         found = [self._first(side, place) for side, place in ((0, target), (1, golden))]
         return found[0], found[1]
+
+    def resized(self, target: int) -> bool:
+        """Whether both sides drew before, but not as many numbers: the finding is what had another shape."""
+        calls = self._sides[0]
+        return bool(((self._resized < target) & (calls.process[self._resized] == calls.process[target])).any())
 
     def _first(self, side: int, place: int) -> int:
         calls, alone = self._sides[side], self._alone[side]

@@ -296,10 +296,14 @@ def order_words(order: NDArray[np.int64], axis: int) -> str:
             return f"slices {place} interleaved by halves"
         if (order == np.argsort(woven)).all():
             return f"slices {place} parted into even and odd ones"
+    for size in (size for size in range(length // 2, 1, -1) if length % size == 0):
+        blocks = order.reshape(-1, size)
+        if (blocks == blocks[:, :1] + np.arange(size)).all() and not (blocks[:, 0] % size).any():
+            return order_words(blocks[:, 0] // size, axis).replace("slices", f"blocks of {size} slices", 1)
     moved = np.flatnonzero(order != numbers)
     if moved.size == 2:
-        return f"slices {int(moved[0])} and {int(moved[1])} {place} exchanged"
-    return f"{moved.size} of {length} slices {place} in another order"
+        return f"slices {place}: {int(moved[0])} and {int(moved[1])} exchanged"
+    return f"slices {place} in another order, {moved.size} of {length}"
 
 
 def _shifted(sides: Sides) -> Explanation | None:
