@@ -17,13 +17,15 @@ def html(comparison: Comparison) -> str:
     """HTML of a comparison; text of the runs is escaped."""
     finding = comparison.first()
     if finding is None:
-        said = "the runs agree" if comparison.document.complete else "no difference found in what could be compared"
+        found = "two different models" if comparison.document.summary["two_models"] else "no difference found in what could be compared"
+        said = "the runs agree" if comparison.document.complete else found
     else:
         said = f"{finding.kind} in step {finding.step}: {finding.call} ({finding.op}): {'; '.join(finding.reasons)}"
     rows = "".join(_row(detail) for detail in comparison.worst(ROWS))
     heads = "".join(f"<th>{head}</th>" for head in _HEADS)
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
-    return f"<p><b>opscope compare</b> {escape(said)}</p>{table}"
+    warned = "".join(f"<p>warning: {escape(line)}</p>" for line in comparison.document.summary["warnings"])
+    return f"<p><b>opscope compare</b> {escape(said)}</p>{warned}{table}"
 
 
 def _row(detail: Detail) -> str:

@@ -34,7 +34,9 @@ SUMMARY = (
 )  # fmt: skip
 MD5 = ("NPU MD5", "BENCH MD5")
 SUM = ("NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm")
-TAIL = ("Requires_grad Consistent", "Result", "Err_message", "NPU_Stack_Info", "Data_name", "Verdict")
+TAIL = ("Requires_grad Consistent", "Result", "Err_message", "NPU_Stack_Info")
+FILES = "Data_name"  # of tables of values only
+VERDICT = "Verdict"
 _STATISTICS = ("max", "min", "mean", "l2norm")
 _UNLIKE = {
     "only in target": "Bench api/module unmatched.",
@@ -58,7 +60,7 @@ def columns_of(kind: str, metrics: Sequence[Metric] = ()) -> tuple[str, ...]:
     """The names of the columns; users' own metrics follow those of values."""
     own = tuple(metric.name for metric in metrics)
     middle = {"all": (*ALL, *own, *SUM), "summary": (*SUMMARY, *SUM), "md5": MD5}[kind]
-    return (*BASIC, *middle, *TAIL)
+    return (*BASIC, *middle, *TAIL, *([FILES] if kind == "all" else []), VERDICT)
 
 
 def rows_of(comparison: Comparison, kind: str, rows: Sequence[int] | None = None, *, metrics: Sequence[Metric] = ()) -> Iterator[list[Any]]:
@@ -72,7 +74,8 @@ def rows_of(comparison: Comparison, kind: str, rows: Sequence[int] | None = None
     last: tuple[object, object] | None = None
     for detail in comparison.details(rows):
         owner = (_index(detail.target_call), _index(detail.golden_call))
-        yield [*_basic_cells(detail), *middle(detail), *_tail_cells(detail, first=owner != last)]
+        files = [_files(detail)] if kind == "all" else []
+        yield [*_basic_cells(detail), *middle(detail), *_tail_cells(detail, first=owner != last), *files, detail.verdict]
         last = owner
 
 
@@ -83,7 +86,8 @@ def _index(call: Call | None) -> object:
 def _name(call: Call | None, tensor: Tensor | None) -> str:
     if call is None or tensor is None:
         return "N/A"
-    return f"{call.name}.{tensor.slot}" if tensor.slot.startswith("parameters") else f"{call.name}.{tensor.io}.{tensor.slot}"
+    own = tensor.slot.startswith("parameters.") or ".parameters_grad" in call.name
+    return f"{call.name}.{tensor.slot}" if own else f"{call.name}.{tensor.io}.{tensor.slot.removeprefix('kwargs.')}"
 
 
 def _basic_cells(detail: Detail) -> list[Any]:
@@ -141,7 +145,7 @@ def _percent(one: float | None, other: float | None) -> str:
     if one is None or other is None:
         return "N/A"
     if one == other:
-        return "0.0%"
+        return "0"
     return f"{abs((one - other) / other) * 100:.6f}%" if other else "inf"
 
 
@@ -170,9 +174,13 @@ def _tail_cells(detail: Detail, *, first: bool) -> list[Any]:
     consistent = "N/A" if None in grads else str(grads[0] == grads[1])
     call = detail.target_call or detail.golden_call
     source = call.source if first and call is not None and call.source else "N/A"
+    return [consistent, result_of(detail), json_text(_messages(detail)), source]
+
+
+def _files(detail: Detail) -> str:
+    """The files of both sides as msprobe writes them, a list in Python's words; "-1" for none."""
     values = [None if side is None else side.value for side in (detail.target, detail.golden)]
-    data = "-1" if values == [None, None] else json_text([_place(value) for value in values])
-    return [consistent, result_of(detail), json_text(_messages(detail)), source, data, detail.verdict]
+    return "-1" if values == [None, None] else str([_place(value) for value in values])
 
 
 def _place(value: ValueRef | None) -> str:
