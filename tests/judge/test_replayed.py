@@ -38,10 +38,10 @@ def test_cancellation_that_the_trusted_kernel_shares_is_ill_conditioned() -> Non
 def test_the_sum_of_magnitudes_allows_what_a_long_sum_loses() -> None:
     true = np.zeros((4,))
     lost = Sides(dtype="float32", target=np.full((4,), 1e-5), own=true, true=true, magnitude=np.full((4,), 100.0))
-    assert judge_output("0", lost, Terms(count=10_000, kind="linear")).verdict == "agree"
-    assert judge_output("0", lost, Terms(count=1, kind="elementwise")).verdict == "agree"
+    assert judge_output("0", lost, Terms("aten::sum.default", 10_000, "linear")).verdict == "agree"
+    assert judge_output("0", lost, Terms("aten::add.Tensor", kind="linear")).verdict == "agree"
     short = Sides(dtype="float32", target=np.full((4,), 1e-5), own=true, true=true, magnitude=np.full((4,), 1e-3))
-    assert judge_output("0", short, Terms(count=10, kind="linear")).verdict == "wrong"
+    assert judge_output("0", short, Terms("aten::sum.default", 10, "linear")).verdict == "wrong"
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,27 @@ def test_accumulation_in_the_element_type_shows_in_the_root_mean_square() -> Non
     assert judge_output("0", Sides(dtype="bfloat16", target=narrow, own=own, true=true)).verdict == "wrong"
 
 
+def test_a_cast_rounds_once_to_the_nearest() -> None:
+    true = RANDOM.normal(size=4096)
+    bits = true.astype(np.float32).view(np.uint32)
+    cut = (bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+    near = ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+    terms = Terms("aten::_to_copy.default")
+    assert judge_output("0", Sides(dtype="bfloat16", target=near, own=near, true=true), terms).verdict == "agree"
+    assert judge_output("0", Sides(dtype="bfloat16", target=cut, own=near, true=true), terms).verdict == "wrong"
+
+
+def test_results_that_are_not_unique_are_not_judged() -> None:
+    one = Sides(dtype="float32", target=np.ones(3), own=-np.ones(3), true=-np.ones(3))
+    assert judge_output("0", one, Terms("aten::linalg_qr.default")).verdict == "unknown"
+    assert judge_output("0", one, Terms("aten::bernoulli_.float")).verdict == "wrong", "drawn from one state"
+
+
 def test_integers_and_exact_operators_must_be_equal() -> None:
     assert judge_output("0", Sides(dtype="int64", target=np.array([1, 2]), own=np.array([1, 3]))).verdict == "wrong"
     true = np.array([1.0, 2.0])
     off = Sides(dtype="float32", target=true * (1 + 2.0**-23), own=true, true=true)
-    assert judge_output("0", off, Terms(kind="exact")).verdict == "wrong"
+    assert judge_output("0", off, Terms(op="aten::relu.default")).verdict == "wrong"
     assert judge_output("0", off).verdict == "agree"
 
 

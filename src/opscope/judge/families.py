@@ -46,7 +46,7 @@ _UNJUDGED_NAMES = {
 
 _ARITHMETIC = frozenset({
     "add", "sub", "rsub", "mul", "div", "sqrt", "rsqrt", "square", "reciprocal", "addcmul", "addcdiv", "lerp", "fmod", "remainder",
-    "leaky_relu", "leaky_relu_backward", "threshold_backward", "hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward",
+    "leaky_relu", "leaky_relu_backward", "hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward",
     "hardtanh_backward", "prelu", "_prelu_kernel", "_prelu_kernel_backward", "true_divide", "divide", "multiply", "subtract", "axpy",
     "axpyv2", "floor_divide", "floormod", "mod", "hypot", "relu6", "relugrad", "relugradv2", "relu_backward", "scale", "bias",
     "rsqrtgrad", "sqrtgrad", "reciprocalgrad", "leakyrelu", "leakyrelugrad", "squareddifference", "native_dropout_backward",
@@ -133,7 +133,8 @@ _MORE_EXACT = frozenset({
     "channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "softshrink", "hardshrink", "threshold", "logical_and", "logical_or",
     "logical_not", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "unsqueeze", "masked_scatter_backward", "where",
     "allgather_into_tensor_coalesced", "all_gather_into_tensor", "wait", "wait_tensor", "identityn", "reshaped", "squeezed", "splitd",
-    "split", "splitv", "splitvd", "pack", "unpack", "concatv2", "concatv2d",
+    "threshold_backward", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
+    "replication_pad3d", "split_with_sizes_copy", "split", "splitv", "splitvd", "pack", "unpack", "concatv2", "concatv2d",
 })  # fmt: skip
 
 

@@ -2,17 +2,16 @@
 """The verdict of a call that was made again: what a kernel gave, beside what a trusted one gave and the true result.
 
 Three sides of each output are known at most: `target`, the kernel under suspicion; `own`, a trusted kernel in the same
-element types; `true`, the result in double precision. The dual standard judges the target's error by the trusted kernel's own
-error against the true result, so that a call which loses digits by its nature accuses nobody. Beside that stands a bound from
-error analysis: with u the unit roundoff of the output and v that of the accumulation,
+element types; `true`, the result in double precision. What the target may err is the operator's tolerance of judge.tolerance,
+for one side that errs, or a multiple of the trusted kernel's own error where that is more (the dual standard): a call which
+loses digits by its nature accuses nobody.
 
-    |target - true| <= 4 u |true| + max(8 |own - true|, 4 v sqrt(n) m)
+    |target - true| <= absolute + relative |true| + max(8 |own - true|, scaled max|true|, or share m where it is known)
 
-n is the number of terms, m the sum of the magnitudes of the terms where it is known (linear operators), the result's own
-magnitude for elementwise operators, else the largest one; operators that only move, choose or round once must be exact
-(N. Higham, Accuracy and Stability of Numerical Algorithms,
-section 3.1: rounding errors that behave like random ones grow with the root of n). In types of half width or less the
-kernel accumulates in a wider type; a root mean square error of more than twice the trusted kernel's tells that it did not.
+m is the sum of the magnitudes of an element's terms. Of operators that work element by element the trusted kernel's own error
+counts at each element, of others its largest; those that move, choose or round once must err no more than it does. In types of
+half width or less the kernel accumulates in a wider type; a root mean square error of more than twice the trusted kernel's
+tells that it did not.
 
 Verdicts: agree; wrong; ill-conditioned (both kernels are far from the true result); flaky (the same inputs, other bits);
 unknown (no side to compare with, or the trusted sides differ).
@@ -27,31 +26,27 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opscope.judge.limits import largest_finite
+from opscope.judge.tolerance import EACH, ONCE, PRECISIONS, one_side
+
 Array = np.ndarray[Any, Any]
 VERDICTS = ("wrong", "flaky", "ill-conditioned", "unknown", "agree")  # the gravest first
 
-# Unit roundoff, largest finite number, and the magnitude below which a kernel may flush to zero.
-ROUNDOFF = {
-    "float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "complex128": 2.0**-52, "complex64": 2.0**-23,
-    "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3, "float8_e4m3fnuz": 2.0**-4, "float8_e5m2fnuz": 2.0**-3,
-}  # fmt: skip
-LARGEST = {
-    "float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38,
-    "complex128": 1.7976931348623157e308, "complex64": 3.4028234663852886e38, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
-    "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0,
-}  # fmt: skip
-TINY = {"float64": 2.3e-308, "float32": 1.2e-38, "bfloat16": 1.2e-38, "float16": 1.2e-7, "complex64": 1.2e-38, "complex128": 2.3e-308}
+ROUNDOFF = {name: precision.unit for name, precision in PRECISIONS.items()}
 NARROW = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"})
 ILL = 512  # roundings beyond which a trusted kernel's own error is called ill-conditioned
-ACCUMULATION = 2.0**-24  # of a kernel whose element type is narrower than float32
+EASE = 8  # times a trusted kernel's own error
+ALONE = 8  # times the tolerance where no trusted kernel of the same type tells how the operator amplifies its own rounding
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How the elements of an output come about: n terms each; kind linear (magnitude given), elementwise, exact or other.
+    """How the elements of an output come about: by which operator ("": nobody knows), of count terms each.
 
-    accumulation is the unit roundoff in which terms are added, None for that of the element type (float32 at least).
+    kind is linear where the magnitudes of the terms can be had. accumulation is the unit roundoff in which terms are added, None for
+    that of the element type (float32 at least).
     """
 
+    op: str = ""
     count: int = 1
     kind: str = "other"
     accumulation: float | None = None
@@ -109,6 +104,9 @@ def judge_output(slot: str, sides: Sides, terms: Terms = ANY) -> Replayed:
         return Replayed(verdict="wrong", slot=slot, reason=reason, size=sides.target.size)
     if sides.target.size == 0:
         return Replayed(verdict="agree", slot=slot)
+    rule = one_side(terms.op, sides.dtype)
+    if not rule.judged:
+        return Replayed(verdict="unknown", slot=slot, reason=rule.reason, size=sides.target.size)
     if sides.dtype not in ROUNDOFF:
         return _judge_exact(slot, sides, trusted)
     with np.errstate(all="ignore"):
@@ -145,7 +143,7 @@ def classes(values: Array) -> Array:
 
 def _judge_masks(slot: str, sides: Sides, trusted: Array) -> Replayed | None:
     """Elements that are not finite on one side alone, or in another way; None when there are none that count."""
-    limit = LARGEST[sides.dtype]
+    limit = largest_finite(sides.dtype) or math.inf
     here, there = classes(sides.target), classes(trusted)
     if not here.any() and not there.any() and float(np.abs(trusted).max()) < limit / 2:
         return None
@@ -181,7 +179,7 @@ def _judge_finite(slot: str, sides: Sides, trusted: Array, terms: Terms) -> Repl
         return msgspec.structs.replace(facts, verdict="wrong", reason="beyond what rounding allows")
     if _accumulated_narrowly(sides.dtype, error, own, size):
         return msgspec.structs.replace(facts, verdict="wrong", reason="errors as of an accumulation in the element type")
-    if own is not None and float(own.max()) > ILL * ROUNDOFF[sides.dtype] * max(float(size.max()), TINY.get(sides.dtype, 0.0)):
+    if own is not None and float(own.max()) > ILL * ROUNDOFF[sides.dtype] * max(float(size.max()), PRECISIONS[sides.dtype].least):
         return msgspec.structs.replace(facts, verdict="ill-conditioned", reason="the trusted kernel is as far from the true result")
     return facts
 
@@ -192,25 +190,14 @@ def _text(value: Any) -> str:
 
 def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Array:
     """What is allowed at each element; the formula at the head of this file."""
-    unit = ROUNDOFF[sides.dtype]
-    if terms.kind == "exact":
-        exact: Array = (
-            (np.zeros_like(size) if own is None else own) + (unit * size if own is None else 0.0) + 2 * TINY.get(sides.dtype, 0.0)
-        )
-        return exact
-    added = terms.accumulation or min(unit, ACCUMULATION)
-    spread = 4 * added * math.sqrt(max(terms.count, 1))
-    grown: Any
-    dual: Any
-    if terms.kind == "elementwise":
-        grown = spread * (size if sides.magnitude is None else np.maximum(size, sides.magnitude))
-        dual = 0.0 if own is None else 8 * own
-    else:
-        grown = spread * (sides.magnitude if sides.magnitude is not None else float(size.max()))
-        dual = 0.0 if own is None else 8 * float(own.max())
-    # Without a trusted kernel in the same type nothing tells how the operator amplifies its own rounding.
-    slack = 4 if own is not None else 32
-    allowed: Array = slack * max(unit, terms.accumulation or 0.0) * size + np.maximum(dual, grown) + 2 * TINY.get(sides.dtype, 0.0)
+    rule = one_side(terms.op, sides.dtype, terms=terms.count, accumulation=terms.accumulation)
+    floor = rule.absolute + rule.relative * size
+    if rule.own == ONCE:
+        rounded: Array = np.maximum(floor, ROUNDOFF[sides.dtype] * size if own is None else own)
+        return rounded
+    dual: Any = 0.0 if own is None else EASE * (own if rule.own == EACH else float(own.max()))
+    grown: Any = rule.scaled * float(size.max()) if sides.magnitude is None else rule.share * sides.magnitude
+    allowed: Array = (ALONE if own is None else 1) * floor + np.maximum(dual, grown)
     return allowed
 
 

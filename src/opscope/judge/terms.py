@@ -11,6 +11,8 @@ from opscope.judge import families
 from opscope.judge.operators import family
 
 Shape = Sequence[int]
+# Sums as long as a dimension, whose result is no smaller than what they read.
+RUNNING = frozenset({"cumsum", "cumprod", "logcumsumexp"})
 
 
 class Extent(Protocol):
@@ -45,6 +47,8 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
         return max(inputs[0], default=1)
     if kind == "norm":
         return _norm_terms(name, inputs)
+    if name in RUNNING:
+        return max(inputs[0], default=1)
     if kind in ("sum", "loss", "transform"):
         return max(1, -(-sizes[0] // min(math.prod(shape) for shape in outputs if math.prod(shape)))) if kind != "transform" else sizes[0]
     return 1

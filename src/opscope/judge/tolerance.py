@@ -5,10 +5,13 @@ The bound of one element t beside golden g is
 
     |t - g|  <=  absolute + scaled * max|golden| + relative * |g|
 
-u is the unit roundoff of a type (2**-24 for float32). Both sides err, so every bound counts twice. Sources: N. Higham, Accuracy and
-Stability of Numerical Algorithms, 2nd ed., 3.1 (gamma_n = n u / (1 - n u)) and chapter 4; N. Higham and T. Mary, A New Approach to
-Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41 (2019): gamma_n becomes about lambda sqrt(n) u, with lambda 3 here;
-the CUDA C++ Programming Guide's and SLEEF's tables of ULP errors of elementary functions. docs/metrics.md has the table.
+u is the unit roundoff of a type (2**-24 for float32). Both sides err, so every bound counts twice; beside a result of higher precision
+one side errs, and half of it holds (`one_side`: calls that are made again, judge.replayed, and the scripts of repro).
+
+Sources: N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.1 (gamma_n = n u / (1 - n u)) and chapter 4;
+N. Higham and T. Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41 (2019): gamma_n becomes
+about lambda sqrt(n) u, with lambda 3 here; the CUDA C++ Programming Guide's and SLEEF's tables of ULP errors of elementary
+functions. docs/metrics.md has the table.
 """
 
 from __future__ import annotations
@@ -25,14 +28,22 @@ from opscope.run.dtypes import find_dtype
 
 LAMBDA = 3.0
 ELEMENTARY = 4  # ULPs that a library's elementary function may err
+KEPT = 2.0**-23  # twice the least number of float16: what it holds, no library flushes to zero
 ROUNDED = 1  # ULPs that a device's division, root or fused multiply-add may err
+
+
+# How a trusted kernel's own error counts: at each element, by its largest, or not beyond the rounding of the result.
+EACH, LARGEST, ONCE = "each", "largest", "once"
+_OWN = {"exact": ONCE, "cast": ONCE, "arithmetic": EACH, "elementary": EACH, "composed": EACH, "optimizer": EACH}
 
 
 class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
     """A bound of one element's difference; judged is False where correct results may differ without bound (random numbers, bases).
 
     absolute is in the unit of the values, relative to the element, scaled to the largest magnitude of golden, ulp in steps of the
-    type: an element within either the sum of the first three or ulp is within the tolerance. reason says in words where it comes from.
+    type: an element within either the sum of the first three or ulp is within the tolerance. share is of the sum of the magnitudes of
+    an element's terms, in place of scaled where that is known of each element. own says how a trusted kernel's own error widens the
+    tolerance of a call that is made again (judge.replayed). reason says in words where it comes from.
     """
 
     absolute: float
@@ -40,6 +51,8 @@ class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
     ulp: int
     reason: str
     scaled: float = 0.0
+    share: float = 0.0
+    own: str = LARGEST
     judged: bool = True
 
     @property
@@ -61,7 +74,7 @@ class Precision(msgspec.Struct, frozen=True):
 
 
 # 16-bit and narrower types are summed in float32 by every library known; complex multiplication errs up to sqrt(5) u (Brent et al. 2007).
-_PRECISIONS = {
+PRECISIONS = {
     "float64": Precision(2.0**-53, 2.0**-53, 2.0**-1022), "float32": Precision(2.0**-24, 2.0**-24, 2.0**-126),
     "float16": Precision(2.0**-11, 2.0**-24, 2.0**-14), "bfloat16": Precision(2.0**-8, 2.0**-24, 2.0**-126),
     "float8_e4m3fn": Precision(2.0**-4, 2.0**-24, 2.0**-6), "float8_e4m3fnuz": Precision(2.0**-4, 2.0**-24, 2.0**-7),
@@ -77,7 +90,7 @@ _EXACT = Tolerance(absolute=0.0, relative=0.0, ulp=0, reason="the same numbers o
 def precision_of(dtype: str) -> Precision | None:
     """Precision of an element type by any of its names; None for integers, booleans and text, which are exact."""
     found = find_dtype(dtype)
-    return _PRECISIONS.get(found.name) if found is not None else None
+    return PRECISIONS.get(found.name) if found is not None else None
 
 
 def gamma(terms: int, unit: float) -> float:
@@ -103,6 +116,29 @@ def tolerance_of(op: str, dtype: str, *, terms: int = 1, magnitude: float | None
     return _RULES[kind](Case(name, precision, max(1, terms), magnitude))
 
 
+@lru_cache(maxsize=65536)
+def one_side(op: str, dtype: str, *, terms: int = 1, accumulation: float | None = None) -> Tolerance:
+    """Answers how far one correct result may lie from the true one: half of what two may differ by.
+
+    accumulation is the unit roundoff in which a program allows its products to be made (2**-11 for TF32), None for that of the type.
+    Random numbers drawn from one state, and solutions beside a trusted kernel's own, are judged as of an unknown operator.
+    """
+    precision = precision_of(dtype)
+    if precision is None:
+        return _EXACT
+    name = family(op)
+    kind = families.kind_of(name)
+    if families.unjudged_kind(name) in ("random", "conditioning"):
+        kind = "unknown"
+    if accumulation is not None and kind in ("product", "attention", "unknown"):
+        precision = Precision(max(precision.unit, accumulation), max(precision.accumulated, accumulation), precision.least)
+    both = _RULES[kind](Case(name, precision, max(1, terms), None))
+    return msgspec.structs.replace(
+        both, absolute=min(both.absolute, KEPT) if both.judged else both.absolute, relative=both.relative / 2, ulp=both.ulp // 2,
+        scaled=both.scaled / 2, share=both.share / 2, own=_OWN.get(kind, LARGEST),
+    )  # fmt: skip
+
+
 class Case(msgspec.Struct, frozen=True):
     """What a rule is asked: the operator's family, the precision of its result, terms and magnitude as in tolerance_of."""
 
@@ -118,13 +154,16 @@ class Case(msgspec.Struct, frozen=True):
         known = "" if self.magnitude is not None else ", their magnitude taken as sqrt(terms) times the largest result"
         return Tolerance(
             absolute=self.precision.least + share * (self.magnitude or 0.0), relative=4 * rounding * self.precision.unit, ulp=rounding,
-            scaled=scaled, reason=f"{words} of {self.terms} terms{known}",
+            scaled=scaled, share=share, reason=f"{words} of {self.terms} terms{known}",
         )  # fmt: skip
 
     def pointwise(self, words: str, *, ulp: int, scaled: float = 0.0) -> Tolerance:
         """Bound of a function of each element: ULPs of each side, and a share of the scale where terms can cancel."""
         unit = self.precision.unit
-        return Tolerance(absolute=self.precision.least, relative=4 * ulp * unit, ulp=2 * ulp, scaled=scaled * unit, reason=words)
+        relative = 4 * ulp * unit
+        return Tolerance(
+            absolute=self.precision.least, relative=relative, ulp=2 * ulp, scaled=scaled * unit, share=relative, reason=words
+        )  # fmt: skip
 
 
 def _exact(case: Case) -> Tolerance:

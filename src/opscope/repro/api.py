@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from opscope.errors import UsageError
 from opscope.repro.arguments import node_code, parse_operator
-from opscope.repro.build import Material, build
-from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Failure
+from opscope.repro.build import Material, allowances, build
+from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Failure
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of
 from opscope.run.query import record_of, sql
@@ -75,7 +76,7 @@ def build_api(run: Run, call: Call, *, device: str | None = None, dtype: str | N
         buffers[row.buffer] = Buffer(size=max(1, _span(row)), dtype=row.dtype)
     case = msgspec.structs.replace(
         made.case, level="api", call=call.name, index=call.index, phase=call.phase, failure=failure, tensors=tuple(rows), buffers=buffers,
-        source=call.source or made.case.source, outputs=_outputs(made.case),
+        source=call.source or made.case.source, outputs=_outputs(made.case), allowed=_allowed(rows),
     )  # fmt: skip
     return Material(case, tuple(inputs), tuple(entry for entry in made.expected if entry.key in {row.key for row in case.outputs}))
 
@@ -84,6 +85,12 @@ def _outputs(case: Case) -> tuple[CaseOutput, ...]:
     """Outputs of the function: one alone, where it hides what else its operator returns."""
     hides = parse_operator(case.op)[1] in FUNCTIONS
     return tuple(row for row in case.outputs if row.slot == "0" or not hides)
+
+
+def _allowed(rows: Sequence[CaseTensor]) -> dict[str, Allowed]:
+    """Of whatever formula: gradients add up as many terms as the longest dimension has."""
+    longest = max((size for row in rows for size in row.shape), default=1)
+    return allowances("", terms=longest, types=[row.dtype for row in rows])
 
 
 def _forward(run: Run, call: Call) -> Call:

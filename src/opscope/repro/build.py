@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import MissingValueError, UsageError
+from opscope.judge.terms import terms_of
+from opscope.judge.tolerance import one_side, precision_of
 from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, random_states, scalars, tensor_slots
 from opscope.repro.buffers import Placed, kept_shape, place
-from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Randomness
+from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Randomness
 from opscope.repro.failure import arrived_unsound, failure_of, told_by_run
 from opscope.repro.rows import borrow_values, operators_inside, same_elements
 from opscope.repro.synthesis import synthesise
@@ -32,6 +34,7 @@ STATISTICS = (
 )  # fmt: skip
 # Variables that change what an operator computes or how errors surface; others may tell about the machine's owner.
 ENVIRONMENT = ("TORCH", "PYTORCH", "ATEN", "CUDA", "CUBLAS", "NVIDIA_TF32", "ASCEND", "NPU", "OMP", "MKL", "ONEDNN", "DNNL", "KMP")
+ASKED = ("float64", "float32", "float16", "bfloat16")
 COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional"})
 
 
@@ -80,9 +83,25 @@ def assemble(run: Run, call: Call, *, form: str, device: str | None = None, dtyp
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
         warnings=found.warnings,
+        allowed=_allowed(call, inputs, outputs),
     )  # fmt: skip
     entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
     return Material(case, (*entries.values(), *states.values()), tuple(expected))
+
+
+def allowances(op: str, *, terms: int, types: Iterable[str]) -> dict[str, Allowed]:
+    """What an operator's results may err, in these element types and those that a script may be asked for."""
+    known = [name for name in dict.fromkeys([*types, *ASKED]) if precision_of(name) is not None]
+    rules = {name: one_side(op, name, terms=terms) for name in known}
+    return {
+        name: Allowed(absolute=rule.absolute, relative=rule.relative, scaled=rule.scaled, own=rule.own)
+        for name, rule in rules.items() if rule.judged
+    }  # fmt: skip
+
+
+def _allowed(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[str, Allowed]:
+    before, after = ([row.shape for row in rows if row.shape is not None] for rows in (inputs, outputs))
+    return allowances(call.op, terms=terms_of(call.op, before, after), types=[row.dtype for row in outputs])
 
 
 def _generator_states(run: Run, call: Call) -> dict[str, Entry]:

@@ -84,6 +84,15 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
 
 
+class Allowed(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a right result may be from the true one: judge.tolerance's of this call, for one side that errs."""
+
+    absolute: float
+    relative: float
+    scaled: float
+    own: str
+
+
 class Randomness(msgspec.Struct, frozen=True, kw_only=True):
     """State of generators before the call: name -> key of a uint8 tensor in inputs.safetensors.
 
@@ -99,7 +108,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     level is "kernel", or "api" for the user's function with its backward pass. autocast is the element type of one that was on.
     device is the recorded one; run_on and run_as are device and element type the writer was asked to use instead. limit is how many
-    seconds the call may take before it counts as hanging, where a search has found that out.
+    seconds the call may take before it counts as hanging, where a search has found that out. allowed is by element type of an output.
     """
 
     version: int = VERSION
@@ -127,6 +136,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     flags: dict[str, bool] = {}
     autocast: str | None = None
     limit: float | None = None
+    allowed: dict[str, Allowed] = {}
     environment: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
