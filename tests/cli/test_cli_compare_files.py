@@ -36,7 +36,7 @@ def test_numbers_in_names_order_them_and_the_first_is_suspected(tmp_path: Path, 
     first = found["findings"][0]
     assert code == 1
     assert (first["call"], first["confidence"]) == ("layer2", "suspected")
-    assert first["reasons"][0] == "its output differs; what it reads was not recorded"
+    assert first["reasons"][0] == "its output differs; what it reads was not recorded on both sides"
     assert any("names were taken in order" in line for line in found["summary"]["warnings"])
 
 

@@ -14,6 +14,7 @@ from opscope.analysis.attributes import differing_attributes
 from opscope.analysis.compare_judge import Between, Pairing
 from opscope.analysis.compare_pairs import pair_rows
 from opscope.analysis.compare_tables import NONE
+from opscope.analysis.files import same_files
 from opscope.analysis.frameworks import naming
 from opscope.analysis.kinship import GENERIC
 from opscope.analysis.lowering import Lowered, fused_words, lowered
@@ -21,6 +22,9 @@ from opscope.analysis.results import LEAST, equal_results
 from opscope.analysis.slots import slotted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opscope.analysis.align_sequences import Pair
     from opscope.analysis.compare_flow import Flow
     from opscope.analysis.compare_tables import Side
     from opscope.analysis.mapping import Mapping
@@ -36,13 +40,14 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
     spells = (str if mapping is None else mapping.operator), str
     one, other = (lowered(side, flow, spell, fused) for side, flow, spell in zip(sides, flows, spells, strict=True))
     named = [msgspec.structs.replace(names, by_level=False) for names in naming(one.side, other.side, mapping)]  # leaves on both sides
-    given = [] if mapping is None else mapping.pairs(one.side, other.side)
+    named_so = [*([] if mapping is None else mapping.pairs(one.side, other.side))]
+    named_so += same_files(one.side, other.side, named_so)
     tokens = [
         msgspec.structs.replace(tokens_of(low.side, low.flow, names), crossing=CROSSING, certain=CERTAIN)
         for low, names in zip((one, other), named, strict=True)
     ]
-    given = [*given, *equal_results((one.side, other.side), (tokens[0].part, tokens[1].part), given)]
-    match = _plausible(one, other, align(tokens[0], tokens[1], given=given))
+    given = [*named_so, *equal_results((one.side, other.side), (tokens[0].part, tokens[1].part), named_so)]
+    match = _plausible(one, other, align(tokens[0], tokens[1], given=given), named_so)
     fixed = None if mapping is None else mapping.rows(one.side, other.side, match)
     (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match, fixed)
     unlike = differing_attributes(target, golden, match)
@@ -53,8 +58,8 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
     return Pairing(target, golden, pair, match, pair_rows(target, golden, pair, match), Between(unlike, (one.groups, other.groups)))
 
 
-def _plausible(one: Lowered, other: Lowered, match: Match) -> Match:
-    """The pairs that something speaks for: a result or inputs that agree, or the same module for what is no building block."""
+def _plausible(one: Lowered, other: Lowered, match: Match, named_so: Sequence[Pair]) -> Match:
+    """The pairs that something speaks for: a name, a result or inputs that agree, or the same module for what is no building block."""
     (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match)
     rows = pair_rows(target, golden, (flow, golden_flow), match)
     count = len(match.target)
@@ -68,6 +73,7 @@ def _plausible(one: Lowered, other: Lowered, match: Match) -> Match:
     backward = {code for code, word in target.words.items() if word == "backward"}
     strict = block | np.isin(target.calls.phase, np.array(sorted(backward), dtype=np.uint64))  # gradients share what they read
     weak = known & ~result & np.where(strict, odd | ~some, ~some)
+    weak[[call for call, _ in named_so]] = False
     mine, theirs = match.target.copy(), match.golden.copy()
     for call in np.flatnonzero(weak & (mine >= 0)).tolist():
         paths = [bare_module(side.words.get(int(side.calls.module[at]), "")) for side, at in ((target, call), (golden, mine[call]))]

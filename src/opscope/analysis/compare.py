@@ -34,7 +34,7 @@ from opscope.analysis.compare_reference import decide
 from opscope.analysis.compare_summary import summary_of, two_models, warnings_of
 from opscope.analysis.compare_tables import Side, read_tables, side_of
 from opscope.analysis.compare_values import Measured, measure_values
-from opscope.analysis.files import same_files
+from opscope.analysis.files import beside_files, same_files
 from opscope.analysis.findings import wants_finding
 from opscope.analysis.frameworks import naming
 from opscope.analysis.levels import at_common_levels, other_leaves, sure_of_levels
@@ -138,12 +138,17 @@ class Comparison:
 
     def verdict_of(self, row: int) -> str:
         """Verdict of the call a row belongs to: same, noise, origin, receiver, amplifier, structural, unknown."""
-        target, golden = int(self.rows.target_call[row]), int(self.rows.golden_call[row])
-        if target in self._origins[0] or golden in self._origins[1]:
-            return "origin"
-        if target < 0 or golden < 0:
-            return "structural"
-        return VERDICTS[int(self._verdicts[target])]
+        return self.verdicts(np.array([row], dtype=np.int64))[0]
+
+    def verdicts(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> list[str]:
+        """The same for many rows."""
+        target, golden = self.rows.target_call[rows], self.rows.golden_call[rows]
+        codes = np.where((target < 0) | (golden < 0), VERDICTS.index("structural"), 0)
+        both = codes == 0
+        codes[both] = self._verdicts[target[both]]
+        origins = np.isin(target, list(self._origins[0])) | np.isin(golden, list(self._origins[1]))
+        words = [VERDICTS[code] for code in codes.tolist()]
+        return ["origin" if origin else word for origin, word in zip(origins.tolist(), words, strict=True)]
 
     @cached_property
     def _origins(self) -> tuple[set[int], set[int]]:
@@ -217,7 +222,7 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     with ThreadPoolExecutor(max_workers=2) as pool:
         (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden), read)
     sides, flows = (one, other), (flow, golden_flow)
-    if foreign(*sides) or other_leaves(*sides):
+    if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
         return pair_frameworks(sides, flows, policy.mapping)
     common = at_common_levels(*sides)
     again = [flow if side is was else follow(side.calls, side.tensors) for side, was, flow in zip(common, sides, flows, strict=True)]

@@ -220,12 +220,20 @@ class _Book:
         if cause.kind == EXTRA and partner is not None:
             yield f"the target runs it where golden runs {partner[0].op} ({partner[0].name})"
             return
-        if cause.kind == COMPUTED and not any(tensor.io == "input" for tensor in self._calls[0][cause.target][1]):
-            yield "its output differs; what it reads was not recorded"
+        if cause.kind == COMPUTED and self._unread(cause):
+            yield "its output differs; what it reads was not recorded on both sides"
             return
         if cause.kind == COMPUTED and partner is not None and partner[0].op != call.op:
             yield f"golden runs {partner[0].op} in its place"
         yield WORDS[cause.kind]
+
+    def _unread(self, cause: Cause) -> bool:
+        """Whether nothing that a call reads was compared, in dumps that may leave inputs out."""
+        if all(side.run.info.format == "opscope" for side in self._sides):
+            return False
+        rows = self.pairing.rows
+        own = (rows.target_call == cause.target) & ~rows.output
+        return not np.any(own & (rows.target >= 0) & (rows.golden >= 0))
 
     def _arrived(self, cause: Cause) -> str:
         tensor = self._tensors.get(cause.row)

@@ -1,34 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two folders of arrays: a file's partner is the file of its name, whatever order the folders would have."""
+"""Folders of arrays: a file's partner is the file, or the operator, of its name, whatever order a folder would have.
+
+A golden of TensorFlow or another folder beside a dump holds the outputs of operators under their names, with `/` and `.` written `_`
+as file names need it; the type before a kernel's name is no part of it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
+from opscope.analysis.compare_details import call_records
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from opscope.analysis.align_sequences import Pair
     from opscope.analysis.compare_tables import Side
 
 ARRAYS = "arrays"  # RunInfo.format of a folder of arrays
+_LETTERS = re.compile(r"[^0-9A-Za-z]+")
+
+
+def beside_files(target: Side, golden: Side) -> bool:
+    """Whether one of two runs is a folder of arrays, which knows names and values and nothing of calls."""
+    return (target.run.info.format == ARRAYS) != (golden.run.info.format == ARRAYS)
 
 
 def same_files(target: Side, golden: Side, given: Iterable[Pair]) -> list[Pair]:
-    """Calls of one rank, step and name, where each side has one of it; none for other dumps, and none that is given already."""
-    if not target.run.info.format == golden.run.info.format == ARRAYS:
+    """Calls of one step and name, where each side has one of it; none where neither side is a folder of arrays, none given already."""
+    formats = [side.run.info.format for side in (target, golden)]
+    if ARRAYS not in formats:
         return []
     taken = [{pair[side] for pair in given} for side in (0, 1)]
-    mine, theirs = (_by_name(side, gone) for side, gone in zip((target, golden), taken, strict=True))
+    whole = formats[0] == formats[1]
+    mine, theirs = (_by_name(side, gone, whole=whole) for side, gone in zip((target, golden), taken, strict=True))
     return [(call, theirs[place]) for place, call in mine.items() if place in theirs]
 
 
-def _by_name(side: Side, gone: set[int]) -> dict[tuple[int, ...], int]:
-    calls = side.calls
-    places: NDArray[np.uint64] = np.stack([calls.rank.view(np.uint64), calls.step.view(np.uint64), calls.name], axis=1)
-    rows, first, counts = np.unique(places, axis=0, return_index=True, return_counts=True)
-    alone = zip(rows[counts == 1].tolist(), first[counts == 1].tolist(), strict=True)
-    return {tuple(place): call for place, call in alone if call not in gone}
+def _by_name(side: Side, gone: set[int], *, whole: bool) -> dict[tuple[int, int, str], int]:
+    """Calls by rank, step and name; whole: as it stands, else as file names would have it."""
+    found = [
+        ((call.rank, call.step, call.name if whole else _LETTERS.sub("_", call.name.removeprefix(f"{call.op}."))), place)
+        for place, call in call_records(side, range(len(side.calls))).items()
+        if place not in gone and side.calls.leaf[place]
+    ]
+    counts = Counter(place for place, _ in found)
+    return {place: call for place, call in found if counts[place] == 1}
