@@ -89,7 +89,7 @@ def recorded_judgements(run: Run) -> list[Accusation]:
             index=row.index,
             kind=row.kind,
             reasons=(_words(row.kind, row.substitute, row.sample), *_sample_words(row.sample), *_replaced_words(row.sample)),
-            confidence="proven" if row.kind == "nondeterminism" else "likely",
+            confidence=_confidence(row.kind, row.sample),
             evidence={
                 "substitute": row.substitute,
                 "error": row.error,
@@ -103,9 +103,18 @@ def recorded_judgements(run: Run) -> list[Accusation]:
     ]
 
 
+def _confidence(kind: str, sample: str | None) -> str:
+    """A formula may differ from the derivative on purpose; a kernel never from its trusted form."""
+    if kind == "nondeterminism":
+        return "proven"
+    return "suspected" if _sample(sample).get("differences") else "likely"
+
+
 def _words(kind: str, substitute: str | None, sample: str | None) -> str:
     if kind == "nondeterminism":
         return "the same inputs gave different bits when the call was run again"
+    if _sample(sample).get("differences"):
+        return "its gradient formula is not the derivative of its results"
     what = "the gradient by its own formula" if _sample(sample).get("gradient") else ""
     return f"{what} differs from {substitute or 'its substitute'} by more than the tolerance".strip()
 

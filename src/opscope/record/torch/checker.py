@@ -206,6 +206,30 @@ class Checker:
         self.budget.took(signature, made - begun + time.perf_counter() - ended, new=True)
         return result
 
+    def formula(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], test: Callable[[], Replayed | None]) -> Replayed | None:
+        """What a test says against the gradient formula of a call, if it is the call's turn; generators stay as they are."""
+        begun = time.perf_counter()
+        try:
+            signature = self._turn(func, args, kwargs, begun)
+        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self._fail(error)
+            return None
+        if signature is None:
+            return None
+        found: Replayed | None = None
+        if signature.checked < 2 or signature.checked >= signature.first:
+            with torch.random.fork_rng(devices=[]):
+                found = self._guarded(test)
+        if found is not None:
+            signature.wrong += 1
+        self.budget.took(signature, time.perf_counter() - begun, new=True)
+        return found
+
+    def accuse_formula(self, index: int, found: Replayed) -> None:
+        """Write the judgement that a formula is not the derivative of its operator."""
+        self.tally.count("not the derivative")
+        self._judge(index, "replay-mismatch", "differences", found, {"output": "", "gradient": found.slot, "differences": True})
+
     def _turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], begun: float) -> Signature | None:
         """The signature of a call that is to be checked."""
         signature = self.budget.signature(func, args, kwargs)

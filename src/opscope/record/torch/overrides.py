@@ -20,13 +20,21 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opscope.kernels.arguments import Tree
 from opscope.record.torch.capture import LEAVES, Captured, NotCapturedError, capture
 from opscope.record.torch.checker import LIMIT
+from opscope.record.torch.derivatives import check_derivative, drawn_like
+from opscope.substitute.examine import FAILURES
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
+from opscope.substitute.schema import written_arguments
 
 if TYPE_CHECKING:
+    from opscope.judge.replayed import Replayed
     from opscope.record.torch.checker import Checker
 
+LARGEST = 1 << 20  # elements of an operator that is called again for differences
 ABOVE = ("Autograd", "CompositeImplicitAutograd")  # how the dispatch keys begin whose functions run above the modes
-KNOWN = "aten"  # the namespace whose operators the clean process has
+KNOWN = "aten::"  # the operators that the clean process has
+TORCHS = frozenset(
+    {"prims", "rngprims", "debugprims", "inductor", "c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "profiler"}
+)
 
 
 class Overrides:
@@ -49,13 +57,18 @@ class Overrides:
 
     def install(self) -> None:
         """Take part in every registration from now on."""
+        for entry in torch.library._impls:
+            namespace, name, key = entry.split("/")[:3]
+            if f"{namespace}::" == KNOWN and key.startswith(ABOVE):
+                self.checker.tally.miss(KNOWN + name, f"its {key} function was registered before recording began: use opscope run --check")
         genuine: Any = torch.library.Library.impl
         self._genuine = genuine
 
         def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
             key = dispatch_key or library.dispatch_key or ABOVE[1]
-            if library.ns == KNOWN and key.startswith(ABOVE) and fn is not torch.library.fallthrough_kernel:
-                fn = self._watching(op_name, fn, keyset=bool(options.get("with_keyset")))
+            if library.ns not in TORCHS and key.startswith(ABOVE) and fn is not torch.library.fallthrough_kernel:
+                qualified = op_name if isinstance(op_name, torch._ops.OpOverload) else f"{library.ns}::{str(op_name).rpartition('::')[2]}"
+                fn = self._watching(qualified, fn, keyset=bool(options.get("with_keyset")))
             return genuine(library, op_name, fn, dispatch_key, **options)
 
         torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
@@ -75,7 +88,8 @@ class Overrides:
             if not override:
                 override.append(Override(op_name, self.aside))
             given = args[1:] if keyset else args
-            return self._call(override[0], lambda: fn(*args, **kwargs), given, kwargs)
+            known = override[0].op.startswith(KNOWN)
+            return (self._call if known else self._own)(override[0], lambda: fn(*args, **kwargs), given, kwargs)
 
         return watching
 
@@ -93,6 +107,17 @@ class Overrides:
             raise
         if index is not None:
             self.leave(index, Tree(LEAVES).find_result(result), None)
+        return result
+
+    def _own(self, override: Override, made: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call of an operator that the program itself defines: its modes see the call, here its formula is judged."""
+        result = made()
+        found = self.checker.formula(override, args, kwargs, lambda: derivative(override, args, kwargs))
+        if found is not None:
+            index = self.enter(override.op, Tree(LEAVES).find(args, kwargs))
+            if index is not None:
+                self.checker.accuse_formula(index, found)
+                self.leave(index, Tree(LEAVES).find_result(result), None)
         return result
 
     @contextmanager
@@ -121,9 +146,10 @@ class Override:
 
 
 def overload_named(name: str) -> Any:
-    """The overload `add.Tensor`, `silu` or `aten::silu.default` of torch."""
-    short, _, overload = name.rpartition("::")[2].partition(".")
-    return getattr(getattr(torch.ops.aten, short), overload or "default")
+    """The overload `aten::add.Tensor`, `aten::silu` or `aten::silu.default`."""
+    namespace, _, rest = name.partition("::")
+    short, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), short), overload or "default")
 
 
 def gradient(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Captured, list[torch.Tensor]] | None:
@@ -149,10 +175,23 @@ def gradient(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) ->
     return call, made
 
 
-def drawn_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Normally distributed numbers, always the same, of a tensor's shape and type."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(dtype=tensor.dtype, device=tensor.device)
+def derivative(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> Replayed | None:
+    """What is to be said against the gradient formula of a program's own operator.
+
+    An operator that writes, draws random numbers or may talk to other processes is not called again.
+    """
+    unsafe = written_arguments(override._schema) or torch.Tag.nondeterministic_seeded in override.tags
+    if unsafe or torch._C._current_graph_task_id() >= 0 or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return None
+    found = Tree(LEAVES).find(args, kwargs)
+    wide = {slot: tensor.detach().double() for slot, tensor in found if tensor.is_floating_point()}
+    needed = {slot: tensor for slot, tensor in found if tensor.requires_grad and tensor.is_floating_point()}
+    if not needed or sum(tensor.numel() for _, tensor in found) > LARGEST:
+        return None
+    try:
+        return check_derivative(override, needed, lambda tensors: replaced(args, kwargs, {**wide, **tensors}))
+    except FAILURES:
+        return None  # it has no kernel for float64
 
 
 def replaced(args: Sequence[Any], kwargs: dict[str, Any], tensors: dict[str, torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
