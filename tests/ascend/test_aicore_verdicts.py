@@ -426,3 +426,16 @@ def test_equal_addresses_of_two_devices_accuse_nobody(aicore: Aicore, tmp_path: 
     freed = other + "".join(info(second, f"DevFree: mem={address:#x}") for second, address in ((0.5, INPUT), (0.6, OUTPUT)))
     _, document = aicore(collection(tmp_path / "freed", text=log(before=freed)))
     assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == ["ok", "ok"]
+
+
+def test_of_several_errors_the_logs_of_a_case_decide_their_own(aicore: Aicore, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "plog-1_1.log").write_text(classic(1.0) + failed(1.1, "A") + classic(20.0, serial=8) + failed(20.1, "B", task=7))
+    for name, text, wanted in (
+        ("named", classic(1.0, pid=2) + failed(1.1, "B", pid=2), [None, "reproduced"]),
+        ("nameless", classic(1.0, pid=2), ["reproduced", "reproduced"]),
+        ("none", info(1.0, "all is well", pid=2), ["not-reproduced", "not-reproduced"]),
+    ):
+        (tmp_path / f"{name}.log").write_text(text)
+        _, document = aicore(tmp_path / "in", "--case-result", tmp_path / f"{name}.log")
+        assert [part(finding, "error")["case_result"] for finding in document["findings"]] == wanted, name

@@ -275,13 +275,14 @@ def _missing_dump(fault: Fault, node: Node | None, kernel: Kernel | None) -> Mis
     return Missing("exception dump", "the values of the inputs", how)
 
 
-def outcome(text: str, analysis_faults: Sequence[Fault]) -> str:
-    """What `--case-result` says: a word, or the logs of the run of the case.
+def outcomes(text: str, faults: Sequence[Fault]) -> tuple[str | None, ...]:
+    """What `--case-result` says of each error: a word for all of them, or the logs of the run of the case.
 
-    It reproduced when those logs hold an error of a kernel of the same name. UsageError for what is neither.
+    It reproduced when those logs hold an error of a kernel of the same name, or of one that they do not name. Of several
+    errors the others stay open then. UsageError for what is neither a word nor logs.
     """
     if text in (REPRODUCED, NOT_REPRODUCED):
-        return text
+        return (text,) * len(faults)
     from opscope.ascend.find import collect
     from opscope.ascend.log import read_logs
 
@@ -291,10 +292,9 @@ def outcome(text: str, analysis_faults: Sequence[Fault]) -> str:
     logs = collect([place]).logs
     if not logs:
         raise UsageError(f"--case-result {text}: holds no log")
-    wanted = {name for fault in analysis_faults for name in kernel_names(fault)}
-    again = read_logs(logs).faults()
-    same = any(wanted & set(kernel_names(fault)) for fault in again)
-    return REPRODUCED if same else NOT_REPRODUCED
+    again = [set(kernel_names(fault)) for fault in read_logs(logs).faults()]
+    same = [any(not names or names & set(kernel_names(fault)) for names in again) for fault in faults]
+    return tuple(REPRODUCED if one else None if any(same) else NOT_REPRODUCED for one in same)
 
 
 def analyse_all(reader: LogReader, found: Collection, *, case_result: str | None = None) -> tuple[Analysis, ...]:
@@ -302,5 +302,5 @@ def analyse_all(reader: LogReader, found: Collection, *, case_result: str | None
     faults = reader.faults()
     known = {core.path for fault in faults if (core := core_of(fault, found.cores)) is not None}
     faults = (*faults, *(fault_of(core) for core in found.cores if core.path not in known))
-    result = outcome(case_result, faults) if case_result is not None else None
-    return tuple(analyse(fault, found, case_result=result) for fault in faults)
+    results = outcomes(case_result, faults) if case_result is not None else (None,) * len(faults)
+    return tuple(analyse(fault, found, case_result=result) for fault, result in zip(faults, results, strict=True))
