@@ -27,6 +27,7 @@ from opscope.ascend.verdict import NOT_REPRODUCED, REPRODUCED, Grounds, Verdict,
 from opscope.errors import FormatError, UsageError
 from opscope.formats.cann.corefile import CoreFile
 
+Nodes = dict[tuple[str | None, ...], Node | None]  # by what a node was asked for with
 _TASK_NAME = re.compile(r"-?\d+(?:_\d+)*_([A-Za-z].*)")
 _HASHED = re.compile(r"(?:te_)?([A-Za-z]\w*?)_[0-9a-f]{32,}")
 
@@ -82,14 +83,22 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdicts[0]
 
 
-def analyse(fault: Fault, found: Collection, *, case_result: str | None = None) -> Analysis:
-    """Join one error with the collection; what cannot be read becomes a problem, never an exception."""
+def analyse(fault: Fault, found: Collection, *, case_result: str | None = None, nodes: Nodes | None = None) -> Analysis:
+    """Join one error with the collection; what cannot be read becomes a problem, never an exception.
+
+    nodes holds what was found in the graphs for errors before this one, which may be large and are read once for each kernel.
+    """
     problems: list[str] = []
     core = core_of(fault, found.cores)
     fault = completed(fault, core) if core is not None else fault
     names = kernel_names(fault)
     kernel = choose(found.kernels, names) or (kernel_in(core) if core is not None else None)
-    node = _node(fault, found, (*names, *((kernel.name, kernel.binary) if kernel else ())), problems)
+    functions = (*names, *((kernel.name, kernel.binary) if kernel else ()))
+    asked = (fault.node_name, fault.node_type, fault.kernel, *functions)
+    nodes = {} if nodes is None else nodes
+    if asked not in nodes:
+        nodes[asked] = _node(fault, found, functions, problems)
+    node = nodes[asked]
     tensors = tensors_of(fault, node, kernel)
     counters = tuple(program_counter(core, fault) for core in fault.cores)
     binaries = _objects(found, kernel, names)
@@ -303,4 +312,5 @@ def analyse_all(reader: LogReader, found: Collection, *, case_result: str | None
     known = {core.path for fault in faults if (core := core_of(fault, found.cores)) is not None}
     faults = (*faults, *(fault_of(core) for core in found.cores if core.path not in known))
     results = outcomes(case_result, faults) if case_result is not None else (None,) * len(faults)
-    return tuple(analyse(fault, found, case_result=result) for fault, result in zip(faults, results, strict=True))
+    nodes: Nodes = {}
+    return tuple(analyse(fault, found, case_result=result, nodes=nodes) for fault, result in zip(faults, results, strict=True))
