@@ -43,6 +43,22 @@ def test_one_wrong_element_of_many(dtype: torch.dtype, wrong: float) -> None:
     assert found.grade > 1
 
 
+def test_an_accumulation_in_the_element_type() -> None:
+    x = torch.randn(64, 200, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    exact, plain = x.double().sum(1), x.sum(1)
+    narrow = torch.zeros(64, dtype=torch.bfloat16)
+    for part in x.unbind(1):
+        narrow = narrow + part
+    rule = {"absolute": 0.0, "relative": 2.0**-7, "scaled": 1.0, "own": "largest"}  # lenient: no single element is beyond
+    found = compare(narrow, exact, plain, rule)
+    assert found is not None
+    assert found[1] > 1
+    assert "accumulation" in found[2]
+    healthy = compare(x.float().sum(1).to(torch.bfloat16), exact, plain, rule)
+    assert healthy is not None
+    assert healthy[0] == 0
+
+
 def test_values_that_are_not_finite_are_compared_as_masks() -> None:
     inf, nan = float("inf"), float("nan")
     exact = torch.tensor([1e6, 1.0, nan, inf, 2.0], dtype=torch.float64)

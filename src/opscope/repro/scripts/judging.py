@@ -198,7 +198,19 @@ def compare(out: Any, exact: Any, plain: Any, rule: Any = None) -> tuple[int, fl
     worst = float("inf") if bool(astray.any()) else float(ratio.max()) if ratio.numel() else 0.0
     wrong = count(astray) + count(ratio > 1)
     text = f" (off by up to {number(float(error.max()))}, {number(float(allowed[ratio.argmax()]))} is allowed)" if ratio.numel() else ""
+    narrow = 0.0 if wrong or usual is None else narrowness(out.dtype, error, (usual - true).abs()[~masked], true.abs()[~masked])
+    if narrow > 1:
+        return count(error > (usual - true).abs()[~masked]), narrow, " (errors as of an accumulation in the element type)"
     return wrong, worst, text
+
+
+def narrowness(dtype: Any, error: Any, own: Any, size: Any) -> float:
+    """Root mean square error of a narrow type, in units of what opscope.judge.replayed allows; above 1: sums were rounded to it."""
+    unit = torch.finfo(dtype).eps / 2
+    if unit < 2.0**-11 or error.numel() < 32:
+        return 0.0
+    mine, theirs, least = (math.sqrt(float(each.square().mean())) for each in (error, own, size))
+    return mine / max(2.5 * max(theirs, 0.3 * unit * least), 1e-300)
 
 
 def unlike(here: Any, there: Any) -> Any:
