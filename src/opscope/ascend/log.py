@@ -278,12 +278,19 @@ def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str
 def _merged(faults: Iterable[Fault]) -> list[Fault]:
     """One error for each that happened: the host's and the device's log, the screen and the process log, copies of a file."""
     merged: list[Fault] = []
+    places: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for fault in faults:
-        place = next((place for place, known in enumerate(merged) if _same(known, fault)), None)
+        keys = (("moment", fault.pid, fault.time, fault.kernel), ("task", fault.device, fault.stream, fault.task))
+        near = sorted({place for key in keys for place in places[key]})
+        place = next((place for place in near if _same(merged[place], fault)), None)
         if place is None:
+            place = len(merged)
             merged.append(fault)
         else:
             merged[place] = _joined(merged[place], fault)
+        for key in keys:
+            if not places[key] or places[key][-1] != place:
+                places[key].append(place)
     return merged
 
 
