@@ -143,6 +143,17 @@ def test_two_models_are_said_to_be_two_and_nobody_is_accused(tmp_path: Path, cap
     assert code == asked(capsys, golden, target)[0]
 
 
+@pytest.mark.parametrize("empty", ["target", "golden", "both"])
+def test_a_run_without_calls_is_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str], empty: str) -> None:
+    sides = [
+        dump(tmp_path / side, values_of(1), level="L1", chain=() if empty in (side, "both") else CHAIN) for side in ("target", "golden")
+    ]
+    code, out, err = asked(capsys, *sides)
+    assert (code, err) == (3, "")
+    assert out.startswith("opscope  nothing could be compared")
+    assert f"warning  {'target' if empty == 'both' else empty}:" in out
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     return dump(tmp_path / "t", values_of(1), level="L1"), dump(tmp_path / "g", values_of(2), level="L1")

@@ -110,7 +110,8 @@ def _unmatched(pairing: Pairing) -> Iterator[str]:
 
 def two_models(pairing: Pairing) -> bool:
     """Whether two runs have so little in common that what differs between them says nothing of any call."""
-    return pairing.between is None and not half_compiled(pairing) and _few_partners(pairing) is not None
+    empty = not len(pairing.target.calls) or not len(pairing.golden.calls)
+    return not empty and pairing.between is None and not half_compiled(pairing) and _few_partners(pairing) is not None
 
 
 def _few_partners(pairing: Pairing) -> tuple[int, int] | None:

@@ -60,6 +60,8 @@ def facts_of(document: Document) -> str:
         return said
     if document.summary.get("two_models"):
         return f"two different models: {said}"
+    if not calls.get("target") or not calls.get("golden"):
+        return f"nothing could be compared: {said}"
     agree = "the runs agree" if document.complete else "no difference found in what could be compared"
     return f"{agree}: {said}"
 
