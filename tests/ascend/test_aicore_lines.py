@@ -367,3 +367,18 @@ def test_very_many_allocations_are_kept_as_far_as_they_matter(faults: Faults, mo
     many = "".join(info(0.001 * turn, f"DevMalloc: Succ, size=512, type=2, moduleId=45, ptr={4096 + turn}") for turn in range(200))
     (one,) = faults(many + classic(1.0) + failed(1.1, "A"))
     assert one.allocations is None  # more than are kept: nothing is said of addresses
+
+
+def test_ranks_that_print_at_once_are_kept_apart(faults: Faults) -> None:
+    block = (
+        "EZ9999: Inner Error!",
+        "The device({n}), core list[0-0], error code is:[FUNC:PrintCoreInfoErrMsg]",
+        "coreId( 0):        0x{n}0    [FUNC:PrintCoreInfoErrMsg]",
+        "Aicore kernel execute failed, device_id={n}, stream_id=5, task_id=3, fault kernel_name=0_11_Op{n}, program id=3, hash=28[FUNC:GetError]",
+    )
+    for prefix in ("[rank{n}]: ", "[default{n}]:"):
+        text = "".join(f"{prefix.format(n=n)}{line.format(n=n)}\n" for line in block for n in (1, 2))
+        first, second = faults(text)
+        assert [(one.kernel, one.cores[0].code, one.pid, one.process) for one in (first, second)] == [
+            ("0_11_Op1", "0x10", None, "rank 1"), ("0_11_Op2", "0x20", None, "rank 2"),
+        ]  # fmt: skip

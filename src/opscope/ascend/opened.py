@@ -400,7 +400,7 @@ def close(fault: Open, *, allocations: tuple[Allocation, ...] | None, soc: str |
     kernel = fault.failure.get("fault kernel_name") or fault.failure.get("kernel_name")
     return Fault(
         process=fault.process,
-        pid=fault.pid,
+        pid=fault.pid if fault.pid is None or fault.pid >= 0 else None,
         time=fault.time,
         files=tuple(fault.files),
         offset=fault.offset,

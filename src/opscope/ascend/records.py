@@ -45,6 +45,8 @@ _HEAD = re.compile(
 )
 # Head of a line as the screen shows it: `EZ9999[PID: 164243] 2026-04-14-06:40:35.033.745 (EZ9999): text`, in older ones without a PID.
 _SCREEN = re.compile(r"\bE[0-9A-Z]\d{4}(?::?\s?\[PID:\s?(?P<pid>\d{1,10})\]|:)\s?(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})")
+# What torchrun and torch put in front of the lines of each rank: `[default3]:`, `[rank3]:`.
+_RANK = re.compile(r"\s*\[(?:rank|default)\s?(?P<rank>\d{1,6})\]:?\s?")
 _TID = re.compile(r"\[tid:(\d+)\]\s?|(\d{1,10})(?=[ \[A-Za-z])\s?|")
 _ESCAPED = re.compile(r"\\([\[\]()_*<>#+.!-])")
 
@@ -68,12 +70,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def records(stream: BinaryIO, name: str) -> Iterator[Record]:
     """Records of a stream that may matter, in order. Garbage and wrong encodings are tolerated, UTF-16 is read as such."""
     held: Record | None = None
-    screen: Record | None = None
+    screen: dict[int | None, Record] = {}
     for line, offset, before in _lines(_utf8(stream)):
         record = _record(line, offset, name, before)
         if record.level is None:
-            record = _on_screen(record, screen)
-            screen = record
+            rank = _rank(record.text)
+            record = _on_screen(record, screen.get(rank), rank)
+            screen[rank] = record
         if held is not None:
             joined = _joined(held, record)
             if joined is not None:
@@ -209,11 +212,21 @@ def _record(line: bytes, offset: int, name: str, before: bytes) -> Record:
     )  # fmt: skip
 
 
-def _on_screen(record: Record, before: Record | None) -> Record:
-    """The record with the process and time of the screen's own head, those of the line before it where it has none."""
+def _rank(text: str) -> int | None:
+    found = _RANK.match(text)
+    return int(found["rank"]) if found is not None else None
+
+
+def _on_screen(record: Record, before: Record | None, rank: int | None) -> Record:
+    """The record with the process and time of the screen's own head, those of its rank's line before where it has none.
+
+    A rank whose process is not known stands for one: below zero, so that it is no other process's number.
+    """
+    if rank is not None:
+        record = msgspec.structs.replace(record, pid=-1 - rank, process=f"rank {rank}")
     found = _SCREEN.search(record.text[:400])
     if found is not None:
-        return msgspec.structs.replace(record, pid=int(found["pid"]) if found["pid"] else None, time=found["time"].rstrip("."))
+        return msgspec.structs.replace(record, pid=int(found["pid"]) if found["pid"] else record.pid, time=found["time"].rstrip("."))
     if before is None or record.text.lstrip().startswith(("EZ9999: Inner", "Traceback (most")):
         return record
     return msgspec.structs.replace(record, pid=before.pid, time=before.time)

@@ -36,8 +36,8 @@ class Places:
     dump: Annotated[Path | None, Parameter(help="Exception dumps, in place of those found.")] = None
     case_result: Annotated[str | None, Parameter(help="How the case ended: reproduced, not-reproduced, or the folder of its logs.")] = None
     run_case: Annotated[bool, Parameter(help="Run the cases written with -o; on the device their outcome completes the verdict.")] = False
-    status: Annotated[str | None, Parameter(help="Explain an overflow status (272, 0x110) and nothing else.")] = None
-    code: Annotated[str | None, Parameter(help="Explain a code: 0x800000, 507015, EI0006, 95,330 (950), hccl:9.")] = None
+    status: Annotated[str | None, Parameter(help="Explain an overflow status (272, 0x110; several by commas) and nothing else.")] = None
+    code: Annotated[str | None, Parameter(help="Explain codes: 0x800000, 507015, EI0006, 95,330 (950), hccl:9.")] = None
 
 
 _EACH = 20  # errors up to which each gets a case of its own; of more, each different call one
@@ -62,7 +62,7 @@ def aicore(
     Parameters
     ----------
     paths
-        Files and folders: process logs, an asys collection, a run; - reads pasted text from stdin.
+        Files, folders and archives: process logs, an asys collection, a run, core files; - reads pasted text from stdin.
     """
     unknown = next((path for path in paths if path.startswith("-") and path != "-"), None)
     if unknown is not None:
