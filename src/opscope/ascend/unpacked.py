@@ -24,7 +24,8 @@ import msgspec
 
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _SINGLE: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_MOST_BYTES = 16 << 30
+_MOST_BYTES = 8 << 30
+_LARGEST_FOUND = 256 << 20  # bytes of an archive that was not given by name
 _MOST_FILES = 100_000
 _MOST_ARCHIVES = 1000
 _PART = 1 << 16  # a torn stream loses its last part
@@ -73,12 +74,22 @@ def unpacked(places: Iterable[Path]) -> Iterator[Unpacked]:
 
 
 def _archives(places: Iterable[Path]) -> Iterator[Path]:
+    """The archives given by name, and those below the folders that may be logs: not somebody's data set."""
     for place in places:
         if place.is_file():
-            names: Iterable[Path] = (place,)
-        else:
-            names = (Path(folder, name) for folder, _, files in os.walk(place) for name in sorted(files))
-        yield from (path for path in names if path.name.lower().endswith((*_TARS, *_SINGLE, ".zip")) and path.is_file())
+            if place.name.lower().endswith((*_TARS, *_SINGLE, ".zip")):
+                yield place
+            continue
+        found = (Path(folder, name) for folder, _, files in os.walk(place) for name in sorted(files))
+        yield from (path for path in found if _may_be_logs(path))
+
+
+def _may_be_logs(path: Path) -> bool:
+    name = path.name.lower()
+    if name.endswith((*_TARS, ".zip")):
+        return path.is_file() and path.stat().st_size <= _LARGEST_FOUND
+    ending = next((one for one in _SINGLE if name.endswith(one)), None)
+    return ending is not None and name.removesuffix(ending).endswith((".log", ".txt")) and path.is_file()
 
 
 def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
