@@ -171,3 +171,21 @@ def test_sampling_keeps_to_its_share_of_the_time() -> None:
             budget.took(signature, 0.1, new=True)
             checked += 1
     assert 190 <= checked <= 201
+
+
+def test_every_signature_is_sampled_even_where_recording_takes_the_whole_budget() -> None:
+    budget = Budget(0.2)
+    signatures = [budget.signature(*key(torch.ones(size))) for size in range(1, 11)]
+    for signature in signatures:
+        signature.checked, signature.seconds = FIRST, FIRST * 0.1
+    budget.spent, start = 5.0, budget._started
+    checked = [0] * len(signatures)
+    for step in range(1, 4001):
+        place = step % len(signatures)
+        recording = step * 0.1  # as long as the program itself
+        if budget.wants(signatures[place], start + step * 0.1 + recording + budget.spent, recording):
+            budget.took(signatures[place], 0.1, new=True)
+            checked[place] += 1
+    assert min(checked) >= 1
+    assert max(checked) - min(checked) <= 2
+    assert budget.sampled <= 0.25 * 0.2 * 400

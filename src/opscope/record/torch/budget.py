@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
+FLOOR = 0.25  # part of the share that sampling has for itself, whatever recording and first checks take
 VARIANTS = 8  # signatures that differ only in numbers, before numbers count no more
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 SHAPES = 256  # signatures of one operator, before new ones are only sampled
@@ -46,6 +47,7 @@ class Budget:
         self.share = share
         self.first = first
         self.spent = 0.0
+        self.sampled = 0.0
         self.checked = 0
         self.seen = 0
         self.signatures: dict[Hashable, Signature] = {}
@@ -81,16 +83,18 @@ class Budget:
         self.seen += 1
         if signature.checked < signature.first or self.share is None:
             return True
-        allowed = self.share * (now - self._started - self.spent - elsewhere) - elsewhere
-        if self.spent + signature.cost > allowed:
+        own = now - self._started - self.spent - elsewhere
+        within = self.spent + signature.cost <= self.share * own - elsewhere
+        if not within and self.sampled + signature.cost > FLOOR * self.share * own:
             return False
-        return signature.sampled + signature.cost <= allowed / len(self.signatures)
+        return signature.sampled * len(self.signatures) <= self.sampled
 
     def took(self, signature: Signature, seconds: float, *, new: bool) -> None:
         """Account for time that a check took; a check may take several times, of which one is new."""
         self.spent += seconds
         if signature.checked >= signature.first:
             signature.sampled += seconds
+            self.sampled += seconds
         signature.seconds += seconds
         if new:
             signature.checked += 1
