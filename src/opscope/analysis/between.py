@@ -41,7 +41,7 @@ def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping:
     one, other = (lowered(side, flow, spell, fused) for side, flow, spell in zip(sides, flows, spells, strict=True))
     named = [msgspec.structs.replace(names, by_level=False) for names in naming(one.side, other.side, mapping)]  # leaves on both sides
     named_so = [*([] if mapping is None else mapping.pairs(one.side, other.side))]
-    named_so += same_files(one.side, other.side, named_so)
+    named_so += same_files(one.side, other.side, named_so, None if mapping is None else mapping.originals)
     tokens = [
         msgspec.structs.replace(tokens_of(low.side, low.flow, names), crossing=CROSSING, certain=CERTAIN)
         for low, names in zip((one, other), named, strict=True)

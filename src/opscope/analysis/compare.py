@@ -231,7 +231,7 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     with ThreadPoolExecutor(max_workers=2) as pool:
         tokens = tuple(pool.map(tokens_of, sides, flows, named))
     given = [*([] if policy.mapping is None else policy.mapping.pairs(*sides))]
-    given += same_files(*sides, given)
+    given += same_files(*sides, given, None if policy.mapping is None else policy.mapping.originals)
     match = align(*tokens, given=given)
     fixed = None if policy.mapping is None else policy.mapping.rows(*sides, match)
     return Pairing(*sides, flows, match, pair_rows(*sides, flows, match, fixed))

@@ -23,6 +23,7 @@ import numpy as np
 
 from opscope.analysis.align_tokens import bare_module
 from opscope.analysis.compare_tables import MODULE, Side
+from opscope.analysis.files import Originals, original_slots
 from opscope.analysis.mapping_slots import Fixed, Slot, Slots, fixed_rows, rules_for
 from opscope.analysis.mapping_text import read_text, refused
 from opscope.errors import UsageError
@@ -43,7 +44,8 @@ class Mapping(msgspec.Struct, frozen=True):
     """Names of the target by what golden calls them.
 
     layers: by the class of the enclosing module, names of its children. parts: parts of module paths, each replaced once where no whole
-    name fits. operator_slots, call_slots: which tensors of a call belong together.
+    name fits. operator_slots, call_slots: which tensors of a call belong together. originals: what operators of
+    a device stand for, by their names as file names have them.
     """
 
     operators: dict[str, str] = {}
@@ -53,6 +55,7 @@ class Mapping(msgspec.Struct, frozen=True):
     parts: dict[str, str] = {}
     operator_slots: dict[str, Slots] = {}
     call_slots: dict[str, Slots] = {}
+    originals: dict[str, Originals] = {}
 
     def operator(self, name: str) -> str:
         """Golden's word for an operator of the target."""
@@ -116,10 +119,11 @@ class Mapping(msgspec.Struct, frozen=True):
 
     def rows(self, target: Side, golden: Side, match: Match) -> Fixed | None:
         """What the mapping says of single tensors of matched calls; None where it says nothing."""
-        if not self.operator_slots and not self.call_slots:
+        if not self.operator_slots and not self.call_slots and not self.originals:
             return None
         places = _places(target, self.call_slots) if self.call_slots else {}
-        named = [(place, self.call_slots[name]) for name, found in places.items() for place in found]
+        named = original_slots(target, self.originals) if self.originals else []
+        named += [(place, self.call_slots[name]) for name, found in places.items() for place in found]
         return fixed_rows(target, golden, match, rules_for(target, self.operator_slots, named))
 
 

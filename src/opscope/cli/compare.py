@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opscope.kernels.metrics import Metric
 
 OWN_METRIC = "Your own metric as one column more of -o: MODULE:FUNCTION of target and golden, or MODULE for all marked in it."
+MAPPING = "YAML of names, opscope's own or msprobe's api, cell, data or layer mapping; or a graph as JSON, made by atc --mode=1."
 FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
 
 
@@ -31,7 +32,7 @@ def compare(  # noqa: PLR0913 - one for each option
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Write all rows: .csv, .xlsx, .html or .json, by the ending.")
     ] = None,
-    mapping: Annotated[Path | None, Parameter(help="YAML of names, opscope's own or msprobe's api, cell, data or layer mapping.")] = None,
+    mapping: Annotated[Path | None, Parameter(help=MAPPING)] = None,
     reference: Annotated[str | None, Parameter(help="A third run of higher precision that decides who is wrong.")] = None,
     values: Annotated[Literal["stored", "none"], Parameter(help="Measure stored values, or only statistics and digests.")] = "stored",
     metric: Annotated[list[str] | None, Parameter(help=OWN_METRIC)] = None,
@@ -90,9 +91,15 @@ def _metrics(paths: list[str] | None, output: Path | None) -> tuple[Metric, ...]
 def _mapping(path: Path | None) -> Mapping | None:
     if path is None:
         return None
+    from opscope.analysis.files import file_name
+    from opscope.analysis.mapping import Mapping as Found
     from opscope.analysis.mapping import read_mapping
+    from opscope.formats.cann.fusion import is_graph, read_graph
 
-    return read_mapping(path)
+    if not is_graph(path):
+        return read_mapping(path)
+    ops = read_graph(path).ops.values()
+    return Found(originals={file_name(op.name): tuple((one.name, one.index) if one.name else None for one in op.outputs) for op in ops})
 
 
 def exit_code(document: Document, *, fail_on: str) -> int:

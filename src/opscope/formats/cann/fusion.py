@@ -84,6 +84,18 @@ class Graph(msgspec.Struct, frozen=True):
         return None
 
 
+def is_graph(path: Path) -> bool:
+    """Whether a file is such a graph, as far as its outermost object tells."""
+    try:
+        with path.open("rb") as file:
+            if not file.read(64).lstrip().startswith(b"{"):
+                return False
+        content = load_json(path)
+    except (OSError, FormatError):
+        return False
+    return isinstance(content, dict) and isinstance(content.get("graph"), list)
+
+
 def read_graph(path: Path) -> Graph:
     """The graph of a JSON file; raises FormatError."""
     content = load_json(path)
