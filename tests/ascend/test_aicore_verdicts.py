@@ -256,6 +256,9 @@ def test_the_disassemblys_line(aicore: Aicore, tmp_path: Path) -> None:
     found = part(document["findings"][0], "place")
     assert found["source"] == f"/a/{KERNEL}.cce:17"
     assert found["text"] == "copy_gm_to_ubuf(a, b);"
+    assert found["instructions"][-1] == "      100: 12 34"
+    assert main(["aicore", str(place), "-o", str(tmp_path / "out")]) == 1
+    assert "          100: 12 34" in (tmp_path / "out" / "info.txt").read_text()
 
 
 def test_places_given_apart(aicore: Aicore, tmp_path: Path) -> None:

@@ -15,11 +15,14 @@ from opscope.errors import FormatError
 from opscope.formats.bounded_json import load_json
 
 _MAX = 1 << 30
-_AROUND = 2
+_LONGEST = 200  # characters of an instruction's line that are kept
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One place of an instruction: its symbol, the line of the .cce or C++ source with its text, and the Python line behind it."""
+    """One place of an instruction: its symbol, the line of the .cce or C++ source with its text, and the Python line behind it.
+
+    instructions are its line of a disassembly and the ten before it, where such a text is there.
+    """
 
     offset: int
     symbol: str | None = None
@@ -29,6 +32,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None = None
     object: str | None = None
     hint: str | None = None
+    instructions: tuple[str, ...] = ()
 
 
 def locate(offset: int, *, objects: Sequence[Path], functions: Sequence[str], beside: Sequence[Path]) -> Place:
@@ -151,7 +155,8 @@ def _in_disassembly(place: Place, beside: Sequence[Path]) -> Place:
         barrier = any("PIPE_ALL" in text for text in lines[max(0, at - 10) : at + 1])
         hint = "a PIPE_ALL barrier lies before it: set_flag and wait_flag may not be paired" if barrier else place.hint
         source = f"{found[1]}:{found[2]}" if found else None
-        return msgspec.structs.replace(place, source=source, object=str(path), hint=hint)
+        before = tuple(text.rstrip()[:_LONGEST] for text in lines[max(0, at - 10) : at + 1])
+        return msgspec.structs.replace(place, source=source, object=str(path), hint=hint, instructions=before)
     return place
 
 

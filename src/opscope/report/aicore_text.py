@@ -332,6 +332,7 @@ def _line_number(finding: Finding) -> Iterator[str]:
             for name in ("text", "python", "object", "hint"):
                 if one.get(name):
                     yield f"  {name}: {one[name]}"
+            yield from (f"    {text}" for text in one.get("instructions", ()))
 
 
 def _memory(finding: Finding) -> Iterator[str]:
