@@ -242,10 +242,11 @@ for place in sorted(pathlib.Path(sys.argv[1]).iterdir()):
 """
 
 
-@pytest.mark.parametrize("net", ["conv", "half"])
-def test_every_kernel_is_built_again(net: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "word"), [("net", "conv"), ("net", "half"), ("operators", "graph"), ("operators", "pynative")])
+def test_every_kernel_is_built_again(program: str, word: str, tmp_path: Path) -> None:
     """All kernels of a step, each rebuilt from its attributes: none is accused, nearly all can be called."""
-    assert watched(tmp_path, NET, net, options=("--steps", "0", "--values", "full")).returncode == 0
+    source = Path(__file__).with_name(f"mindspore_{program}.py")
+    assert watched(tmp_path, source, word, options=("--steps", "0", "--values", "full")).returncode == 0
     run = opscope.open_run(tmp_path / "run")
     written = 0
     for call in calls(run):
@@ -257,4 +258,4 @@ def test_every_kernel_is_built_again(net: str, tmp_path: Path) -> None:
     assert len(told) == written > 15
     assert [op for op, kind, verdict in told if kind == "none" and verdict not in {"not reproduced", "cannot be tried"}] == []
     assert [op for op, kind, verdict in told if kind == "nonfinite" and verdict == "not reproduced"] == []
-    assert sum(verdict != "cannot be tried" for _, _, verdict in told) >= 0.75 * written
+    assert sum(verdict != "cannot be tried" for _, _, verdict in told) >= 0.9 * written

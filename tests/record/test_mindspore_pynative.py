@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +22,7 @@ from opscope.record.mindspore.compiled import CompiledParts, began
 from opscope.record.mindspore.frames import Site, site_of
 from opscope.record.mindspore.place import Facts, make_place, read_choices, read_facts
 from opscope.record.mindspore.pynative import PyNative
-from opscope.record.mindspore.reading import arguments_text, array_of, plain_call, tensors_in
+from opscope.record.mindspore.reading import arguments_text, array_of, attributes_of, plain_call, tensors_in
 from opscope.run.query import calls, tensors_of
 from opscope.run.store.layout import create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -187,6 +188,14 @@ def test_giving_up_ends_the_recording_only(recorded: Recorded, capsys: pytest.Ca
     recorded.book.give_up(RuntimeError("no\nroom"))
     assert "the program goes on" in capsys.readouterr().err
     assert not recorded.book.observing
+
+
+def test_what_a_primitive_was_built_with_is_in_its_arguments() -> None:
+    primitive = SimpleNamespace(init_attrs={"kernel_size": (2, 2), "pad_mode": "same"})
+    given = (primitive, "MaxPool", (FakeTensor(np.zeros(2)),))
+    text = arguments_text(plain_call(given), FakeTensor, attributes_of(given))
+    assert json.loads(text) == {"args": [{"tensor": "0"}], "kwargs": {"kernel_size": [2, 2], "pad_mode": "same"}}
+    assert attributes_of((1, 2)) == {}
 
 
 def test_operands_of_older_entry_points() -> None:

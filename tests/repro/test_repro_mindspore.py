@@ -16,6 +16,7 @@ import pytest
 
 from opscope.errors import UsageError
 from opscope.repro import read_case, write
+from opscope.repro.form_mindspore import completed
 from opscope.repro.forms import form_of
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
@@ -86,3 +87,12 @@ def test_without_mindspore_it_cannot_be_tried(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(tmp_path / "case/repro.py")], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 125
     assert "install mindspore" in done.stderr
+
+
+@pytest.mark.parametrize(("op", "told"), [("UnsortedSegmentSum", 2), ("Conv2DBackpropFilter", [2, 3]), ("Mul", None)])
+def test_an_operand_that_the_output_tells(op: str, told: Any) -> None:
+    """MindSpore dumps no file for the shape a gradient is to have; where nothing tells it the case is refused as before."""
+    tree = {"args": [{"tensor": "0"}, {"tensor": "1"}, {"tensor": "2"}], "kwargs": {}}
+    run = a_run(op, args=json.dumps(tree))
+    found = json.loads(completed(run, the_call(run)).args or "")
+    assert found["args"][2] == ({"tensor": "2"} if told is None else told)

@@ -11,9 +11,12 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from opscope.errors import UsageError
 from opscope.repro.build import Material, assemble
 from opscope.repro.forms import Form
+from opscope.run.query import tensors_of
 
 if TYPE_CHECKING:
     from opscope.repro.case import Case
@@ -35,7 +38,22 @@ def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None 
     """The case of one primitive; raises as repro.build does."""
     if call.args is None:
         raise UsageError(f"{call.name}: neither the graph (.ir) nor a kernel-args json tells its arguments; dump with save_kernel_args")
-    return assemble(run, call, form="mindspore", device=device, dtype=dtype)
+    return assemble(run, completed(run, call), form="mindspore", device=device, dtype=dtype)
+
+
+def completed(run: Run, call: Call) -> Call:
+    """The call with an operand that no dump holds but its output tells: the shape that a gradient is to have, a number of segments."""
+    rows = tensors_of(run, call)
+    known = {row.slot for row in rows if row.io == "input"}
+    shape = next((row.shape for row in rows if row.io == "output"), None)
+    tree = msgspec.json.decode(call.args or "{}")
+    lacking = [
+        place for place, value in enumerate(tree.get("args", ())) if isinstance(value, dict) and value.get("tensor") not in {None, *known}
+    ]
+    if call.op not in _TOLD or lacking != [2] or not shape:
+        return call
+    tree["args"][2] = list(shape) if _TOLD[call.op] == "shape" else shape[0]
+    return msgspec.structs.replace(call, args=msgspec.json.encode(tree).decode())
 
 
 def script(case: Case) -> str:
@@ -61,6 +79,11 @@ def code(case: Case) -> list[str]:
     return [f"ops.{case.op}({attributes})({operands})"]
 
 
+# Third operands that the shape of the output tells, as a whole or by its first size.
+_TOLD = {
+    "Conv2DBackpropInput": "shape", "Conv2DBackpropFilter": "shape", "Conv3DBackpropInput": "shape", "Conv3DBackpropFilter": "shape",
+    "UnsortedSegmentSum": "first", "UnsortedSegmentMax": "first", "UnsortedSegmentMin": "first", "UnsortedSegmentProd": "first",
+}  # fmt: skip
 # Attributes that people set; the rest of a kernel's attributes are notes of the compiler.
 _USUAL = frozenset({
     "out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group", "transpose_a", "transpose_b", "keep_dims",

@@ -17,7 +17,7 @@ from typing import Any
 from opscope.record.mindspore.book import Book, Noted
 from opscope.record.mindspore.cells import Scope, live_optimizers, watch_cells
 from opscope.record.mindspore.frames import caller, site_of
-from opscope.record.mindspore.reading import arguments_text, plain_call, tensors_in
+from opscope.record.mindspore.reading import arguments_text, attributes_of, plain_call, tensors_in
 
 
 class PyNative:
@@ -54,7 +54,7 @@ class PyNative:
         self.book.turn(site)
         if not self.book.wanted(name, site.phase):
             return None
-        return Noted(name, site, arguments_text(operands, self._tensor), before)
+        return Noted(name, site, arguments_text(operands, self._tensor, attributes_of(args)), before)
 
     # -- Cells ------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -60,8 +60,8 @@ def tensors_in(value: Any, kind: type, slot: str = "") -> Iterator[tuple[str, An
             yield from tensors_in(item, kind, f"{slot}.{place}" if slot else str(place))
 
 
-def arguments_text(args: Sequence[Any], kind: type) -> str:
-    """Column args: tensors as {"tensor": SLOT}, the rest tagged."""
+def arguments_text(args: Sequence[Any], kind: type, attributes: Mapping[str, Any] | None = None) -> str:
+    """Column args: tensors as {"tensor": SLOT}, the rest tagged; attributes are those of the primitive."""
 
     def tree(value: Any, slot: str) -> Any:
         if isinstance(value, kind):
@@ -70,7 +70,18 @@ def arguments_text(args: Sequence[Any], kind: type) -> str:
             return [tree(item, f"{slot}.{place}") for place, item in enumerate(value)]
         return tagged(value)
 
-    return msgspec.json.encode({"args": [tree(value, str(place)) for place, value in enumerate(args)], "kwargs": {}}).decode()
+    named = {name: tagged(value) for name, value in (attributes or {}).items()}
+    return msgspec.json.encode({"args": [tree(value, str(place)) for place, value in enumerate(args)], "kwargs": named}).decode()
+
+
+def attributes_of(args: Sequence[Any]) -> dict[str, Any]:
+    """What the primitive of an older entry point was built with; {} for the others, whose operands are all there is."""
+    primitive = args[0] if len(args) == 3 and isinstance(args[1], str) else None
+    for held in ("init_attrs", "attrs"):
+        found = getattr(primitive, held, None)
+        if isinstance(found, dict) and found:
+            return {str(name): value for name, value in found.items()}
+    return {}
 
 
 def plain_call(args: Sequence[Any]) -> tuple[Any, ...]:

@@ -45,6 +45,15 @@ BYTES = {
     "complex128": "<c16", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8",
 }  # fmt: skip
 FORMATS = {0: "NCHW", 1: "NHWC", 2: "NHWC", 11: "NCDHW"}
+PAD_MODES = {0: "PAD", 1: "SAME", 2: "VALID"}
+# Element types as kernels number them.
+NUMBERED = {
+    30: "bool", 32: "int8", 33: "int16", 34: "int32", 35: "int64", 37: "uint8", 38: "uint16", 39: "uint32", 40: "uint64", 42: "float16",
+    43: "float32", 44: "float64", 45: "bfloat16",
+}  # fmt: skip
+FLOATS = ("dropout", "keep_prob")  # have no default that says so
+# The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 units off.
+APPROXIMATE = {"Tanh", "TanhGrad", "Sigmoid", "SigmoidGrad", "GeLU", "GeLUGrad", "Erf", "Erfc", "FastGeLU", "Mish", "LSTM", "LSTMGrad"}
 WINDOWS = ("kernel_size", "strides", "stride", "dilation")
 LISTED = ("AddN", "AccumulateNV2", "Concat", "Stack", "IdentityN", "ParallelConcat")  # their operands are one tuple
 CLASSES = ("nan", "pos_inf", "neg_inf")
@@ -107,6 +116,8 @@ def operands(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> li
     rows = {row["slot"]: row for row in case["tensors"]}
 
     def build(value: Any) -> Any:
+        if isinstance(value, list) and any(isinstance(part, dict) and "tensor" in part for part in value):
+            return tuple(build(part) for part in value)
         if isinstance(value, dict) and "tensor" in value:
             row = rows[value["tensor"]]
             floating = row["dtype"] in UNITS
@@ -159,13 +170,41 @@ def arrange(kind: Any, given: list[Any], attributes: dict[str, Any]) -> tuple[An
     wanted = [name for name in parameters(kind.__init__) if name != "self"]
     called = [name for name in parameters(kind.__call__) if name != "self"] if "__call__" in vars(kind) else []
     split = min(len(called), len(given)) if called else len(given)
-    if not called and wanted and not any(name in attributes for name in wanted):
-        while split and not isinstance(given[split - 1], Tensor) and len(given) - split < len(wanted):
-            split -= 1
+    if OPERATOR in LISTED and not isinstance(given[0], tuple):
+        split = sum(isinstance(value, Tensor) for value in given)
+    elif not called and wanted:
+        ending = len(given)
+        while ending and not isinstance(given[ending - 1], Tensor) and len(given) - ending < len(wanted):
+            ending -= 1
+        if len(given) - ending == len(wanted) or not any(name in attributes for name in wanted):
+            split = ending
     named = {name: plain(attributes[name]) for name in wanted if name in attributes and not isinstance(attributes[name], dict)}
-    named.update(dict(zip(wanted, given[split:])))
-    inputs = [tuple(given[:split])] if OPERATOR in LISTED else given[:split]
-    return kind(**{name: fitted(kind, name, value) for name, value in named.items()}), inputs
+    named.update(dict(zip(wanted, [value for value in given[split:] if not isinstance(value, Tensor)])))  # a Tensor there orders kernels
+    if OPERATOR in LISTED:
+        inputs = [given[0] if isinstance(given[0], tuple) else tuple(given[:split])]
+    else:
+        inputs = [typed(name, value) for name, value in zip([*called, *[""] * split], given[:split])]
+    return kind(**{name: fitted(kind, name, value) for name, value in named.items()}), same_shapes(inputs, attributes)
+
+
+def typed(name: str, value: Any) -> Any:
+    """An operand that is the number of an element type, as that type."""
+    if name in ("dtype", "type", "dst_type") and isinstance(value, int) and not isinstance(value, bool) and value in NUMBERED:
+        return element_type(NUMBERED[value])
+    return value
+
+
+def same_shapes(inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
+    """Operands of a primitive that updates its first one in place: those of as many elements have its shape."""
+    if not attributes.get("side_effect_mem") or not inputs or not isinstance(inputs[0], Tensor):
+        return inputs
+    shape = inputs[0].shape
+
+    def shaped(value: Any) -> Any:
+        alike = isinstance(value, Tensor) and value.shape != shape and value.size == inputs[0].size
+        return Tensor(to_array(value).reshape(shape), value.dtype) if alike else value
+
+    return [shaped(value) for value in inputs]
 
 
 def fitted(kind: Any, name: str, value: Any) -> Any:
@@ -173,7 +212,11 @@ def fitted(kind: Any, name: str, value: Any) -> Any:
     default = inspect.signature(kind.__init__).parameters[name].default
     if name in ("data_format", "format") and isinstance(value, int):
         return FORMATS.get(value, value)
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+    if name == "pad_mode" and isinstance(default, str) and isinstance(value, int):
+        return PAD_MODES.get(value, value)
+    if typed(name, value) is not value:
+        return typed(name, value)
+    if (name in FLOATS or isinstance(default, float)) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if name in WINDOWS and isinstance(value, tuple) and len(value) == 4 and value[:2] == (1, 1):
         return value[2:]
@@ -260,7 +303,7 @@ def judge_mismatch(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str
     except Exception as error:
         return False, f"nothing wrong was recorded, and no float64 here ({type(error).__name__})"
     recorded, told, shown = load_tensors("expected.safetensors"), [], False
-    terms = max([4.0, *(float(np.prod(row["shape"]) ** 0.5) for row in case["tensors"])])
+    terms = max([4.0, *(float(np.prod(row["shape"]) ** 0.5) for row in case["tensors"])]) * (256 if OPERATOR in APPROXIMATE else 1)
     for row in case["outputs"]:
         slot = row["slot"]
         if slot not in exact or slot not in outputs or row["dtype"] not in UNITS:
