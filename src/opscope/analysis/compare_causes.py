@@ -19,8 +19,10 @@ from opscope.analysis.compare_draws import Draws
 from opscope.analysis.compare_flow import aliases
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
 from opscope.analysis.compare_kinds import HARMLESS, SLACK, STEEP, is_random, kind_of
-from opscope.analysis.compare_pairs import SAME, SHAPE, UNKNOWN
+from opscope.analysis.compare_leaps import leaps
+from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_ranks import Collectives
+from opscope.analysis.compare_shapes import Shapes
 from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE, Calls
 from opscope.analysis.hashes import distinct
@@ -32,11 +34,10 @@ if TYPE_CHECKING:
 COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",
 )  # fmt: skip
-FILLS = frozenset({"fill", "zero", "copy", "normal", "uniform", "random", "ones_like", "zeros_like", "full_like"})
 MAX_CAUSES = 4096
-LEAP = 100.0
 AGREES = 1e-3  # relative error of a result between frameworks
 MAX_WALK = 200_000
+MAX_BEHIND = 2_000
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ class Search:
         self._tainted: dict[int, bool] = {}
         self._reordered: set[int] = set()
         self._draws = Draws(pairing)
-        self._shapes: set[int] = set()  # names of parameters whose shape was told
+        self._shapes = Shapes(pairing)
         self._shifted: set[int] = set()  # ranks of which one side drew more random numbers
         self._reached: set[int] = set()  # ranks that a difference reached through a collective
         rows = pairing.rows
@@ -108,11 +109,11 @@ class Search:
         return found
 
     def _leaps(self) -> list[Cause]:
-        """For each rank without a cause the first call at which values leap apart: far beyond its rounding and all that was before.
+        """For each rank without a cause the first call at which values leap apart.
 
         What no rule explains must still be said: values that are worlds apart are never called noise.
         """
-        rows, measures = self.pairing.rows, self.measures
+        rows = self.pairing.rows
         if not len(self.calls):
             return []
         called = {int(self.calls.rank[cause.target]) for cause in self.causes} | self._reached
@@ -121,20 +122,12 @@ class Search:
         if self.pairing.between is not None:
             chosen = chosen[np.array([not self._composed_otherwise(row) for row in chosen.tolist()], dtype=np.bool_)]
         chosen = chosen[~(self._views & self._aliased)[rows.target_call[chosen]]]
-        owners = rows.target_call[chosen]
+        chosen = chosen[~np.isin(self.calls.rank[rows.target_call[chosen]], list(called))]
         found = []
-        for rank in sorted(set(distinct(self.calls.rank[owners]).tolist()) - called):
-            here = chosen[self.calls.rank[owners] == rank]
-            error = rows.error[here]
-            before = np.r_[0.0, np.maximum.accumulate(error)[:-1]]
-            own = np.where(np.isnan(measures.own[here]), 0.0, measures.own[here])
-            floor = np.maximum(np.maximum(own, 64 * rows.roundoff[here]), 1e-12)
-            leaps = np.flatnonzero((error > LEAP * np.maximum(before, floor)) & ~self._steep[rows.target_call[here]])
-            if len(leaps):
-                row = int(here[leaps[0]])
-                call = int(rows.target_call[row])
-                kind = COMPUTED if rows.output[row] else REWIRED
-                found.append(Cause(kind, call, int(self.pairing.match.target[call]), row if kind == REWIRED else NONE, sure=False))
+        for row in leaps(self.pairing, self.measures, chosen, self._steep):
+            call = int(rows.target_call[row])
+            kind = COMPUTED if rows.output[row] else REWIRED
+            found.append(Cause(kind, call, int(self.pairing.match.target[call]), row if kind == REWIRED else NONE, sure=False))
         return found
 
     def _sent_by_another(self, cause: Cause) -> bool:
@@ -159,7 +152,7 @@ class Search:
         """Leaf calls at which a difference may begin: too large an output, an input without a matched producer."""
         measures, leaf = self.measures, self.calls.leaf
         exact = measures.agree & measures.differs & (self._arguments_differ | self._random)
-        exact[list(self._reshaped)] = True
+        exact[list(self._shapes.readers)] = True
         wanted = (measures.exceeds | exact) & leaf & (self.pairing.match.target >= 0) & ~self._allocators
         events = set(np.flatnonzero(wanted).tolist())
         rows = self.pairing.rows
@@ -185,19 +178,6 @@ class Search:
     def _allocators(self) -> NDArray[np.bool_]:
         """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
         return self._flagged(lambda op: family(op) in ALLOCATORS)
-
-    @cached_property
-    def _reshaped(self) -> dict[int, int]:
-        """Calls that read a parameter of another shape than on the golden side, and its row; not those that only fill it."""
-        rows, tensors = self.pairing.rows, self.pairing.target.tensors
-        chosen = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
-        chosen = chosen[tensors.parameter[rows.target[chosen]] & ~self._filling[rows.target_call[chosen]]]
-        return dict(zip(rows.target_call[chosen][::-1].tolist(), chosen[::-1].tolist(), strict=True))
-
-    @cached_property
-    def _filling(self) -> NDArray[np.bool_]:
-        """Calls that write a tensor whatever it held before, and those that compute nothing."""
-        return self._flagged(lambda op: family(op) in HARMLESS | FILLS or is_random(op))
 
     @cached_property
     def _views(self) -> NDArray[np.bool_]:
@@ -240,9 +220,11 @@ class Search:
         inputs = np.flatnonzero(self._unequal & ~rows.output & ~self._matched_producer)
         alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
         outside = (self._producers[0][inputs] < 0) & (self._producers[1][inputs] < 0)
+        # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
+        sure = (mine.version[rows.target[inputs]] >= 0) | mine.parameter[rows.target[inputs]]
         error = rows.error[inputs]
         bound = np.minimum(64 * rows.roundoff[inputs], 0.05)
-        large = error > np.where(alike & outside, 0.0, bound)
+        large = error > np.where(alike & outside & sure, 0.0, bound)
         whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
         chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
         return chosen
@@ -266,54 +248,58 @@ class Search:
         golden = int(self.pairing.match.target[call])
         if golden < 0:
             return None
+        words = self._words(call)
         if self.measures.agree[call] or (self._random[call] and self._fills(call)):
-            words = self._differing(call, golden) if self._arguments_differ[call] else ""
-            if words:
-                return None if self._bound_by_shape(call) else Cause(ARGUMENT, call, golden, words=(words,))
-            return self._skipped(call, golden) or self._made(call, golden)
-        begun = self._begins(call)
-        if begun is not None:
+            return None if self._behind(call) else self._from_equal(call, golden, words)
+        begun = self._begins(call) or self._shaped(call, golden, words)
+        if begun is not None or not self.measures.exceeds[call] or self._is_tainted(call):
             return begun
-        shaped = self._shaped(call, golden)
-        if shaped is not None:
-            return shaped
-        if not self.measures.exceeds[call] or self._is_tainted(call):
-            return None
         if self.measures.unread[call] and self._earlier_difference(call):
             return None
-        words = self._differing(call, golden) if self._arguments_differ[call] else ""
-        return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=(words,) if words else ())
+        return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=words)
+
+    def _words(self, call: int) -> tuple[str, ...]:
+        """How the arguments of a call differ from golden's, in words; nothing where they do not."""
+        found = self._differing(call, int(self.pairing.match.target[call])) if self._arguments_differ[call] else ""
+        return (found,) if found else ()
+
+    def _from_equal(self, call: int, golden: int, words: tuple[str, ...]) -> Cause | None:
+        """The cause of what a call makes of inputs that are equal."""
+        if words and self._random[call] and self._shapes.draws(call):
+            self._culprits.add(call)
+            return None
+        return Cause(ARGUMENT, call, golden, words=words) if words else self._skipped(call, golden) or self._made(call, golden)
 
     def _made(self, call: int, golden: int) -> Cause | None:
         if self._random[call]:
             return self._drawn(call, golden)
         return Cause(COMPUTED, call, golden) if self.measures.exceeds[call] else None
 
-    def _shaped(self, call: int, golden: int) -> Cause | None:
+    def _shaped(self, call: int, golden: int, words: tuple[str, ...]) -> Cause | None:
         """The first reader of each parameter of another shape, which no difference of values explains."""
-        row = self._reshaped.get(call, NONE)
-        name = int(self.pairing.target.tensors.named[self.pairing.rows.target[row]]) if row >= 0 else 0
-        if row < 0 or name in self._shapes:
+        row = self._shapes.told_at(call)
+        if row < 0:
             return None
-        self._shapes.add(name)
-        words = self._differing(call, golden) if self._arguments_differ[call] else ""
-        return Cause(ARGUMENT, call, golden, words=(words,)) if words else Cause(SHAPED, call, golden, row)
-
-    def _bound_by_shape(self, call: int) -> bool:
-        """Whether a parameter is only drawn within other bounds because one of its module has another shape; that one is told."""
-        if not self._random[call] or not self._reshaped:
-            return False
-        tensors = self.pairing.target.tensors
-        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-        drawn = bool(tensors.parameter[first:last].any())
-        if drawn:
-            self._culprits.add(call)
-        return drawn
+        return Cause(ARGUMENT, call, golden, words=words) if words else Cause(SHAPED, call, golden, row)
 
     def _fills(self, call: int) -> bool:
         """Whether nothing that a call reads is known to differ: what it overwrites need not have been read."""
         rows = self.pairing.rows
         return all(rows.status[row] in (SAME, UNKNOWN) for row in self._rows_of(call) if not rows.output[row])
+
+    def _behind(self, call: int) -> bool:
+        """Whether inputs that only statistics call equal come from an origin: a transposed tensor has the statistics it had."""
+        rows, whole = self.pairing.rows, self.pairing.flows[0].whole
+        waiting, seen = [call], set[int]()
+        while waiting and self._culprits and len(seen) < MAX_BEHIND:
+            at = waiting.pop()
+            seen.add(at)
+            inputs = [row for row in self._rows_of(at) if not rows.output[row] and rows.target[row] >= 0 and not whole[rows.target[row]]]
+            above = {int(self._producers[0][row]) for row in inputs} - {NONE}
+            if above & self._culprits:
+                return True
+            waiting.extend(above - seen)
+        return False
 
     def _skipped(self, call: int, golden: int) -> Cause | None:
         """The calls that golden runs inside a module, where the target runs none, though it recorded such calls elsewhere."""
@@ -377,7 +363,8 @@ class Search:
             return None
         self._arrived.add(self._identity(row))
         reader = self._computing(call)
-        return Cause(ARRIVED, reader, int(self.pairing.match.target[reader]), row, sure=fresh or not earlier)
+        golden = int(self.pairing.match.target[reader])
+        return Cause(ARRIVED, reader, golden, row, sure=fresh or not earlier, words=self._words(reader))
 
     @cached_property
     def _aliased(self) -> NDArray[np.bool_]:
@@ -442,7 +429,8 @@ class Search:
         if mine < 0 or theirs < 0:
             if self._earlier_difference(call):
                 return None
-            return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, sure=False, words=("reads a tensor of another origin",))
+            words = self._other_type(row) or "reads a tensor of another origin"
+            return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, sure=False, words=(words,))
         return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(self._wiring(call),))
 
     def _composed_otherwise(self, row: int) -> bool:
@@ -461,6 +449,15 @@ class Search:
     @cached_property
     def _sums(self) -> Sums:
         return Sums(self.pairing, self._producers[0], self._rows_of)
+
+    def _other_type(self, row: int) -> str:
+        """That a row has another element type than golden's, in words; "" when it has not."""
+        rows = self.pairing.rows
+        mine, theirs = (
+            side.words.get(int(side.tensors.dtype[place]), "")
+            for side, place in ((self.pairing.target, rows.target[row]), (self.pairing.golden, rows.golden[row]))
+        )
+        return f"reads {mine} where golden reads {theirs}" if mine != theirs else ""
 
     def _wiring(self, call: int) -> str:
         """Whether the inputs are the golden ones in another order."""

@@ -36,6 +36,7 @@ _ROUNDOFF = {
     "float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53, "complex64": 2.0**-24,
     "complex128": 2.0**-53, "complex32": 2.0**-11, "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3, "hifloat8": 2.0**-3,
 }  # fmt: skip
+TOOLS_ORDER = 2e-6  # of sums that a dump's own tool took in float32, but in another order
 TOOLS_ROUNDING = 1e-5  # of norms and means that a dump's own tool took in float32
 _BLOCK = 1 << 16  # pairs that are measured at once
 _REORDERED_LIMIT = 1_000_000  # larger tensors hide one changed bit from their mean

@@ -17,11 +17,13 @@ import numpy as np
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_kinds import HARMLESS
 from opscope.analysis.compare_tables import NONE
+from opscope.analysis.hashes import mixed
 from opscope.judge.operators import family
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.analysis.compare_flow import Flow
     from opscope.analysis.compare_tables import Side
 
 
@@ -44,7 +46,8 @@ def blocks_of(pairing: Pairing) -> list[Block]:
     if pairing.between is not None or half_compiled(pairing):
         return []  # these part in their calls, not only in their values
     match = pairing.match
-    lonely = [_telling(side, found) for side, found in ((pairing.target, match.target), (pairing.golden, match.golden))]
+    sides = (pairing.target, match.target, pairing.flows[0]), (pairing.golden, match.golden, pairing.flows[1])
+    lonely = [_telling(side, found, flow) for side, found, flow in sides]
     replaced = _replaced(pairing, lonely)
     found = []
     for number, (side, calls) in enumerate(zip((pairing.target, pairing.golden), lonely, strict=True)):
@@ -53,8 +56,8 @@ def blocks_of(pairing: Pairing) -> list[Block]:
     return found
 
 
-def _telling(side: Side, match: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Leaf calls without a partner, in steps and ranks that were compared at all, that do more than view, convert or allocate."""
+def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int64]:
+    """Leaf calls without a partner, in steps and ranks that were compared at all, that do more than view, convert, allocate or repeat."""
     calls = side.calls
     if (match >= 0).all():
         return np.empty(0, dtype=np.int64)
@@ -68,7 +71,30 @@ def _telling(side: Side, match: NDArray[np.int64]) -> NDArray[np.int64]:
     counts = np.array([family(text) not in HARMLESS for text in side.texts(operators)], dtype=np.bool_)[inverse]
     phases, inverse = np.unique(calls.phase, return_inverse=True)
     counts &= np.array([text != "recompute" for text in side.texts(phases)], dtype=np.bool_)[inverse]
-    return np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
+    return np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match) & ~_repeats(side, match, flow))
+
+
+def _repeats(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.bool_]:
+    """Calls that write, or were stopped after they read, what a matched call of their operator and step did.
+
+    That is recomputation which its recorder did not tell as such.
+    """
+    calls = side.calls
+    place = mixed(calls.op, calls.step.astype(np.uint64), calls.process.astype(np.uint64))
+    written, read = (_contents(side, flow, side.tensors.output == output) for output in (True, False))
+    found = np.zeros(len(calls), dtype=np.bool_)
+    for content, telling in ((written, written != 0), (read, (written == 0) & (read != 0))):
+        sign = mixed(content, place)
+        found |= (match < 0) & telling & np.isin(sign, sign[match >= 0])
+    return found
+
+
+def _contents(side: Side, flow: Flow, rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """One hash of the contents of some rows of each call, 0 where none is known."""
+    chosen = np.flatnonzero(rows & (flow.state != 0))
+    total = np.zeros(len(side.calls), dtype=np.uint64)
+    np.add.at(total, side.tensors.call[chosen], mixed(side.tensors.slot[chosen], flow.state[chosen]))
+    return total
 
 
 def _follows(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters that have another shape than on the golden side: a layer that is wider, or parted into groups."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.analysis.compare_kinds import HARMLESS, is_random
+from opscope.analysis.compare_pairs import SHAPE
+from opscope.analysis.compare_tables import NONE
+from opscope.judge.operators import family
+
+if TYPE_CHECKING:
+    from opscope.analysis.compare_judge import Pairing
+
+FILLS = frozenset({"fill", "zero", "copy", "normal", "uniform", "random", "ones_like", "zeros_like", "full_like"})
+
+
+class Shapes:
+    """Who reads such parameters; each is told at its first reader."""
+
+    def __init__(self, pairing: Pairing) -> None:
+        self._pairing = pairing
+        self._told: set[int] = set()
+
+    @cached_property
+    def readers(self) -> dict[int, int]:
+        """Calls that compute with a parameter of another shape, and its row; not those that only fill it."""
+        rows, side = self._pairing.rows, self._pairing.target
+        chosen = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
+        same = side.tensors.named[rows.target[chosen]] == self._pairing.golden.tensors.named[rows.golden[chosen]]
+        chosen = chosen[side.tensors.parameter[rows.target[chosen]] & same]
+        words = side.texts(side.calls.op[rows.target_call[chosen]])
+        found: dict[int, int] = {}
+        for row, call, op in zip(chosen.tolist(), rows.target_call[chosen].tolist(), words, strict=True):
+            if family(op) not in HARMLESS | FILLS and not is_random(op):
+                found.setdefault(call, row)
+        return found
+
+    def told_at(self, call: int) -> int:
+        """The row of a parameter that is to be told at this call, NONE where there is none, or an earlier call told it."""
+        row = self.readers.get(call, NONE)
+        if row < 0:
+            return NONE
+        name = int(self._pairing.target.tensors.named[self._pairing.rows.target[row]])
+        if name in self._told:
+            return NONE
+        self._told.add(name)
+        return row
+
+    def draws(self, call: int) -> bool:
+        """Whether a draw fills a parameter in a run some of whose parameters have another shape, which sets the bounds of the draw."""
+        tensors = self._pairing.target.tensors
+        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
+        return bool(self.readers) and bool(tensors.parameter[first:last].any())
