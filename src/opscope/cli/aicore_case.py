@@ -91,7 +91,7 @@ def _new(place: Path, call: str | None, output: Path) -> Path:
     found = collect([place])
     analyses = analyse_all(read_logs(found.logs), found)
     if not analyses:
-        raise UsageError(f"{place}: no AI Core error in its logs")
+        raise UsageError(f"{place}: no known dump or run, and no AI Core error in its logs")
     one = _error(analyses, call, place)
     folder = free_folder(output)
     if folder != output:
