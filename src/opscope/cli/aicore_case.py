@@ -135,11 +135,13 @@ def _print(place: str, folder: Path, outcome: Outcome) -> None:
     for text in outcome.lines[:1]:
         console.print(line(text))
     where = {"npu": " on the device", "cpu": " by the CPU reference"}.get(outcome.device or "", "")
-    said = words.get(outcome.status, "no verdict") + (where if outcome.exit_code != 125 else "")
+    counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
+    said = words.get(outcome.status, "no verdict") + (f"{counted}{where}" if outcome.exit_code != 125 else "")
     print_lines(console, folded(f"{said}  ", outcome.reason, width=console.width, style=_STYLES.get(outcome.status, "bold")))
     command = f"python3 {shlex.quote(str(folder / 'repro.py'))}"
     if outcome.device == "npu" and outcome.exit_code != 125:
-        print_lines(console, folded("next  ", f"opscope aicore {shlex.quote(place)} --case-result {outcome.status}", width=console.width))
+        logs = "…" if Path(place) == folder or (Path(place) / "document.json").is_file() else shlex.quote(place)
+        print_lines(console, folded("next  ", f"opscope aicore {logs} --case-result {outcome.status}", width=console.width))
     else:
         text = f"{command} where CANN is, then: opscope aicore … --case-result reproduced|not-reproduced"
         print_lines(console, folded("next  ", text, width=console.width))
