@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opscope.ascend.fault import Fault
-from opscope.ascend.log import LogReader, read_text
+from opscope.ascend.log import LogReader, read_logs, read_text
 from opscope.ascend.program import program_counter
 
 from .aicore_logs import arguments, classic, described, failed, head, info, stars
@@ -382,3 +382,9 @@ def test_ranks_that_print_at_once_are_kept_apart(faults: Faults) -> None:
         assert [(one.kernel, one.cores[0].code, one.pid, one.process) for one in (first, second)] == [
             ("0_11_Op1", "0x10", None, "rank 1"), ("0_11_Op2", "0x20", None, "rank 2"),
         ]  # fmt: skip
+
+
+def test_the_same_task_of_two_hosts_is_two_errors(tmp_path: Path) -> None:
+    (tmp_path / "plog-1_1.log").write_text(classic(1.0, pid=1) + failed(1.1, "A", pid=1))
+    (tmp_path / "plog-2_1.log").write_text(failed(1.2, "A", pid=2))
+    assert [len(fault.cores) for fault in read_logs(sorted(tmp_path.iterdir())).faults()] == [1, 0]

@@ -306,7 +306,9 @@ def _same(first: Fault, second: Fault) -> bool:
         return False
     if first.time is None or second.time is None:
         return True
-    return bool(first.cores) != bool(second.cores) and first.time[:13] == second.time[:13]
+    # The device's log has the cores, the host's the kernel's name; two that both name it are two processes', of two hosts perhaps.
+    parts = bool(first.cores) != bool(second.cores) and bool(first.failure) != bool(second.failure)
+    return parts and first.time[:13] == second.time[:13]
 
 
 def _joined(first: Fault, second: Fault) -> Fault:
