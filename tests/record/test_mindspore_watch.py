@@ -11,7 +11,7 @@ import pytest
 import opscope
 from opscope.record.config import parse_options
 from opscope.record.mindspore.join import users_dump
-from opscope.record.mindspore.place import Facts, make_place, read_facts, settings_document, write_facts
+from opscope.record.mindspore.place import Facts, make_place, read_facts, remove_dump, settings_document, write_facts
 from opscope.record.mindspore.watch import Dumps
 from opscope.run.query import calls, tensors_of
 from opscope.run.store.layout import create_run, process_facts, seal_run
@@ -97,6 +97,8 @@ def test_a_path_mindspore_refuses_gets_a_temporary_dump(tmp_path: Path) -> None:
     assert not dump.is_relative_to(tmp_path)
     assert settings_document(dump, "1|3")["common_dump_settings"]["iteration"] == "1|3"
     assert read_facts(place) is None
+    remove_dump(dump)
+    assert not dump.parent.exists()
 
 
 def test_a_users_dump_is_honoured_unless_cpu_refuses_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.record.mindspore.join import begin
+from opscope.record.mindspore.place import remove_dump
 from opscope.record.mindspore.watch import POLL_SECONDS, finished, watching
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _sweep(dump: Path) -> None:
     def end() -> None:
         over.set()
         thread.join()
-        shutil.rmtree(dump, ignore_errors=True)
+        remove_dump(dump)
 
     over = threading.Event()
     thread = threading.Thread(target=work, name="opscope-sweep", daemon=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ FOLDER = "mindspore"
 FACTS = "facts.json"
 CHOICES = "chosen.json"
 NET = "Net"
+TEMPORARY = "opscope-mindspore-"
 SAFE = re.compile(r"/[A-Za-z0-9_/-]*")
 LARGEST = 1 << 20
 
@@ -53,8 +55,15 @@ def make_place(run: Path, process: Process) -> tuple[Path, Path]:
     place.mkdir(parents=True)
     dump = place / "dump"
     if SAFE.fullmatch(str(dump)) is None:
-        dump = Path(tempfile.mkdtemp(prefix="opscope-mindspore-")) / "dump"
+        dump = Path(tempfile.mkdtemp(prefix=TEMPORARY)) / "dump"
     return place, dump
+
+
+def remove_dump(dump: Path) -> None:
+    """Remove a dump of ours, and the temporary folder it has where the run's path would not do."""
+    shutil.rmtree(dump, ignore_errors=True)
+    if dump.parent.name.startswith(TEMPORARY):
+        shutil.rmtree(dump.parent, ignore_errors=True)
 
 
 def write_facts(place: Path, facts: Facts) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.errors import FormatError
-from opscope.record.mindspore.compiled import taking
-from opscope.record.mindspore.place import FOLDER, Facts, read_choices, read_facts
+from opscope.record.mindspore.compiled import LOCK, taking
+from opscope.record.mindspore.place import FOLDER, Facts, read_choices, read_facts, remove_dump
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -69,7 +68,8 @@ class Dumps:
         for place in (self._run / FOLDER).glob("*"):
             facts = self._facts(place)
             if facts is not None and facts.owned:
-                shutil.rmtree(facts.dump, ignore_errors=True)
+                remove_dump(Path(facts.dump))
+            (place / LOCK).unlink(missing_ok=True)
 
     def _facts(self, place: Path) -> Facts | None:
         """What a process tells, as it is now; None while it has told nothing, or nothing that can be read."""
