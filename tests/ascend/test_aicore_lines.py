@@ -388,3 +388,15 @@ def test_the_same_task_of_two_hosts_is_two_errors(tmp_path: Path) -> None:
     (tmp_path / "plog-1_1.log").write_text(classic(1.0, pid=1) + failed(1.1, "A", pid=1))
     (tmp_path / "plog-2_1.log").write_text(failed(1.2, "A", pid=2))
     assert [len(fault.cores) for fault in read_logs(sorted(tmp_path.iterdir())).faults()] == [1, 0]
+
+
+def test_containers_of_two_hosts_may_have_equal_process_numbers(tmp_path: Path) -> None:
+    for host, core in (("node-0", 1), ("node-1", 2)):
+        for kind, text in (("debug", classic(1.0, core=core, pid=370)), ("run", failed(1.1, host, pid=370))):
+            place = tmp_path / host / "log" / kind / "plog"
+            place.mkdir(parents=True)
+            (place / "plog-370_1.log").write_text(text)
+    found = read_logs(sorted(tmp_path.rglob("*.log"))).faults()
+    assert sorted((one.kernel, [core.core for core in one.cores], one.pid) for one in found) == [
+        ("node-0", [1], 370), ("node-1", [2], 370),
+    ]  # fmt: skip

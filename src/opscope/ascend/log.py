@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO
 
 import msgspec
@@ -39,20 +40,32 @@ class LogReader:
         self._cleaned: dict[int | None, set[str]] = defaultdict(set)
         self._informed: set[int | None] = set()
         self._overfull: set[int | None] = set()
+        self._processes: dict[tuple[str, int], int] = {}
+        self._pids: dict[int, int] = {}
         self._soc: str | None = None
         self.codes: dict[str, str] = {}
 
     def read(self, stream: BinaryIO, name: str) -> int:
         """Read one log to its end; the number of its records that mattered."""
         count = 0
-        for record in records(stream, name):
+        host = _host(name)
+        for found in records(stream, name):
             count += 1
+            record = msgspec.structs.replace(found, pid=self._process(host, found.pid))
             if record.level in _INFORMED and record.module in ("RUNTIME", "GE"):
                 self._informed.add(record.pid)
             for event in events(record):
                 self._take(event, record)
         self._latest = {key: fault for key, fault in self._latest.items() if key[0] is not None}
         return count
+
+    def _process(self, host: str, pid: int | None) -> int | None:
+        """A number for a process of one host: containers of several hosts have equal process numbers."""
+        if pid is None:
+            return None
+        number = self._processes.setdefault((host, pid), len(self._processes))
+        self._pids[number] = pid
+        return number
 
     def _take(self, event: Event, record: Record) -> None:
         kind = event.kind
@@ -165,13 +178,26 @@ class LogReader:
         return tuple(sorted(found, key=lambda fault: (fault.time or "~", fault.files, fault.offset)))
 
     def _closed(self, fault: Open, memory: Mapping[int | None, Mapping[str | None, tuple[Allocation, ...]]]) -> Fault:
+        pid = self._pids.get(fault.pid) if fault.pid is not None else None
         return close(
             fault,
+            pid=pid if pid is not None and pid >= 0 else None,
             allocations=memory[fault.pid][fault.time] if fault.pid in memory and fault.pid not in self._overfull else None,
             soc=self._soc,
             cleaned=tuple(sorted(self._cleaned.get(fault.pid, ()))),
             informed=fault.pid in self._informed,
         )
+
+
+_INNER = re.compile(r"debug|run|plog|slog|logs?|cann|host|dfx|security|device(-\d+)?|dev-os-\d+", re.IGNORECASE)
+
+
+def _host(name: str) -> str:
+    """The folder that a host's logs lie below: without the folders the logger makes."""
+    parts = list(PurePath(name).parent.parts)
+    while parts and _INNER.fullmatch(parts[-1]):
+        parts.pop()
+    return "/".join(parts)
 
 
 def _number(said: Mapping[str, str], key: str) -> int | None:

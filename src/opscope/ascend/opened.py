@@ -392,15 +392,17 @@ _READERS: dict[str, Callable[[Open, Mapping[str, Any], Record], object]] = {
 }  # fmt: skip
 
 
-def close(fault: Open, *, allocations: tuple[Allocation, ...] | None, soc: str | None, cleaned: tuple[str, ...], informed: bool) -> Fault:
-    """The error as it stands now."""
+def close(
+    fault: Open, *, pid: int | None, allocations: tuple[Allocation, ...] | None, soc: str | None, cleaned: tuple[str, ...], informed: bool
+) -> Fault:
+    """The error as it stands now; pid is the process's own number, which fault.pid need not be."""
     fields = fault.fields
     after, before = (_words(fault.words[when]) for when in ("after", "before"))
     tiling, cut = _tiling(fault)
     kernel = fault.failure.get("fault kernel_name") or fault.failure.get("kernel_name")
     return Fault(
         process=fault.process,
-        pid=fault.pid if fault.pid is None or fault.pid >= 0 else None,
+        pid=pid,
         time=fault.time,
         files=tuple(fault.files),
         offset=fault.offset,
