@@ -36,6 +36,7 @@ _LINEAR = frozenset(
     }
 )
 _SHARE = 0.5
+_FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch"}
 _GRADIENT = "convolution_backward"
 
 
@@ -57,6 +58,9 @@ def spelling(side: Side) -> str:
     """Whose words most calls of a side bear, as kinship.world tells them; "" where that cannot be told. Also of a side made common."""
     side = side if side.base is None else side.base
     spelt = side.calls.leaf & (side.calls.level != MODULE)  # a module bears the name of its class
+    told = _FRAMEWORKS.get(str(side.run.info.config.get("framework")))  # MindSpore's APIs look like PyTorch's in dumps of msprobe
+    if told is not None and spelt.any():
+        return told
     names, counts = np.unique(side.calls.op[spelt], return_counts=True)
     total: dict[str, int] = defaultdict(int)
     for name, count in zip(side.texts(names), counts.tolist(), strict=True):

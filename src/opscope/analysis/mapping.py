@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 OWN = frozenset({"operators", "modules", "calls", "tensors"})
 TOP = frozenset({"TopLayer", "Cell", "PipelineCell"})
 _ROW = re.compile(r"^(?P<call>.+?)\.(?P<io>input|output|parameters|parameters_grad|kwargs)(?:\.(?P<slot>.+))?$")
+_API = re.compile(r"(?:Functional|Tensor|Torch|VF|Aten|NPU|Jit|Distributed|Primitive|Mint|MintFunctional|MintDistributed)\.\w+")
 _CALL = re.compile(r"^(?P<op>.+?)\.\d+(?:\.(?:forward|backward))?$")
 
 
@@ -171,6 +172,8 @@ def read_mapping(path: Path) -> Mapping:
     rows_of_dump = [name for name in words if _ROW.match(name)]
     if rows_of_dump:
         return _data_mapping(path, words)
+    if all(_API.fullmatch(name) and _API.fullmatch(other) for name, other in words.items()):
+        return Mapping(operators=words)  # msprobe's own table, ms_to_pt_api.yaml
     return _cell_mapping(words)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.analysis.compare_details import tensor_records
+from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.hashes import hash_of
 
 if TYPE_CHECKING:
@@ -85,12 +85,19 @@ def _rows(side: Side, call: int) -> dict[tuple[bool, int], int]:
     """Rows of a call by side of it and hash of the slot."""
     tensors = side.tensors
     rows = range(*np.searchsorted(tensors.call, [call, call + 1]).tolist())
+    if side.base is not None:  # calls put together have slots of their own
+        records = tensor_records(side, np.array(rows, dtype=np.int64)) if rows else {}
+        return {_code((record.io, record.slot)): row for row, record in records.items()}
     return {(bool(tensors.output[row]), int(tensors.slot[row])): row for row in rows}
 
 
 def rules_for(side: Side, by_operator: Words[str, Slots], by_call: Iterable[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
     """Each call that a rule speaks of, by its place, with the rule."""
     yield from by_call
+    if side.base is not None and by_operator:  # in the common words of two frameworks
+        recorded = call_records(side, range(len(side.calls))).items()
+        yield from ((place, by_operator[call.op]) for place, call in recorded if call.op in by_operator)
+        return
     codes = {code: by_operator[word] for code, word in side.words.items() if word in by_operator}
     for code, slots in codes.items():
         yield from ((call, slots) for call in np.flatnonzero(side.calls.op == np.uint64(code)).tolist())
