@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from opscope.analysis.compare_pairs import STATUS_WORDS
 from opscope.errors import UsageError
 from opscope.kernels.metrics import Metric
 from opscope.kernels.pair import pair
@@ -50,8 +51,13 @@ def detail(row: int, **fields: Any) -> Any:
 
 
 class Rows:
-    def __init__(self, error: list[float]) -> None:
-        self.error = np.array(error)
+    """What rows tell of details: places are numbers of details, -1 where a side has nothing."""
+
+    def __init__(self, details: list[Any]) -> None:
+        self.error, self.allowed = np.array([one.error for one in details]), np.array([one.allowed for one in details])
+        self.status = np.array([STATUS_WORDS.index(one.status) for one in details])
+        for name in ("target", "golden", "target_call", "golden_call"):
+            setattr(self, name, np.array([-1 if getattr(one, name) is None else row for row, one in enumerate(details)]))
 
     def __len__(self) -> int:
         return len(self.error)
@@ -60,15 +66,29 @@ class Rows:
 class Fake:
     """A comparison with given rows, as analysis.compare.Comparison shows it to reports."""
 
-    def __init__(self, details: list[Any], *, kept: bool = True, norm: float = 5.0) -> None:
-        self.all, self.rows = details, Rows([one.error for one in details])
-        side = SimpleNamespace(tensors=SimpleNamespace(kept=np.array([kept]), l2norm=np.array([norm]), max=np.array([norm])))
-        self.pairing = SimpleNamespace(target=side, golden=side)
+    def __init__(self, details: list[Any], *, kept: bool = True, norm: float = 5.0, values: dict[str, Any] | None = None) -> None:
+        self.all, self.rows = details, Rows(details)
+        self.pairing = SimpleNamespace(**{name: side(details, name, (values or {}).get(name), kept, norm) for name in ("target", "golden")})
+        self.measured = SimpleNamespace(
+            pairs={one.row: one.metrics for one in details if one.metrics is not None},
+            unreadable={one.row: one.message for one in details if one.message}, lost=(frozenset(), frozenset()),
+        )  # fmt: skip
         finding = Finding(kind="divergence-origin", op="mm", call=NASTY, source=NASTY, reasons=(NASTY,))
         self.document = Document(opscope="0", verb="compare", runs=(NASTY, "g"), verdict="found", findings=(finding,))
 
+    def verdicts(self, rows: Any) -> list[str]:
+        return [self.all[row].verdict for row in rows]
+
     def details(self, rows: Any = None) -> Any:
         return iter(self.all if rows is None else [self.all[row] for row in rows])
+
+
+def side(details: list[Any], name: str, value: Any, kept: bool, norm: float) -> Any:
+    tables = {"calls": [getattr(one, f"{name}_call") for one in details], "tensors": [getattr(one, name) for one in details]}
+    numbers = np.arange(len(details))
+    tensors = SimpleNamespace(kept=np.array([kept]), l2norm=np.array([norm]), max=np.array([norm]), row=numbers)
+    run = SimpleNamespace(rows=tables.__getitem__, value=lambda _: value)
+    return SimpleNamespace(run=run, calls=SimpleNamespace(row=numbers), tensors=tensors)
 
 
 def comparison(**options: Any) -> Any:
@@ -190,12 +210,7 @@ def test_a_users_own_metric_is_one_column_more(tmp_path: Path) -> None:
     def spread(target: Any, golden: Any) -> float:
         return float(np.ptp(target - golden))
 
-    found = comparison()
-    values = {"target": np.array([[1.0, 2.0]]), "golden": np.array([[1.0, 1.5]])}
-    sides = {name: SimpleNamespace(value=lambda _, name=name: values[name]) for name in values}
-    found.pairing = SimpleNamespace(
-        **{name: SimpleNamespace(tensors=found.pairing.target.tensors, run=sides[name]) for name in ("target", "golden")}
-    )
+    found = comparison(values={"target": np.array([[1.0, 2.0]]), "golden": np.array([[1.0, 1.5]])})
     write_comparison(found, tmp_path / "c.csv", [Metric("Spread", spread)])
     rows = table(tmp_path / "c.csv")
     assert list(rows[0])[13:16] == ["Five Thousandths Err Ratio", "Spread", "NPU max"]

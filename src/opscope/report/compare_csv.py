@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opscope.report.compare_rows import columns_of, kind_of, rows_of
+from opscope.report.compare_rows import OWN_WORDS, column_parts, columns_of, kind_of
 from opscope.report.table import harmless
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ MOST_ROWS = 1_000_000  # of one file, as msprobe cuts them
 def write_comparison_csv(comparison: Comparison, path: Path, metrics: Sequence[Metric] = (), *, most: int = MOST_ROWS) -> list[Path]:
     """Writes the rows and answers the files; text that a spreadsheet would take for a formula begins with an apostrophe."""
     kind = kind_of(comparison)
-    rows, columns = rows_of(comparison, kind, metrics=metrics), columns_of(kind, metrics)
+    columns = columns_of(kind, metrics)
+    rows = _harmless_rows(columns, column_parts(comparison, kind, metrics=metrics))
     written = [path]
     _write(path, columns, islice(rows, most))
     for more in rows:
@@ -32,8 +33,19 @@ def write_comparison_csv(comparison: Comparison, path: Path, metrics: Sequence[M
     return written
 
 
-def _write(path: Path, columns: tuple[str, ...], rows: Any) -> None:
+def _harmless_rows(names: Sequence[str], parts: Iterable[Sequence[Sequence[Any]]]) -> Iterator[tuple[Any, ...]]:
+    """Rows without formulas; columns whose words are this program's own are taken as they are."""
+    for columns in parts:
+        safe = [column if name in OWN_WORDS else _harmless(column) for name, column in zip(names, columns, strict=True)]
+        yield from zip(*safe, strict=True)
+
+
+def _harmless(column: Sequence[Any]) -> list[Any]:
+    return [harmless(cell) if isinstance(cell, str) else cell for cell in column]
+
+
+def _write(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+        writer.writerows(rows)

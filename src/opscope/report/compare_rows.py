@@ -9,20 +9,25 @@ what was not compared. EucDist is the Euclidean norm of the difference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.analysis.compare_cells import Cells
+from opscope.analysis.compare_pairs import STATUS_WORDS
 from opscope.errors import OpscopeError
 from opscope.report.json import json_text
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from opscope.analysis.compare import Comparison, Detail
     from opscope.kernels.metrics import Metric
     from opscope.kernels.pair import Pair
-    from opscope.run.schema import Call, Tensor, ValueRef
+    from opscope.run.schema import ValueRef
 
 BASIC = (
     "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape", "NPU Requires_grad",
@@ -37,6 +42,11 @@ SUM = ("NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min",
 TAIL = ("Requires_grad Consistent", "Result", "Err_message", "NPU_Stack_Info")
 FILES = "Data_name"  # of tables of values only
 VERDICT = "Verdict"
+OWN_WORDS = frozenset({  # columns in which no text of a run stands
+    *ALL, *SUMMARY, *MD5, *SUM, "NPU Tensor Shape", "Bench Tensor Shape", "NPU Requires_grad", "Bench Requires_grad",
+    "Requires_grad Consistent", "Result", VERDICT,
+})  # fmt: skip
+_PART = 1 << 15  # rows that are held as Python values at once
 _STATISTICS = ("max", "min", "mean", "l2norm")
 _UNLIKE = {
     "only in target": "Bench api/module unmatched.",
@@ -63,57 +73,155 @@ def columns_of(kind: str, metrics: Sequence[Metric] = ()) -> tuple[str, ...]:
     return (*BASIC, *middle, *TAIL, *([FILES] if kind == "all" else []), VERDICT)
 
 
-def rows_of(comparison: Comparison, kind: str, rows: Sequence[int] | None = None, *, metrics: Sequence[Metric] = ()) -> Iterator[list[Any]]:
-    """One list of cells for each row, in the order of the columns; all rows unless some are named."""
-    cells: dict[str, Callable[[Detail], list[Any]]] = {
-        "all": lambda detail: [*_tensor_cells(detail), *_own_cells(comparison, detail, metrics), *_extremes(detail)],
-        "summary": _summary_cells,
-        "md5": _digest_cells,
-    }
-    middle = cells[kind]
-    last: tuple[object, object] | None = None
-    for detail in comparison.details(rows):
-        owner = (_index(detail.target_call), _index(detail.golden_call))
-        files = [_files(detail)] if kind == "all" else []
-        yield [*_basic_cells(detail), *middle(detail), *_tail_cells(detail, first=owner != last), *files, detail.verdict]
-        last = owner
+def rows_of(
+    comparison: Comparison, kind: str, rows: Sequence[int] | None = None, *, metrics: Sequence[Metric] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """One tuple of cells for each row, in the order of the columns; all rows unless some are named."""
+    for columns in column_parts(comparison, kind, rows, metrics=metrics):
+        yield from zip(*columns, strict=True)
 
 
-def _index(call: Call | None) -> object:
-    return None if call is None else (call.process, call.index)
+def column_parts(
+    comparison: Comparison, kind: str, rows: Sequence[int] | None = None, *, metrics: Sequence[Metric] = ()
+) -> Iterator[list[list[Any]]]:
+    """The same column by column, some tens of thousands of rows at a time."""
+    chosen = np.arange(len(comparison.rows)) if rows is None else np.asarray(rows, dtype=np.int64)
+    cells = Cells(comparison.pairing.target), Cells(comparison.pairing.golden)
+    owners = comparison.rows.target_call[chosen], comparison.rows.golden_call[chosen]
+    new = np.ones(len(chosen), dtype=np.bool_)
+    new[1:] = (owners[0][1:] != owners[0][:-1]) | (owners[1][1:] != owners[1][:-1])
+    for start in range(0, len(chosen), _PART):
+        part = _Part(comparison, cells, chosen[start : start + _PART], new[start : start + _PART])
+        middle = part.digests() if kind == "md5" else [*(part.measured(metrics) if kind == "all" else part.summary()), *part.extremes()]
+        files = [part.files()] if kind == "all" else []
+        yield [*part.basic(), *middle, *part.tail(), *files, part.verdicts]
 
 
-def _name(call: Call | None, tensor: Tensor | None) -> str:
-    if call is None or tensor is None:
+class _Part:
+    """Some rows of a comparison, column by column; each column of a run is read once."""
+
+    def __init__(self, comparison: Comparison, cells: tuple[Cells, Cells], rows: NDArray[np.int64], new: NDArray[np.bool_]) -> None:
+        table = comparison.rows
+        self._comparison, self._cells, self._rows, self._new = comparison, cells, rows, new
+        self._places = table.target[rows], table.golden[rows]
+        self._owners = table.target_call[rows], table.golden_call[rows]
+        self._known: dict[str, tuple[list[Any], ...]] = {}
+        self._status = [STATUS_WORDS[code] for code in table.status[rows].tolist()]
+        self.verdicts = comparison.verdicts(rows)
+
+    def _tensors(self, name: str) -> tuple[list[Any], list[Any]]:
+        """A column of both sides' tensors, None where a side has no such tensor."""
+        if name not in self._known:
+            self._known[name] = tuple(cells.of_tensors(name, places) for cells, places in zip(self._cells, self._places, strict=True))
+        mine, theirs = self._known[name]
+        return mine, theirs
+
+    def _calls(self, name: str) -> tuple[list[Any], list[Any]]:
+        return self._cells[0].of_calls(name, self._owners[0]), self._cells[1].of_calls(name, self._owners[1])
+
+    def basic(self) -> list[list[Any]]:
+        """Names, types, shapes, whether gradients are wanted."""
+        names = [
+            list(map(_name, *columns)) for columns in zip(self._calls("name"), self._tensors("io"), self._tensors("slot"), strict=True)
+        ]
+        types = [["N/A" if cell is None else cell for cell in column] for column in self._tensors("dtype")]
+        shapes = [list(map(_shape, column)) for column in self._tensors("shape")]
+        grads = [["N/A" if cell is None else str(cell) for cell in column] for column in self._tensors("requires_grad")]
+        return [*names, *types, *shapes, *grads]
+
+    def measured(self, metrics: Sequence[Metric]) -> list[list[Any]]:
+        """Metrics of values where both sides kept theirs, then users' own."""
+        pairs = self._comparison.measured.pairs
+        cells = [_tensor_cells(pairs.get(row), status) for row, status in zip(self._rows.tolist(), self._status, strict=True)]
+        if metrics:
+            details = self._comparison.details(self._rows.tolist())
+            cells = [[*known, *own_cells(self._comparison, detail, metrics)] for known, detail in zip(cells, details, strict=True)]
+        return [list(column) for column in zip(*cells, strict=True)]
+
+    def summary(self) -> list[list[Any]]:
+        """Differences of statistics, and how far they are off in percent."""
+        both = [self._tensors(name) for name in _STATISTICS]
+        return [*(list(map(_less, *columns)) for columns in both), *(list(map(_percent, *columns)) for columns in both)]
+
+    def extremes(self) -> list[list[Any]]:
+        """Statistics of target, then of golden."""
+        return [["N/A" if cell is None else cell for cell in self._tensors(name)[side]] for side in (0, 1) for name in _STATISTICS]
+
+    def digests(self) -> list[list[Any]]:
+        """Digests of both."""
+        return [["N/A" if cell is None else f"{cell:016x}" for cell in column] for column in self._tensors("digest")]
+
+    def tail(self) -> list[list[Any]]:
+        """What the rows come to, messages, where the code and the values are."""
+        grads = ["N/A" if None in both else str(both[0] == both[1]) for both in zip(*self._tensors("requires_grad"), strict=True)]
+        lost = [self._lost(row) for row in self._rows.tolist()] if any(self._comparison.measured.lost) else [""] * len(self._rows)
+        results = list(map(result_of, self._status, self.verdicts, lost))
+        sources = [
+            (mine or theirs or "N/A") if new else "N/A" for new, mine, theirs in zip(self._new.tolist(), *self._sources(), strict=True)
+        ]
+        return [grads, results, self._messages(lost), sources]
+
+    def files(self) -> list[str]:
+        """The files of both sides as msprobe writes them, a list in Python's words; "-1" for none."""
+        both = zip(*self._tensors("value"), strict=True)
+        return ["-1" if mine is None and theirs is None else str([_place(mine), _place(theirs)]) for mine, theirs in both]
+
+    def _sources(self) -> tuple[list[Any], list[Any]]:
+        """Source of the target's call; golden's where the target has none."""
+        mine, theirs = self._calls("source")
+        return mine, [None if call >= 0 else source for call, source in zip(self._owners[0].tolist(), theirs, strict=True)]
+
+    def _lost(self, row: int) -> str:
+        return next((word for word, lost in zip(("target", "golden"), self._comparison.measured.lost, strict=True) if row in lost), "")
+
+    def _messages(self, lost: list[str]) -> list[str]:
+        table, measured = self._comparison.rows, self._comparison.measured
+        types = [mine is not None and theirs is not None and mine != theirs for mine, theirs in zip(*self._tensors("dtype"), strict=True)]
+        error, allowed = table.error[self._rows].tolist(), table.allowed[self._rows].tolist()
+        found = []
+        for number, (row, status) in enumerate(zip(self._rows.tolist(), self._status, strict=True)):
+            pair = measured.pairs.get(row)
+            said = [measured.unreadable[row]] if row in measured.unreadable else []
+            if lost[number]:
+                said.append(_LOST[lost[number]])
+            elif status in _UNLIKE:
+                said.append(_UNLIKE[status])
+            if pair is not None and pair.nonfinite_mismatch:
+                said.append("The position of inf or nan in NPU and bench Tensor do not match.")
+            if types[number]:
+                said.append("Dtype of NPU and bench tensor do not match.")
+            if status == "differs" and not math.isnan(error[number]):
+                bound = f", {allowed[number]:.3g} is allowed" if error[number] > allowed[number] else ""
+                said.append(f"off by {error[number]:.3g} of golden's scale{bound}")
+            found.append(json_text(said) if said else "[]")
+        return found
+
+
+def _name(call: str | None, io: str | None, slot: str | None) -> str:
+    if call is None or slot is None:
         return "N/A"
-    own = tensor.slot.startswith("parameters.") or ".parameters_grad" in call.name
-    return f"{call.name}.{tensor.slot}" if own else f"{call.name}.{tensor.io}.{tensor.slot.removeprefix('kwargs.')}"
+    own = slot.startswith("parameters.") or ".parameters_grad" in call
+    return f"{call}.{slot}" if own else f"{call}.{io}.{slot.removeprefix('kwargs.')}"
 
 
-def _basic_cells(detail: Detail) -> list[Any]:
-    sides = (detail.target, detail.golden)
-    return [
-        _name(detail.target_call, detail.target), _name(detail.golden_call, detail.golden),
-        *("N/A" if side is None else side.dtype for side in sides),
-        *("N/A" if side is None or side.shape is None else str(list(side.shape)) for side in sides),
-        *("N/A" if side is None or side.requires_grad is None else str(side.requires_grad) for side in sides),
-    ]  # fmt: skip
+@lru_cache(maxsize=4096)
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "N/A" if shape is None else str(list(shape))
 
 
-def _tensor_cells(detail: Detail) -> list[Any]:
-    found = detail.metrics
+def _tensor_cells(found: Pair | None, status: str) -> list[Any]:
     if found is not None:
         cells = _metric_cells(found)
-    elif detail.status == "same":
+    elif status == "same":
         cells = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
-    elif detail.status == "shape differs":
+    elif status == "shape differs":
         cells = ["shape unmatched"] * len(ALL)
     else:
         cells = ["unsupported"] * len(ALL)
     return cells
 
 
-def _own_cells(comparison: Comparison, detail: Detail, metrics: Sequence[Metric]) -> list[Any]:
+def own_cells(comparison: Comparison, detail: Detail, metrics: Sequence[Metric]) -> list[Any]:
     """What users' own metrics answer for the values of a row; "unsupported" where values are missing or have two shapes."""
     sides = (detail.target, detail.golden)
     if not metrics or any(side is None or side.value is None for side in sides):
@@ -132,12 +240,8 @@ def _metric_cells(found: Pair) -> list[Any]:
     return ["N/A" if cell is None else cell for cell in cells]
 
 
-def _summary_cells(detail: Detail) -> list[Any]:
-    if detail.target is None or detail.golden is None:
-        return ["N/A"] * len(SUMMARY) + _extremes(detail)
-    both = [(getattr(detail.target, name), getattr(detail.golden, name)) for name in _STATISTICS]
-    differences = ["N/A" if one is None or other is None else one - other for one, other in both]
-    return [*differences, *(_percent(one, other) for one, other in both), *_extremes(detail)]
+def _less(one: float | None, other: float | None) -> float | str:
+    return "N/A" if one is None or other is None else one - other
 
 
 def _percent(one: float | None, other: float | None) -> str:
@@ -149,38 +253,15 @@ def _percent(one: float | None, other: float | None) -> str:
     return f"{abs((one - other) / other) * 100:.6f}%" if other else "inf"
 
 
-def _digest_cells(detail: Detail) -> list[Any]:
-    return ["N/A" if side is None or side.digest is None else f"{side.digest:016x}" for side in (detail.target, detail.golden)]
-
-
-def _extremes(detail: Detail) -> list[Any]:
-    sides = (detail.target, detail.golden)
-    return ["N/A" if side is None or (value := getattr(side, name)) is None else value for side in sides for name in _STATISTICS]
-
-
-def result_of(detail: Detail) -> str:
+def result_of(status: str, verdict: str, lost: str) -> str:
     """pass, warning, error, unmatched or N/A."""
-    if detail.status in ("only in target", "only in golden"):
+    if status in ("same", "within tolerance"):
+        return "N/A" if lost else "pass"
+    if status in ("only in target", "only in golden"):
         return "unmatched"
-    if detail.status == "not measured" or (detail.lost and detail.status in ("same", "within tolerance")):
+    if status == "not measured":
         return "N/A"
-    if detail.status in ("same", "within tolerance"):
-        return "pass"
-    return "error" if detail.verdict == "origin" or detail.status == "shape differs" else "warning"
-
-
-def _tail_cells(detail: Detail, *, first: bool) -> list[Any]:
-    grads = [None if side is None else side.requires_grad for side in (detail.target, detail.golden)]
-    consistent = "N/A" if None in grads else str(grads[0] == grads[1])
-    call = detail.target_call or detail.golden_call
-    source = call.source if first and call is not None and call.source else "N/A"
-    return [consistent, result_of(detail), json_text(_messages(detail)), source]
-
-
-def _files(detail: Detail) -> str:
-    """The files of both sides as msprobe writes them, a list in Python's words; "-1" for none."""
-    values = [None if side is None else side.value for side in (detail.target, detail.golden)]
-    return "-1" if values == [None, None] else str([_place(value) for value in values])
+    return "error" if verdict == "origin" or status == "shape differs" else "warning"
 
 
 def _place(value: ValueRef | None) -> str:
@@ -189,20 +270,3 @@ def _place(value: ValueRef | None) -> str:
         return "-1"
     file = PurePath(value.shard).name
     return f"{file}:{value.key}" if value.key else file
-
-
-def _messages(detail: Detail) -> list[str]:
-    found = [detail.message] if detail.message else []
-    if detail.lost:
-        found.append(_LOST[detail.lost])
-    elif detail.status in _UNLIKE:
-        found.append(_UNLIKE[detail.status])
-    metrics = detail.metrics
-    if metrics is not None and metrics.nonfinite_mismatch:
-        found.append("The position of inf or nan in NPU and bench Tensor do not match.")
-    if detail.target is not None and detail.golden is not None and detail.target.dtype != detail.golden.dtype:
-        found.append("Dtype of NPU and bench tensor do not match.")
-    if detail.status == "differs" and not math.isnan(detail.error):
-        bound = f", {detail.allowed:.3g} is allowed" if detail.error > detail.allowed else ""
-        found.append(f"off by {detail.error:.3g} of golden's scale{bound}")
-    return found
