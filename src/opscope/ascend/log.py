@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import BinaryIO
@@ -189,7 +189,7 @@ class LogReader:
         )
 
 
-_INNER = re.compile(r"debug|run|plog|slog|logs?|cann|host|dfx|security|device(-\d+)?|dev-os-\d+", re.IGNORECASE)
+_INNER = re.compile(r"debug|run|plog|slog|logs?|cann|host|dfx|security|device(-\d+)?|dev-os-\d+|.+\.(log|txt)\.(gz|bz2|xz)", re.IGNORECASE)
 
 
 def _host(name: str) -> str:
@@ -351,13 +351,13 @@ def _joined(first: Fault, second: Fault) -> Fault:
     return msgspec.structs.replace(first, **{**changes, "files": both})
 
 
-def read_logs(paths: Iterable[Path]) -> LogReader:
-    """A reader that has read these files. FormatError for one that cannot be read."""
+def read_logs(paths: Iterable[Path], *, named: Callable[[str], str] = str) -> LogReader:
+    """A reader that has read these files; named gives the name each is told by. FormatError for one that cannot be read."""
     reader = LogReader()
     for path in sorted(paths, key=_rank):
         try:
             with path.open("rb") as stream:
-                reader.read(stream, str(path))
+                reader.read(stream, named(str(path)))
         except OSError as error:  # noqa: PERF203 - the file is named
             raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
     return reader

@@ -115,7 +115,7 @@ def _analysed(
     places += archives.folders.values()
     found = collect(places, graphs_at=where.graphs, kernels_at=where.kernel_meta, dumps_at=where.dump)
     found = msgspec.structs.replace(found, problems=(*found.problems, *archives.problems))
-    reader = read_logs(found.logs)
+    reader = read_logs(found.logs, named=archives.named)
     read = len(found.logs)
     for path in piped:
         with path.open("rb") as stream:
