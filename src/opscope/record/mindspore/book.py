@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Slots = Sequence[tuple[str, Any]]
 BATCH = 256
+MOST_PROBLEMS = 10
 FUNCTIONAL = "optimizer without a Cell"
 
 
@@ -94,6 +95,7 @@ class Book:
         self._stacks: dict[tuple[str, ...], int] = {}
         self._relatives = Relatives()
         self._waiting: dict[str, list[Any]] = {"stacks": [], "calls": [], "tensors": []}
+        self._problems = 0
         self._gradient_seen = self._functional = self._finding = self._paused = False
 
     @cached_property
@@ -118,9 +120,13 @@ class Book:
 
     def resume(self) -> None:
         """Take rows again; what was compiled and ran meanwhile is left out."""
+        self.drop_compiled()
+        self._paused = False
+
+    def drop_compiled(self) -> None:
+        """Delete what compiled parts have dumped."""
         if self.compiled is not None:
             self.compiled.take(lambda folder: shutil.rmtree(folder, ignore_errors=True), wait=True)
-        self._paused = False
 
     @property
     def scopes(self) -> list[Scope]:
@@ -205,15 +211,17 @@ class Book:
 
     def _take_folder(self, folder: Path, phase: str | None) -> None:
         self.flush()
+        if self.writer.failed is not None:  # which has said why
+            self.active = False
+            shutil.rmtree(folder, ignore_errors=True)
+            return
         self._done += 1
         iteration = int(folder.name) if self.compiled is not None and self.compiled.counts else None
         if iteration is not None and iteration > self.step:
             self.end_step()
             self.step = iteration
         found = self._ingestor.take(folder, owned=True, within=lambda phases: self._here(phases, phase))
-        for problem in self._ingestor.problems:
-            print(f"opscope: {problem}", file=sys.stderr)
-        self._ingestor.problems.clear()
+        self._tell_problems()
         self._made[0].update(found.made)
         self._finding = self._finding or found.finding
         if iteration is not None:
@@ -224,6 +232,15 @@ class Book:
             for optimizer in self._live() or {FUNCTIONAL}:
                 self.steps.optimizer_begins(optimizer)
                 self.steps.optimizer_ends(optimizer)
+
+    def _tell_problems(self) -> None:
+        """Say the first few things that could not be read; one that the disk had no room for is one of very many."""
+        for problem in self._ingestor.problems[: max(0, MOST_PROBLEMS - self._problems)]:
+            print(f"opscope: {problem}", file=sys.stderr)
+        before, self._problems = self._problems, self._problems + len(self._ingestor.problems)
+        if before <= MOST_PROBLEMS < self._problems:
+            print("opscope: more files of the dump cannot be read", file=sys.stderr)
+        self._ingestor.problems.clear()
 
     def _here(self, phases: frozenset[str], phase: str | None) -> Within:
         """Where the program is, once a step has ended that this part does not belong to."""

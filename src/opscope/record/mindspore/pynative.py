@@ -75,9 +75,11 @@ class PyNative:
 
     def leave(self, scope: Scope | None, result: Any, error: str | None) -> None:
         """The Cell has returned, or raised."""
-        if self._busy or not self.book.active:
+        if self._busy:
             return
-        if scope is None:
+        if not self.book.active:
+            self._guarded(self.book.drop_compiled)
+        elif scope is None:
             self._guarded(self.book.take_compiled)
         else:
             self._guarded(lambda: self.book.leave_cell(scope, list(tensors_in(result, self._tensor)), site_of(caller(3)), error))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opscope.record.mindspore.ingest import Ingestor
 
 POLL_SECONDS = 0.3
+MOST_PROBLEMS = 10
 
 
 class Dumps:
@@ -64,7 +65,9 @@ class Dumps:
         self.poll(ended=True)
         for ingestor in self._ingestors.values():
             ingestor.writer.close()
-            self.notes.extend(dict.fromkeys(ingestor.problems))
+            problems = list(dict.fromkeys(ingestor.problems))
+            more = [f"{len(problems) - MOST_PROBLEMS} more files of the dump cannot be read"] if len(problems) > MOST_PROBLEMS else []
+            self.notes.extend([*problems[:MOST_PROBLEMS], *more])
         for place in (self._run / FOLDER).glob("*"):
             facts = self._facts(place)
             if facts is not None and facts.owned:
