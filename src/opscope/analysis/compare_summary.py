@@ -14,6 +14,7 @@ from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_pairs import DIFFERS, GOLDEN_ONLY, SAME, SHAPE, TARGET_ONLY, UNKNOWN, WITHIN
 from opscope.analysis.compare_structure import half_compiled
 from opscope.analysis.compare_values import Measured
+from opscope.analysis.files import beside_files
 from opscope.analysis.hashes import distinct
 from opscope.analysis.levels import LEVEL_WORDS, apart, recorded
 from opscope.analysis.lowering import foreign
@@ -30,6 +31,7 @@ _COUNTED = (
 )  # fmt: skip
 _NAMED = 8  # operators that one line lists
 _SHARE = 0.5  # matched calls below which two runs look like two models
+_LONGER = 10
 
 
 def summary_of(pairing: Pairing, warnings: Sequence[str]) -> dict[str, Any]:
@@ -115,18 +117,30 @@ def two_models(pairing: Pairing) -> bool:
 
 
 def _few_partners(pairing: Pairing) -> tuple[int, int] | None:
-    """How many calls have a partner, and of how many, where that is less than half of those of the shorter run; None elsewhere."""
-    both = recorded(pairing.target, pairing.golden), recorded(pairing.golden, pairing.target)
+    """How many calls have a partner, and of how many, where those are few of the shorter run's calls; None elsewhere.
+
+    Few is less than half of those of a level that both recorded, or half where the longer run has ten times as many.
+    """
+    sides = (pairing.target, pairing.golden)
+    if pairing.between is None:
+        counts = [int(np.count_nonzero(recorded(side, other))) for side, other in (sides, sides[::-1])]
+    elif foreign(*sides):
+        counts = [len(side.calls) for side in sides]
+    else:
+        return None  # what was compared with nothing is said anyway
     matched = int(np.count_nonzero(pairing.match.target >= 0))
-    counts = [int(np.count_nonzero(calls)) for calls in both]
-    return (matched, counts[0]) if matched < _SHARE * max(min(counts), 1) else None
+    least = _SHARE * max(min(counts), 1)
+    few = matched < least or (matched == least and max(counts) >= _LONGER * matched)
+    return (matched, counts[0]) if few else None
 
 
 def _other_levels(pairing: Pairing) -> Iterator[str]:
     """Calls of a level that the other side did not record, as far as nothing that was compared speaks for them."""
     if pairing.between is not None:
         if not foreign(pairing.target, pairing.golden):
-            yield from _alone(pairing, "only {} recorded {}: the runs were recorded at other levels")
+            files = beside_files(pairing.target, pairing.golden)
+            why = "the other side has no file or call of that name" if files else "the runs were recorded at other levels"
+            yield from _alone(pairing, f"only {{}} recorded {{}}: {why}")
         return
     sides = (("target", pairing.target), ("golden", pairing.golden))
     for (word, side), (other, partner) in (sides, sides[::-1]):
