@@ -258,4 +258,4 @@ def test_every_kernel_is_built_again(program: str, word: str, tmp_path: Path) ->
     assert len(told) == written > 15
     assert [op for op, kind, verdict in told if kind == "none" and verdict not in {"not reproduced", "cannot be tried"}] == []
     assert [op for op, kind, verdict in told if kind == "nonfinite" and verdict == "not reproduced"] == []
-    assert sum(verdict != "cannot be tried" for _, _, verdict in told) >= 0.9 * written
+    assert sum(verdict != "cannot be tried" for _, _, verdict in told) >= 0.85 * written

@@ -195,7 +195,12 @@ def typed(name: str, value: Any) -> Any:
 
 
 def same_shapes(inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
-    """Operands of a primitive that updates its first one in place: those of as many elements have its shape."""
+    """Operands in the shapes the primitive wants, where the CPU back end dumped those from before a reshape.
+
+    Of a primitive that updates its first operand in place those of as many elements have its shape; MatMul takes matrices.
+    """
+    if OPERATOR == "MatMul":
+        return [Tensor(to_array(each).reshape(each.shape[0], -1), each.dtype) if len(each.shape) > 2 else each for each in inputs]
     if not attributes.get("side_effect_mem") or not inputs or not isinstance(inputs[0], Tensor):
         return inputs
     shape = inputs[0].shape
