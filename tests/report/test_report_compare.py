@@ -19,7 +19,7 @@ from opscope.analysis.compare_pairs import STATUS_WORDS
 from opscope.errors import UsageError
 from opscope.kernels.metrics import Metric
 from opscope.kernels.pair import pair
-from opscope.report import compare_csv, compare_html, compare_rows, spreadsheet
+from opscope.report import compare_csv, compare_html, compare_rows, compare_xlsx, spreadsheet
 from opscope.report.compare_files import check_output, write_comparison
 from opscope.run.finding import Document, Finding
 from opscope.run.schema import Call, Tensor, ValueRef
@@ -215,3 +215,23 @@ def test_a_users_own_metric_is_one_column_more(tmp_path: Path) -> None:
     rows = table(tmp_path / "c.csv")
     assert list(rows[0])[13:16] == ["Five Thousandths Err Ratio", "Spread", "NPU max"]
     assert [row["Spread"] for row in rows] == ["0.5", "0.5", "0.5", "unsupported", "unsupported", "0.5", "0.5"]
+
+
+def test_a_workbook_and_a_page_say_what_they_leave_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert write_comparison(comparison(), tmp_path / "c.xlsx") == 0
+    assert compare_xlsx.write_comparison_xlsx(comparison(), tmp_path / "c.xlsx", most=3) == 4
+    rows = sheet(tmp_path / "c.xlsx")
+    assert [row[-1] for row in rows] == ["Verdict", "structural", "unknown", "receiver", compare_rows.left_out(4)]
+    monkeypatch.setattr(compare_html, "MOST_ROWS", 3)
+    assert write_comparison(comparison(), tmp_path / "c.html") == 4
+
+
+def test_own_metrics_stand_in_the_document(tmp_path: Path) -> None:
+    found = comparison(values={"target": np.array([1.0, 2.0]), "golden": np.array([1.0, 1.5])})
+    found.worst = lambda count: found.all[1:3][:count]
+    metric = Metric("Gap", lambda target, golden: float((target - golden).max()))
+    write_comparison(found, tmp_path / "c.json", [metric])
+    name = "Functional.mm.1.forward.output.0"
+    told = json.loads((tmp_path / "c.json").read_text())["summary"]["metrics"]
+    assert told[0] == {"row": name, "golden": name, "Gap": 0.5}
+    assert len(told) == 2

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,10 +16,13 @@ from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
+    from opscope.analysis.compare import Comparison
     from opscope.analysis.mapping import Mapping
     from opscope.kernels.metrics import Metric
 
-OWN_METRIC = "Your own metric as one column more of -o: MODULE:FUNCTION of target and golden, or MODULE for all marked in it."
+OWN_METRIC = (
+    "Your own metric as one column more of -o, and in --json: MODULE:FUNCTION of target and golden, or MODULE for all marked in it."
+)
 MAPPING = "YAML of names, opscope's own or msprobe's api, cell, data or layer mapping; or a graph as JSON, made by atc --mode=1."
 FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
 
@@ -58,7 +62,7 @@ def compare(  # noqa: PLR0913 - one for each option
         from opscope.report.compare_files import check_output, write_comparison
 
         check_output(output)
-    own = _metrics(metric, output)
+    own = _metrics(metric, asked=json or output is not None)
     policy = Policy(
         mapping=_mapping(mapping), values=values == "stored", selection=selection.selection(),
         reference=None if reference is None else open_run(reference),
@@ -68,21 +72,31 @@ def compare(  # noqa: PLR0913 - one for each option
     if json:
         from opscope.report.json import json_text
 
-        print(json_text(document))
+        print(json_text(document if not own else _with_metrics(document, comparison, own)))
     else:
         from opscope.report.compare_terminal import print_comparison
 
         print_comparison(document)
     if output is not None:
-        write_comparison(comparison, output, own)
+        left = write_comparison(comparison, output, own)
+        if left:
+            print(f"{output}: {left} rows that are no further apart than those in it are left out; a .csv holds all", file=sys.stderr)
     return exit_code(document, fail_on=fail_on)
 
 
-def _metrics(paths: list[str] | None, output: Path | None) -> tuple[Metric, ...]:
+def _with_metrics(document: Document, comparison: Comparison, metrics: tuple[Metric, ...]) -> Document:
+    from opscope.report.compare_metrics import with_metrics
+
+    return with_metrics(document, comparison, metrics)
+
+
+def _metrics(paths: list[str] | None, *, asked: bool) -> tuple[Metric, ...]:
     if not paths:
         return ()
-    if output is None:
-        raise UsageError("--metric makes a column of the table of all rows; name its file with -o FILE.csv, .xlsx or .html")
+    if not asked:
+        raise UsageError(
+            "--metric makes a column of the table of rows; name its file with -o FILE.csv, .xlsx or .html, or ask with --json"
+        )
     from opscope.kernels.metrics import find_metrics
 
     return find_metrics(paths)

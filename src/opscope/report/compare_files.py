@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from opscope.errors import UsageError
 from opscope.report.compare_csv import write_comparison_csv
 from opscope.report.compare_html import write_comparison_html
+from opscope.report.compare_metrics import with_metrics
 from opscope.report.compare_xlsx import write_comparison_xlsx
 from opscope.report.json import json_text
 
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from opscope.kernels.metrics import Metric
 
 
-def _json(comparison: Comparison, path: Path, _metrics: Sequence[Metric]) -> None:
-    path.write_text(json_text(comparison.document) + "\n", encoding="utf-8")
+def _json(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
+    path.write_text(json_text(with_metrics(comparison.document, comparison, metrics)) + "\n", encoding="utf-8")
+    return 0
 
 
-WRITERS: dict[str, Callable[[Comparison, Path, Sequence[Metric]], object]] = {
+# Each answers how many rows it left out, or the files it wrote.
+WRITERS: dict[str, Callable[[Comparison, Path, Sequence[Metric]], int | list[Path]]] = {
     ".csv": write_comparison_csv,
     ".xlsx": write_comparison_xlsx,
     ".html": write_comparison_html,
@@ -42,8 +45,10 @@ def check_output(path: Path) -> None:
         raise UsageError(f"{path.parent}: no such folder, or not one to write to")
 
 
-def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> None:
+def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> int:
     """Writes a comparison as the ending of the path says; a file that is there already is replaced when the new one is whole.
+
+    Answers how many rows the file leaves out: a page and a workbook of millions of rows open nowhere.
 
     metrics are users' own, one column each. Raises UsageError where the disk refuses; what was there before stays then.
     """
@@ -54,6 +59,7 @@ def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metri
         partial.replace(path)
         for number, part in enumerate(written[1:] if isinstance(written, list) else (), 1):
             part.replace(path.with_name(f"{path.stem}_part_{number}{path.suffix}"))
+        return written if isinstance(written, int) else 0
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:

@@ -12,9 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from opscope.report.compare_rows import columns_of, kind_of, rows_of
+from opscope.report.compare_rows import columns_of, furthest, kind_of, left_out, rows_of
 from opscope.report.console import printable
 from opscope.report.json import json_text
 
@@ -77,18 +75,19 @@ draw();
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
-def write_comparison_html(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> None:
-    """Writes the page."""
+def write_comparison_html(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> int:
+    """Writes the page; answers how many rows it leaves out."""
     path.write_text(comparison_html(comparison, metrics), encoding="utf-8", errors="backslashreplace")
+    return max(len(comparison.rows) - MOST_ROWS, 0)
 
 
 def comparison_html(comparison: Comparison, metrics: Sequence[Metric] = ()) -> str:
     """The page of a comparison."""
     kind = kind_of(comparison)
-    chosen = _chosen(comparison)
+    chosen = furthest(comparison, MOST_ROWS)
     left = len(comparison.rows) - len(chosen)
     block = {"columns": columns_of(kind, metrics), "rows": list(rows_of(comparison, kind, chosen, metrics=metrics))}
-    said = f"<p class=c>{left} rows that are no further apart than these are left out; a .csv holds all.</p>" if left else ""
+    said = f"<p class=c>{left_out(left)}</p>" if left else ""
     return (
         f'<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
         f'<meta http-equiv=Content-Security-Policy content="{_POLICY}"><title>opscope compare</title><style>{_STYLE}</style>'
@@ -99,15 +98,6 @@ def comparison_html(comparison: Comparison, metrics: Sequence[Metric] = ()) -> s
         "<button id=more hidden>more rows</button>"
         f"<script type='application/json' id=rows>{_inert(block)}</script><script>{_SCRIPT}</script></html>\n"
     )
-
-
-def _chosen(comparison: Comparison) -> list[int]:
-    """All rows, or as many as a page takes: those without a partner and the furthest apart."""
-    rows = comparison.rows
-    if len(rows) <= MOST_ROWS:
-        return list(range(len(rows)))
-    weight = np.where(np.isnan(rows.error), np.inf, rows.error)
-    return sorted(np.argsort(-weight, kind="stable")[:MOST_ROWS].tolist())
 
 
 def _inert(block: Any) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison, Detail
     from opscope.kernels.metrics import Metric
     from opscope.kernels.pair import Pair
-    from opscope.run.schema import ValueRef
+    from opscope.run.schema import Call, Tensor, ValueRef
 
 BASIC = (
     "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape", "NPU Requires_grad",
@@ -73,8 +73,22 @@ def columns_of(kind: str, metrics: Sequence[Metric] = ()) -> tuple[str, ...]:
     return (*BASIC, *middle, *TAIL, *([FILES] if kind == "all" else []), VERDICT)
 
 
+def furthest(comparison: Comparison, most: int) -> NDArray[np.int64]:
+    """All rows, or as many as a file takes, in their order: those without a partner and those that are furthest apart."""
+    rows = comparison.rows
+    if len(rows) <= most:
+        return np.arange(len(rows))
+    weight = np.where(np.isnan(rows.error), np.inf, rows.error)
+    return np.sort(np.argsort(-weight, kind="stable")[:most])
+
+
+def left_out(count: int) -> str:
+    """What a file says of the rows that it does not hold."""
+    return f"{count} rows that are no further apart than these are left out; a .csv holds all."
+
+
 def rows_of(
-    comparison: Comparison, kind: str, rows: Sequence[int] | None = None, *, metrics: Sequence[Metric] = ()
+    comparison: Comparison, kind: str, rows: NDArray[np.int64] | None = None, *, metrics: Sequence[Metric] = ()
 ) -> Iterator[tuple[Any, ...]]:
     """One tuple of cells for each row, in the order of the columns; all rows unless some are named."""
     for columns in column_parts(comparison, kind, rows, metrics=metrics):
@@ -82,10 +96,10 @@ def rows_of(
 
 
 def column_parts(
-    comparison: Comparison, kind: str, rows: Sequence[int] | None = None, *, metrics: Sequence[Metric] = ()
+    comparison: Comparison, kind: str, rows: NDArray[np.int64] | None = None, *, metrics: Sequence[Metric] = ()
 ) -> Iterator[list[list[Any]]]:
     """The same column by column, some tens of thousands of rows at a time."""
-    chosen = np.arange(len(comparison.rows)) if rows is None else np.asarray(rows, dtype=np.int64)
+    chosen = np.arange(len(comparison.rows)) if rows is None else rows
     cells = Cells(comparison.pairing.target), Cells(comparison.pairing.golden)
     owners = comparison.rows.target_call[chosen], comparison.rows.golden_call[chosen]
     new = np.ones(len(chosen), dtype=np.bool_)
@@ -202,6 +216,11 @@ def _name(call: str | None, io: str | None, slot: str | None) -> str:
         return "N/A"
     own = slot.startswith("parameters.") or ".parameters_grad" in call
     return f"{call}.{slot}" if own else f"{call}.{io}.{slot.removeprefix('kwargs.')}"
+
+
+def name_of(call: Call | None, tensor: Tensor | None) -> str:
+    """The name of a tensor's row, "N/A" where a side has none."""
+    return "N/A" if call is None or tensor is None else _name(call.name, tensor.io, tensor.slot)
 
 
 @lru_cache(maxsize=4096)
