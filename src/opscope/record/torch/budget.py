@@ -33,6 +33,7 @@ class Signature:
     wrong: int = 0
     flaky: int = 0
     first: int = FIRST
+    sampling: bool = True  # whether it is sampled after the first calls
 
     @property
     def cost(self) -> float:
@@ -83,6 +84,8 @@ class Budget:
         self.seen += 1
         if signature.checked < signature.first or self.share is None:
             return True
+        if not signature.sampling:
+            return False
         own = now - self._started - self.spent - elsewhere
         within = self.spent + signature.cost <= self.share * own - elsewhere
         if not within and self.sampled + signature.cost > FLOOR * self.share * own:

@@ -189,7 +189,7 @@ class Checker:
         begun = time.perf_counter()
         try:
             known = self._known.get(func) or self._learn(func)
-            signature = self._turn(func, args, kwargs, begun) if known.checked else None
+            signature = self._turn(func, args, kwargs, begun, sampling=not known.views) if known.checked else None
         except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
             self._fail(error)
             signature = None
@@ -230,9 +230,10 @@ class Checker:
         self.tally.count("not the derivative")
         self._judge(index, "replay-mismatch", "differences", found, {"output": "", "gradient": found.slot, "differences": True})
 
-    def _turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], begun: float) -> Signature | None:
-        """The signature of a call that is to be checked."""
+    def _turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], begun: float, *, sampling: bool = True) -> Signature | None:
+        """The signature of a call that is to be checked; without sampling only the first calls of one are."""
         signature = self.budget.signature(func, args, kwargs)
+        signature.sampling = sampling
         if signature.wrong < MOST_TOLD and self.budget.wants(signature, begun, self.watching()):
             return signature
         self.budget.spent += time.perf_counter() - begun
