@@ -13,7 +13,7 @@ import numpy as np
 
 from opscope.analysis.compare_details import tensor_records
 from opscope.analysis.compare_judge import Pairing
-from opscope.analysis.compare_pairs import DIFFERS, SAME, UNKNOWN, WITHIN, Rows
+from opscope.analysis.compare_pairs import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
 from opscope.analysis.layouts import best_pair
 from opscope.errors import FormatError, MissingValueError, UsageError
 
@@ -110,7 +110,7 @@ def error_of(found: Pair) -> float:
 def _lost_values(pairing: Pairing) -> tuple[frozenset[int], frozenset[int]]:
     """Rows whose values one side kept and the other, which keeps its values, did not: lost in target, lost in golden."""
     rows = pairing.rows
-    both = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME)
+    both = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != SHAPE)
     found = []
     sides = ((pairing.target, rows.target), (pairing.golden, rows.golden))
     for (side, own), (partner, other) in (sides, sides[::-1]):

@@ -44,7 +44,7 @@ def _leaf_level(side: Side) -> int:
 
 def at_common_levels(target: Side, golden: Side) -> tuple[Side, Side]:
     """Both sides with leaves among the calls of levels that both recorded; the sides as they are where they share all levels or none."""
-    if not set(target.calls.level.tolist()) & set(golden.calls.level.tolist()):
+    if not len(np.intersect1d(distinct(target.calls.level), distinct(golden.calls.level))):
         return target, golden
     return _within(target, recorded(target, golden)), _within(golden, recorded(golden, target))
 
@@ -99,6 +99,8 @@ def apart(target: Side, golden: Side) -> NDArray[np.int64]:
     """Places of the target's calls that golden's levels leave out, with no call inside them and inside no call that both recorded."""
     calls = target.calls
     shared = recorded(target, golden)
+    if shared.all():
+        return np.empty(0, dtype=np.int64)
     parents = np.unique((calls.process[calls.parent >= 0] << 40) | calls.parent[calls.parent >= 0])
     return np.flatnonzero(~shared & ~np.isin(calls.key, parents) & (enclosing(target, shared) < 0))
 
