@@ -7,6 +7,7 @@ A kernel that takes the process down with it costs one call; the one who asks st
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 LINE = 256
+OF_CALL = re.compile(r"^\S+: (?=argument|input|its )")  # a call's name, its own or that of the function whose gradient it is
 
 
 class Replayer:
@@ -49,7 +51,7 @@ class Replayer:
                 result = second if second.verdict.verdict not in ("wrong", "unknown") else result
         except (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError) as error:
             told = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            return {"reason": told.removeprefix(f"{call.name}: ")[:300]}
+            return {"reason": OF_CALL.sub("", told)[:300]}
         return {"values": found.values, "device": device, **msgspec.to_builtins(result)}
 
 
