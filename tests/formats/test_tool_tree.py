@@ -107,3 +107,50 @@ def test_msprobes_tree(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "count", "left"), [(10, 3, [0, 1, 2, 7, 8, 9]), (6, 3, [0, 1, 2, 3, 4, 5]), (0, 3, [])])
 def test_the_ends_of_a_tensor(size: int, count: int, left: list[int]) -> None:
     assert ends(np.arange(size), count).tolist() == left
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Element types, shapes and names that trees of other tools have trouble with."""
+
+    class Long(torch.nn.Module):
+        def __init__(self, inner: torch.nn.Module) -> None:
+            super().__init__()
+            self.a_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.a_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on(x)
+            return found
+
+    path = tmp_path_factory.mktemp("odd") / "run"
+    model: torch.nn.Module = torch.nn.Linear(4, 4).bfloat16()
+    for _ in range(5):
+        model = Long(model)
+    with opscope.record(path, values="full") as recording:
+        out = model(torch.randn(2, 4).bfloat16())
+        _ = (out > 0, out[:0] * 2, torch.randn(3, dtype=torch.complex64) * 2j, torch.tensor(3.5) * 2, torch.arange(3) * 2**40)
+        _ = out.to(torch.float8_e4m3fn), torch.arange(5, dtype=torch.uint8) + 250
+    assert recording.path is not None
+    return opscope.open_run(recording.path)
+
+
+@pytest.mark.parametrize(("tool", "alone"), [("mindspore", False), ("mindspore", True), ("acl", False), ("msprobe", False)])
+def test_odd_types_shapes_and_names_come_back(odd: Run, tool: str, alone: bool, tmp_path: Path) -> None:
+    """alone: without opscope's own list beside the files, as MindSpore itself would have left them."""
+    write_tool_tree(odd, tool, Export(data="full", file_format="bin" if tool == "acl" else "npy"), tmp_path / "tree")
+    if alone:
+        (tmp_path / "tree/opscope.jsonl").unlink()
+    again = opscope.open_run(tmp_path / "tree")
+    found = {
+        (call.name, row.io, row.slot): (row, again.value(row)) for call in calls(again) for row in tensors_of(again, call) if row.value
+    }
+    checked = set()
+    for call in calls(odd):
+        for row in tensors_of(odd, call):
+            if row.value is None or call.level != "operator":
+                continue
+            back, values = found[call.name, row.io, row.slot]
+            assert (back.dtype, back.shape) == (row.dtype, row.shape)
+            assert values.tobytes() == odd.value(row).tobytes()
+            checked |= {row.dtype, row.shape}
+    assert {"bfloat16", "bool", "complex64", "float8_e4m3fn", "uint8", "int64", ()} <= checked
