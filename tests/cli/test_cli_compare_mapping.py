@@ -241,3 +241,10 @@ def test_what_a_mapping_file_must_not_say_is_told_with_its_line(tmp_path: Path, 
     assert out == ""
     assert err.count("\n") == 1
     assert f"mapping.yaml: {reason}" in err
+
+
+def test_calls_that_the_runs_do_not_have_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target, golden = swapped(tmp_path)
+    text = "Functional.odd.0.forward.input.2: Torch.strange.0.forward.input.2\nFunctional.odd.7.forward.input.0: Torch.typo.0.forward.input.0\n"
+    found = document(capsys, target, golden, "--mapping", mapped(tmp_path, text))
+    assert "mapping: 2 of the calls it names are not in these runs, the first: Functional.odd.7.forward" in found["summary"]["warnings"]

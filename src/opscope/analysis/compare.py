@@ -241,6 +241,8 @@ def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, pol
     every = () if two_models(pairing) else findings_of(pairing, causes, measured)
     chosen = tuple(finding for finding in every if wants_finding(finding, policy.selection))
     warnings, complete = warnings_of(pairing, measured, causes)
+    if policy.mapping is not None:
+        warnings = [*warnings, *policy.mapping.unused(pairing.target, pairing.golden)]
     if len(chosen) < len(every):
         warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
     return Document(

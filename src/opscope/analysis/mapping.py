@@ -113,10 +113,17 @@ class Mapping(msgspec.Struct, frozen=True):
         if not self.calls:
             return []
         mine, theirs = _places(target, self.calls), _places(golden, self.calls.values())
-        lost = [name for name in self.calls if name not in mine] + [name for name in self.calls.values() if name not in theirs]
+        lost = _lost(self.calls, mine, theirs)
         if len(lost) == 2 * len(self.calls):
             raise UsageError(f"mapping: neither run has a call named {lost[0]!r}; opscope show RUN lists their names")
         return [pair for one, other in self.calls.items() for pair in zip(mine.get(one, ()), theirs.get(other, ()), strict=False)]
+
+    def unused(self, target: Side, golden: Side) -> list[str]:
+        """A line where the runs lack calls that the mapping names."""
+        if not self.calls:
+            return []
+        lost = _lost(self.calls, _places(target, self.calls), _places(golden, self.calls.values()))
+        return [f"mapping: {len(lost)} of the calls it names are not in these runs, the first: {lost[0]}"] if lost else []
 
     def rows(self, target: Side, golden: Side, match: Match) -> Fixed | None:
         """What the mapping says of single tensors of matched calls; None where it says nothing."""
@@ -126,6 +133,11 @@ class Mapping(msgspec.Struct, frozen=True):
         named = original_slots(target, self.originals) if self.originals else []
         named += [(place, self.call_slots[name]) for name, found in places.items() for place in found]
         return fixed_rows(target, golden, match, rules_for(target, self.operator_slots, named))
+
+
+def _lost(calls: Words[str, str], mine: Words[str, list[int]], theirs: Words[str, list[int]]) -> list[str]:
+    """Names of the target's calls, and of golden's, that are not there."""
+    return [name for name in calls if name not in mine] + [name for name in calls.values() if name not in theirs]
 
 
 def _classes(side: Side) -> dict[str, str]:
