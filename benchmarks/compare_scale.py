@@ -4,17 +4,19 @@
     python benchmarks/compare_scale.py [--rows 1000000] [--directory DIR]
 
 Writes two runs with the store's own writer: calls in steps of a thousand, four tensors each, statistics without values. Then
-measures, in a process of its own each: two equal runs, one with rounding noise and no digests, one with a call inserted in every step
-and one perturbed call.
+measures whole processes of `opscope compare`, the best of three each: two equal runs, one with rounding noise and no digests, one with
+digests of which every output differs, one with a call inserted in every step, one with one wrong call in the middle.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from opscope.run.arrow import encode_rows
@@ -24,23 +26,25 @@ from opscope.run.store.writer import ProcessWriter
 
 CALLS = 1000  # of a step
 ARGUMENTS = '{"args": [{"tensor": "0"}, {"tensor": "1"}, {"tensor": "2"}], "kwargs": {}}'
-ASK = """
-import json, resource, sys, time
-start = time.perf_counter()
-import opscope
-document = opscope.compare(sys.argv[1], sys.argv[2]).document
-print(json.dumps({"seconds": time.perf_counter() - start, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                  "calls": document.summary["calls"], "findings": len(document.findings)}))
-"""
 
 
-def step_rows(step: int, *, noise: float, digest: bool, inserted: bool) -> tuple[list[Call], list[Tensor]]:
+@dataclass(frozen=True)
+class Kind:
+    """How a run differs from the plain one: relative error of every output, digests, a call more in each step, one wrong call."""
+
+    noise: float = 0.0
+    digest: bool = True
+    inserted: bool = False
+    wrong: bool = False
+
+
+def step_rows(step: int, kind: Kind, *, wrong: bool) -> tuple[list[Call], list[Tensor]]:
     """Calls of one step and their tensors: a chain through fifty modules."""
     calls, tensors = [], []
     first = step * (CALLS + 1)
-    for place in range(CALLS + inserted):
-        extra = inserted and place == CALLS // 2
-        real = place - (inserted and place > CALLS // 2)
+    for place in range(CALLS + kind.inserted):
+        extra = kind.inserted and place == CALLS // 2
+        real = place - (kind.inserted and place > CALLS // 2)
         index, module = first + place, f"blocks.{real // 20}"
         op = "aten::neg.default" if extra else ("aten::mm.default", "aten::gelu.default", "aten::add.Tensor")[real % 3]
         calls.append(
@@ -48,24 +52,26 @@ def step_rows(step: int, *, noise: float, digest: bool, inserted: bool) -> tuple
                  name=f"{module}:{op}#{place}", source="/home/me/train.py:42", args=ARGUMENTS)
         )  # fmt: skip
         content = 1.0 + (step * 31 + real) % 997 / 997
+        off = 0.1 if wrong and place == CALLS // 2 else kind.noise
         for io, slot, number in (("input", "0", 0), ("input", "1", 1), ("input", "2", 2), ("output", "0", 3)):
             version = (index if number == 0 else -2 - real // 20 if number < 3 else index + 1) % 2**40
-            at = content * (1 + number / 10) * (1 + (noise if number == 3 else 0.0))
+            at = content * (1 + number / 10) * (1 + (off if number == 3 else 0.0))
             tensors.append(
                 Tensor(process=0, index=index, io=io, slot=slot, version=version, storage=version, offset=0, dtype="float32",
                        shape=(8, 128, 256), stride=(32768, 256, 1), device="cpu", size=262144, nan=0, pos_inf=0, neg_inf=0, zero=3,
                        neg=131072, pos=131069, near_limit=0, min=-4 * at, max=4.25 * at, mean=0.01 * at, l2norm=512.0 * at,
-                       digest=hash((step, real, number, noise)) % 2**64 if digest else None)
+                       digest=hash((step, real, number, off if number == 3 else 0.0)) % 2**64 if kind.digest else None)
             )  # fmt: skip
     return calls, tensors
 
 
-def write_run(directory: Path, name: str, rows: int, *, noise: float = 0.0, digest: bool = True, inserted: bool = False) -> Path:
+def write_run(directory: Path, name: str, rows: int, kind: Kind) -> Path:
     """A run of about that many tensor rows."""
     run = create_run(directory / name, command=sys.argv)
     writer = ProcessWriter(run, process_facts(), keep=None)
-    for step in range(rows // (4 * CALLS)):
-        calls, tensors = step_rows(step, noise=noise, digest=digest, inserted=inserted)
+    steps = rows // (4 * CALLS)
+    for step in range(steps):
+        calls, tensors = step_rows(step, kind, wrong=kind.wrong and step == steps // 2)
         writer.append("calls", encode_rows("calls", calls), step=step)
         writer.append("tensors", encode_rows("tensors", tensors), step=step)
         writer.end_step(step)
@@ -82,23 +88,31 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         directory = options.directory or Path(scratch)
-        golden = write_run(directory, "golden", options.rows)
-        plain = write_run(directory, "plain", options.rows, digest=False)
+        golden = write_run(directory, "golden", options.rows, Kind())
+        plain = write_run(directory, "plain", options.rows, Kind(digest=False))
         targets = {
             "equal runs": (golden, golden),
-            "statistics only, rounding noise": (write_run(directory, "noise", options.rows, noise=1e-7, digest=False), plain),
-            "a call inserted in each step": (write_run(directory, "inserted", options.rows, inserted=True), golden),
+            "statistics only, rounding noise": (write_run(directory, "noise", options.rows, Kind(noise=1e-7, digest=False)), plain),
+            "digests, every output differs": (write_run(directory, "other", options.rows, Kind(noise=1e-7)), golden),
+            "one wrong call": (write_run(directory, "wrong", options.rows, Kind(wrong=True)), golden),
+            "a call inserted in each step": (write_run(directory, "inserted", options.rows, Kind(inserted=True)), golden),
         }
         for name, (target, other) in targets.items():
-            best = min((measured(target, other) for _ in range(3)), key=lambda found: found["seconds"])
-            calls = best["calls"]
-            print(f"{name:34} {best['seconds']:6.2f} s  {best['peak']:6.0f} MiB  {calls['target']} calls, {calls['matched']} matched")
+            seconds, peak, said = min(measured(target, other) for _ in range(3))
+            print(f"{name:34} {seconds:6.2f} s  {peak:6.0f} MiB  {said}")
 
 
-def measured(target: Path, golden: Path) -> dict:
-    """Seconds and peak memory of one comparison in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", ASK, str(target), str(golden)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+def measured(target: Path, golden: Path) -> tuple[float, float, str]:
+    """Seconds and peak memory in MiB of one whole process, and the first line of what it prints."""
+    command = [sys.executable, "-m", "opscope", "compare", str(target), str(golden)]
+    with tempfile.TemporaryFile("w+") as printed:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=printed)
+        _, _, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = 0
+        printed.seek(0)
+        return seconds, used.ru_maxrss / 1024, printed.readline().strip()
 
 
 if __name__ == "__main__":
