@@ -400,3 +400,41 @@ def test_containers_of_two_hosts_may_have_equal_process_numbers(tmp_path: Path) 
     assert sorted((one.kernel, [core.core for core in one.cores], one.pid) for one in found) == [
         ("node-0", [1], 370), ("node-1", [2], 370),
     ]  # fmt: skip
+
+
+def core950(code: str, message: str, *, kind: str = "aivec error") -> str:
+    """A core of Ascend 950 as the screen shows it."""
+    return (
+        f"EZ9999[PID: 71] 2026-02-03-04:05:06.000.000 (EZ9999):  The error from device(chipId:0, dieId:0), serial number is 9, there is an {kind}"
+        f" exception, core id is 0, error code = {code}, dump info: pc start: 0x100040900000, current: 0x100040900010,"
+        " sc error info: 0xffff, su error info: 0x1,0x2, mte error info: 0x30, vec error info: 0, cube error info: 0, l1 error info: 0,"
+        " aic error mask: 0x395856, para base: 0x100040300000, mte error: 0.[FUNC:P][FILE:d.cc][LINE:580]\n"
+        f"       The extend info: errcode:({code}) errorStr: {message}. subErrType: 0x4.[FUNC:P][FILE:d.cc][LINE:583]\n"
+    )
+
+
+def test_code_0_of_ascend_950_is_no_bit(faults: Faults) -> None:
+    (one,) = faults(core950("0", "timeout or trap error"))
+    assert (one.generation, one.cores[0].bits, one.cores[0].message) == ("Ascend 950", (), "timeout or trap error")
+    (named,) = faults(core950("0", "L0A is read and written at one address", kind="aicore error"))
+    assert named.cores[0].bits == (0,)
+
+
+def test_a_line_that_only_sums_up_names_no_kernel(faults: Faults) -> None:
+    log = core950("286", "The trap instruction reports an error") + (
+        "       Vector Core kernel execution failed, retCode=0x31.[FUNC:GetError][FILE:stream.cc][LINE:1875]\n"
+        "       [DFX_INFO]AI Core kernel execution failed, device_id=0, stream_id=6, report_stream_id=6, task_id=1, flip_num=0,"
+        " fault kernel_name=Trap_1, fault kernel info ext=none, program id=0, hash=3.[FUNC:GetError][FILE:stream.cc][LINE:1875]\n"
+    )
+    (one,) = faults(log)
+    assert (one.kernel, one.cores[0].bits, one.stream) == ("Trap_1", (286,), 6)
+    assert "0x31" in [code.code for code in one.returned]
+
+
+def test_the_cores_tell_the_number_of_the_card(faults: Faults) -> None:
+    """A process that sees one of eight cards calls it 0; the cores of the old screen say 5."""
+    head_ = "[ERROR] SESSION(77,ffff,python):2021-03-04-05:06:07.000.000 [a/b.cc:9] Report] Ascend error occurred, error message:\n"
+    screen = "        The device(5), core list[0-0], error code is:[FUNC:P][FILE:d.cc][LINE:461]\n        coreId( 0):        0x800000    [FUNC:P]\n"
+    kernel = "        Aicore kernel execute failed, device_id=0, stream_id=14, report_stream_id=17, task_id=13, fault kernel_name=add_7_0__kernel0\n"
+    (one,) = faults(head_ + "EZ9999: Inner Error!\n" + screen + kernel)
+    assert (one.kernel, one.stream, [core.core for core in one.cores]) == ("add_7_0__kernel0", 14, [0])

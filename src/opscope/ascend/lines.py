@@ -129,7 +129,9 @@ def _failed(text: str, record: Record) -> Iterator[Event]:
     if found is None:
         return
     # A kernel's name has no comma and no blank; what stands behind in brackets is the runtime's own place in the code.
-    yield Event("failed", {"fields": _fields(found[2]), "cut": record.cut})
+    said = _fields(found[2])
+    if any(key.endswith(("_id", "kernel_name")) for key in said):  # `Vector Core kernel execution failed, retCode=0x31` names no task
+        yield Event("failed", {"fields": said, "cut": record.cut})
 
 
 def _screen(text: str, _: Record) -> Iterator[Event]:

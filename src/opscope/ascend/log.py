@@ -141,6 +141,7 @@ class LogReader:
         same = [fault for fault in mine if fault.failed and _same_failure(fault.failure, said)]
         if same and not any(fault.offset > same[-1].offset and not _moment(fault.time, same[-1].time) for fault in waiting):
             return same[-1]
+        waiting = waiting or _alone(mine, said, record)
         near = [fault for fault in waiting if _number(said, "device_id") in fault.likely_devices] or waiting
         return current if current in near else near[-1] if near else None
 
@@ -220,6 +221,15 @@ def _fits(fault: Open, said: Mapping[str, str]) -> bool:
         return True
     stream, task = fault.fields.get("stream"), fault.fields.get("task")
     return (stream is None or stream == _number(said, "stream_id")) and (task is None or task == _number(said, "task_id"))
+
+
+def _alone(mine: Sequence[Open], said: Mapping[str, str], record: Record) -> list[Open]:
+    """The one error of this moment without a kernel's name, whatever device it says: cores tell the card's number, kernels the process's."""
+    nameless = [fault for fault in mine if not fault.failed]
+    if len(nameless) != 1 or nameless[0].pid is None or not _moment(nameless[0].time, record.time):
+        return []
+    (one,) = nameless
+    return [] if one.fields.get("assumed") or not _fits(one, {**said, "device_id": ""}) else [one]
 
 
 def _same_task(fault: Open, event: Event) -> bool:

@@ -134,7 +134,7 @@ def _core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
 def make_core(fields: Mapping[str, Any], *, numbering: str, time: str | None) -> Core:
     """A core from the fields of its line; the code is read in its numbering."""
     found = numbers(fields["code"])
-    codes, bits = (found, registers.bits_of(found)) if numbering == CLASSIC else ((), found)
+    codes, bits = (found, registers.bits_of(found)) if numbering == CLASSIC else ((), _bits950(found, fields["message"]))
     return Core(
         core=fields["core"],
         kind=fields["kind"],
@@ -150,6 +150,11 @@ def make_core(fields: Mapping[str, Any], *, numbering: str, time: str | None) ->
         time=time,
         cut=fields["cut"],
     )
+
+
+def _bits950(numbers: tuple[int, ...], message: str | None) -> tuple[int, ...]:
+    """Numbers of the set bits; a lone 0 is none, a time-out or trap, unless the runtime's words say that it is bit 0 of L0A."""
+    return () if numbers == (0,) and "l0a" not in (message or "").lower() else numbers
 
 
 def _extend(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
@@ -168,7 +173,7 @@ def _extend(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
         extend={**core.extend, **fields["values"]},
         message=core.message or fields["message"],
         codes=codes,
-        bits=registers.bits_of(codes) if core.numbering == CLASSIC else core.bits,
+        bits=registers.bits_of(codes) if core.numbering == CLASSIC else core.bits or _bits950(fields["codes"] or (), fields["message"]),
     )
 
 
