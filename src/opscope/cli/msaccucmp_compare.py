@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opscope.cli.msaccucmp_custom import Algorithm, own_algorithms, parameters
 from opscope.errors import UsageError
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.report.table import harmless
@@ -45,8 +46,8 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
     add("-q", "--quant_fusion_rule_file", dest="quant", help="graph of the quantised model, as the quantiser wrote it")
     add("-cf", "--close_fusion_rule_file", dest="closed", help="the graph built without fusion, whose dump is the ground truth")
     add("-out", "--output", dest="out", default="", help="directory for the results (default: the current one)")
-    add("-c", "--custom_script_path", dest="custom", help=argparse.SUPPRESS)
-    add("-a", "--algorithm_options", dest="options", help="Algorithm:name=value,…;…; no built-in algorithm has any")
+    add("-c", "--custom_script_path", dest="custom", help="directory with your own algorithm/alg_NAME.py; they are run")
+    add("-a", "--algorithm_options", dest="options", help="Algorithm:name=value,…;… for algorithms of -c; no built-in one has any")
     add("-alg", "--algorithm", dest="algorithms", help="numbers 0 to 9 or names, comma separated, or all (default)")
     add("-map", "--mapping", dest="mapping", action="store_true", help="also write mapping_{time}.csv")
     add("-overflow_detection", dest="overflow", action="store_true", help="one column more: whether an output overflowed")
@@ -69,7 +70,7 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
 def compare(options: argparse.Namespace) -> int:
     """Run `compare`; answers the documented exit code. Raises RefusedError."""
     _refuse(options)
-    _parameters(options.options)
+    parameters(options.options)
     mine, golden_path, out = Path(options.mine), Path(options.golden), directory_for(options.out)
     if mine.suffix == ".npy" and golden_path.is_file():
         return _two_files(mine, golden_path, options.algorithms, None)
@@ -107,10 +108,6 @@ def _one(options: argparse.Namespace, out: Path, prefix: str) -> int:
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    if options.custom is not None:
-        raise RefusedError(
-            Code.PARAMETER, "-c: scripts of the user are not run; opscope compare --metric MODULE:FUNCTION runs your own metric"
-        )
     if any(str(path).endswith(".h5") for path in (options.mine, options.golden)):
         text = "HDF5 files are not read; save the tensors as .npy or .pt and compare the folders: opscope compare MINE GOLDEN"
         raise RefusedError(Code.PARAMETER, text)
@@ -118,21 +115,6 @@ def _refuse(options: argparse.Namespace) -> None:
         raise RefusedError(Code.PARAMETER, "-cf says what the operators of -f stand for in the unfused graph; name that graph with -f")
     if options.closed is not None and options.quant is not None:
         raise RefusedError(Code.PARAMETER, "-q and -cf exclude each other")
-
-
-def _parameters(text: str | None) -> None:
-    """Reads -a; no built-in algorithm has a parameter, as the manuals' have none. Raises RefusedError for what is malformed or unknown."""
-    from opscope.formats.cann.algorithms import NAMES
-
-    for part in (text or "").split(";"):
-        name, colon, values = (word.strip() for word in part.partition(":"))
-        if not part.strip():
-            continue
-        if not colon or not all(len(pair.split("=")) == 2 and all(pair.split("=")) for pair in values.split(",")):
-            raise RefusedError(Code.PARAMETER, f"-a {part.strip()}: written Algorithm:name=value,name=value;…")
-        if name not in NAMES:
-            raise RefusedError(Code.PARAMETER, f"-a {name}: no such algorithm; there are {', '.join(NAMES)}")
-        sys.stderr.write(f"opscope-msaccucmp: -a {name}: it has no parameters; they are ignored\n")
 
 
 def _graph(options: argparse.Namespace) -> Graph | None:
@@ -151,19 +133,37 @@ def _graph(options: argparse.Namespace) -> Graph | None:
 
 
 def _settings(options: argparse.Namespace, count: int) -> Settings:
-    from opscope.formats.cann.algorithms import chosen
     from opscope.formats.cann.compare import Settings as Chosen
 
     if options.range is not None and options.select is not None:
         raise RefusedError(Code.PARAMETER, "-r and -s exclude each other")
     if options.most < 0:
         raise RefusedError(Code.PARAMETER, f"-max {options.most}: a number of elements, 0 for all")
+    which, own = _algorithms(options)
+    places = _range(options.range, count) if options.range is not None else _places(options.select, count) if options.select else None
+    return Chosen(algorithms=which, most=options.most or None, places=places, overflow=options.overflow, own=own)
+
+
+def _algorithms(options: argparse.Namespace) -> tuple[tuple[int, ...], tuple[tuple[str, Algorithm], ...]]:
+    """The built-in algorithms that are asked for, and those of the user's own; all where nothing is said. Raises RefusedError."""
+    from opscope.formats.cann.algorithms import NAMES, chosen
+
+    given = parameters(options.options)
+    own = {} if options.custom is None else own_algorithms(Path(options.custom), given)
+    for name in given:
+        if name not in own:
+            if name not in NAMES:
+                raise RefusedError(Code.PARAMETER, f"-a {name}: no such algorithm; there are {', '.join((*NAMES, *own))}")
+            sys.stderr.write(f"opscope-msaccucmp: -a {name}: it has no parameters; they are ignored\n")
+    words = [word.strip() for word in (options.algorithms or "").split(",")]
+    named = [word for word in words if word in own]
+    rest = ",".join(word for word in words if word and word not in own)
     try:
-        which = chosen(options.algorithms)
+        which = () if named and not rest else chosen(rest)
     except UsageError as error:
         raise RefusedError(Code.PARAMETER, f"-alg {error}") from error
-    places = _range(options.range, count) if options.range is not None else _places(options.select, count) if options.select else None
-    return Chosen(algorithms=which, most=options.most or None, places=places, overflow=options.overflow)
+    everything = not named and rest.lower() in ("", "all")
+    return which, tuple((name, own[name]) for name in (own if everything else named))
 
 
 def _range(text: str, count: int) -> frozenset[int]:
@@ -191,7 +191,7 @@ def _table(options: argparse.Namespace, what: tuple[Path, Golden, Graph | None, 
     mine, golden, graph, out = what
     moment = time.strftime("%Y%m%d%H%M%S")
     ranged = options.range is not None or options.select is not None
-    names = [algorithms.NAMES[number] for number in settings.algorithms]
+    names = [*(algorithms.NAMES[number] for number in settings.algorithms), *(name for name, _ in settings.own)]
     path = out / f"{prefix}result_{moment}.csv"
     header = list(_header(names, ranged=ranged, overflow=settings.overflow, addressed=not golden.npy))
     rows = list(dumps_compare(mine, golden, graph, settings))

@@ -163,3 +163,40 @@ def test_parameters_of_algorithms(tmp_path: Path, capsys: pytest.CaptureFixture[
     mine = device(tmp_path / "npu", "a")
     assert run("compare", "-m", mine, "-g", mine, "-out", tmp_path / "out", "-a", text) == code
     assert ("it has no parameters" in capsys.readouterr().err) == (code == 0 and bool(text))
+
+
+SCRIPT = "def compare(mine, golden, args):\n    return '%.2f' % (abs(mine - golden).max() * float(args.scale)), ''\n"
+
+
+def own(folder: Path, **scripts: str) -> Path:
+    (folder / "algorithm").mkdir(parents=True)
+    for name, text in scripts.items():
+        (folder / "algorithm" / f"alg_{name}.py").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(("wanted", "columns"), [(None, 12), ("all", 12), ("Mine", 1), ("0,Mine", 2), ("1", 1)])
+def test_algorithms_of_the_users_own_are_columns_behind_the_built_in_ones(tmp_path: Path, wanted: str | None, columns: int) -> None:
+    mine = device(tmp_path / "npu", "a")
+    scripts = own(tmp_path / "own", Mine=SCRIPT, Other="def compare(mine, golden, args):\n    raise ValueError('no')\n")
+    words = ("-m", mine, "-g", truth(tmp_path / "gt", a=X * 2 + 1), "-out", tmp_path / "out", "-c", scripts, "-a", "Mine:scale=3")
+    assert run("compare", *words, *(() if wanted is None else ("-alg", wanted))) == 0
+    (path,) = (tmp_path / "out").glob("result_*.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    names = header[header.index("Shape") + 1 : -1]
+    assert len(names) == columns
+    output = next(row for row in rows if "a:output:0" in row)
+    if "Mine" in names:
+        assert output[header.index("Mine")] == "3.00"
+    if "Other" in names:
+        assert output[header.index("Other")] == "NaN"
+        assert "[Other] ValueError: no" in output[-1]
+
+
+@pytest.mark.parametrize("text", ["x = (", "import nothing_of_this_name", "y = 1", None])
+def test_an_algorithm_that_cannot_be_used_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None) -> None:
+    scripts = own(tmp_path / "own", **({} if text is None else {"Mine": text}))
+    mine = device(tmp_path / "npu", "a")
+    assert run("compare", "-m", mine, "-g", mine, "-out", tmp_path / "out", "-c", scripts) == 31
+    assert capsys.readouterr().err.count("\n") == 1

@@ -23,6 +23,7 @@ class Code(IntEnum):
     FORMAT = 22
     SHAPE = 23
     CONVERT_FUNCTION = 26
+    ALGORITHM = 31
     FRACTAL_NZ = 34
     OVERFLOW_TYPE = 35
     OVERFLOW_STATUS = 36

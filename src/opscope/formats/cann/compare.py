@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from opscope.errors import OpscopeError
 from opscope.formats.cann import algorithms, dumpfile, tensor, tree
+from opscope.formats.cann.algorithms import Answer
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.names import sanitised
 from opscope.formats.cann.quantised import has_true
@@ -48,7 +49,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     tensor_index: str
     shape: str
     overflow: str
-    answers: tuple[algorithms.Answer, ...]
+    answers: tuple[Answer, ...]
     reason: str
     mine_path: str
     golden_path: str
@@ -63,12 +64,20 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to compare: algorithms by number, at most so many elements, operators by place (None: all), looking for overflow."""
+    """What to compare: algorithms by number, at most so many elements, operators by place (None: all), looking for overflow, and
+    algorithms of the user's own by name.
+    """
 
     algorithms: tuple[int, ...] = tuple(range(len(algorithms.NAMES)))
     most: int | None = None
     places: frozenset[int] | None = None
     overflow: bool = False
+    own: tuple[tuple[str, Callable[[Array, Array], Answer]], ...] = ()
+
+    @property
+    def columns(self) -> int:
+        """How many algorithms answer."""
+        return len(self.algorithms) + len(self.own)
 
 
 class NumpyGolden:
@@ -215,18 +224,25 @@ def _both(
     return (found[0], found[1]), " ".join(reasons)
 
 
-def _answers(found: tuple[Side | None, Side | None], settings: Settings) -> tuple[algorithms.Answer, ...]:
+def _answers(found: tuple[Side | None, Side | None], settings: Settings) -> tuple[Answer, ...]:
     mine, golden = found
     if mine is None or golden is None:
-        return tuple(algorithms.Answer(algorithms.NAN) for _ in settings.algorithms)
-    return tuple(algorithms.compute(mine.values, golden.values, settings.algorithms, most=settings.most))
+        return (Answer(algorithms.NAN),) * settings.columns
+    known = algorithms.compute(mine.values, golden.values, settings.algorithms, most=settings.most)
+    return (*known, *(_own(algorithm, mine.values, golden.values, settings.most) for _, algorithm in settings.own))
+
+
+def _own(algorithm: Callable[[Array, Array], Answer], mine: Array, golden: Array, most: int | None) -> Answer:
+    if mine.size != golden.size or not mine.size:
+        return Answer(algorithms.NAN)
+    return algorithm(mine.reshape(-1)[:most], golden.reshape(-1)[:most])
 
 
 def _row(
     which: tuple[int, tree.Operator, int],
     tensor_at: tuple[str, int],
     found: tuple[Side | None, Side | None],
-    told: tuple[str, tuple[algorithms.Answer, ...], str],
+    told: tuple[str, tuple[Answer, ...], str],
     settings: Settings,
 ) -> Row:
     index, operator, _ = which
@@ -238,7 +254,7 @@ def _row(
         tensor_index=f"{operator.name}:{tensor_at[0]}:{tensor_at[1]}",
         shape="[]" if mine is None else f"[{','.join(map(str, mine.values.shape))}]",
         overflow=_overflow(mine) if settings.overflow and tensor_at[0] == "output" else "NO" if settings.overflow else "",
-        answers=answers or tuple(algorithms.Answer(algorithms.NAN) for _ in settings.algorithms),
+        answers=answers or (Answer(algorithms.NAN),) * settings.columns,
         reason=" ".join(part for part in (reasons, algorithms.reasons(list(answers))) if part),
         mine_path="" if mine is None else mine.path, golden_path="" if golden is None else golden.path,
     )  # fmt: skip
