@@ -90,7 +90,7 @@ def test_options_survive_the_environment(words: dict[str, str | bool]) -> None:
         ("python", "'python' is not an option"),
         ("--steps", "--steps needs a value: --steps STEPS"),
         ("--sync=1", "--sync takes no value, '1' was given"),
-        ("--values all", "--values 'all': not one of none, anomaly, sample, full"),
+        ("--values all", "--values 'all': not one of none, anomaly, overflow, sample, full"),
         ("--sample 0", "--sample '0': not a whole number from 1 to 4294967295"),
         ("--seed -1", "--seed '-1': not a whole number from 0 to 4294967295"),
         ("--keep last", "--keep 'last': neither last:N nor all"),

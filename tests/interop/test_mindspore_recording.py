@@ -176,6 +176,15 @@ def test_a_cell_and_an_operator_that_the_program_chose(tmp_path: Path) -> None:
     assert {op for module, op in found if not module} == {"ReduceMean"}
 
 
+def test_a_cell_of_a_graph_that_the_program_chose(tmp_path: Path) -> None:
+    """In graph mode the launcher takes the dump: it knows the choice from a file, and the Cell from the scope of the kernels."""
+    assert watched(tmp_path, LOOP, "choose", options=("--set-dump", "--steps", "1|2")).returncode == 0
+    run = opscope.open_run(tmp_path / "run")
+    assert steps(run) == [1, 2]
+    assert {call.op for call in calls(run) if call.phase == "forward"} == {"MatMul", "BiasAdd"}
+    assert all("dense-Dense" in call.name for call in calls(run))
+
+
 def without_launcher(place: Path, program: Path, *words: str, **environment: str) -> str:
     """Run a program with the launcher's opscope importable, as if it were installed there; what it prints on stdout."""
     path = str(Path(opscope.__file__).parents[1])

@@ -244,7 +244,7 @@ def read_file(path: Path) -> Words:
     UsageError names the file and the word.
     """
     text = read_text(path)
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{") or path.suffix == ".json":
         return dict(read_settings(path, text).words)
     try:
         table = _toml().loads(text)
@@ -275,12 +275,12 @@ def read_settings(path: Path, text: str) -> Recording:
 
     try:
         return recording_of(json.loads(text), os.environ)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
     except ValueError as error:  # JSONDecodeError
         raise UsageError(f"{path}: not JSON: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deep to be a settings file") from error
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def _word_of(value: object, option: Option, path: Path) -> str | bool:

@@ -132,7 +132,14 @@ def test_the_options_of_run_read_such_a_file_and_win_over_it(tmp_path: Path) -> 
     assert (config.values, config.selection.steps, config.selection.io) == ("full", ((2, 2),), "output")
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"a": 1}', "{" + '"a":{' * 3000])
+def test_what_is_wrong_in_a_file_is_said_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({"common_dump_settings": {**COMMON, "iteration": "0|x"}}))
+    with pytest.raises(UsageError, match=r"x\.json: common_dump_settings\.iteration: 'x'"):
+        parse_options(["--config", str(file)])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", "", "{}", '{"a": 1}', "{" + '"a":{' * 3000])
 def test_a_file_that_is_no_settings_file_is_one_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text, encoding="utf-8")
