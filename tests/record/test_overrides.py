@@ -123,6 +123,23 @@ def test_what_was_registered_before_recording_is_told(tmp_path: Path) -> None:
     assert "before" in unjudged["aten::silu"]["reason"]
 
 
+def test_a_program_whose_functions_are_transformed_goes_on(tmp_path: Path) -> None:
+    def program() -> list[float]:
+        gradient = torch.func.grad(lambda x: nn.functional.silu(x).sum())
+        x = torch.linspace(-2, 2, 6).reshape(2, 3)
+        return [*gradient(x).flatten().tolist(), *torch.func.vmap(gradient)(x).flatten().tolist()]
+
+    library = torch.library.Library("aten", "IMPL")
+    with opscope.record(tmp_path / "run", check=True):
+        library.impl("linear", lambda x, w, b=None: torch.matmul(x, w.t()) + (0 if b is None else b), "CompositeImplicitAutograd")
+        try:
+            watched = [*program(), *torch.func.vmap(nn.functional.linear, (0, None))(torch.ones(2, 3), torch.eye(3)).flatten().tolist()]
+        finally:
+            library._destroy()
+    assert watched == [*program(), *[1.0] * 6]
+    assert opscope.scan(opscope.open_run(tmp_path / "run")).verdict == "clean"
+
+
 def define(name: str, forward: Kernel, backward: Kernel) -> Kernel:
     """An operator of the program's own: backward(gradient, x, weight) gives the two gradients."""
 

@@ -121,12 +121,13 @@ class Checker:
         try:
             self._apart = Apart() if self._starts <= MOST_STARTS else None
         except UnavailableError as error:
-            self._fail(error)
+            self.fail(error)
             return
         if self._apart is None:
-            self._fail(UnavailableError(f"the process for substitutes ended {MOST_STARTS} times"))
+            self.fail(UnavailableError(f"the process for substitutes ended {MOST_STARTS} times"))
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Checking ends with one line, the program goes on."""
         self.active = False
         print(f"opscope: no longer checking: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
 
@@ -191,7 +192,7 @@ class Checker:
             known = self._known.get(func) or self._learn(func)
             signature = self._turn(func, args, kwargs, begun, sampling=not known.views) if known.checked else None
         except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self._fail(error)
+            self.fail(error)
             signature = None
         if signature is None:
             return made_by()
@@ -212,7 +213,7 @@ class Checker:
         try:
             signature = self._turn(func, args, kwargs, begun)
         except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self._fail(error)
+            self.fail(error)
             return None
         if signature is None:
             return None
@@ -258,7 +259,7 @@ class Checker:
             self._under_way.clear()
             self._start()
         except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self._fail(error)
+            self.fail(error)
         return None
 
     def _capture(self, known: Known, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Captured | None:

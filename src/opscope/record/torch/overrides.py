@@ -21,7 +21,6 @@ from opscope.kernels.arguments import Tree
 from opscope.record.torch.capture import LEAVES, Captured, NotCapturedError, capture
 from opscope.record.torch.checker import LIMIT
 from opscope.record.torch.derivatives import check_derivative, drawn_like
-from opscope.substitute.examine import FAILURES
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
 from opscope.substitute.schema import written_arguments
 
@@ -98,15 +97,13 @@ class Overrides:
         return not inside and self.checker.active and self.watched()
 
     def _call(self, override: Override, made: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        index = self.enter(override.op, Tree(LEAVES).find(args, kwargs))
+        index = self._entered(override, args, kwargs)
         try:
             result = self.checker.call(override, args, kwargs, run=made, formula=lambda: gradient(override, args, kwargs))
         except BaseException as error:
-            if index is not None:
-                self.leave(index, [], f"{type(error).__name__}: {error}"[:4000])
+            self._left(index, [], f"{type(error).__name__}: {error}"[:4000])
             raise
-        if index is not None:
-            self.leave(index, Tree(LEAVES).find_result(result), None)
+        self._left(index, Tree(LEAVES).find_result(result), None)
         return result
 
     def _own(self, override: Override, made: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -114,11 +111,26 @@ class Overrides:
         result = made()
         found = self.checker.formula(override, args, kwargs, lambda: derivative(override, args, kwargs))
         if found is not None:
-            index = self.enter(override.op, Tree(LEAVES).find(args, kwargs))
+            index = self._entered(override, args, kwargs)
             if index is not None:
                 self.checker.accuse_formula(index, found)
-                self.leave(index, Tree(LEAVES).find_result(result), None)
+            self._left(index, Tree(LEAVES).find_result(result), None)
         return result
+
+    def _entered(self, override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
+        try:
+            return self.enter(override.op, Tree(LEAVES).find(args, kwargs))
+        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self.checker.fail(error)
+            return None
+
+    def _left(self, index: int | None, tensors: list[tuple[str, torch.Tensor]], error: str | None) -> None:
+        if index is None:
+            return
+        try:
+            self.leave(index, tensors, error)
+        except Exception as failure:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self.checker.fail(failure)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -161,13 +173,16 @@ def gradient(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) ->
     if not leaves or torch._C._current_graph_task_id() >= 0:
         return None
     given, named = replaced(args, kwargs, leaves)
-    with torch.enable_grad():
-        result = override(*given, **named)
-        output = next((each for _, each in Tree(LEAVES).find_result(result) if each.requires_grad), None)
-        if output is None:
-            raise NotCapturedError("its result requires no gradient, though its arguments do")
-        incoming = drawn_like(output)
-        found = torch.autograd.grad([output], list(leaves.values()), [incoming], allow_unused=True)
+    try:
+        with torch.enable_grad():
+            result = override(*given, **named)
+            output = next((each for _, each in Tree(LEAVES).find_result(result) if each.requires_grad), None)
+            if output is None:
+                raise NotCapturedError("its result requires no gradient, though its arguments do")
+            incoming = drawn_like(output)
+            found = torch.autograd.grad([output], list(leaves.values()), [incoming], allow_unused=True)
+    except Exception as error:
+        raise NotCapturedError(f"its formula raised {type(error).__name__}: {error}"[:200]) from error
     made = [torch.zeros_like(leaf) if each is None else each.detach() for leaf, each in zip(leaves.values(), found, strict=True)]
     plain, plainly = replaced(args, kwargs, {slot: leaf.detach() for slot, leaf in leaves.items()})
     more = {GRADS: [incoming], WANTED: list(leaves), ARGUMENTS: True}
@@ -190,8 +205,8 @@ def derivative(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) 
         return None
     try:
         return check_derivative(override, needed, lambda tensors: replaced(args, kwargs, {**wide, **tensors}))
-    except FAILURES:
-        return None  # it has no kernel for float64
+    except Exception:  # noqa: BLE001 - the program's own code, asked for what it may not be made for (float64)
+        return None
 
 
 def replaced(args: Sequence[Any], kwargs: dict[str, Any], tensors: dict[str, torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
