@@ -92,7 +92,9 @@ class _Book:
         self._tensors = self._rows(rows)
 
     def _whole(self, side: Side, places: Iterable[int]) -> dict[int, tuple[Call, list[Tensor]]]:
-        wanted = sorted(place for place in places if place >= 0)
+        wanted = sorted({place for place in places if place >= 0})
+        if side.base is None:
+            return _at_places(side, wanted)
         keys = side.calls.key[np.array(wanted, dtype=np.int64)] if wanted else np.empty(0, dtype=np.int64)
         with open_tables(side.run) as tables:
             found = whole_calls(tables, np.unique(keys))
@@ -264,6 +266,15 @@ class _Book:
         if not len(same):
             return None
         return tensor_records(side, np.array([same[0]], dtype=np.int64))[int(same[0])].tensor_name
+
+
+def _at_places(side: Side, calls: Sequence[int]) -> dict[int, tuple[Call, list[Tensor]]]:
+    """Calls by their places with all their tensors; reads only the batches in which these lie."""
+    first, last = (np.searchsorted(side.tensors.call, calls, side=end) for end in ("left", "right"))
+    spans = [range(start, stop) for start, stop in zip(first.tolist(), last.tolist(), strict=True)]
+    records = tensor_records(side, np.array([row for span in spans for row in span], dtype=np.int64))
+    known = call_records(side, calls)
+    return {call: (known[call], [records[row] for row in span]) for call, span in zip(calls, spans, strict=True)}
 
 
 def _slots(tensors: Sequence[Tensor], io: str) -> tuple[Slot, ...]:
