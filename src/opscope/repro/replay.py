@@ -67,6 +67,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     against: str = ""
     nature: str | None = None
     tried: int = 0
+    wrong: int = 0
     distinct: int = 0
     seconds: float = 0.0
     metrics: tuple[dict[str, Any], ...] = ()
@@ -291,9 +292,10 @@ def facts_of(line: Line) -> dict[str, Any]:
 
 
 NATURES = {
-    "persistent": "the same bits come again: the kernel itself, or hardware that always fails in this way",
+    "persistent": "the same wrong bits come every time: the kernel itself, or hardware that always fails in this way",
     "transient": "making it again gives the right result: a fault of that moment, or another kernel than this machine has",
-    "unstable": "it gives other bits each time: a race in the kernel, or unstable hardware",
+    "intermittent": "wrong in some runs and right in others: a race in the kernel, or unstable hardware",
+    "unstable": "wrong every time, with other bits: a race in the kernel, memory that it does not write, or unstable hardware",
 }
 
 
@@ -307,7 +309,8 @@ def finding_of(run: Run, line: Line) -> Finding:
         if told.get("worst")
         else ""
     )
-    reasons = [str(told.get("reason", "")), where, NATURES.get(line.nature or "", "")]
+    again = f"{line.wrong} of {line.tried} times wrong when made again: " if line.tried > 1 else ""
+    reasons = [str(told.get("reason", "")), where, again + NATURES[line.nature] if line.nature in NATURES else ""]
     tensors = tensors_of(run, row)
     slots = {
         io: tuple(Slot(slot=t.slot, dtype=t.dtype, shape=t.shape, tensor_name=t.tensor_name, role=t.role) for t in tensors if t.io == io)

@@ -35,6 +35,9 @@ RANDOM = frozenset({
 })  # fmt: skip
 
 
+JUDGED = 16  # different results of one call that are judged
+
+
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """A call with the bytes of its memories, and its recorded outputs by slot as (element type, array); none were kept: empty.
 
@@ -50,8 +53,8 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of a replayed call. against says what was judged: recorded outputs, or what the device gave now.
 
-    nature of a wrong result: persistent (the same bits come again), transient (it does not come again), unstable (other bits
-    each time). tried counts how often the call was made.
+    nature of a wrong result: persistent (wrong every time, the same bits), unstable (wrong every time, other bits), intermittent (wrong
+    in some runs), transient (recorded so, and right every time now). tried counts how often the call was made, wrong how often it was.
     """
 
     verdict: Replayed
@@ -59,6 +62,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     against: str = ""
     nature: str | None = None
     tried: int = 1
+    wrong: int = 0
     distinct: int = 1
     seconds: float = 0.0
     metrics: tuple[dict[str, Any], ...] = ()
@@ -73,21 +77,41 @@ def replay_recorded(recorded: Recorded, *, device: str = "cpu", repeat: int = 1)
     if random and recorded.call.random is None:
         raise UnavailableError("it draws random numbers, and the generator's state was not recorded")
     trials = [made(bound, device) for _ in range(max(repeat, 1))]
-    first = trials[0]
-    distinct = 1 + sum(not alike(first, other) for other in trials[1:])
-    target = recorded_target(recorded, first) if recorded.exact else {}
+    results = told_apart(trials)
+    target = recorded_target(recorded, trials[0]) if recorded.exact else {}
     against = "recorded outputs" if target else f"outputs on {device}"
-    answer = examine(bound, target or host(first), thorough=True)
-    found, nature = answer.verdict, None
-    if distinct > 1 and found.verdict != "wrong":
-        found = Replayed(verdict="flaky", slot=found.slot, reason=f"{distinct} different results in {len(trials)} runs")
-    if found.verdict == "wrong":
-        again = bool(target) and all(same_bits(tensor, host(first).get(slot)) for slot, tensor in target.items())
-        nature = "unstable" if distinct > 1 else "persistent" if again or not target else "transient"
+    judged = [examine(bound, outputs, thorough=True) for outputs, _ in results[:JUDGED]]
+    wrong = sum(count for (_, count), answer in zip(results, judged, strict=False) if answer.verdict.verdict == "wrong")
+    answer = examine(bound, target, thorough=True) if target else min(judged, key=lambda each: each.verdict.verdict != "wrong")
+    found = answer.verdict
+    if len(results) > 1 and found.verdict != "wrong":
+        found = Replayed(verdict="flaky", slot=found.slot, reason=f"{len(results)} different results in {len(trials)} runs")
     return Replay(
-        verdict=found, substitute=answer.substitute, against=against, nature=nature, tried=len(trials), distinct=distinct,
-        seconds=time.perf_counter() - start, metrics=measured(bound, target or host(first), answer),
+        verdict=found, substitute=answer.substitute, against=against, tried=len(trials), wrong=wrong, distinct=len(results),
+        nature=nature_of(wrong, sum(count for _, count in results[:JUDGED]), len(results)) if found.verdict == "wrong" else None,
+        seconds=time.perf_counter() - start, metrics=measured(bound, target or results[0][0], answer),
     )  # fmt: skip
+
+
+def told_apart(trials: Sequence[Mapping[str, torch.Tensor]]) -> list[tuple[dict[str, torch.Tensor], int]]:
+    """Results that differ in a bit, on the host, and how often each came; in the order in which they came."""
+    found: list[tuple[dict[str, torch.Tensor], int]] = []
+    for outputs in map(host, trials):
+        place = next((i for i, (other, _) in enumerate(found) if alike(outputs, other)), None)
+        if place is None:
+            found.append((outputs, 1))
+        else:
+            found[place] = (found[place][0], found[place][1] + 1)
+    return found
+
+
+def nature_of(wrong: int, tried: int, distinct: int) -> str:
+    """What kind of fault a wrong result is, from how often it came when the call was made again."""
+    if wrong == 0:
+        return "transient"
+    if wrong < tried:
+        return "intermittent"
+    return "persistent" if distinct == 1 else "unstable"
 
 
 def bind(recorded: Recorded) -> Bound:
