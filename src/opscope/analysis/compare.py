@@ -39,6 +39,7 @@ from opscope.analysis.findings import wants_finding
 from opscope.analysis.frameworks import naming
 from opscope.analysis.levels import at_common_levels, other_leaves, sure_of_levels
 from opscope.analysis.lowering import foreign
+from opscope.analysis.norms import norms_alone, with_norms
 from opscope.run.finding import Document, Finding
 from opscope.run.protocol import Run
 
@@ -211,8 +212,9 @@ def _opened(run: Run | str | os.PathLike[str]) -> Run:
     return run
 
 
-def _followed(run: Run, read: tuple[Any, Any]) -> tuple[Side, Flow]:
-    side = without_enclosing(side_of(run, *read))
+def _followed(run: Run, read: tuple[Any, Any], norms: bool) -> tuple[Side, Flow]:  # noqa: FBT001 - mapped over both sides
+    side = side_of(run, *read)
+    side = without_enclosing(with_norms(side) if norms else side)
     return side, follow(side.calls, side.tensors)
 
 
@@ -220,7 +222,7 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     """Both runs as columns, their calls matched and their tensors side by side."""
     read = read_tables(target), read_tables(golden)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden), read)
+        (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden), read, [norms_alone(target, golden)] * 2)
     sides, flows = (one, other), (flow, golden_flow)
     if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
         return pair_frameworks(sides, flows, policy.mapping)

@@ -22,11 +22,12 @@ from opscope.analysis.compare_kinds import HARMLESS, SLACK, STEEP, is_random, ki
 from opscope.analysis.compare_leaps import leaps
 from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_ranks import Collectives
-from opscope.analysis.compare_shapes import Shapes
+from opscope.analysis.compare_shapes import FILLS, Shapes
+from opscope.analysis.compare_structure import enclosing
 from opscope.analysis.compare_sums import Sums
-from opscope.analysis.compare_tables import NONE, Calls
+from opscope.analysis.compare_tables import NONE
 from opscope.analysis.hashes import distinct
-from opscope.judge.operators import ALLOCATORS, VIEWS, family
+from opscope.judge.operators import ALLOCATORS, VIEWS, family, in_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,14 +99,14 @@ class Search:
         wanted = measures.agree & measures.exceeds & ~self.calls.leaf & (self.pairing.match.target >= 0) & ~measures.unread
         if not wanted.any() or not (self.calls.parent >= 0).any():
             return []
-        explained = _enclosing(self.calls, np.flatnonzero(self.calls.leaf & (measures.differs | (self.pairing.match.target < 0))))
-        lost = _enclosing(self.pairing.golden.calls, np.flatnonzero(self.pairing.golden.calls.leaf & (self.pairing.match.golden < 0)))
+        explained = enclosing(self.calls, np.flatnonzero(self.calls.leaf & (measures.differs | (self.pairing.match.target < 0))))
+        lost = enclosing(self.pairing.golden.calls, np.flatnonzero(self.pairing.golden.calls.leaf & (self.pairing.match.golden < 0)))
         explained |= {int(self.pairing.match.golden[call]) for call in lost}
         found: list[int] = []
         for call in np.flatnonzero(wanted).tolist()[::-1]:
             if call not in explained:
                 found.append(call)
-                explained |= _enclosing(self.calls, np.array([call]))
+                explained |= enclosing(self.calls, np.array([call]))
         return found
 
     def _leaps(self) -> list[Cause]:
@@ -117,7 +118,7 @@ class Search:
         if not len(self.calls):
             return []
         called = {int(self.calls.rank[cause.target]) for cause in self.causes} | self._reached
-        chosen = np.flatnonzero(self._unequal & self.calls.leaf[np.maximum(rows.target_call, 0)])
+        chosen = np.flatnonzero(self._unequal & ~self._overwritten & self.calls.leaf[np.maximum(rows.target_call, 0)])
         chosen = chosen[~np.isnan(rows.error[chosen]) & ~np.isin(rows.target_call[chosen], list(self._reordered))]
         if self.pairing.between is not None:
             chosen = chosen[np.array([not self._composed_otherwise(row) for row in chosen.tolist()], dtype=np.bool_)]
@@ -217,7 +218,7 @@ class Search:
         """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
         rows = self.pairing.rows
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
-        inputs = np.flatnonzero(self._unequal & ~rows.output & ~self._matched_producer)
+        inputs = np.flatnonzero(self._unequal & ~rows.output & ~self._matched_producer & ~self._overwritten)
         alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
         outside = (self._producers[0][inputs] < 0) & (self._producers[1][inputs] < 0)
         # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
@@ -228,6 +229,16 @@ class Search:
         whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
         chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
         return chosen
+
+    @cached_property
+    def _overwritten(self) -> NDArray[np.bool_]:
+        """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
+        filling = self._flagged(lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
+        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        chosen = np.flatnonzero(~rows.output & (rows.target >= 0))
+        first = np.searchsorted(self.pairing.target.tensors.call, rows.target_call[chosen])
+        found[chosen] = filling[rows.target_call[chosen]] & (rows.target[chosen] == first)
+        return found
 
     def _first_differences(self) -> dict[int, int]:
         """For each rank the first target call with an output that is not equal."""
@@ -541,9 +552,10 @@ class Search:
         rows = self.pairing.rows
         found: list[int] = []
         for row in self._rows_of(call):
-            if rows.output[row] or not self._unequal[row]:
-                continue
             mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+            unread = rows.status[row] == UNKNOWN and mine >= 0
+            if rows.output[row] or not (self._unequal[row] or unread):
+                continue
             if mine < 0 and theirs < 0:
                 if self._identity(row) in self._arrived or (self.causes and self._earlier_difference(call)):
                     found.append(NONE)
@@ -581,16 +593,3 @@ class Search:
             self._culprits_golden.add(cause.golden)
         self._culprits.add(cause.target)
         self._tainted = {call: tainted for call, tainted in self._tainted.items() if tainted or call < cause.target}
-
-
-def _enclosing(calls: Calls, inner: NDArray[np.int64]) -> set[int]:
-    """These calls and all that enclose them."""
-    place = {key: at for at, key in enumerate(calls.key.tolist())}
-    known: set[int] = set()
-    for call in inner.tolist():
-        at: int | None = call
-        while at is not None and at not in known:
-            known.add(at)
-            parent = int(calls.parent[at])
-            at = place.get((int(calls.process[at]) << 40) | parent) if parent >= 0 else None
-    return known

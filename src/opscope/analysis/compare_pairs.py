@@ -277,6 +277,10 @@ def _unequal(
     error = np.where(counted, statistic_error(mine, theirs, left, right), np.nan)
     # Statistics that one side's own tool took in float32 differ by its rounding from those taken of the values.
     by_tools = counted & (mine.digested[left] != theirs.digested[right]) & (error <= TOOLS_ROUNDING)
+    # So do those that one tool took in another order of memory; extremes never do.
+    extremes = (mine.min[left] == theirs.min[right]) & (mine.max[left] == theirs.max[right])
+    bare = counted & ~told_apart & ~mine.digested[left] & ~theirs.digested[right]
+    by_tools |= bare & extremes & (error > 0) & (error <= TOOLS_ORDER)
     error = np.where(by_tools, 0.0, error)
     error = np.where(told_apart & (integers | np.isnan(error)), np.inf, error)
     reordered = told_apart & ~integers & (error <= 1e-15) & (mine.size[left] > 1) & (mine.size[left] <= _REORDERED_LIMIT)
@@ -323,9 +327,12 @@ def statistic_error(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], rig
         _ratio(mine.min[left] - theirs.min[right], np.fmax(scale, np.abs(mine.min[left]))),
         _ratio(mine.max[left] - theirs.max[right], np.fmax(scale, np.abs(mine.max[left]))),
     ]
-    error = np.zeros(len(left))
-    for part in parts:
+    error = parts[0]
+    for part in parts[1:]:
         error = np.fmax(error, part)
+    # Without any statistic nothing is known, unless no element is finite.
+    finite = mine.size[left] - mine.nan[left] - mine.pos_inf[left] - mine.neg_inf[left]
+    error = np.where(np.isnan(error) & (finite == 0), 0.0, error)
     other = (
         (mine.nan[left] != theirs.nan[right])
         | (mine.pos_inf[left] != theirs.pos_inf[right])

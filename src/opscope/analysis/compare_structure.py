@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.analysis.compare_flow import Flow
-    from opscope.analysis.compare_tables import Side
+    from opscope.analysis.compare_tables import Calls, Side
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -157,3 +157,16 @@ def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
         else:
             blocks[site] = msgspec.structs.replace(known, calls=known.calls | set(span), steps=known.steps | {step})
     return list(blocks.values())
+
+
+def enclosing(calls: Calls, inner: NDArray[np.int64]) -> set[int]:
+    """These calls and all that enclose them."""
+    place = {key: at for at, key in enumerate(calls.key.tolist())}
+    known: set[int] = set()
+    for call in inner.tolist():
+        at: int | None = call
+        while at is not None and at not in known:
+            known.add(at)
+            parent = int(calls.parent[at])
+            at = place.get((int(calls.process[at]) << 40) | parent) if parent >= 0 else None
+    return known

@@ -66,7 +66,15 @@ def open_text(path: Path) -> Run:
     read_logs(path, _looks_right, builder, what="lines of PyTorch's DebugMode")
     info = RunInfo(path=str(path), format="torch_debug_mode")
     tensors = builder.proved()
-    return MemoryRun(info, builder.processes, builder.calls, tensors, builder.stacks, problems=builder.problems)
+    run = DebugModeRun(info, builder.processes, builder.calls, tensors, builder.stacks, problems=builder.problems)
+    run.norms = builder.norms()
+    return run
+
+
+class DebugModeRun(MemoryRun):
+    """A run of DebugMode; norms holds the finite L1 norms of its tensors, by process, index, side and slot."""
+
+    norms: dict[tuple[int, int, str, str], float]
 
 
 FORMAT = Format("torch_debug_mode", detect, open_text)
@@ -100,6 +108,10 @@ class _Builder:
         """The rows, with what their hashes prove."""
         sees = any(norm is not None and not math.isfinite(norm) for _, norm in self._rows)
         return [msgspec.structs.replace(row, **_proved(row, norm, sees=sees)) for row, norm in self._rows]
+
+    def norms(self) -> dict[tuple[int, int, str, str], float]:
+        """The finite norms among the hashes."""
+        return {(row.process, row.index, row.io, row.slot): norm for row, norm in self._rows if norm is not None and math.isfinite(norm)}
 
     def _line(self, line: str) -> None:
         text = line.lstrip(" ")
