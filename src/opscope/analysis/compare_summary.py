@@ -146,9 +146,20 @@ def _other_levels(pairing: Pairing) -> Iterator[str]:
     for (word, side), (other, partner) in (sides, sides[::-1]):
         lost = apart(side, partner)
         if len(lost):
-            levels = " or ".join(LEVEL_WORDS[level] for level in np.unique(side.calls.level[lost]).tolist())
+            levels = " or ".join(_level_words(side, partner, lost))
             named = _counted_words(side, lost)
             yield f"{other} recorded no {levels}: {len(lost)} calls of {word} were compared with nothing: {named}"
+
+
+def _level_words(side: Side, partner: Side, lost: NDArray[np.int64]) -> list[str]:
+    """What the partner recorded none of: modules, or those of some phases where it has modules of others."""
+    known = set(distinct(partner.calls.level).tolist())
+    found = set()
+    for call in lost.tolist():
+        level = int(side.calls.level[call])
+        phase = f"{side.words.get(int(side.calls.phase[call]), '')} " if level in known else ""
+        found.add(f"{phase}{LEVEL_WORDS[level]}")
+    return sorted(found)
 
 
 def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> Iterator[str]:
