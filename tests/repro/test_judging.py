@@ -102,6 +102,7 @@ def test_a_kernel_of_torch_itself_is_judged_by_its_decomposition(tmp_path: Path)
     opscope.repro.save(msgspec.structs.replace(material, case=case), tmp_path / "case")
     code, document = run_script(tmp_path / "case")
     assert (code, document["reason"]) == (0, "the outputs are right, by PyTorch's decomposition in float64")
+    assert any("needs the calls before this one" in line for line in document["lines"])
 
 
 def test_a_check_that_found_a_call_wrong_is_its_failure() -> None:

@@ -94,8 +94,7 @@ class Conditions:
 
     def device(self, name: str) -> Any:
         # A tensor that lay on the CPU beside an accelerator (a scalar, say) stays there.
-        moved = name.partition(":")[0] == self.recorded
-        return torch.device(self.target if moved else name)
+        return torch.device(self.target if name.partition(":")[0] == self.recorded else name)
 
     def generator(self, name: str) -> Any:
         made = torch.Generator(device=self.device(name))
@@ -489,6 +488,8 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     for where.seed in range(options.repeat):
         trials.append(attempt(case, kept, where, judge))
     last = next((trial for trial in trials if trial.finding.shown), trials[-1])
+    if case["failure"]["kind"] == "mismatch" and not last.finding.shown:
+        notes.append("an output was wrong when it was recorded: the fault comes and goes, or needs the calls before this one")
     lines += [f"  out   {slot:<8} {describe(one)}" for slot, one in last.seen.items()]
     more = [] if cast else against_recorded(case, last.outputs)
     if case["failure"]["kind"] == "nonfinite" and last.outputs and not options.no_wide:
@@ -549,8 +550,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", help="device to use instead of the recorded one: cpu, cuda:0, npu:0")
     parser.add_argument("--dtype", help="element type to use instead of the floating ones: float32, float64")
     parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
-    importing = "module, .py file or shared library that registers the operator"
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=importing)
+    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="module, .py file or library")
     parser.add_argument("--no-wide", action="store_true", help="skip the float64 calculation on the CPU")
     parser.add_argument("--limit", type=float, help=f"seconds after which a call counts as hanging [{LIMIT:g}]")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
