@@ -338,6 +338,25 @@ def test_compiled_parts_stand_where_they_ran(recorded: Recorded) -> None:
     assert {call.parent for call in operators} == {0}
 
 
+def test_a_dump_of_the_users_is_read_and_stays(recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, _ = make_place(recorded.path, process_facts())
+    dump, one = tmp_path / "theirs", np.ones(3, np.float32)
+    earlier = lay(dump, 1, 1_700_000_000_000_001, (one, one), "Log")
+    facts = Facts(process=process_facts(), dump=str(dump), owned=False)
+    recorded.book.compiled = CompiledParts(place, facts, lambda: None)
+    recorded.call("Mul", [FakeTensor(one)], [FakeTensor(one)])
+    recorded.book.compiled.claim(counts=False)
+    assert "holds an earlier dump" in capsys.readouterr().err
+    assert not (place / "data_dump.json").exists()
+    now = lay(dump, 2, 1_700_000_000_000_002, (one, one))
+    for _ in range(2):
+        recorded.book.take_compiled()
+    recorded.book.drop_compiled()
+    assert now.exists()
+    assert earlier.exists()
+    assert [call.op for call in calls(recorded.run())] == ["Mul", "Exp"]
+
+
 def test_what_raises_and_what_cannot_be_read_pass_through_cells(recorded: Recorded) -> None:
     class Watched(Cell):
         pass

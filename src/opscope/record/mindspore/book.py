@@ -8,7 +8,6 @@ is for record.steps to say; where the program has no optimizer, one ends when fo
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 from collections import Counter
@@ -126,7 +125,7 @@ class Book:
     def drop_compiled(self) -> None:
         """Delete what compiled parts have dumped."""
         if self.compiled is not None:
-            self.compiled.take(lambda folder: shutil.rmtree(folder, ignore_errors=True), wait=True)
+            self.compiled.take(self.compiled.remove, wait=True)
 
     @property
     def scopes(self) -> list[Scope]:
@@ -206,21 +205,22 @@ class Book:
 
         phase is that of the Cell that is leaving, where it says more than the graph; wait for what is still running.
         """
-        if self.compiled is not None and self.compiled.own and self.active and not self._paused:
-            self.compiled.take(lambda folder: self._take_folder(folder, phase), wait=wait)
+        parts = self.compiled
+        if parts is not None and parts.own and self.active and not self._paused:
+            parts.take(lambda folder: self._take_folder(folder, phase, parts), wait=wait)
 
-    def _take_folder(self, folder: Path, phase: str | None) -> None:
+    def _take_folder(self, folder: Path, phase: str | None, parts: CompiledParts) -> None:
         self.flush()
         if self.writer.failed is not None:  # which has said why
             self.active = False
-            shutil.rmtree(folder, ignore_errors=True)
+            parts.remove(folder)
             return
         self._done += 1
-        iteration = int(folder.name) if self.compiled is not None and self.compiled.counts else None
+        iteration = int(folder.name) if parts.counts else None
         if iteration is not None and iteration > self.step:
             self.end_step()
             self.step = iteration
-        found = self._ingestor.take(folder, owned=True, within=lambda phases: self._here(phases, phase))
+        found = self._ingestor.take(folder, owned=parts.facts.owned, within=lambda phases: self._here(phases, phase))
         self._tell_problems()
         self._made[0].update(found.made)
         self._finding = self._finding or found.finding

@@ -11,6 +11,8 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,28 +46,41 @@ class CompiledParts:
         self.counts = False
         self._synchronize = synchronize
         self._dump = Path(facts.dump)
+        self._taken = set() if facts.owned else set(self._folders())  # of a dump of the user's, which stays; an earlier run's included
 
     def claim(self, *, counts: bool) -> None:
         """From now on the launcher leaves the dump alone until this process has ended."""
-        if self.own or not self.facts.owned:
+        if self.own:
             return
         self.own, self.counts = True, counts
+        if self._taken:
+            print(f"opscope: {self._dump} holds an earlier dump; iterations that it has are left out of the run", file=sys.stderr)
         self.facts = msgspec.structs.replace(self.facts, taken_inside=True)
         write_facts(self.place, self.facts)
-        if not counts:
+        if not counts and self.facts.owned:
             write_settings(self.place, settings_document(self._dump, None))
 
     def take(self, action: Callable[[Path], None], *, wait: bool = False) -> None:
         """Do this to every folder that has landed, in the order they ran; wait for what is still running."""
         if wait:
             self._synchronize()
-        if not self.own or next(self._folders(), None) is None:
+        if not self.own or next(self._fresh(), None) is None:
             return
         if not wait:
             self._synchronize()
         with taking(self.place):
-            for folder in sorted(self._folders(), key=began):
+            for folder in sorted(self._fresh(), key=began):
                 action(folder)
+                if not self.facts.owned:
+                    self._taken.add(folder)
+
+    def remove(self, folder: Path) -> None:
+        """Delete a folder of a dump that is ours."""
+        if self.facts.owned:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _fresh(self) -> Iterator[Path]:
+        return (folder for folder in self._folders() if folder not in self._taken)
 
     def _folders(self) -> Iterator[Path]:
         for graph in _inside(self._dump, depth=3):

@@ -53,6 +53,8 @@ class Dumps:
         facts = self._facts(place)
         if facts is None or (not ended and (facts.taken_inside or not facts.owned)):
             return
+        if facts.taken_inside and not facts.owned:
+            return  # nothing says which of the user's folders the process took
         for step, folders in finished(Path(facts.dump), self._taken, ended=ended):
             ingestor = self._ingestor(place, facts)
             ingestor.chosen.adopt(read_choices(place))
