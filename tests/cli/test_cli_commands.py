@@ -45,7 +45,7 @@ def only_line(text: str) -> str:
         (["query", "x", "select 1", "--json", "--csv"], "--json and --csv exclude one another"),
         (["run"], "no command given; write: opscope run [options] -- python train.py"),
         (["run", "--valeus", "full", "--", "true"], "unknown option: --valeus. Did you mean --values?"),
-        (["run", "--values", "al", "--", "true"], "--values 'al': not one of none, anomaly, sample, full"),
+        (["run", "--values", "al", "--", "true"], "--values 'al': not one of none, anomaly, overflow, sample, full"),
         (["run", "--steps", "8-5", "--", "true"], "steps '8-5': the range '8-5' runs backwards or is too large"),
         (["run", "--", "pyhton"], "pyhton: no such command"),
         (["run", "-o"], "-o requires an argument"),
