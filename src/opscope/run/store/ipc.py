@@ -152,22 +152,21 @@ class IpcFile:
 
     def check_numbers(self, batch: Batch) -> None:
         """Check all buffers against the batch, and the columns of numbers wholly: looking one up cannot fail afterwards."""
-        ends = batch.buffers[:, 0] + batch.buffers[:, 1]
-        if np.any(batch.buffers < 0) or np.any(ends < 0) or np.any(ends > batch.body_length):
+        room, rows, buffers = batch.body_length, batch.rows, batch.buffer_list
+        if any(offset < 0 or length < 0 or offset + length > room for offset, length in buffers):
             raise FormatError(self.path, "a buffer lies outside its batch", offset=batch.offset)
-        nodes, first, bits = self._numbers
-        lengths, nulls = batch.nodes[nodes, 0], batch.nodes[nodes, 1]
-        bitmaps, data = batch.buffers[first, 1], batch.buffers[first + 1, 1]
-        short = np.any(data < (batch.rows * bits + 7) // 8) or np.any((nulls != 0) & (bitmaps < (batch.rows + 7) // 8))
-        if short or np.any(lengths != batch.rows) or np.any(nulls < -1) or np.any(nulls > batch.rows):
-            raise FormatError(self.path, "a column does not fit its batch", offset=batch.offset)
+        for node, first, bits in self._numbers:
+            length, nulls = batch.node_list[node]
+            short = buffers[first + 1][1] < (rows * bits + 7) // 8 or (nulls != 0 and buffers[first][1] < (rows + 7) // 8)
+            if short or length != rows or not -1 <= nulls <= rows:
+                raise FormatError(self.path, "a column does not fit its batch", offset=batch.offset)
 
     @cached_property
-    def _numbers(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Nodes, first buffers and bits of an element of the columns of numbers."""
+    def _numbers(self) -> tuple[tuple[int, int, int], ...]:
+        """Node, first buffer and bits of an element of each column of numbers."""
         places = [place for place in self._places.values() if place.type in NUMBERS or place.type == "bool"]
         bits = [1 if place.type == "bool" else 8 * np.dtype(NUMBERS[place.type]).itemsize for place in places]
-        return np.array([place.node for place in places]), np.array([place.buffer for place in places]), np.array(bits)
+        return tuple((place.node, place.buffer, size) for place, size in zip(places, bits, strict=True))
 
     def message(self, batch: Batch, constants: dict[str, int]) -> memoryview | bytearray:
         """The bytes of a batch, metadata included; int32 columns named in constants hold that number in every row."""
