@@ -65,7 +65,6 @@ class Search:
         self._arrived: set[tuple[int, int]] = set()
         self._tainted: dict[int, bool] = {}
         self._reordered: set[int] = set()
-        self._draws = Draws(pairing)
         self._shapes = Shapes(pairing)
         self._shifted: set[int] = set()  # ranks of which one side drew more random numbers
         self._reached: set[int] = set()  # ranks that a difference reached through a collective
@@ -122,7 +121,8 @@ class Search:
         chosen = chosen[~np.isnan(rows.error[chosen]) & ~np.isin(rows.target_call[chosen], list(self._reordered))]
         if self.pairing.between is not None:
             chosen = chosen[np.array([not self._composed_otherwise(row) for row in chosen.tolist()], dtype=np.bool_)]
-        chosen = chosen[~(self._views & self._aliased)[rows.target_call[chosen]]]
+        if len(chosen):
+            chosen = chosen[~(self._views & self._aliased)[rows.target_call[chosen]]]
         chosen = chosen[~np.isin(self.calls.rank[rows.target_call[chosen]], list(called))]
         found = []
         for row in leaps(self.pairing, self.measures, chosen, self._steep):
@@ -235,9 +235,11 @@ class Search:
         """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
         filling = self._flagged(lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
         rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
-        chosen = np.flatnonzero(~rows.output & (rows.target >= 0))
+        if not filling.any():
+            return found
+        chosen = np.flatnonzero(~rows.output & (rows.target >= 0) & filling[np.maximum(rows.target_call, 0)])
         first = np.searchsorted(self.pairing.target.tensors.call, rows.target_call[chosen])
-        found[chosen] = filling[rows.target_call[chosen]] & (rows.target[chosen] == first)
+        found[chosen] = rows.target[chosen] == first
         return found
 
     def _first_differences(self) -> dict[int, int]:
@@ -335,6 +337,10 @@ class Search:
         if mine < 0 and theirs < 0:
             return Cause(COMPUTED, call, golden)
         return Cause(EXTRA, mine, NONE, words=words) if mine >= 0 else Cause(MISSING, call, theirs, words=words)
+
+    @cached_property
+    def _draws(self) -> Draws:
+        return Draws(self.pairing)
 
     def _begins(self, call: int) -> Cause | None:
         """The cause of an input that differs without a matched producer, when nothing upstream explains it."""
@@ -571,8 +577,6 @@ class Search:
         if self.pairing.match.target[call] < 0:
             found.extend(producer for producer in self._inputs_of_side(call, target=True) if producer >= 0)
         return found
-
-    # -- place ------------------------------------------------------------------------------------------------
 
     def _earlier_difference(self, call: int) -> bool:
         """Whether anything of the same rank differed before this call."""

@@ -71,7 +71,8 @@ def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, l
                 told.append((cause, arrivals[place][1:]))
         else:
             told.append((cause, []))
-    met = Collectives(pairing.target).before
+    alone = len(told) < 2 or len({int(calls.rank[cause.target]) for cause, _ in told}) < 2
+    met = np.zeros(len(calls), dtype=np.int64) if alone else Collectives(pairing.target).before
     return sorted(told, key=lambda one: (int(calls.step[one[0].target]), int(met[one[0].target]), int(calls.index[one[0].target])))
 
 

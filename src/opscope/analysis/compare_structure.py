@@ -71,7 +71,8 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
     counts = np.array([family(text) not in HARMLESS for text in side.texts(operators)], dtype=np.bool_)[inverse]
     phases, inverse = np.unique(calls.phase, return_inverse=True)
     counts &= np.array([text != "recompute" for text in side.texts(phases)], dtype=np.bool_)[inverse]
-    return np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match) & ~_repeats(side, match, flow))
+    alone = np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
+    return alone[~_repeats(side, match, flow)[alone]] if len(alone) else alone
 
 
 def _repeats(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.bool_]:
