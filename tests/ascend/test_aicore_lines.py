@@ -438,3 +438,37 @@ def test_the_cores_tell_the_number_of_the_card(faults: Faults) -> None:
     kernel = "        Aicore kernel execute failed, device_id=0, stream_id=14, report_stream_id=17, task_id=13, fault kernel_name=add_7_0__kernel0\n"
     (one,) = faults(head_ + "EZ9999: Inner Error!\n" + screen + kernel)
     assert (one.kernel, one.stream, [core.core for core in one.cores]) == ("add_7_0__kernel0", 14, [0])
+
+
+OTHERS = {
+    "SDMA": (
+        f"{head(1)}Print:fftsplus task execute failed, dev_id=0, stream_id=5, task_id=2, context_id=1, thread_id=0, err_type=4[fftsplus sdma error]\n"
+        f"{head(1)}Notify:fftsplus streamId=5, taskId=2, context_id=1, rtCode=0x715006c,[fftsplus task exception], kernel_name=not found\n"
+    ),
+    "AICPU": (
+        f"{head(1)}Print:The error from device(chipId:0, dieId:0), serial number is 6, an exception occurred during AICPU execution, stream_id:5,"
+        " task_id:7, errcode:1, msg:execute kernel param invalid.\n"
+        f"{head(1)}Print:Aicpu kernel execute failed, device_id=0, stream_id=5, task_id=7, errorCode=0x2a.\n"
+    ),
+    "HCCL timeout": "The error from device(chipId:3, dieId:0), serial number is 9, hccl fftsplus task timeout occurred during task execution, task_id:7.\n",
+    "out of memory": "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.00 GiB total capacity)\n",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_failures_of_other_engines_are_no_error_of_a_core(name: str) -> None:
+    reader = read_text(OTHERS[name].encode(), "-")
+    assert (reader.faults(), list(reader.codes)) == ((), [name])
+
+
+def test_an_e_code_in_brackets_is_listed() -> None:
+    reader = read_text(b"[PID: 74] 2025-10-11-12:13:14.000.000 Get_Socket_Timeout(EI0006): Getting socket times out.\n", "-")
+    assert list(reader.codes) == ["EI0006"]
+
+
+def test_the_graph_engine_says_whose_task_failed(faults: Faults) -> None:
+    tracked = f"{head(1.5, module='GE')}Callback: Error happened, origin_op_name [a], op_name [Add_48], task_id {{}}, stream_id 2.\n"
+    (one,) = faults(stars(1.0) + failed(1.2, "te_add_0__kernel0") + tracked.format(6))
+    assert one.node_name == "Add_48"
+    (other,) = faults(stars(1.0) + failed(1.2, "te_add_0__kernel0") + tracked.format(9))
+    assert other.node_name is None

@@ -442,3 +442,46 @@ def test_of_several_errors_the_logs_of_a_case_decide_their_own(aicore: Aicore, t
         (tmp_path / f"{name}.log").write_text(text)
         _, document = aicore(tmp_path / "in", "--case-result", tmp_path / f"{name}.log")
         assert [part(finding, "error")["case_result"] for finding in document["findings"]] == wanted, name
+
+
+def _pasted(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "pasted.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+ASSERTED = "[ASSERT] [CANN_VERSION : 8.1][TimeStamp : 0] /opp/pick/pick_base.h:40: Assertion `(0 <= at\n&& at < size_)' {}!\n"
+
+
+def test_an_assertion_the_kernel_printed_is_the_cause(aicore: Aicore, tmp_path: Path) -> None:
+    text = stars(1.0, code="0") + failed(1.2, "Pick_0123456789abcdef0123456789abcdef_0")
+    _, document = aicore(_pasted(tmp_path, ASSERTED.format("Index 9 out of range[0 9)") + text))
+    verdict = part(document["findings"][0], "verdict")
+    assert verdict["cause"] == "input values"
+    assert "pick_base.h:40: (0 <= at && at < size_), Index 9 out of range[0 9)!" in verdict["text"]
+    _, document = aicore(_pasted(tmp_path, ASSERTED.format("tile too large") + text))
+    assert verdicts(document["findings"][0])[0] == ("operator", "proven")
+    _, document = aicore(
+        _pasted(tmp_path, ASSERTED.format("Index 9") + text.replace("error code = 0,", "error code = 0x8,").replace("(0, 0", "(0x8, 0"))
+    )
+    assert "assertion" not in part(document["findings"][0], "verdict")["text"]  # another error than a trap
+
+
+REMOTE = f"{head(1.1)}GetError:Stream Synchronize failed, stream_id=3, retCode=0x222, [suspect remote error].\n"
+
+
+def test_memory_of_another_device(aicore: Aicore, tmp_path: Path) -> None:
+    combine = failed(1.2, "te_moedistributecombine_0123_static_bin")
+    _, document = aicore(_pasted(tmp_path, stars(1.0) + REMOTE + combine))
+    assert verdicts(document["findings"][0])[0] == ("remote device", "likely")
+    for text in (stars(1.0) + combine, stars(1.0) + REMOTE + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0")):
+        _, document = aicore(_pasted(tmp_path, text))
+        assert verdicts(document["findings"][0])[0] == ("remote device", "suspected")
+    _, document = aicore(_pasted(tmp_path, stars(1.0) + failed(1.2, "MoeInitRouting_0123456789abcdef0123456789abcdef_0")))
+    assert verdicts(document["findings"][0])[0] == ("addresses", "suspected")
+
+
+def test_a_kernel_that_did_not_end_in_time(aicore: Aicore, tmp_path: Path) -> None:
+    late = f"{head(1.1)}PreCheckTaskErr:Kernel task happen error, retCode=0x30, [vector core timeout].\n"
+    _, document = aicore(_pasted(tmp_path, stars(1.0, code="0") + late + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0")))
+    assert "did not end in time" in part(document["findings"][0], "verdict")["text"]

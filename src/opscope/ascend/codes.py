@@ -117,7 +117,7 @@ _RT: dict[int, tuple[str, str]] = {
     507031: ("LABEL_CONTEXT", "the label is not of the current context"),
     507032: ("PROGRAM_USE_OUT", "too many programs are registered"),
     507033: ("DEV_SETUP_ERROR", "the device could not be started"),
-    507034: ("VECTOR_CORE_TIMEOUT", "a vector core task ran too long"),
+    507034: ("VECTOR_CORE_TIMEOUT", "a vector core task ran too long; run opscope aicore on the process logs, which name the kernel"),
     507035: ("VECTOR_CORE_EXCEPTION", "a kernel failed on a vector core; run opscope aicore on the process logs"),
     507036: ("VECTOR_CORE_TRAP_EXCEPTION", "a kernel ran into a trap on a vector core"),
     507037: ("CDQ_BATCH_ABNORMAL", "a CDQ batch is abnormal"),
@@ -140,7 +140,10 @@ _RT: dict[int, tuple[str, str]] = {
     507054: ("HBM_MULTI_BIT_ECC_ERROR", "ECC error of several bits in the device memory: hardware"),
     507055: ("SUSPECT_DEVICE_MEM_ERROR", "the device memory is suspected"),
     507056: ("LINK_ERROR", "a link between devices failed"),
-    507057: ("SUSPECT_REMOTE_ERROR", "the fault is suspected on another device"),
+    507057: (
+        "SUSPECT_REMOTE_ERROR",
+        "memory of another device is suspected: its process ended, the link failed, or no device has the address",
+    ),
     507899: ("DRV_INTERNAL_ERROR", "internal error of the driver, mostly after an earlier fault: look for the first error"),
     507900: ("AICPU_INTERNAL_ERROR", "internal error of the AI CPU"),
     507901: ("SOCKET_CLOSE", "a connection to the device was closed"),
@@ -210,11 +213,25 @@ _UNPUBLISHED = " (seen in logs; no published table has it)"
 _RETURN = {
     0x26: ("aicore exception", "a kernel failed on an AI Core"),
     0x31: ("vector core exception", "a kernel failed on a vector core"),
-    0x91: ("task exception", "an FFTS+ task failed"),
+    0x91: (
+        "task exception",
+        "a task of a model or an FFTS+ task failed (the model stream execute failed); an earlier line says why",
+    ),
     0x25: ("aicore timeout", f"a kernel ran too long on an AI Core{_UNPUBLISHED}"),
     0x27: ("aicore trap exception", f"a kernel ran into a trap on an AI Core{_UNPUBLISHED}"),
     0x28: ("aicpu timeout", f"an AI CPU task ran too long{_UNPUBLISHED}"),
     0x2A: ("aicpu exception", f"an AI CPU task failed{_UNPUBLISHED}"),
+    0x30: ("vector core timeout", f"a kernel ran too long on a vector core{_UNPUBLISHED}"),
+    0x6C: ("fftsplus task exception", f"an FFTS+ task failed{_UNPUBLISHED}"),
+    0x222: ("suspect remote error", f"memory of another device is suspected{_UNPUBLISHED}"),
+}
+# Failures that are no AI Core's, by the names the reader of lines gives them.
+ELSEWHERE = {
+    "SDMA": "not an AI Core error: a copy by the SDMA engine failed; its source or destination is not allocated, was freed (a group "
+    "destroyed too early) or is too small, or a link between devices failed",
+    "AICPU": "not an AI Core error: an AI CPU task failed; the line's soName, funcName and errcode and the device log of aicpu say which",
+    "HCCL timeout": "not an AI Core error: a collective waited too long for another rank; look at the rank that stopped first",
+    "out of memory": "not an AI Core error: the device's memory was not enough",
 }
 _VERDICT = {
     101: ("single-op", "the operator fails when it runs alone"),
@@ -238,7 +255,7 @@ _INNER = 0x7150000  # the runtime's inner codes: 0x715, then the return code
 
 def return_code(code: int) -> str | None:
     """Words for a task's return code (0x26) or a runtime inner code that holds one (0x7150026); None for one without."""
-    inner = code - _INNER if _INNER <= code < _INNER + 0x100 else code
+    inner = code - _INNER if _INNER <= code < _INNER + 0x1000 else code
     return _RETURN[inner][0] if inner in _RETURN else None
 
 

@@ -15,7 +15,7 @@ import msgspec
 from opscope import __version__
 from opscope.ascend import registers
 from opscope.ascend.analysis import Analysis
-from opscope.ascend.codes import Meaning, acl_code, return_code, screen_code
+from opscope.ascend.codes import ELSEWHERE, acl_code, return_code, screen_code
 from opscope.ascend.fault import Core
 from opscope.ascend.find import Collection
 from opscope.ascend.program import ProgramCounter, words950
@@ -31,7 +31,7 @@ Part = dict[str, Any]
 
 def document(analyses: Sequence[Analysis], *, found: Collection, read: int, codes: dict[str, str], runs: Sequence[str]) -> Document:
     """The answer of `opscope aicore`; read is the number of logs."""
-    others = [{"code": code, "text": text, "meaning": meaning.text} for code, text in codes.items() if (meaning := _meaning(code))]
+    others = [{"code": code, "text": text, "meaning": meaning} for code, text in codes.items() if (meaning := _meaning(code))]
     problems = [*found.problems, *(problem for one in analyses for problem in one.problems)]
     files = {
         "logs": read,
@@ -55,8 +55,11 @@ def document(analyses: Sequence[Analysis], *, found: Collection, read: int, code
     )
 
 
-def _meaning(code: str) -> Meaning | None:
-    return acl_code(int(code)) if code.isdecimal() and len(code) < 10 else screen_code(code)
+def _meaning(code: str) -> str | None:
+    if code in ELSEWHERE:
+        return ELSEWHERE[code]
+    found = acl_code(int(code)) if code.isdecimal() and len(code) < 10 else screen_code(code)
+    return None if found is None else found.text
 
 
 def finding(one: Analysis) -> Finding:

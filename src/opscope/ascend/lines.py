@@ -126,12 +126,50 @@ def _failed(text: str, record: Record) -> Iterator[Event]:
         r"((?:ai ?core|aivec\w*|fftsplus|vector core)[\w ]{0,40}?) (?:kernel|task) execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE
     )
     found = found or re.search(r"(ai ?core) kernel execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE)
-    if found is None:
+    if found is None or _elsewhere_of(text) is not None:
         return
     # A kernel's name has no comma and no blank; what stands behind in brackets is the runtime's own place in the code.
     said = _fields(found[2])
     if any(key.endswith(("_id", "kernel_name")) for key in said):  # `Vector Core kernel execution failed, retCode=0x31` names no task
         yield Event("failed", {"fields": said, "cut": record.cut})
+
+
+# Failures of other engines, which share words with those of an AI Core: a name of codes.ELSEWHERE and what its lines say.
+_ELSEWHERE = (
+    ("SDMA", re.compile(r"sdma error|SDMA memory copy", re.IGNORECASE)),
+    ("AICPU", re.compile(r"during AICPU execution|ai ?cpu kernel (?:task happen|execut)|\[aicpu (?:exception|timeout)\]", re.IGNORECASE)),
+    ("HCCL timeout", re.compile(r"hccl fftsplus (?:task )?timeout", re.IGNORECASE)),
+    ("out of memory", re.compile(r"\bNPU out of memory", re.IGNORECASE)),
+)
+
+
+def _elsewhere_of(text: str) -> str | None:
+    return next((name for name, pattern in _ELSEWHERE if pattern.search(text)), None)
+
+
+def _elsewhere(text: str, record: Record) -> Iterator[Event]:
+    """A failure that is not an AI Core's, and what else the line says."""
+    name = _elsewhere_of(text)
+    if name is not None:
+        yield Event("elsewhere", {"code": name, "text": text.strip()})
+        yield from _screen_code(text)
+        yield from _returned(text, record)
+
+
+_ASSERT = re.compile(r"\[ASSERT\].*?([^\s/\\:]+):(\d{1,9}): Assertion\s?`(.*)")
+
+
+def _asserted(text: str, _: Record) -> Iterator[Event]:
+    found = _ASSERT.search(text)
+    if found is not None:
+        yield Event("assert", {"file": found[1], "line": int(found[2]), "text": found[3].replace("'", ",", 1).strip()})
+
+
+def _tracked(text: str, _: Record) -> Iterator[Event]:
+    """The graph engine's own word on whose task failed."""
+    name, task, stream = _find(r"\bop_name \[([^\]]+)\]", text), _int(r"task_id\s*(\d{1,18})", text), _int(r"stream_id\s*(\d{1,18})", text)
+    if name is not None and task is not None and stream is not None:
+        yield Event("tracked", {"node_name": name, "stream": stream, "task": task})
 
 
 def _screen(text: str, _: Record) -> Iterator[Event]:
@@ -292,7 +330,13 @@ def _noted(text: str, _: Record) -> Iterator[Event]:
         yield Event("soc", {"name": soc})
     elif (module := _find(r"BuildSingleOp.*?module\[([\w.]+)\]", text)) is not None:
         yield Event("module", {"module": module})
-    elif found := re.search(r"\b(E[0-9A-Z]\d{4}):", text):
+    else:
+        yield from _screen_code(text)
+
+
+def _screen_code(text: str) -> Iterator[Event]:
+    found = re.search(r"\b(E[0-9A-Z]\d{4})(?:\)?:|\[PID)", text)
+    if found is not None:
         yield Event("screen-code", {"code": found[1], "text": text.strip()})
 
 
@@ -301,6 +345,9 @@ _Reader = Callable[[str, Record], Iterator[Event]]
 _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     (("DevMalloc: ", "DevFree: ", "Device memory"), _memory),
     (("dump info",), _core),
+    (("[ASSERT]",), _asserted),
+    (("Error happened",), _tracked),
+    (("sdma", "SDMA", "cpu", "CPU", "hccl", "out of memory"), _elsewhere),
     (("extend info",), _extend),
     (("kernel execut", "task execut"), _failed),
     (("core list", "coreId("), _screen),

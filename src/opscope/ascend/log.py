@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from opscope.ascend import registers
 from opscope.ascend.fault import Allocation, Fault, Returned
 from opscope.ascend.lines import Event, events
 from opscope.ascend.opened import Open, close
@@ -42,6 +43,7 @@ class LogReader:
         self._overfull: set[int | None] = set()
         self._processes: dict[tuple[str, int], int] = {}
         self._pids: dict[int, int] = {}
+        self._asserts: list[tuple[int | None, str]] = []
         self._soc: str | None = None
         self.codes: dict[str, str] = {}
 
@@ -75,8 +77,11 @@ class LogReader:
             self._cleaned[record.pid].add(event.fields["node"] or "")
         elif kind == "soc":
             self._soc = self._soc or event.fields["name"]
-        elif kind == "screen-code":
+        elif kind in ("screen-code", "elsewhere"):
             self.codes.setdefault(event.fields["code"], event.fields["text"][:400])
+        elif kind == "assert":
+            if len(self._asserts) < _HELD:
+                self._asserts.append((record.pid, "{file}:{line}: {text}".format(**event.fields)[:400]))
         else:
             if kind == "returned" and event.fields["code"].isdecimal():
                 self.codes.setdefault(event.fields["code"], record.text[:400])
@@ -115,7 +120,7 @@ class LogReader:
             return None
         if event.kind == "failed":
             return self._failed(event, record, current)
-        if event.kind == "node":
+        if event.kind in ("node", "tracked"):
             return self._of_task(record.pid, event.fields["stream"], event.fields["task"]) or current
         return current
 
@@ -178,8 +183,15 @@ class LogReader:
         found = _merged([self._closed(fault, memory) for fault in whole])
         return tuple(sorted(found, key=lambda fault: (fault.time or "~", fault.files, fault.offset)))
 
+    def _assertions(self, fault: Open) -> list[str]:
+        """Assertions of the kernel that its process printed, for an error that may be their trap; the print need not name the process."""
+        trapped = all(registers.bit(number, core.numbering).kind == registers.TIMEOUT for core in fault.cores for number in core.bits)
+        return [text for pid, text in self._asserts if trapped and (pid is None or pid == fault.pid)]
+
     def _closed(self, fault: Open, memory: Mapping[int | None, Mapping[str | None, tuple[Allocation, ...]]]) -> Fault:
         pid = self._pids.get(fault.pid) if fault.pid is not None else None
+        for text in self._assertions(fault):
+            fault.notes[("assert", text)] = None
         return close(
             fault,
             pid=pid if pid is not None and pid >= 0 else None,
@@ -224,7 +236,7 @@ def _fits(fault: Open, said: Mapping[str, str]) -> bool:
 
 
 def _alone(mine: Sequence[Open], said: Mapping[str, str], record: Record) -> list[Open]:
-    """The one error of this moment without a kernel's name, whatever device it says: cores tell the card's number, kernels the process's."""
+    """The one error of this moment without a kernel's name, whatever device: cores tell the card's number, kernels the process's."""
     nameless = [fault for fault in mine if not fault.failed]
     if len(nameless) != 1 or nameless[0].pid is None or not _moment(nameless[0].time, record.time):
         return []

@@ -211,6 +211,11 @@ def _node(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
     fault.fields.setdefault("thread", fields["more"].get("thread_id"))
 
 
+def _tracked(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+    if fault.is_task(fields["stream"], fields["task"]) and fault.fields.get("node_name") is None:
+        fault.fields["node_name"] = fields["node_name"]
+
+
 def _tensor(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
     fault.described_by_engine = True
     _add(fault, Argument(**fields))
@@ -372,6 +377,7 @@ _READERS: dict[str, Callable[[Open, Mapping[str, Any], Record], object]] = {
     "extend": _extend,
     "failed": _failed,
     "node": _node,
+    "tracked": _tracked,
     "tensor": _tensor,
     "described": _described,
     "args": _args,

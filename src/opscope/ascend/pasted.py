@@ -14,6 +14,7 @@ _STARTS = re.compile(
     rb"\s*$|[>#$|]|\[|\(?[\w.@-]*\)?\s?\w+@\S+[#$]|E[0-9A-Z]\d{4}\b|coreId\s*\(|(?:The|Aicore|AI Core|aicore|An|Stream|rt\w+|Trace[Bb]ack|"
     rb"Rectify|Solution|Possible|Search|Fault|\w+Error:|File)\b(?! (?:of|id)\b)|\s{4,}\S"
 )
+_OPEN_ASSERTION = re.compile(rb"\[ASSERT\][^`]*`[^']*$")  # a kernel's assertion whose condition goes on
 _OPEN_END = re.compile(rb"[,:=(\[]\s*$")
 
 
@@ -26,7 +27,7 @@ def whole_lines(text: bytes) -> bytes:
     lines = text.replace(b"\r\n", b"\n").split(b"\n")
     width = _width(lines)
     loose = _HEAD.search(text) is None
-    if width is None and not loose:
+    if width is None and not loose and b"[ASSERT]" not in text:
         return text
     joined: list[bytes] = []
     before = b""
@@ -49,7 +50,7 @@ def _width(lines: list[bytes]) -> int | None:
 
 
 def _goes_on(before: bytes, width: int | None, *, loose: bool) -> bool:
-    if width is not None and _length(before) == width:
+    if (width is not None and _length(before) == width) or _OPEN_ASSERTION.search(before):
         return True
     return _OPEN_END.search(before) is not None and (loose or width is not None)
 

@@ -34,7 +34,8 @@ WORDS = tuple(
         "core_list=", "Task run failed", "Task exception", "AtomicLaunchKernel", "dha status", "maybe invalid", "D2H failed", "RAS occurs",
         "skip refresh addr", "skip log args", "dump file path is", "dumpScene=", "fault va", "page fault", "BuildSingleOp",
         "task exec", "EI00", "EZ9999:", "EZ2001:", "EE9999:", "EI9999:", "EJ00", "EH9999:", "E19999:", "EL0004:", "EE1001:",
-        "data invalid", "error code", "[PID", "[INIT]Ascend soc", "soc version", "SocVersion",
+        "data invalid", "error code", "[PID", "sdma error", "out of memory",
+        "[ASSERT]", "Error happened", "[INIT]Ascend soc", "soc version", "SocVersion",
     )
 )  # fmt: skip
 _FOLLOWED = (b"AICORE_INFO_START", b"exception_print")

@@ -28,6 +28,11 @@ from opscope.ascend.registers import ADDRESS, HARDWARE, TRAPS, VALUES
 _MEMORY_FAULT = re.compile(r"\bECC\b|uncorrectable|parity|memory error", re.IGNORECASE)
 _HARDWARE_CODES = frozenset(("507053", "507054"))  # fault of the device memory, ECC error of several bits
 _TRAP_CODES = {"507042": "a read", "507043": "a write", "507044": "a read", "507045": "a write"}
+_INDEX = re.compile(r"\bindex|\bindices|out of range", re.IGNORECASE)
+_REMOTE = re.compile(r"suspect remote", re.IGNORECASE)
+# Operators that read and write other devices' memory themselves.
+_COMMUNICATES = re.compile(r"moe_?(distribute|dispatch|combine)|all_?to_?all|all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
+_TIMED_OUT = frozenset(("0x25", "0x30", "0x7150025", "0x7150030", "507014", "507034"))
 _TRAP_ADVICE = ("the line of the kernel: see below", "check the shapes and the tiling the kernel was given")
 _RANK = {"proven": 0, "likely": 1, "suspected": 2}
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not-reproduced"
@@ -133,6 +138,37 @@ def _trap(grounds: Grounds) -> Iterator[Verdict]:
                         advice=_TRAP_ADVICE,
                     )  # fmt: skip
                     return
+
+
+def _asserted(grounds: Grounds) -> Iterator[Verdict]:
+    """An assertion of the kernel that its process printed before the core ran into the trap."""
+    said = [text for topic, text in grounds.fault.notes if topic == "assert"]
+    if not said:
+        return
+    text = f"an assertion of the kernel failed: {said[0]}"
+    if _INDEX.search(said[0]):
+        advice = ("an index is out of range: look at the indices the operator got, what made them, and the size they index",)
+        yield Verdict(cause="input values", text=text, confidence="proven", grounds=tuple(said[:8]), advice=advice, code=104)
+    else:
+        yield Verdict(cause="operator", text=text, confidence="proven", grounds=tuple(said[:8]), advice=_TRAP_ADVICE, code=101)
+
+
+def _remote(grounds: Grounds) -> Iterator[Verdict]:
+    """The runtime's suspicion of another device's memory, and operators that access it by themselves."""
+    fault = grounds.fault
+    suspected = [one.code for one in fault.returned if one.code in ("507057", "0x222") or _REMOTE.search(one.text or "")]
+    communicates = _COMMUNICATES.search(" ".join((fault.kernel or "", fault.node_name or "", fault.node_type or "")))
+    if not suspected and not (communicates and any(bit.kind == ADDRESS for bit in _bits(fault))):
+        return
+    said = tuple(f"return code {code}: the runtime suspects another device" for code in dict.fromkeys(suspected))
+    if communicates:
+        said += ("this operator reads and writes other devices' memory: theirs is gone when their process ends or the link fails",)
+    text = "memory of another device, probably: its process ended earlier, or the link to it failed"
+    if not communicates:
+        text += "; else an address that no device has"
+    advice = ("the device that failed first: give the logs of all ranks", "the links between the devices at that time (hccn_tool, switch)")
+    confidence = "likely" if suspected and communicates else "suspected"
+    yield Verdict(cause="remote device", text=text, confidence=confidence, grounds=said, advice=advice)
 
 
 def _atomic(grounds: Grounds) -> Iterator[Verdict]:
@@ -251,6 +287,8 @@ def _undecided(grounds: Grounds) -> Verdict:
         return Verdict(cause="undecided", text=text, confidence="suspected", advice=advice)
     if not bits:
         text = "the operator, probably: no error bit is set, so the kernel did not end in time or ran into a trap"
+        if any(one.code in _TIMED_OUT for one in grounds.fault.returned):
+            text = "the operator, probably: it did not end in time (an endless loop, a wait without its set, a wait for another device)"
         said = (registers.CAUSES[registers.TIMEOUT],)
         return Verdict(cause="operator", text=text, confidence="suspected", grounds=said, advice=advice)
     bit = bits[0]
@@ -269,4 +307,16 @@ _USUAL = {
     ),
 }
 _Rule = Callable[[Grounds], Iterator[Verdict]]
-_RULES: tuple[_Rule, ...] = (_not_zeroed, _hardware, _trap, _atomic, _addresses, _inputs, _operator, _overwritten, _program)
+_RULES: tuple[_Rule, ...] = (
+    _not_zeroed,
+    _hardware,
+    _trap,
+    _asserted,
+    _atomic,
+    _addresses,
+    _remote,
+    _inputs,
+    _operator,
+    _overwritten,
+    _program,
+)
