@@ -45,10 +45,8 @@ class Batch(msgspec.Struct, frozen=True):
     body: int
     body_length: int
     rows: int
-    nodes: np.ndarray[Any, np.dtype[np.int64]]
-    buffers: np.ndarray[Any, np.dtype[np.int64]]
-    node_list: list[list[int]]  # the same two, for who looks one up
-    buffer_list: list[list[int]]
+    nodes: list[list[int]]
+    buffers: list[list[int]]
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -134,7 +132,7 @@ class IpcFile:
             raise FormatError(self.path, f"not a record batch opscope wrote: {error}", offset=position) from error
         if len(nodes) != self._nodes or len(buffers) != self._buffers or not 0 <= rows <= length:  # every table has an integer column
             raise FormatError(self.path, "a record batch does not fit the schema", offset=position)
-        return Batch(position, body, length, rows, nodes, buffers, nodes.tolist(), buffers.tolist())
+        return Batch(position, body, length, rows, nodes.tolist(), buffers.tolist())
 
     def has_nulls(self, batch: Batch, name: str) -> bool:
         """Whether a column has a null row."""
@@ -152,11 +150,11 @@ class IpcFile:
 
     def check_numbers(self, batch: Batch) -> None:
         """Check all buffers against the batch, and the columns of numbers wholly: looking one up cannot fail afterwards."""
-        room, rows, buffers = batch.body_length, batch.rows, batch.buffer_list
+        room, rows, buffers = batch.body_length, batch.rows, batch.buffers
         if any(offset < 0 or length < 0 or offset + length > room for offset, length in buffers):
             raise FormatError(self.path, "a buffer lies outside its batch", offset=batch.offset)
         for node, first, bits in self._numbers:
-            length, nulls = batch.node_list[node]
+            length, nulls = batch.nodes[node]
             short = buffers[first + 1][1] < (rows * bits + 7) // 8 or (nulls != 0 and buffers[first][1] < (rows + 7) // 8)
             if short or length != rows or not -1 <= nulls <= rows:
                 raise FormatError(self.path, "a column does not fit its batch", offset=batch.offset)
@@ -177,7 +175,7 @@ class IpcFile:
             if not np.any(rows != value):
                 continue
             patched = bytearray(whole) if patched is None else patched
-            start = batch.body - batch.offset + int(batch.buffers[self._places[name].buffer + 1][0])
+            start = batch.body - batch.offset + batch.buffers[self._places[name].buffer + 1][0]
             patched[start : start + 4 * batch.rows] = np.full(batch.rows, value, dtype=np.int32).tobytes()
         return whole if patched is None else patched
 
@@ -186,10 +184,10 @@ class IpcFile:
         return self._column(batch, self._places[name], batch.rows)
 
     def _column(self, batch: Batch, place: _Place, rows: int | None) -> Column:
-        length, nulls = batch.node_list[place.node]
+        length, nulls = batch.nodes[place.node]
         if length < 0 or (rows is not None and length != rows):
             raise FormatError(self.path, "a column is not as long as its batch", offset=batch.offset)
-        present = nulls != 0 and length > 0 and batch.buffer_list[place.buffer][1] != 0
+        present = nulls != 0 and length > 0 and batch.buffers[place.buffer][1] != 0
         if not -1 <= nulls <= length or (nulls > 0 and not present):
             raise FormatError(self.path, "a column miscounts its nulls", offset=batch.offset)
         validity = self._buffer(batch, place.buffer, np.uint8, (length + 7) // 8) if present else None
@@ -215,7 +213,7 @@ class IpcFile:
 
     def _buffer(self, batch: Batch, number: int, dtype: Any, count: int | None) -> np.ndarray[Any, Any]:
         """A buffer as an array of count elements (None: as many as it has)."""
-        offset, length = batch.buffer_list[number]
+        offset, length = batch.buffers[number]
         itemsize = _ITEMSIZES[dtype]
         wanted = length if count is None else count * itemsize
         if offset < 0 or length < wanted or offset + length > batch.body_length:
