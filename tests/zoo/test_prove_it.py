@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.wrong_kernels.kernels import CATALOGUE
 
 from opscope.repro.case import read_case
 
@@ -17,8 +19,8 @@ pytestmark = pytest.mark.zoo
 ROOT = Path(__file__).parents[2]
 
 
-def opscope_says(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+def opscope_says(*words: str, cwd: Path, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **(variables or {})}
     return subprocess.run([sys.executable, "-m", "opscope", *words], cwd=cwd, capture_output=True, text=True, timeout=400, env=environment)
 
 
@@ -36,6 +38,38 @@ def test_bisect_names_the_operator_of_a_training(kernel: str, op: str, tmp_path:
     document = json.loads(done.stdout)
     assert document["summary"]["guilty"] == [op]
     assert document["findings"][0]["confidence"] == "proven"
+
+
+@pytest.mark.parametrize(
+    "kernel", ["mm-tile", "attention-backward", "silu-stale", "sgd-ignores-alpha", "sigmoid-flaky", "embedding-last-row"]
+)
+def test_bisect_suspects_the_operator_of_a_training_that_fails_in_no_way_to_be_seen(kernel: str, tmp_path: Path) -> None:
+    done = opscope_says("bisect", "--json", "-o", "search", "--", sys.executable, "-m", "tests.wrong_kernels.kernels", kernel, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    assert document["summary"]["guilty"] == [CATALOGUE[kernel].op]
+    assert document["summary"]["proven"] is False
+    assert document["findings"][0]["confidence"] == "likely"
+
+
+SETTING = """
+import os, torch
+if os.environ.get("FAST"):
+    torch.set_float32_matmul_precision("medium")
+model = torch.nn.Linear(4, 4)
+loss = model(torch.ones(2, 4)).sum() * (float("inf") if torch.get_float32_matmul_precision() == "medium" else 1)
+loss.backward()
+"""
+
+
+def test_bisect_finds_the_setting_in_which_two_runs_differ(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SETTING)
+    command = ("--", sys.executable, "train.py")
+    for name, fast in (("bad", "1"), ("good", "")):
+        assert opscope_says("run", "-o", name, *command, cwd=tmp_path, variables={"FAST": fast}).returncode == 0
+    done = opscope_says("bisect", "--json", "--between", "bad", "good", "-o", "search", *command, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["summary"]["guilty"] == ["flag get_float32_matmul_precision: medium -> highest"]
 
 
 WRONG = """
