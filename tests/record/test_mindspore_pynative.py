@@ -361,7 +361,7 @@ def test_what_raises_and_what_cannot_be_read_pass_through_cells(recorded: Record
     class Watched(Cell):
         pass
 
-    pynative = PyNative(recorded.book, FakeTensor, Optimizer, compiles=lambda: False)
+    pynative = PyNative(recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False)
     back = watch_cells(Watched, pynative)
     net = Watched(inner=Watched())
     x = FakeTensor(np.zeros(2, np.float32))
@@ -384,7 +384,7 @@ def test_a_primitive_that_raises_keeps_its_inputs(recorded: Recorded) -> None:
         def __call__(self, *args: Any) -> Any:
             raise IndexError("out of range")
 
-    pynative = PyNative(recorded.book, FakeTensor, Optimizer, compiles=lambda: False)
+    pynative = PyNative(recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False)
     with pytest.raises(IndexError):
         pynative.run(Failing(), (FakeTensor(np.ones(2, np.float32)),), None)
     run = recorded.run()

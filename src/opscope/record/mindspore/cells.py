@@ -81,6 +81,6 @@ def operator_of(cell: Any) -> str:
     return f"mindspore.nn.{kind.__name__}" if kind.__module__.startswith("mindspore.nn.") else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def live_optimizers(optimizer_class: type) -> set[Hashable]:
+def live_optimizers(classes: tuple[type, ...]) -> set[Hashable]:
     """Optimizers of the program, by identity."""
-    return {id(found) for found in gc.get_objects() if issubclass(type(found), optimizer_class)}
+    return {id(found) for found in gc.get_objects() if issubclass(type(found), classes)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -23,9 +24,11 @@ from opscope.record.mindspore.reading import arguments_text, attributes_of, plai
 class PyNative:
     """What MindSpore's callbacks do: nothing here raises into the program but its own errors."""
 
-    def __init__(self, book: Book, tensor_class: type, optimizer_class: type, *, compiles: Callable[[], bool]) -> None:
+    def __init__(
+        self, book: Book, tensor_class: type, optimizer_classes: Callable[[], tuple[type, ...]], *, compiles: Callable[[], bool]
+    ) -> None:
         self.book = book
-        self._tensor, self._optimizer, self._compiles = tensor_class, optimizer_class, compiles
+        self._tensor, self._optimizers, self._compiles = tensor_class, optimizer_classes, compiles
         self._inside = threading.local()
 
     # -- primitives -------------------------------------------------------------------------------------------
@@ -68,7 +71,7 @@ class PyNative:
     def _enter(self, cell: Any, args: tuple[Any, ...]) -> Scope:
         self._claim()
         self.book.take_compiled()
-        optimizer = isinstance(cell, self._optimizer)
+        optimizer = isinstance(cell, self._optimizers())
         if not optimizer and not self.book.scopes:
             self.book.turn(site_of(caller(3)))
         return self.book.enter_cell(cell, list(tensors_in(args, self._tensor)), optimizer=optimizer)
@@ -108,9 +111,14 @@ class PyNative:
 
 def optimizers() -> set[Hashable]:
     """Optimizers that the program has, by identity."""
-    from mindspore import nn
+    return live_optimizers(optimizer_classes())
 
-    return live_optimizers(nn.Optimizer)
+
+def optimizer_classes() -> tuple[type, ...]:
+    """Base classes of MindSpore's optimizers, as far as the program has imported them."""
+    homes = ("mindspore.nn.optim.optimizer", "mindspore.experimental.optim.optimizer")
+    found = (getattr(sys.modules.get(home), "Optimizer", None) for home in homes)
+    return tuple(kind for kind in found if isinstance(kind, type))
 
 
 def synchronize() -> None:
@@ -132,7 +140,7 @@ def start(book: Book) -> Callable[[], None]:
     from mindspore import Tensor, context, nn
     from mindspore.utils import MsDispatchMode
 
-    pynative = PyNative(book, Tensor, nn.Optimizer, compiles=lambda: context.get_context("mode") == context.GRAPH_MODE)
+    pynative = PyNative(book, Tensor, optimizer_classes, compiles=lambda: context.get_context("mode") == context.GRAPH_MODE)
 
     class Recorder(MsDispatchMode):  # type: ignore[misc]
         """MindSpore's callback for one primitive."""
