@@ -29,7 +29,7 @@ ABSENT = np.iinfo(np.int64).min  # no such integer
 _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
-_WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero", "neg")
+_WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero")
 _FLOATS = ("min", "max", "mean", "l2norm")
 
 
@@ -78,7 +78,6 @@ class Tensors(msgspec.Struct, frozen=True):
     pos_inf: NDArray[np.int64]
     neg_inf: NDArray[np.int64]
     zero: NDArray[np.int64]
-    neg: NDArray[np.int64]
     min: NDArray[np.float64]
     max: NDArray[np.float64]
     mean: NDArray[np.float64]
