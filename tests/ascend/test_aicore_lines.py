@@ -472,3 +472,14 @@ def test_the_graph_engine_says_whose_task_failed(faults: Faults) -> None:
     assert one.node_name == "Add_48"
     (other,) = faults(stars(1.0) + failed(1.2, "te_add_0__kernel0") + tracked.format(9))
     assert other.node_name is None
+
+
+def test_the_two_halves_of_a_mixed_kernel_are_one_error(faults: Faults) -> None:
+    """On Ascend 950 each half has its own serial number; a core and a vector core may have the same number."""
+    second = core950("0", "timeout or trap error").replace("serial number is 9", "serial number is 10")
+    named = "       AI Core kernel execution failed, device_id=0, stream_id=6, task_id=1, flip_num=0, fault kernel_name=Mixed_1_mix_aic\n"
+    (one,) = faults(core950("95", "out of range", kind="aicore error") + second + named)
+    assert [(core.core, core.kind, core.bits) for core in one.cores] == [(0, "aicore error", (95,)), (0, "aivec error", ())]
+    assert one.kernel == "Mixed_1_mix_aic"
+    later = core950("95", "out of range") + core950("96", "x").replace("serial number is 9", "serial number is 10")
+    assert len(faults(later)) == 2  # the same kind again: the next error

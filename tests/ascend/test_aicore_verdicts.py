@@ -485,3 +485,17 @@ def test_a_kernel_that_did_not_end_in_time(aicore: Aicore, tmp_path: Path) -> No
     late = f"{head(1.1)}PreCheckTaskErr:Kernel task happen error, retCode=0x30, [vector core timeout].\n"
     _, document = aicore(_pasted(tmp_path, stars(1.0, code="0") + late + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0")))
     assert "did not end in time" in part(document["findings"][0], "verdict")["text"]
+
+
+def test_an_argument_of_the_host(aicore: Aicore, tmp_path: Path) -> None:
+    kernel = "RealDiv_0123456789abcdef0123456789abcdef_high_precision_21"
+    device = [0x124201EA7400, 0x12420240CC00]
+
+    def causes(words: list[int], name: str = kernel) -> list[tuple[str, str]]:
+        _, document = aicore(_pasted(tmp_path, failed(1.0, name) + arguments(1.1, words)))
+        return verdicts(document["findings"][0])
+
+    assert causes([0x4F453840, *device, 1, 1]) == [("addresses", "suspected")]
+    for words in ([*device, 0x4F453840], [0xE7FFC0009000, *device], [0, *device], [device[0], 0x4F453840]):
+        assert causes(words) == [("undecided", "suspected")]
+    assert causes([0x4F453840, *device], name="my_own_kernel") == [("undecided", "suspected")]  # its arguments may be numbers

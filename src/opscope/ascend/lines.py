@@ -85,7 +85,7 @@ def _core(text: str, record: Record) -> Iterator[Event]:
         return
     body, _, extended = rest.partition("The extend info")
     kind = _KIND.search(head)
-    message = _find(r"errorStr\s*:\s*(.*?)\.?\s*$", body)
+    message = _find(r"errorStr\s*:\s*(.*?)\.?\s*(?:\[FUNC:|$)", body)
     fields = _place(head) | {
         "kind": next((group for group in kind.groups() if group), "") if kind else "",
         "code": (_find(r"error code\s*(?:=|is)\s*:?\s*(.*?)\s*,?\s*$", head) or "").strip(" ,()"),

@@ -9,14 +9,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from opscope.ascend import registers
 from opscope.ascend.fault import Allocation, Fault, Returned
 from opscope.ascend.lines import Event, events
-from opscope.ascend.opened import Open, close
+from opscope.ascend.opened import Open, close, same_core
 from opscope.ascend.records import Record, records
 from opscope.errors import FormatError
 
@@ -252,10 +252,18 @@ def _goes_on(fault: Open, event: Event) -> bool:
     """Whether a core line is one more core of this error, not the first of the next."""
     fields = event.fields
     if fault.serial is not None and fields["serial"] is not None:
-        if fault.serial != fields["serial"] or fault.chip != (fields["device"], fields["die"]):
+        if fault.chip != (fields["device"], fields["die"]) or not (fault.serial == fields["serial"] or _other_half(fault, fields)):
             return False
-        return not any(core.core == fields["core"] and core.registers != fields["registers"] for core in fault.cores)
+        return not any(same_core(core, fields) and core.registers != fields["registers"] for core in fault.cores)
     return not fault.failed and not fault.cores
+
+
+def _other_half(fault: Open, fields: Mapping[str, Any]) -> bool:
+    """Whether a core of Ascend 950 is of the other kind than those before it: a mixed kernel's two halves have two serial numbers."""
+    last = fault.cores[-1]
+    halves = {"aiv" in last.kind, "aiv" in fields["kind"]}
+    chip950 = last.numbering == registers.ASCEND950 and "su error info" in fields["registers"]
+    return chip950 and len(halves) == 2 and last.serial is not None and fields["serial"] == last.serial + 1 and not fault.failed
 
 
 def _moment(first: str | None, second: str | None) -> bool:

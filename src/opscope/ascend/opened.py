@@ -122,8 +122,13 @@ class Open:
             reader(self, event.fields, record)
 
 
+def same_core(core: Core, fields: Mapping[str, Any]) -> bool:
+    """Whether a core line is about this core: a core and a vector core may have the same number."""
+    return bool(core.core == fields["core"]) and ("aiv" in core.kind) == ("aiv" in fields["kind"])
+
+
 def _core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    if any(core.core == fields["core"] and core.registers == fields["registers"] for core in fault.cores) or len(fault.cores) >= _LIMIT:
+    if any(same_core(core, fields) and core.registers == fields["registers"] for core in fault.cores) or len(fault.cores) >= _LIMIT:
         return
     numbering = ASCEND950 if {"sc error info", "su error info"} & fields["registers"].keys() else CLASSIC
     fault.cores.append(make_core(fields, numbering=numbering, time=record.time))

@@ -33,6 +33,8 @@ _REMOTE = re.compile(r"suspect remote", re.IGNORECASE)
 # Operators that read and write other devices' memory themselves.
 _COMMUNICATES = re.compile(r"moe_?(distribute|dispatch|combine)|all_?to_?all|all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
 _TIMED_OUT = frozenset(("0x25", "0x30", "0x7150025", "0x7150030", "507014", "507034"))
+_BUILT_IN = re.compile(r"_[0-9a-f]{32}")  # the hash in the names of kernels that the vendor's compiler makes
+_DEVICE_BITS, _LEAST_ADDRESS, _FIRST_WORDS = 44, 1 << 20, 20  # device memory is mapped at 0x1000_0000_0000 and above
 _TRAP_ADVICE = ("the line of the kernel: see below", "check the shapes and the tiling the kernel was given")
 _RANK = {"proven": 0, "likely": 1, "suspected": 2}
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not-reproduced"
@@ -202,6 +204,21 @@ def _addresses(grounds: Grounds) -> Iterator[Verdict]:
         )
 
 
+def _host_address(grounds: Grounds) -> Iterator[Verdict]:
+    """Arguments of a built-in kernel, which are all addresses, where one is not of device memory as those behind it are."""
+    fault = grounds.fault
+    words = (fault.words_after or fault.words_before)[:_FIRST_WORDS]
+    device = [place for place, word in enumerate(words) if word >> _DEVICE_BITS == 1]
+    if len(device) < 2 or _BUILT_IN.search(fault.kernel or "") is None:
+        return
+    odd = [place for place in range(device[-1]) if _LEAST_ADDRESS <= words[place] < 1 << _DEVICE_BITS]
+    if odd:
+        said = tuple(f"word {place} is {words[place]:#x}; word {device[-1]} is {words[device[-1]]:#x}" for place in odd)
+        text = f"argument word {odd[0]} ({words[odd[0]]:#x}) is no address of device memory: a tensor of the host, probably"
+        advice = ("a tensor that was not moved to the device (x_cpu / y_npu), or arguments that were written over",)
+        yield Verdict(cause="addresses", text=text, confidence="suspected", grounds=said, advice=advice, code=102)
+
+
 def _inputs(grounds: Grounds) -> Iterator[Verdict]:
     dump = grounds.dump
     bad = [one for one in dump.unsound if not one.zeroed] if dump is not None else []
@@ -314,6 +331,7 @@ _RULES: tuple[_Rule, ...] = (
     _asserted,
     _atomic,
     _addresses,
+    _host_address,
     _remote,
     _inputs,
     _operator,

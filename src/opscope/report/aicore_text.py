@@ -80,7 +80,8 @@ def _again(again: Sequence[tuple[int, Finding]]) -> str:
 def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator[Text]:
     error = part(finding, "error")
     head = f"AI Core error {number} of {count}  " if count > 1 else "AI Core error  "
-    task = ", ".join(f"{name} {error[name]}" for name in ("device", "stream", "task", "context") if error.get(name) is not None)
+    known = [f"{name} {error[name]}" for name in ("stream", "task", "context") if error.get(name) is not None]
+    task = ", ".join([*_device(finding), *known])
     yield from folded(head, f"{finding.op or 'operator not known'}  {finding.call or ''}".rstrip(), width=width, style="bold red")
     facts = [text for text in (task, core_list(finding), error.get("generation"), error.get("time")) if text]
     yield from folded("  where   ", "; ".join(facts), width=width)
@@ -108,6 +109,15 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
         yield from folded("case     ", f"{case['folder']}{said}", width=width)
     for item in part(finding, "missing").get("items", ())[:_SHOWN_MISSING]:
         yield from folded("missing  ", f"{item['what']}: {item['how']}", width=width, style="yellow")
+
+
+def _device(finding: Finding) -> Iterator[str]:
+    """`device 3`; `chip 4, die 1` of a chip with two devices whose own numbers no line tells."""
+    error = part(finding, "error")
+    device, die = error.get("device"), next((core["die"] for core in part(finding, "cores").get("cores", ())), None)
+    if device is not None:
+        own = not die or "device_id" in error["failure"] or error.get("task") is not None
+        yield f"device {device}" if own else f"chip {device}, die {die}"
 
 
 def code_of(finding: Finding, reason: str) -> str | None:
@@ -157,15 +167,17 @@ def _place_lines(finding: Finding, *, width: int) -> Iterator[Text]:
 
 
 def core_list(finding: Finding) -> str:
-    """`8 vector cores 14-21`, `core 0`, empty without cores."""
-    cores = sorted({core["core"] for core in part(finding, "cores").get("cores", ()) if core["core"] is not None})
-    if not cores:
-        return ""
-    vector = any("vec" in (core["kind"] or "") for core in part(finding, "cores")["cores"])
-    word = "vector core" if vector else "core"
-    if len(cores) == 1:
-        return f"{word} {cores[0]}"
-    return f"{len(cores)} {word}s {spans(cores)}"
+    """`8 vector cores 14-21`, `core 0`, both where a mixed kernel failed on both, empty without cores."""
+    numbers: dict[str, set[int]] = {"core": set(), "vector core": set()}
+    for core in part(finding, "cores").get("cores", ()):
+        if core["core"] is not None:
+            numbers["vector core" if "vec" in (core["kind"] or "") else "core"].add(core["core"])
+    said = (f"{word} {found[0]}" if len(found) == 1 else f"{len(found)} {word}s {spans(found)}" for word, found in _sorted(numbers))
+    return ", ".join(said)
+
+
+def _sorted(numbers: dict[str, set[int]]) -> Iterator[tuple[str, list[int]]]:
+    return ((word, sorted(found)) for word, found in numbers.items() if found)
 
 
 def spans(numbers: Sequence[int]) -> str:
