@@ -499,3 +499,15 @@ def test_an_argument_of_the_host(aicore: Aicore, tmp_path: Path) -> None:
     for words in ([*device, 0x4F453840], [0xE7FFC0009000, *device], [0, *device], [device[0], 0x4F453840]):
         assert causes(words) == [("undecided", "suspected")]
     assert causes([0x4F453840, *device], name="my_own_kernel") == [("undecided", "suspected")]  # its arguments may be numbers
+
+
+def test_a_bit_of_the_second_word(aicore: Aicore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The code of the head is 0, its second word is not; and an empty info register moves no counter before the kernel."""
+    text = stars(1.0, code="0", pc_start="0x124000000388", current="0x1240000005a0", ccu_error_info="0x1cc0000000000000")
+    path = _pasted(tmp_path, text.replace("errcode:(0, 0, 0)", "errcode:(0, 0x8000, 0)"))
+    _, document = aicore(path)
+    (core,) = part(document["findings"][0], "cores")["cores"]
+    assert [bit["number"] for bit in core["bits"]] == [79]
+    assert core["pc"]["offset"] == "0x218"
+    assert main(["aicore", str(path)]) == 1
+    assert "0x0, 0x8000, 0x0  ccu_bus_err" in capsys.readouterr().out

@@ -35,7 +35,8 @@ class ProgramCounter(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def offset(self) -> int:
         """Bytes from the start of the kernel to the instruction at fault, by the registers, else by the current counter."""
-        return (self.current if self.fixed is None else self.fixed) - self.start
+        fixed = self.fixed if self.fixed is not None and self.fixed >= self.start else None  # one before the kernel is not its own
+        return (self.current if fixed is None else fixed) - self.start
 
 
 def program_counter(core: Core, fault: Fault | None = None) -> ProgramCounter | None:

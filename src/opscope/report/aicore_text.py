@@ -121,10 +121,14 @@ def _device(finding: Finding) -> Iterator[str]:
 
 
 def code_of(finding: Finding, reason: str) -> str | None:
-    """The error code that a reason was read from: that of the first core with its bit."""
+    """The error code that a reason was read from: that of the first core with its bit; all words where the first is zero."""
     name = reason.partition(":")[0]
     cores = part(finding, "cores").get("cores", ())
-    return next((core["code"] for core in cores if any(bit["name"] == name for bit in core["bits"])), finding.status)
+    found = next((core for core in cores if any(bit["name"] == name for bit in core["bits"])), None)
+    if found is None:
+        return finding.status
+    later = found["code"] in ("0", "0x0") and any(code != "0x0" for code in found["codes"])
+    return ", ".join(found["codes"]) if later else found["code"]
 
 
 def _argument_lines(finding: Finding, *, width: int) -> Iterator[Text]:
