@@ -142,6 +142,7 @@ def test_the_registers_of_950(numbering_words: tuple[tuple[int, ...], dict[str, 
     [
         ("0x800000", "global memory"), ("107002", "CONTEXT_NULL"), ("507015", "AICORE_EXCEPTION"), ("507035", "VECTOR_CORE_EXCEPTION"),
         ("EI0006", "socket"), ("ez9999", "AI Core"), ("0x26", "aicore exception"), ("0x7150026", "aicore exception"), ("0x91", "task exception"),
+        ("0x222", "another device"), ("0x7150222", "another device"), ("0x30", "vector core"), ("0x6c", "FFTS+"),
         ("95,264", "biu_rdwr_resp"), ("95", "biu_rdwr_resp"), ("hccl:9", "timeout"), ("0", "timeout or trap"), ("105", "memset"), ("161002", "aclnn"),
         ("E89999", "operator"), ("999999", "none of the tables"), ("8388608", "global memory"), ("207001", "memory"),
     ],

@@ -345,7 +345,7 @@ def _meanings(code: int, *, hexadecimal: bool) -> Iterator[Meaning]:
         return
     said = return_code(code)
     if said is not None:
-        inner = code & 0xFF
+        inner = code & 0xFFF
         yield Meaning(hex(code), "return code", said, _RETURN[inner][1])
         if code != inner:
             return
