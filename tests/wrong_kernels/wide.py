@@ -94,7 +94,11 @@ class Speech(nn.Module):
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
         x = self.norm(x + self.attend(x, x, x, attn_mask=mask, need_weights=False)[0])
         extra = F.smooth_l1_loss(x, x.detach().roll(1, 1)) + F.mse_loss(x, x.detach().flip(1)) + x.norm(dim=-1).mean()
-        extra = extra + F.binary_cross_entropy_with_logits(x, (x > 0).to(x)) + F.kl_div(x.log_softmax(-1), x.detach().softmax(-1))
+        extra = (
+            extra
+            + F.binary_cross_entropy_with_logits(x, (x > 0).to(x))
+            + F.kl_div(x.log_softmax(-1), x.detach().softmax(-1), reduction="batchmean")
+        )
         return self.head(F.glu(torch.cat([x, F.logsigmoid(x)], -1)) + x) + extra
 
 
