@@ -94,9 +94,7 @@ def _metrics(paths: list[str] | None, *, asked: bool) -> tuple[Metric, ...]:
     if not paths:
         return ()
     if not asked:
-        raise UsageError(
-            "--metric makes a column of the table of rows; name its file with -o FILE.csv, .xlsx or .html, or ask with --json"
-        )
+        raise UsageError("--metric makes a column of the table of rows; name its file with -o FILE.csv, .xlsx or .html, or ask with --json")
     from opscope.kernels.metrics import find_metrics
 
     return find_metrics(paths)

@@ -112,8 +112,10 @@ _ADVICE = {
     "error": (
         "op_debug_level 2 compiles without optimisation (-O0 -g) and finds the CCE line; it slows every kernel: for this run only",
         "kernels of dynamic shape may be left out of the dump: then use the brief one (dump_scene lite_exception, enable_exception_dump 2)",
-        "dump_scene aic_err_detail_dump (A2, A3; driver 25.0.RC1 or newer) keeps registers and memory of the cores in a .core file; the"
-        " process is ended after it",
+        (
+            "dump_scene aic_err_detail_dump (A2, A3; driver 25.0.RC1 or newer) keeps registers and memory of the cores in a .core file; the"
+            " process is ended after it"
+        ),
         "level INFO writes much: stop the program once the error has come",
         'asys launch --task="sh run.sh" --output=FOLDER collects the same where asys is installed',
     ),
