@@ -36,7 +36,7 @@ COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",
 )  # fmt: skip
 MAX_CAUSES = 4096
-AGREES = 1e-3  # relative error of a result between frameworks
+AGREES = 1e-4  # relative error of a result between frameworks, where its type is fine enough
 MAX_WALK = 200_000
 MAX_BEHIND = 2_000
 
@@ -455,7 +455,8 @@ class Search:
         if self.pairing.between is None or self.pairing.rows.output[row]:
             return False
         call, error = int(self.pairing.rows.target_call[row]), float(self.pairing.rows.error[row])
-        return not self.measures.exceeds[call] and float(self.measures.out_error[call]) <= max(AGREES, AGREES * 20 * min(error, 1.0))
+        agreed = max(AGREES, 16 * float(self.pairing.rows.roundoff[row]), 20 * AGREES * min(error, 1.0))
+        return not self.measures.exceeds[call] and float(self.measures.out_error[call]) <= agreed
 
     def _only_reordered(self, call: int) -> bool:
         """Whether a sum is only taken in another order, so that its parts differ and the whole does not."""
