@@ -88,6 +88,22 @@ def test_an_inserted_call_is_named_and_everything_after_it_stays_aligned() -> No
     assert comparison.document.summary["calls"] == {"target": 5, "golden": 4, "matched": 4, "only_target": 1, "only_golden": 0}
 
 
+def test_a_call_that_repeats_another_is_an_insertion_unless_it_stands_amid_the_backward_pass() -> None:
+    def made(*places: int) -> MemoryRun:
+        built = Builder()
+        for place in range(4):
+            phase = "forward" if place < 2 else "backward"
+            built.call(
+                ["relu", "mul", "mul", "threshold_backward"][place], [tensor(place, place)], [tensor(place + 1, place + 1)], phase=phase
+            )
+            if place in places:
+                built.call("relu", [tensor(0, 0)], [tensor(40, 1)])
+        return built.run()
+
+    assert findings(compare(made(0), made())) == [("structural-difference", "aten::relu.default")]
+    assert findings(compare(made(2), made())) == []  # recomputation, which its recorder did not tell as such
+
+
 def test_an_inserted_call_that_changes_values_is_an_origin() -> None:
     golden = run([0, 1, 2, 3], ["relu", "tanh", "relu"])
     built = Builder()

@@ -8,7 +8,7 @@ and out).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -67,27 +67,40 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
         met = np.zeros(len(names), dtype=np.bool_)
         np.logical_or.at(met, inverse, match >= 0)
         compared = met[inverse] if column is calls.rank else compared & met[inverse]
-    operators, inverse = np.unique(calls.op, return_inverse=True)
-    counts = np.array([family(text) not in HARMLESS for text in side.texts(operators)], dtype=np.bool_)[inverse]
-    phases, inverse = np.unique(calls.phase, return_inverse=True)
-    counts &= np.array([text != "recompute" for text in side.texts(phases)], dtype=np.bool_)[inverse]
+    counts = _told(side, calls.op, lambda op: family(op) not in HARMLESS) & _told(side, calls.phase, lambda phase: phase != "recompute")
     alone = np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
     return alone[~_repeats(side, match, flow)[alone]] if len(alone) else alone
 
 
+def _told(side: Side, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Of which rows of a column of words something holds, asked once for each word."""
+    words, inverse = np.unique(column, return_inverse=True)
+    return np.array([holds(text) for text in side.texts(words)], dtype=np.bool_)[inverse]
+
+
 def _repeats(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.bool_]:
-    """Calls that write, or were stopped after they read, what a matched call of their operator and step did.
+    """Calls amid the backward pass that write, or were stopped after they read, what a matched call of their operator and step did.
 
     That is recomputation which its recorder did not tell as such.
     """
     calls = side.calls
-    place = mixed(calls.op, calls.step.astype(np.uint64), calls.process.astype(np.uint64))
+    step = mixed(calls.step.astype(np.uint64), calls.process.astype(np.uint64))
+    place = mixed(calls.op, step)
     written, read = (_contents(side, flow, side.tensors.output == output) for output in (True, False))
     found = np.zeros(len(calls), dtype=np.bool_)
     for content, telling in ((written, written != 0), (read, (written == 0) & (read != 0))):
         sign = mixed(content, place)
         found |= (match < 0) & telling & np.isin(sign, sign[match >= 0])
-    return found
+    return found & _amid_backward(side, step)
+
+
+def _amid_backward(side: Side, step: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Calls that come after the first one of the backward pass of their step, step being a hash of it for each call."""
+    _, place = np.unique(step, return_inverse=True)
+    backward = _told(side, side.calls.phase, lambda phase: phase == "backward")
+    first = np.full(int(place.max(initial=-1)) + 1, len(place))
+    np.minimum.at(first, place[backward], np.flatnonzero(backward))
+    return np.arange(len(place)) > first[place]
 
 
 def _contents(side: Side, flow: Flow, rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
