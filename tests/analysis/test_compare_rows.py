@@ -88,6 +88,23 @@ def test_an_inserted_call_is_named_and_everything_after_it_stays_aligned() -> No
     assert comparison.document.summary["calls"] == {"target": 5, "golden": 4, "matched": 4, "only_target": 1, "only_golden": 0}
 
 
+def test_calls_inserted_in_every_step_are_one_finding() -> None:
+    def made(*, inserted: bool) -> MemoryRun:
+        built = Builder()
+        for step in range(3):
+            first = 5 * step
+            built.call("relu", [tensor(first, step)], [tensor(first + 1, 5)], step=step)
+            if inserted:
+                built.call("sin", [tensor(first + 1, 5)], [tensor(first + 2, 6)], step=step)
+                built.call("cos", [tensor(first + 2, 6)], [tensor(first + 3, 8)], step=step)
+            built.call("tanh", [tensor(first + 1, 5)], [tensor(first + 4, 7)], step=step)
+        return built.run()
+
+    comparison = compare(made(inserted=True), made(inserted=False))
+    assert findings(comparison) == [("structural-difference", "aten::sin.default")]
+    assert comparison.findings[0].reasons[0] == "only the target runs this call and 1 more after it, in 3 steps; the values around it agree"
+
+
 def test_a_call_that_repeats_another_is_an_insertion_unless_it_stands_amid_the_backward_pass() -> None:
     def made(*places: int) -> MemoryRun:
         built = Builder()

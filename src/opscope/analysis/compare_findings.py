@@ -148,8 +148,7 @@ class _Book:
         side = 0 if block.target else 1
         call, tensors = self._calls[side][block.first]
         where = "the target" if block.target else "golden"
-        more = f" and {len(block.calls) - 1} calls after it" if len(block.calls) > 1 else ""
-        reasons = [f"only {where} runs this call{more}; the values around it agree"]
+        reasons = [f"only {where} runs this call{_extent(block)}; the values around it agree"]
         evidence = {"side": "target" if block.target else "golden", "calls": len(block.calls), "steps": sorted(block.steps)[:MAX_NAMED]}
         return self._finding(call, tensors, side, kind="structural-difference", reasons=reasons, evidence=evidence, confidence="proven")
 
@@ -307,3 +306,11 @@ def _again(finding: Finding, steps: list[int]) -> Finding:
         return finding
     again = {"times": len(steps) + 1, "again_in_steps": sorted(set(steps) - {finding.step})[:64]}
     return msgspec.structs.replace(finding, evidence=(*finding.evidence, again))
+
+
+def _extent(block: Block) -> str:
+    """How many more calls a block has, and how often it is found, in words; "" for a call alone."""
+    more = "" if block.length == 1 else f" and {block.length - 1} more after it"
+    times = len(block.calls) // block.length
+    often = "" if times == 1 else f", in {len(block.steps)} steps" if len(block.steps) > 1 else f", {times} times"
+    return more + often

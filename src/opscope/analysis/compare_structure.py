@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Neighbouring calls of one side without a partner; first is the place of the first of them, steps where it is found."""
+    """Neighbouring calls of one side without a partner; first is the place of the first of them, length how many stand together.
+
+    calls are those of every place and step where the block is found.
+    """
 
     target: bool
     first: int
+    length: int
     calls: frozenset[int]
     steps: frozenset[int]
 
@@ -167,7 +171,7 @@ def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
         known = blocks.get(site)
         step = int(table.step[first])
         if known is None:
-            blocks[site] = Block(target, first, frozenset(span), frozenset([step]))
+            blocks[site] = Block(target, first, len(span), frozenset(span), frozenset([step]))
         else:
             blocks[site] = msgspec.structs.replace(known, calls=known.calls | set(span), steps=known.steps | {step})
     return list(blocks.values())
