@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.options import EVERYTHING, Json, Python, Selected, interpreter
 from opscope.cli.printing import INCOMPLETE
 from opscope.errors import UsageError
 
@@ -33,6 +33,7 @@ class ReplayOptions:
     timeout: Annotated[float, Parameter(help="Seconds one call may take.")] = 300.0
     limit: Annotated[int | None, Parameter(help="At most so many calls.")] = None
     no_synthesise: Annotated[bool, Parameter(help="Leave out calls whose input values were not kept.")] = False
+    python: Python = None
 
 
 RESULTS = "Directory for results, where an interrupted replay goes on."
@@ -69,7 +70,7 @@ def replay(
         raise UsageError("--repeat and --jobs want at least 1, --timeout more than 0")
     plan = Plan(
         device=options.device, repeat=options.repeat, jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2), timeout=options.timeout,
-        synthesise=not options.no_synthesise, limit=options.limit,
+        synthesise=not options.no_synthesise, limit=options.limit, python=interpreter(options.python),
     )  # fmt: skip
     opened = open_run(run)
     try:

@@ -21,6 +21,7 @@ import msgspec
 
 import opscope
 from opscope.errors import FormatError, UsageError
+from opscope.repro.oracle import START
 from opscope.run.finding import Document, Finding, Slot
 from opscope.run.query import calls, tensors_of
 
@@ -38,7 +39,8 @@ Progress = Callable[[int, int], None]
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How calls are replayed. device: where, None for the recorded one; repeat: how often; timeout: seconds for one call.
 
-    synthesise invents inputs from statistics where values were not kept; limit is the most calls replayed.
+    synthesise invents inputs from statistics where values were not kept; limit is the most calls replayed. python is the interpreter
+    that has MindSpore, for runs of it.
     """
 
     device: str | None = None
@@ -47,6 +49,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 300.0
     synthesise: bool = True
     limit: int | None = None
+    python: str | None = None
+
+    @property
+    def patience(self) -> float:
+        """Seconds for one answer: the other interpreter has to start first, and ends what hangs itself."""
+        return self.timeout if self.python is None else self.timeout + START
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +128,8 @@ def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: P
 
 def head_of(plan: Plan) -> dict[str, Any]:
     """What results must have in common to be continued."""
-    return {"opscope": 1, "device": plan.device, "repeat": plan.repeat, "synthesise": plan.synthesise}
+    other = {} if plan.python is None else {"python": plan.python}
+    return {"opscope": 1, "device": plan.device, "repeat": plan.repeat, "synthesise": plan.synthesise, **other}
 
 
 def read_results(output: Path, plan: Plan) -> dict[tuple[int, int], Line]:
@@ -165,7 +174,7 @@ class Worker:
     """One process that replays calls."""
 
     def __init__(self, path: str, plan: Plan) -> None:
-        arguments = (path, plan.device or "", plan.repeat, int(plan.synthesise))
+        arguments = (path, msgspec.to_builtins(plan))
         search = [str(Path(opscope.__file__).parents[1]), *(entry for entry in sys.path if entry)]
         code = BOOTSTRAP.format(path=search, arguments=arguments)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPSCOPE", "PYTHON"))}
@@ -213,14 +222,14 @@ def spread(run: Run, waiting: Sequence[Call], plan: Plan) -> Iterator[Line]:
         for worker in workers:
             worker.ask(rest.pop())
         while any(worker.call is not None for worker in workers):
-            for place, worker in ready(workers, plan.timeout):
-                call, found = worker.call, worker.answer() if time.monotonic() - worker.since < plan.timeout else None
+            for place, worker in ready(workers, plan.patience):
+                call, found = worker.call, worker.answer() if time.monotonic() - worker.since < plan.patience else None
                 if call is None:
                     continue
                 if found is None:
-                    slow = time.monotonic() - worker.since >= plan.timeout
+                    slow = time.monotonic() - worker.since >= plan.patience
                     ended = worker.end()
-                    found = {"reason": f"no answer after {plan.timeout:g} s" if slow else f"the process died in it ({ended})"}
+                    found = {"reason": f"no answer after {plan.patience:g} s" if slow else f"the process died in it ({ended})"}
                     worker = workers[place] = Worker(run.info.path, plan)  # noqa: PLW2901 - takes its place
                 worker.call = None
                 yield line_of(call, found)

@@ -6,6 +6,7 @@ A kernel that takes the process down with it costs one call; the one who asks st
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import OpscopeError
+from opscope.repro.forms import form_of
+from opscope.repro.replay_mindspore import NEEDED, MindSporeReplayer
 from opscope.repro.replayed_call import again
 from opscope.run.query import record_of, sql
 
@@ -22,20 +25,37 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 LINE = 256
+FAILURES = (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError)
 OF_CALL = re.compile(r"^\S+: (?=argument|input|its )")  # a call's name, its own or that of the function whose gradient it is
 
 
 class Replayer:
-    """Replays calls of one run on one device."""
+    """Replays calls of one run on one device; those of MindSpore by mindspore, where there is one."""
 
-    def __init__(self, run: Run, *, device: str | None, repeat: int, synthesise: bool) -> None:
+    def __init__(
+        self, run: Run, *, device: str | None, repeat: int, synthesise: bool, mindspore: MindSporeReplayer | None = None
+    ) -> None:  # fmt: skip
         self.run = run
         self.device = device
         self.repeat = repeat
         self.synthesise = synthesise
+        self.mindspore = mindspore
 
     def replay(self, call: Call) -> dict[str, Any]:
         """What came of one call, as plain data; a reason instead when it cannot be made again."""
+        form = form_of(self.run, call)
+        if form.name != "mindspore":
+            return self._by_torch(call)
+        try:
+            if self.mindspore is not None:
+                return self.mindspore.replay(call, synthesise=self.synthesise)
+            form.build(self.run, call)
+        except FAILURES as error:
+            return {"reason": told(error)}
+        found = self._by_torch(call)
+        return {"reason": NEEDED} if "reason" in found else found
+
+    def _by_torch(self, call: Call) -> dict[str, Any]:
         from opscope.substitute.recorded import Recorded, replay_recorded, usable
 
         try:
@@ -49,28 +69,37 @@ class Replayer:
                 recorded = msgspec.structs.replace(recorded, call=found.other.call, outputs=found.other.outputs)
                 second = replay_recorded(recorded, device=device, repeat=self.repeat)
                 result = second if second.verdict.verdict not in ("wrong", "unknown") else result
-        except (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError) as error:
-            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            return {"reason": OF_CALL.sub("", told)[:300]}
+        except FAILURES as error:
+            return {"reason": told(error)}
         return {"values": found.values, "device": device, **msgspec.to_builtins(result)}
 
 
-def main(path: str, device: str, repeat: int, synthesise: int) -> None:
-    """Answer lines of stdin until it ends."""
+def told(error: BaseException) -> str:
+    """Why a call cannot be made again, in one line without the call's name."""
+    return OF_CALL.sub("", (str(error).strip().splitlines() or [type(error).__name__])[0])[:300]
+
+
+def main(path: str, options: dict[str, Any]) -> None:
+    """Answer lines of stdin until it ends; options are those of Plan."""
     from opscope.formats.registry import open_run
     from opscope.substitute.recorded import one_thread
 
     one_thread()
     run = open_run(path)
-    replayer = Replayer(run, device=device or None, repeat=repeat, synthesise=bool(synthesise))
+    common = {"device": options["device"], "repeat": options["repeat"]}
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a kernel prints is not an answer
-    while line := sys.stdin.readline(LINE):
-        process, index = map(int, line.split())
-        row = next(sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None)
-        found = {"reason": "the call is not in the run"} if row is None else replayer.replay(record_of("calls", row))
-        out.write(msgspec.json.encode(plain(found)) + b"\n")
-        out.flush()
+    with contextlib.ExitStack() as opened:
+        other = None
+        if options["python"] is not None:
+            other = opened.enter_context(MindSporeReplayer(run, python=options["python"], timeout=options["timeout"], **common))
+        replayer = Replayer(run, synthesise=options["synthesise"], mindspore=other, **common)
+        while line := sys.stdin.readline(LINE):
+            process, index = map(int, line.split())
+            row = next(sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None)
+            found = {"reason": "the call is not in the run"} if row is None else replayer.replay(record_of("calls", row))
+            out.write(msgspec.json.encode(plain(found)) + b"\n")
+            out.flush()
 
 
 def plain(value: Any) -> Any:

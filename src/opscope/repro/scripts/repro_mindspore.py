@@ -238,6 +238,11 @@ def cast_target(case: dict[str, Any], given: list[Any], wide: str | None) -> lis
 
 def make_call(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> dict[str, Any]:
     """Make the call; arrays of its results by slot."""
+    return {slot: to_array(tensor) for slot, tensor in make_tensors(case, kept, wide).items()}
+
+
+def make_tensors(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> dict[str, Any]:
+    """Make the call; its results by slot."""
     given = cast_target(case, operands(case, kept, wide), wide)
     primitive, inputs = arrange(find_primitive(), given, case["args"]["kwargs"])
     try:
@@ -245,7 +250,7 @@ def make_call(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> d
     except SystemError:  # MindSpore built for an older NumPy fails in the first call of a process, and in no later one
         result = primitive(*inputs)
     results = result if isinstance(result, (tuple, list)) else (result,)
-    return {str(place): to_array(each) for place, each in enumerate(results) if isinstance(each, Tensor)}
+    return {str(place): each for place, each in enumerate(results) if isinstance(each, Tensor)}
 
 
 def to_array(tensor: Any) -> Any:
@@ -342,15 +347,21 @@ def attempt(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> tup
     return shown, told, outputs
 
 
-def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    kept = load_tensors("inputs.safetensors")
-    device = {"cpu": "CPU", "npu": "Ascend", "gpu": "GPU", "cuda": "GPU"}.get((options.device or "cpu").partition(":")[0])
+def choose_device(name: str) -> str:
+    """Have MindSpore use a device, and return its name there; CannotTry when it has none."""
+    device = {"cpu": "CPU", "npu": "Ascend", "gpu": "GPU", "cuda": "GPU"}.get(name.partition(":")[0])
     if device is None:
-        raise CannotTry(f"device {printable(options.device)} is none of MindSpore's")
+        raise CannotTry(f"device {printable(name)} is none of MindSpore's")
     try:
         ms.set_context(mode=ms.PYNATIVE_MODE, device_target=device)
     except (RuntimeError, ValueError) as error:
         raise CannotTry(f"no {device} here: {printable(error)[:200]}") from error
+    return device
+
+
+def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    kept = load_tensors("inputs.safetensors")
+    device = choose_device(options.device or "cpu")
     lines = [f"{OPERATOR}  on {device}, mindspore {ms.__version__}"]
     lines += [f"  {key:<8} {printable(case[key])}" for key in ("source", "module") if case.get(key)]
     lines += [f"  in    {row['slot']:<8} {describe(statistics(array_of(row, kept)))}" for row in case["tensors"]]

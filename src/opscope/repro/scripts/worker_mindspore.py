@@ -30,11 +30,13 @@ def load(path: str, imports: list[str]) -> Any:
 
 
 def make(script: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Make one candidate's call as often as asked, and judge it."""
+    """Make one candidate's call as often as asked, and judge it; with `device` its results are left for the parent to judge."""
     script.HERE = Path(request["folder"])
     exec(request["code"], vars(script))  # noqa: S102 - the operator's name, as opscope writes it into repro.py
     case = json.loads((script.HERE / "case.json").read_text(encoding="utf-8"))
     kept = script.load_tensors("inputs.safetensors")
+    if "device" in request:
+        return leave(script, case, kept, request)
     try:
         trials = [script.attempt(case, kept, case["run_as"]) for _ in range(request["repeat"])]
     except script.CannotTry as reason:
@@ -45,6 +47,53 @@ def make(script: Any, request: dict[str, Any]) -> dict[str, Any]:
         "status": "done", "shown": sum(trial[0] for trial in trials), "tried": len(trials), "told": told, "seen": seen,
         "pattern": pattern_of(script, case, kept, seen) if shown else {}, "grade": 1.0,
     }  # fmt: skip
+
+
+def leave(script: Any, case: dict[str, Any], kept: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Write what the call gives to results.N.SLOT.npy, in a wider type to wide.SLOT.npy, of nudged inputs to nudged.N.SLOT.npy."""
+    try:
+        script.choose_device(request["device"])
+        types = {}
+        for number in range(request["repeat"]):
+            made = script.make_tensors(case, kept, None)
+            types = {slot: {"dtype": str(tensor.dtype).lower()} for slot, tensor in made.items()}
+            save(script, f"results.{number}", made)
+    except script.CannotTry as reason:
+        return {"status": "cannot", "told": str(reason)}
+    except Exception as error:  # noqa: BLE001 - a kernel that this machine lacks
+        return {"status": "cannot", "told": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"}
+    return {"status": "done", "told": widened(script, case, kept), "tried": request["repeat"], "seen": types}
+
+
+def widened(script: Any, case: dict[str, Any], kept: dict[str, Any]) -> str:
+    """The widest type in which the primitive can be called, its results written; empty where there is none."""
+    wider = {"float64": True, "float32": all(row["dtype"] not in ("float32", "float64") for row in case["tensors"])}
+    for name in (name for name, useful in wider.items() if useful):
+        try:
+            save(script, "wide", script.make_tensors(case, kept, name))
+            for number in range(2):
+                save(script, f"nudged.{number}", script.make_tensors(case, nudged(script, case, kept, number), name))
+        except Exception:  # noqa: BLE001, S112 - the next type
+            continue
+        return name
+    return ""
+
+
+def nudged(script: Any, case: dict[str, Any], kept: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The floating inputs off by up to one rounding of the call's finest type: what the result then loses, no kernel of it can keep."""
+    chance, found = script.np.random.default_rng(seed), dict(kept)
+    unit = min((script.UNITS[row["dtype"]] for row in (*case["tensors"], *case["outputs"]) if row["dtype"] in script.UNITS), default=0.0)
+    for row in case["tensors"]:
+        key = row["key"]
+        if key is not None and row["dtype"] in script.UNITS:
+            values = kept[key].astype(script.np.float64)
+            found[key] = values * (1 + unit * chance.uniform(-1, 1, values.shape))
+    return found
+
+
+def save(script: Any, name: str, made: dict[str, Any]) -> None:
+    for slot, tensor in made.items():
+        script.np.save(script.HERE / f"{name}.{slot}.npy", script.to_array(tensor), allow_pickle=False)
 
 
 def pattern_of(script: Any, case: dict[str, Any], kept: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
