@@ -43,6 +43,10 @@ RANDOM = re.compile(
     r"|Dropout(?!.*(Grad|DoMask))).*|\w*CandidateSampler"
 )
 
+# The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 roundings off.
+APPROXIMATE = re.compile(r".*(Exp|Log|Sigmoid|Tanh|GeLU|Gelu|Erf|Softmax|SiLU|Swish|Mish|Elu|ELU|Softplus|LSTM|GRU|Entropy).*")
+APPROXIMATION = 4096
+
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """Results of a call by slot: every time it was made, in a wider type, and there on nudged inputs; types are those of MindSpore."""
@@ -185,7 +189,8 @@ def judge_slot(material: Material, made: Made, slot: str, target: Array, *, trus
     if true is None and np.shares_memory(now, target):
         return Replayed(verdict="unknown", slot=slot, reason="MindSpore has no kernel of a wider type here", size=target.size)
     count = terms_of(case.op, [tensor.shape for tensor in case.tensors], [now.shape])
-    own = own_side(made, slot, dtype, trusted=trusted)
+    near = true is not None and dtype in ROUNDOFF and approximate(case.op, now, true, unit=ROUNDOFF[dtype])
+    own = own_side(made, slot, dtype, trusted=trusted, approximated=near)
     sides = Sides(dtype=dtype, target=shaped(target, now), own=shaped(own, now), true=shaped(true, now))
     found = judge_output(slot, sides, Terms(op=case.op, count=count))
     if found.verdict == "wrong" and slot != "0":
@@ -194,12 +199,23 @@ def judge_slot(material: Material, made: Made, slot: str, target: Array, *, trus
     return found
 
 
-def own_side(made: Made, slot: str, dtype: str, *, trusted: dict[str, Array] | None) -> Array | None:
+def approximate(op: str, now: Array, true: Array, *, unit: float) -> bool:
+    """Whether a result is as near the true one as this back end's approximations are."""
+    if APPROXIMATE.fullmatch(op) is None or now.shape != true.shape:
+        return False
+    both = np.isfinite(now) & np.isfinite(true)
+    error, size = np.abs(now[both] - true[both]), np.abs(true[both])
+    return bool(both.any() and float(error.max()) <= APPROXIMATION * unit * float(size.max()))
+
+
+def own_side(made: Made, slot: str, dtype: str, *, trusted: dict[str, Array] | None, approximated: bool) -> Array | None:
     """What a trusted kernel of the same type gives: another device's, else that of inputs off by a rounding, the farther of two."""
     if trusted is not None:
         return trusted[slot]
     if dtype not in ROUNDOFF or slot not in made.wide:
         return made.trials[0][slot] if slot not in made.wide else None
+    if approximated:
+        return made.trials[0][slot]
     true, (one, other) = made.wide[slot], (each[slot] for each in made.nudged)
     with np.errstate(all="ignore"):
         farther: Array = np.where(np.abs(other - true) > np.abs(one - true), other, one)
