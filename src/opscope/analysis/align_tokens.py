@@ -139,14 +139,8 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
         own,
         lambda: mixed(operators, _summed(call, mixed(io, tensors.shape, tensors.dtype), count)),
         alike,
-        lambda: np.where(_flagged(side, lambda op: family(op) in VIEWS), alike(), families),
+        lambda: np.where(side.which(side.calls.op, lambda op: family(op) in VIEWS), alike(), families),
     )
-
-
-def _flagged(side: Side, test: Callable[[str], bool]) -> NDArray[np.bool_]:
-    names, inverse = np.unique(side.calls.op, return_inverse=True)
-    flags = np.array([test(text) for text in side.texts(names)], dtype=np.bool_)
-    return flags[inverse] if len(names) else flags
 
 
 class _Around:

@@ -147,7 +147,7 @@ class Search:
 
     @cached_property
     def _steep(self) -> NDArray[np.bool_]:
-        return self._flagged(lambda op: kind_of(op) == STEEP)
+        return self.pairing.target.which(self.calls.op, lambda op: kind_of(op) == STEEP)
 
     def _events(self) -> list[int]:
         """Leaf calls at which a difference may begin: too large an output, an input without a matched producer."""
@@ -173,12 +173,12 @@ class Search:
 
     @cached_property
     def _random(self) -> NDArray[np.bool_]:
-        return self._flagged(is_random)
+        return self.pairing.target.which(self.calls.op, is_random)
 
     @cached_property
     def _allocators(self) -> NDArray[np.bool_]:
         """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
-        return self._flagged(lambda op: family(op) in ALLOCATORS)
+        return self.pairing.target.which(self.calls.op, lambda op: family(op) in ALLOCATORS)
 
     @cached_property
     def _views(self) -> NDArray[np.bool_]:
@@ -186,13 +186,8 @@ class Search:
 
         Where versions are recorded, what a view writes bears the version of what it views, and that call is found by itself.
         """
-        views: NDArray[np.bool_] = np.logical_and(self._flagged(lambda op: family(op) in VIEWS), ~self._arguments_differ)
+        views: NDArray[np.bool_] = self.pairing.target.which(self.calls.op, lambda op: family(op) in VIEWS) & ~self._arguments_differ
         return views
-
-    def _flagged(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
-        names, inverse = np.unique(self.calls.op, return_inverse=True)
-        flags: NDArray[np.bool_] = np.array([test(text) for text in self.pairing.target.texts(names)], dtype=np.bool_)
-        return flags[inverse] if len(names) else flags
 
     @cached_property
     def _producers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -233,7 +228,7 @@ class Search:
     @cached_property
     def _overwritten(self) -> NDArray[np.bool_]:
         """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
-        filling = self._flagged(lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
+        filling = self.pairing.target.which(self.calls.op, lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
         rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
         if not filling.any():
             return found

@@ -54,6 +54,4 @@ class Draws:
 
 def draws_of(side: Side) -> NDArray[np.bool_]:
     """Calls that draw from the default generator; those that were given one of their own have an overload that says so."""
-    names, inverse = np.unique(side.calls.op, return_inverse=True)
-    flags = np.array([is_random(op) and "generator" not in op for op in side.texts(names)], dtype=np.bool_)
-    return flags[inverse] if len(names) else np.zeros(0, dtype=np.bool_)
+    return side.which(side.calls.op, lambda op: is_random(op) and "generator" not in op)

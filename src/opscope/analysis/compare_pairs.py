@@ -200,10 +200,9 @@ def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> 
 
 def _product_types(side: Side, types: Types) -> dict[float, float]:
     """Share of each unit roundoff among the outputs of a side's products, of all its calls where it has no products."""
-    names, inverse = np.unique(side.calls.op, return_inverse=True)
-    if not len(names) or not len(side.tensors):
+    if not len(side.calls) or not len(side.tensors):
         return {}
-    products = np.array([kind_of(text) == PRODUCT for text in side.texts(names)], dtype=np.bool_)[inverse] & side.calls.leaf
+    products = side.which(side.calls.op, lambda op: kind_of(op) == PRODUCT) & side.calls.leaf
     known, units, _ = types
     rows = np.flatnonzero(side.tensors.output)
     unit = units[np.searchsorted(known, side.tensors.dtype[rows])]

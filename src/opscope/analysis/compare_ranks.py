@@ -25,11 +25,7 @@ class Collectives:
 
     def __init__(self, side: Side) -> None:
         self._calls = side.calls
-        names, inverse = np.unique(side.calls.op, return_inverse=True)
-        spelt = np.array([is_collective(text) for text in side.texts(names)], dtype=np.bool_)
-        phases = [key for key, word in side.words.items() if word == "communication"]
-        self.flags: NDArray[np.bool_] = np.isin(side.calls.phase, np.array(sorted(phases), dtype=np.uint64))
-        self.flags |= spelt[inverse] if len(names) else False
+        self.flags = side.which(side.calls.op, is_collective) | side.which(side.calls.phase, lambda phase: phase == "communication")
         self.before = self._met(self.flags & side.calls.leaf)
 
     def _met(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ and out).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,15 +71,9 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
         met = np.zeros(len(names), dtype=np.bool_)
         np.logical_or.at(met, inverse, match >= 0)
         compared = met[inverse] if column is calls.rank else compared & met[inverse]
-    counts = _told(side, calls.op, lambda op: family(op) not in HARMLESS) & _told(side, calls.phase, lambda phase: phase != "recompute")
+    counts = side.which(calls.op, lambda op: family(op) not in HARMLESS) & side.which(calls.phase, lambda phase: phase != "recompute")
     alone = np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
     return alone[~_repeats(side, match, flow)[alone]] if len(alone) else alone
-
-
-def _told(side: Side, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
-    """Of which rows of a column of words something holds, asked once for each word."""
-    words, inverse = np.unique(column, return_inverse=True)
-    return np.array([holds(text) for text in side.texts(words)], dtype=np.bool_)[inverse]
 
 
 def _repeats(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.bool_]:
@@ -101,7 +95,7 @@ def _repeats(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.boo
 def _amid_backward(side: Side, step: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Calls that come after the first one of the backward pass of their step, step being a hash of it for each call."""
     _, place = np.unique(step, return_inverse=True)
-    backward = _told(side, side.calls.phase, lambda phase: phase == "backward")
+    backward = side.which(side.calls.phase, lambda phase: phase == "backward")
     first = np.full(int(place.max(initial=-1)) + 1, len(place))
     np.minimum.at(first, place[backward], np.flatnonzero(backward))
     return np.arange(len(place)) > first[place]

@@ -53,9 +53,7 @@ class Sums:
     @cached_property
     def _flags(self) -> NDArray[np.bool_]:
         side = self._pairing.target
-        names, inverse = np.unique(side.calls.op, return_inverse=True)
-        flags: NDArray[np.bool_] = np.array([family(op) in COMMUTATIVE for op in side.texts(names)], dtype=np.bool_)
-        return flags[inverse] if len(names) else flags
+        return side.which(side.calls.op, lambda op: family(op) in COMMUTATIVE)
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:

@@ -8,7 +8,7 @@ here makes an object for a row.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -107,6 +107,12 @@ class Side(msgspec.Struct, frozen=True):
     def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
         """The text of each hash, "" where none is known."""
         return [self.words.get(value, "") for value in hashes.tolist()]
+
+    def which(self, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Of which rows of a column of hashes something holds, asked once for each text."""
+        words, inverse = np.unique(column, return_inverse=True)
+        flags: NDArray[np.bool_] = np.array([holds(text) for text in self.texts(words)], dtype=np.bool_)[inverse]
+        return flags
 
 
 def read_tables(run: Run) -> tuple[_Read, _Read]:

@@ -84,11 +84,6 @@ def module_of(code: str) -> str:
     return _MODULES.get(code[1:2].upper(), "module not known")
 
 
-def is_known(code: str) -> bool:
-    """Whether a code is in the published table."""
-    return code.upper() in _KNOWN
-
-
 def words(code: str) -> str:
     """What an E-code says; of one that is not in the table its module and whether the error is an internal one."""
     code = code.upper()
