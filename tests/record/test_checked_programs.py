@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 import opscope
-from opscope.record.torch import checker, substitution
+from opscope.record.torch import checker
 from opscope.substitute.apart import Apart
 from tests.record import programs
 
@@ -20,26 +19,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-class Reused(Apart):
-    def close(self) -> None:
-        """Leave it for the next test."""
-
-
-@pytest.fixture(scope="module")
-def reused() -> Iterator[Reused]:
-    apart = Reused()
-    yield apart
-    Apart.close(apart)
-
-
-@pytest.fixture(autouse=True)
-def one_process(reused: Reused, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(checker, "Apart", lambda: reused)
-    monkeypatch.setattr(substitution, "Apart", lambda: reused)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_process")
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

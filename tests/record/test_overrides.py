@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +13,12 @@ import torch
 from torch import nn
 
 import opscope
-from opscope.record.torch import checker
 from opscope.run.finding import Finding
-from opscope.substitute.apart import Apart
 
 Kernel = Callable[..., Any]
 
 
-class Reused(Apart):
-    def close(self) -> None:
-        """Leave it for the next test."""
-
-
-@pytest.fixture(scope="module")
-def reused() -> Iterator[Reused]:
-    apart = Reused()
-    yield apart
-    Apart.close(apart)
-
-
-@pytest.fixture(autouse=True)
-def one_process(reused: Reused, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(checker, "Apart", lambda: reused)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_process")
 
 
 def train(function: Kernel) -> list[float]:
