@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from opscope.cli.failing import INTERRUPTED, report_bug, report_error
+from opscope.cli.failing import INTERRUPTED, ended_as_by_ctrl_c, report_bug, report_error
 from opscope.errors import OpscopeError
 
 BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -22,7 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from opscope.cli.app import dispatch
 
-        code = dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        with ended_as_by_ctrl_c():
+            code = dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except OpscopeError as error:
         return report_error(error, error.exit_code)

@@ -1,14 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the command line fails: one line on stderr."""
+"""How the command line fails and is ended: one line on stderr."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import tempfile
+import threading
 import traceback
+from collections.abc import Iterator
 
 BUG = 101
 INTERRUPTED = 130  # 128 + SIGINT
+
+
+@contextlib.contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a verb as Ctrl-C does, with all that it started; ignored ones (nohup) stay ignored."""
+    here = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if here and signal.getsignal(number) is signal.SIG_DFL]
+    try:
+        for number in numbers:
+            signal.signal(number, signal.default_int_handler)
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def note(line: str) -> None:

@@ -137,11 +137,13 @@ def _run(words: Sequence[str], environment: Mapping[str, str], out: Any, err: An
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and all it started: asked first, so that the recording is closed."""
-    for number, patience in ((signal.SIGTERM, KILLED_AFTER), (signal.SIGKILL, KILLED_AFTER)):
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(process.pid, number)
-            process.wait(patience)
+    """End the command and all it started: asked first, so that the recording is closed, and at once when interrupted again."""
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired, KeyboardInterrupt):
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(KILLED_AFTER)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # who would not be asked, the command's own children too
+    process.wait()
 
 
 Tell = Callable[[str], None]

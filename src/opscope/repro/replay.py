@@ -13,7 +13,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,7 @@ def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: P
     waiting = [call for call in wanted if (call.process, call.index) not in done]
     with contextlib.ExitStack() as opened:
         file = None if output is None else opened.enter_context(results_file(output, plan, fresh=not done))
-        for line in spread(run, waiting, plan):
+        for line in opened.enter_context(contextlib.closing(spread(run, waiting, plan))):
             done[line.process, line.index] = line
             if file is not None:
                 file.write(msgspec.json.encode(line) + b"\n")
@@ -201,12 +201,15 @@ class Worker:
         return found
 
     def end(self) -> str:
-        """End the process and say how it ended."""
+        """End the process and say how it ended; it is asked first, so that it ends what it started, unless somebody is in a hurry."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(1)
+        for asks in (False, True):
+            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                if asks:
+                    self.process.terminate()
+                self.process.wait(1)
         self.process.kill()
         code = self.process.wait()
         if self.process.stdout is not None:
@@ -214,7 +217,7 @@ class Worker:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def spread(run: Run, waiting: Sequence[Call], plan: Plan) -> Iterator[Line]:
+def spread(run: Run, waiting: Sequence[Call], plan: Plan) -> Generator[Line]:
     """Lines of calls as they are done, by several processes."""
     rest = list(reversed(waiting))
     workers = [Worker(run.info.path, plan) for _ in range(min(plan.jobs, len(rest)))]

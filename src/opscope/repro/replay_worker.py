@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ def main(path: str, options: dict[str, Any]) -> None:
     from opscope.formats.registry import open_run
     from opscope.substitute.recorded import one_thread
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a process of MindSpore ends with this one
     one_thread()
     run = open_run(path)
     common = {"device": options["device"], "repeat": options["repeat"]}
