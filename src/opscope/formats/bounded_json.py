@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded
 
 SIZE_LIMIT = 4 << 30
 DEPTH_LIMIT = 400
@@ -15,14 +16,7 @@ DEPTH_LIMIT = 400
 
 def load_json(path: str | Path) -> Any:
     """The value a file holds; FormatError naming file and offset when it is no JSON, too large or too deep."""
-    file = Path(path)
-    try:
-        if file.stat().st_size > SIZE_LIMIT:
-            raise FormatError(path, f"JSON of more than {SIZE_LIMIT >> 30} GiB is not read")
-        data = file.read_bytes()
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-    return parse_json(data, path)
+    return parse_json(read_bounded(path, limit=SIZE_LIMIT, what="JSON"), path)
 
 
 def load_json_or_note(path: Path, problems: list[str]) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import FormatError, NewerFormatError
+from opscope.formats.bounded import read_bounded
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.loading import load_array
 from opscope.run.protocol import RunInfo
@@ -132,12 +133,7 @@ def _decoded(decoder: msgspec.json.Decoder[Line], raw: bytes, where: str, proble
 def open_manifest(folder: Path) -> Run:
     """The run a list describes; statistics are measured again from the files that are there."""
     path = folder / NAME
-    try:
-        if path.stat().st_size > _SIZE_LIMIT:
-            raise FormatError(path, "a list of more than 8 GiB is not read")
-        contents = parse_manifest(path.read_bytes(), path)
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    contents = parse_manifest(read_bounded(path, limit=_SIZE_LIMIT, what="a list"), path)
     by_call: dict[tuple[int, int], list[Tensor]] = {}
     for tensor in contents.tensors:
         by_call.setdefault((tensor.process, tensor.index), []).append(tensor)

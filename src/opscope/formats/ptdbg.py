@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded
 from opscope.formats.bounded_json import parse_json
 from opscope.formats.extremes import proven
 from opscope.formats.folders import file_names, walk
@@ -209,10 +210,8 @@ class _Builder:
 
     def _parse(self, path: Path) -> Parsed | None:
         try:
-            if path.stat().st_size > _SIZE_LIMIT:
-                raise FormatError(path, "a .pkl of more than 2 GiB is not read")
-            parsed = parse_pkl(path.read_bytes(), path)
-        except (FormatError, OSError) as error:
+            parsed = parse_pkl(read_bounded(path, limit=_SIZE_LIMIT, what="a .pkl"), path)
+        except FormatError as error:
             self.problems.append(str(error))
             return None
         self.problems.extend(parsed.problems)

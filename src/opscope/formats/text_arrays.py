@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded_text
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 _SIZE_LIMIT = 16 << 30
@@ -107,12 +108,7 @@ def read_csv(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
 
 
 def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _SIZE_LIMIT:
-            raise FormatError(path, "text of more than 16 GiB is not read")
-        return path.read_text("ascii", "replace")
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    return read_bounded_text(path, limit=_SIZE_LIMIT, what="text", encoding="ascii")
 
 
 def _numbers(path: Path, text: str, dtype: DType | None, *, skip: int) -> np.ndarray[Any, Any]:

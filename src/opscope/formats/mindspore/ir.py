@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded_text
 from opscope.formats.mindspore.attributes import ValueText, short_dtype, split_top
 from opscope.formats.mindspore.graph import Frame, Graph, GraphParameter, Node, Operand, TensorType
 
@@ -36,14 +36,7 @@ _SHAPE = re.compile(r"^\(([\d,\s-]*)\)$")
 
 def read_ir(path: str | Path) -> Graph:
     """A graph from its .ir file; FormatError when the file cannot be read or is too large to be one."""
-    file = Path(path)
-    try:
-        if file.stat().st_size > _SIZE_LIMIT:
-            raise FormatError(path, f"an .ir of more than {_SIZE_LIMIT >> 20} MiB is not read")
-        text = file.read_text("utf-8", "replace")
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-    return parse_ir(text, str(path))
+    return parse_ir(read_bounded_text(path, limit=_SIZE_LIMIT, what="an .ir"), str(path))
 
 
 def parse_ir(text: str, path: str = "<text>") -> Graph:

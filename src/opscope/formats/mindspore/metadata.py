@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded_text
 from opscope.formats.bounded_json import load_json
 
 _NAME_LIMIT = 4096
@@ -20,10 +21,8 @@ def read_order(path: Path, problems: list[str]) -> list[str]:
     if not path.is_file():
         return []
     try:
-        if path.stat().st_size > _ORDER_LIMIT:
-            raise FormatError(path, "an execution order of more than 256 MiB is not read")
-        lines = path.read_text("utf-8-sig", "replace").splitlines()
-    except (OSError, FormatError) as error:
+        lines = read_bounded_text(path, limit=_ORDER_LIMIT, what="an execution order", encoding="utf-8-sig").splitlines()
+    except FormatError as error:
         problems.append(str(error))
         return []
     names = [line.split(",")[0].strip() for line in lines]

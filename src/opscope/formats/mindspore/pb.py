@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded
 from opscope.formats.mindspore.graph import Graph, GraphParameter, Node, Operand, TensorType
 from opscope.formats.mindspore.ir import frames_of
 
@@ -76,14 +77,7 @@ class Wire:
 
 def read_pb(path: str | Path) -> Graph:
     """A graph from its .pb file; FormatError when it cannot be read or is torn."""
-    file = Path(path)
-    try:
-        if file.stat().st_size > _SIZE_LIMIT:
-            raise FormatError(path, f"a .pb of more than {_SIZE_LIMIT >> 20} MiB is not read")
-        data = file.read_bytes()
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-    return parse_pb(data, str(path))
+    return parse_pb(read_bounded(path, limit=_SIZE_LIMIT, what="a .pb"), str(path))
 
 
 def parse_pb(data: bytes, path: str = "<bytes>") -> Graph:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded_text
 from opscope.formats.extremes import proven
 from opscope.formats.mindspore.attributes import short_dtype
 
@@ -57,13 +58,7 @@ def read_statistic(path: str | Path, problems: list[str]) -> list[StatisticRow]:
 
 
 def _text(path: str | Path) -> str:
-    file = Path(path)
-    try:
-        if file.stat().st_size > _SIZE_LIMIT:
-            raise FormatError(path, "a csv of more than 2 GiB is not read")
-        return file.read_text("utf-8-sig", "replace")
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    return read_bounded_text(path, limit=_SIZE_LIMIT, what="a csv", encoding="utf-8-sig")
 
 
 def parse_statistic(text: str, path: str, problems: list[str]) -> Iterator[StatisticRow]:
