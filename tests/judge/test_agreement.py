@@ -10,9 +10,10 @@ import ml_dtypes  # noqa: F401
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from tests.judge.elements import by_elements
 
 from opscope.errors import UsageError
-from opscope.judge.agreement import Agreement, agrees, compare_values
+from opscope.judge.agreement import Agreement, agrees
 from opscope.judge.dual import dual_by_statistics, dual_standard
 from opscope.judge.tolerance import Tolerance, tolerance_of
 from opscope.kernels.pair import pair
@@ -45,9 +46,9 @@ def test_an_element_beyond_is_found_among_larger_ones() -> None:
     target = GOLDEN.copy()
     place = np.unravel_index(np.argmin(np.abs(GOLDEN)), GOLDEN.shape)
     target[place] += np.float32(0.005)  # small beside the largest, large beside itself
-    assert compare_values(target, GOLDEN, LOOSE)[1].verdict == "differ"
+    assert by_elements(target, GOLDEN, LOOSE).verdict == "differ"
     mixed = replace(LOOSE, absolute=0.006)
-    assert compare_values(target * np.float32(1.004), GOLDEN, mixed)[1].verdict == "agree"
+    assert by_elements(target * np.float32(1.004), GOLDEN, mixed).verdict == "agree"
 
 
 def test_exact_and_unjudged() -> None:

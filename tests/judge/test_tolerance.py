@@ -10,9 +10,9 @@ from typing import Any
 import ml_dtypes  # noqa: F401
 import numpy as np
 import pytest
+from tests.judge.elements import by_elements
 
 from opscope.judge import families
-from opscope.judge.agreement import compare_values
 from opscope.judge.operators import family
 from opscope.judge.terms import magnitude_of, terms_of
 from opscope.judge.tolerance import gamma, precision_of, tolerance_of
@@ -70,7 +70,7 @@ def judged(op: str, target: Any, golden: Any, inputs: tuple[Any, ...]) -> Any:
     terms = terms_of(op, shapes, [tuple(golden.shape)])
     extents = [statistics(np.ascontiguousarray(array(one))) for one in inputs]
     tolerance = tolerance_of(op, array(golden).dtype.name, terms=terms, magnitude=magnitude_of(op, terms, extents))
-    return compare_values(array(target), array(golden), tolerance)[1]
+    return by_elements(array(target), array(golden), tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -89,7 +89,7 @@ def test_sums_in_any_order_agree() -> None:
         for one, other in zip(values, values[::-1], strict=True):
             forwards, backwards = np.float32(forwards + one), np.float32(backwards + other)
         tolerance = tolerance_of("sum", "float32", terms=20_000, magnitude=magnitude_of("sum", 20_000, [statistics(values)]))
-        assert compare_values(np.array([forwards]), np.array([backwards]), tolerance)[1].verdict in ("equal", "agree")
+        assert by_elements(np.array([forwards]), np.array([backwards]), tolerance).verdict in ("equal", "agree")
 
 
 def wrong_mm(x: Any, w: Any) -> Any:

@@ -8,16 +8,13 @@ What statistics and digests tell, and what is allowed where inputs differ alread
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.kernels.pair import Pair, pair
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from opscope.judge.tolerance import Tolerance
+    from opscope.kernels.pair import Pair
 
 EQUAL, AGREE, DIFFER, UNKNOWN = "equal", "agree", "differ", "unknown"
 
@@ -29,14 +26,6 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     error: float | None = None
     allowed: float | None = None
     words: str = ""
-
-
-def compare_values(target: NDArray[Any], golden: NDArray[Any], tolerance: Tolerance, *, threads: int = 1) -> tuple[Pair, Agreement]:
-    """Both arrays measured and judged; a second pass counts the elements beyond the tolerance only where the first cannot tell."""
-    found = pair(target, golden, threads=threads)
-    if _within_at_once(found, tolerance) is None:
-        found = pair(target, golden, threads=threads, allowed=tolerance.allowed(found.max_golden))
-    return found, agrees(found, tolerance)
 
 
 def agrees(found: Pair, tolerance: Tolerance) -> Agreement:
