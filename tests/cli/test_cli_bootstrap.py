@@ -47,6 +47,18 @@ def test_joins_right_after_torch_was_imported(place: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("torch runs\njoined True\nprogram\n", "", 0)
 
 
+@pytest.mark.parametrize(("options", "prepared"), [("--check --keep=all", True), ("--output=--check", False)])
+def test_what_checks_calls_is_started_before_torch_is_imported(place: Path, options: str, prepared: bool) -> None:
+    preparing = (
+        "early = types.ModuleType('opscope.record.active')\n"
+        "early.active = types.SimpleNamespace(prepare=lambda: print('prepared', flush=True))\n"
+        "sys.modules[early.__name__] = early\n"
+    )
+    done = run(place, JOINING + preparing + "import torch", OPSCOPE=options)
+    assert done.stdout.splitlines() == [*(["prepared"] if prepared else []), "torch runs", "joined True"]
+    assert done.stderr == ""
+
+
 def test_asking_for_the_spec_is_not_importing(place: Path) -> None:
     """transformers and accelerate ask `find_spec("torch")` long before they import it."""
     asking = "import importlib.util\nassert importlib.util.find_spec('torch')\nassert importlib.util.find_spec('torch')\n"

@@ -26,7 +26,7 @@ def reused() -> Iterator[Reused]:
 
 @pytest.fixture
 def one_process(reused: Reused, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(checker, "Apart", lambda: reused)
+    monkeypatch.setattr(checker, "Apart", lambda _: reused)
     monkeypatch.setattr(substitution, "Apart", lambda: reused)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -11,6 +11,7 @@ import pytest
 import opscope
 from opscope.record.torch import checker
 from opscope.substitute.apart import Apart
+from opscope.substitute.start import Started
 from tests.record import programs
 
 PROGRAMS = [
@@ -48,7 +49,7 @@ def test_a_process_that_ends_is_started_again_then_given_up(
 class Dying(Apart):
     """A process that is killed before it can answer."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, started: Started | None = None) -> None:
+        super().__init__(started)
         self.process.kill()
         self.process.wait()

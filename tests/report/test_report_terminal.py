@@ -214,3 +214,10 @@ def test_what_was_checked_and_moved_is_told(finding: Finding, tmp_path: Path) ->
     said = drawn(document(finding, checked={"0": facts}, substituted={"0": moved}), tmp_path)
     assert "checked  580 of 4810 calls, 116 signatures, 3.4 s; not judged: mylib::scale" in said
     assert "moved  aten::native_group_norm 3 calls" in said
+
+
+def test_a_budget_that_first_checks_exceeded_is_told(finding: Finding, tmp_path: Path) -> None:
+    facts = {"calls": 600, "checked": 580, "signatures": 116, "seconds": 3.4, "sampling": 0.3, "recording": 0.9, "budget": "20%"}
+    said = drawn(document(finding, checked={"0": {**facts, "beyond": 0.0}, "1": {**facts, "beyond": 2.26}}), tmp_path)
+    assert "budget   20% exceeded by 2.3 s: first checks 3.1 s, recording 0.9 s" in said
+    assert not any(text.startswith("budget") for text in drawn(document(finding, checked={"0": {**facts, "beyond": 0.01}}), tmp_path))

@@ -12,9 +12,12 @@ import torch
 import opscope
 from opscope.errors import UnavailableError, UsageError
 from opscope.record.torch import substitution
-from opscope.record.torch.budget import FIRST, Budget
+from opscope.record.torch.budget import FIRST, FLOOR, Budget
 from opscope.substitute.apart import Apart
 from opscope.substitute.apis import find_api
+from opscope.substitute.examine import examine_places
+from opscope.substitute.layout import Call, Laid, Memory
+from opscope.substitute.perform import Bound
 from opscope.substitute.registry import substitute_named
 from opscope.substitute.rules import parse_rules, rule_for
 
@@ -188,4 +191,48 @@ def test_every_signature_is_sampled_even_where_recording_takes_the_whole_budget(
             checked[place] += 1
     assert min(checked) >= 1
     assert max(checked) - min(checked) <= 2
-    assert budget.sampled <= 0.25 * 0.2 * 400
+    assert budget.sampled <= FLOOR * 0.2 * 400
+
+
+def test_the_true_result_is_asked_once_and_not_in_the_first_checks() -> None:
+    for share, place in ((0.2, FIRST), (None, 0)):
+        budget = Budget(share)
+        signature = budget.signature(*key(torch.ones(2)))
+        asked = []
+        for _ in range(FIRST + 3):
+            asked.append(budget.affords_truth(signature))
+            budget.took(signature, 0.1, new=True)
+        assert [number for number, wanted in enumerate(asked) if wanted] == [place]
+
+
+def test_how_far_beyond_its_share_a_program_was_held_up() -> None:
+    budget = Budget(0.2)
+    assert budget.beyond(0.0) == 0.0
+    budget.took(budget.signature(*key(torch.ones(2))), 30.0, new=True)
+    budget._started -= 100.0  # the program itself has taken 100 s - 30 s - 10 s
+    assert budget.beyond(10.0) == pytest.approx(30.0 + 10.0 - 0.2 * 60.0, abs=1.0)
+    assert Budget(None).beyond(1e9) == 0.0
+
+
+def call(op: str, args: list[Any], shape: tuple[int, ...], stride: tuple[int, ...]) -> Call:
+    laid = Laid(memory=0, dtype="float32", shape=shape, stride=stride, offset=1)
+    return Call(op=op, args={"args": [{"tensor": "0"}, *args], "kwargs": {}}, tensors={"0": laid}, memories=(Memory(size=64),))
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "offset", "verdict"),
+    [
+        ((3, 2), (1, 3), 1, "agree"), ((3, 2), (2, 1), 1, "wrong"), ((3, 2), (1, 3), 2, "wrong"), ((2, 3), (3, 1), 1, "wrong"),
+    ],
+)  # fmt: skip
+def test_a_view_has_the_elements_that_it_should(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, verdict: str) -> None:
+    bound = Bound(call("aten::transpose.int", [0, 1], (2, 3), (3, 1)), [torch.empty(64, dtype=torch.uint8)])
+    laid = Laid(memory=0, dtype="float32", shape=shape, stride=stride, offset=offset)
+    assert examine_places(bound, {"0": laid}).verdict.verdict == verdict
+
+
+def test_the_step_of_a_dimension_of_one_element_says_nothing() -> None:
+    bound = Bound(call("aten::unsqueeze.default", [0], (5,), (1,)), [torch.empty(64, dtype=torch.uint8)])
+    for first in (5, 7):
+        laid = Laid(memory=0, dtype="float32", shape=(1, 5), stride=(first, 1), offset=1)
+        assert examine_places(bound, {"0": laid}).verdict.verdict == "agree"

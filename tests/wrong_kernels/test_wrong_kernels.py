@@ -41,7 +41,7 @@ def apart() -> Iterator[Shared]:
 
 @pytest.fixture
 def one_process(apart: Shared, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(checker, "Apart", lambda: apart)
+    monkeypatch.setattr(checker, "Apart", lambda _: apart)
     monkeypatch.setattr(substitution, "Apart", lambda: apart)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # small tensors: more threads only wait for each other

@@ -41,7 +41,7 @@ def lasting() -> Iterator[Lasting]:
 
 @pytest.mark.parametrize("name", RETURNING)
 def test_check_names_every_wrong_kernel(name: str, lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker, "Apart", lambda: lasting)
+    monkeypatch.setattr(checker, "Apart", lambda _: lasting)
     torch.set_num_threads(1)  # small tensors: more threads only wait for each other
     entry = CATALOGUE[name]
     with opscope.record(tmp_path / "run", check=True), entry.installed():
@@ -55,7 +55,7 @@ def test_check_names_every_wrong_kernel(name: str, lasting: Lasting, tmp_path: P
 def test_the_healthy_programs_of_the_wide_catalogue_are_accused_of_nothing(
     program: Callable[[int], list[float]], lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checker, "Apart", lambda: lasting)
+    monkeypatch.setattr(checker, "Apart", lambda _: lasting)
     torch.set_num_threads(1)
     alone = program(2)
     with opscope.record(tmp_path / "run", check=True):
@@ -70,7 +70,7 @@ def test_the_healthy_programs_of_the_wide_catalogue_are_accused_of_nothing(
 def test_models_in_every_type_are_accused_of_nothing(
     model: str, dtype: str, lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(checker, "Apart", lambda: lasting)
+    monkeypatch.setattr(checker, "Apart", lambda _: lasting)
     torch.set_num_threads(1)
     optimizer = "sgd" if dtype == "float16" else "adamw"  # whose epsilon is 0 in float16
     healthy.main(model, dtype, 3, optimizer)

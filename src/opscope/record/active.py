@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.record.chosen import Chosen
+from opscope.substitute.start import Started, start
 
 if TYPE_CHECKING:
     from opscope.record.session import Session
@@ -21,6 +22,7 @@ class Active:
         self.chosen = Chosen()
         self.marks: list[Callable[[], None]] = []  # recordings of other frameworks that count steps too
         self.joined: Path | None = None  # the launcher's run, where another framework has joined it
+        self._started: Started | None = None
 
     @property
     def session(self) -> Session | None:
@@ -29,6 +31,15 @@ class Active:
 
     def enter(self, session: Session) -> None:
         self._session = session
+
+    def prepare(self) -> None:
+        """Start the process that makes calls again, so that it is ready when a checker wants it."""
+        self._started = self._started or start()
+
+    def take_started(self) -> Started | None:
+        """The process that was started before, None where there is none or it has been taken."""
+        started, self._started = self._started, None
+        return started
 
     def drop(self) -> None:
         self._session = None

@@ -90,6 +90,14 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if left:
             told.append(f"not judged: {', '.join(map(op_word, left[:4]))}{' …' if len(left) > 4 else ''}")
         yield "checked  ", "; ".join(told)
+        worst = max(checked, key=lambda each: each.get("beyond", 0.0))
+        if worst.get("beyond", 0.0) >= 0.1:  # the first checks of a signature are made whatever they cost
+            first = worst["seconds"] - worst["sampling"]
+            told = [
+                f"{worst['budget']} exceeded by {worst['beyond']:.1f} s",
+                f"first checks {first:.1f} s, recording {worst['recording']:.1f} s",
+            ]
+            yield "budget   ", ": ".join(told)
     moved = list((summary.get("substituted") or {}).values())
     if moved:
         counts: dict[str, int] = {}

@@ -136,7 +136,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None = None  # training steps that ended
     idle: float | None = None  # seconds without a new call before it was stopped, known where somebody stopped it
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped
-    checked: dict[str, Any] = {}  # with --check: calls, checked, signatures, seconds, budget, verdicts, unjudged
+    checked: dict[str, Any] = {}  # with --check: calls, checked, signatures, what it took, budget, verdicts, unjudged (docs/check.md)
     substituted: dict[str, Any] = {}  # with --substitute: calls by operator, and those that could not be, with the reason
     torch: dict[str, Any] = {}  # flags: torch's settings by name, autocast: where it was on (docs/store.md)
 

@@ -11,47 +11,31 @@ import contextlib
 import os
 import select
 import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
 from opscope.errors import UnavailableError
 from opscope.substitute.layout import Call, Given, Memory
+from opscope.substitute.start import Started, start
 from opscope.substitute.wire import Reply, Request, SharedFile, encode, places, read_message, write_all
 
-SLOTS = 16
 ROOM = 1 << 30  # bytes of calls that may be under way together, before another one begins
-BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.substitute.worker import main; main({requests}, {replies}, {files})"
 
 
 class Apart:
-    """One process that makes calls again. UnavailableError when it cannot be started or has ended."""
+    """One process that makes calls again, a new one or one that was started before. UnavailableError when it has ended."""
 
-    def __init__(self) -> None:
-        self.files = [SharedFile() for _ in range(SLOTS)]
-        self.free = list(range(SLOTS))
+    def __init__(self, started: Started | None = None) -> None:
+        started = started or start()
+        self.process = started.process
+        self.files = [SharedFile(descriptor) for descriptor in started.files]
+        self.free = list(range(len(self.files)))
+        self._requests, self._replies = started.requests, started.replies
         self._under_way: dict[int, Request] = {}
         self._next = 0
         self.ready = False  # whether it has ever answered: its start takes a second or more
         self._pid = os.getpid()
-        there, self._requests = os.pipe()
-        self._replies, back = os.pipe()
-        path = [entry for entry in sys.path if entry and not entry.endswith(f"record{os.sep}bootstrap")]
-        home = str(Path(__file__).resolve().parents[2])
-        code = BOOTSTRAP.format(path=[home, *path], requests=there, replies=back, files=[file.descriptor for file in self.files])
-        descriptors = (there, back, *(file.descriptor for file in self.files))
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-c", code], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise UnavailableError(f"no process for substitutes: {error}; check that {sys.executable} can be run") from error
-        finally:
-            os.close(there)
-            os.close(back)
 
     @property
     def full(self) -> bool:
@@ -59,9 +43,12 @@ class Apart:
         return not self.free or sum(request.size for request in self._under_way.values()) > ROOM
 
     def submit(self, call: Call, memories: Sequence[torch.Tensor], given: Given, *, thorough: bool, accumulation: float | None) -> int:
-        """Hand a call over to be examined and return its ticket; memories are those of the call, then those of given."""
+        """Hand a call over to be examined and return its ticket; memories are those of the call, then those of given.
+
+        Without memories only where its outputs lie is judged: of views, which compute nothing.
+        """
         slot = self.free.pop()
-        spots, size = self._fill(slot, (*call.memories, *given.memories), memories)
+        spots, size = self._fill(slot, (*call.memories, *given.memories), memories) if memories else ((), 0)
         request = Request(
             ticket=self._ticket(), slot=slot, size=size, call=call, spots=spots, given=given, thorough=thorough, accumulation=accumulation
         )
@@ -92,8 +79,10 @@ class Apart:
         return found
 
     def memories(self, ticket: int) -> list[torch.Tensor]:
-        """Memories of a call whose reply has not been let go."""
+        """Memories of a call whose reply has not been let go; none where none were handed over."""
         request = self._under_way[ticket]
+        if not request.spots:
+            return []
         sizes = [memory.size for memory in (*request.call.memories, *request.given.memories)]
         return self.files[request.slot].pieces(request.spots, sizes, request.size)
 
@@ -158,14 +147,3 @@ class Apart:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(2)
         return UnavailableError(f"the process for substitutes ended (exit code {self.process.poll()}); the program goes on without it")
-
-
-def environment() -> dict[str, str]:
-    """That of this process, without opscope's own variables and without devices: the process computes on the CPU.
-
-    Its idle threads leave the cores to the program, and memory that it frees stays at hand for the next call.
-    """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPSCOPE", "PYTHON"))}
-    devices = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CUDA_VISIBLE_DEVICES": "", "ASCEND_RT_VISIBLE_DEVICES": ""}
-    memory = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
-    return {**kept, **devices, **memory, "OMP_WAIT_POLICY": "PASSIVE"}

@@ -22,6 +22,7 @@ from opscope.errors import UnavailableError
 from opscope.judge.replayed import ILL, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
+from opscope.substitute.layout import Laid
 from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.terms import absolute, terms_of
 from opscope.substitute.wider import Float64
@@ -44,6 +45,7 @@ CHOOSERS = (
     "adaptive_max_pool",
     "fractional_max_pool",
 )
+PLACES = "the view has other elements, another shape or type than the substitute's"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +100,37 @@ def examine(bound: Bound, target: Mapping[str, torch.Tensor], *, thorough: bool 
     if found.verdict == "unknown" and not named:
         found = msgspec.structs.replace(found, reason=own.reason or true.reason)
     return Answer(verdict=found, substitute=named, seconds=time.perf_counter() - start, outputs=tuple(judged))
+
+
+def examine_places(bound: Bound, outputs: Mapping[str, Laid]) -> Answer:
+    """Judge where the outputs of a call lie that only makes views: whether they name the same elements as the trusted kernel's."""
+    start = time.perf_counter()
+    own = Attempt("cpu", lambda: Cpu().run(bound))
+    if own.performed is None:
+        return Answer(verdict=Replayed(verdict="unknown", reason=own.reason), seconds=time.perf_counter() - start)
+    starts = {laid.memory: start_of(own.performed.tensors[slot], laid) for slot, laid in bound.call.tensors.items() if 0 not in laid.shape}
+    judged = [
+        Replayed(verdict="agree", slot=slot)
+        if same_place(laid, own.output(slot), starts.get(laid.memory))
+        else Replayed(verdict="wrong", slot=slot, reason=PLACES)
+        for slot, laid in outputs.items()
+    ]
+    return Answer(verdict=gravest(judged), substitute="cpu", seconds=time.perf_counter() - start, outputs=tuple(judged))
+
+
+def start_of(tensor: torch.Tensor, laid: Laid) -> int:
+    """The address at which the memory of a tensor begins."""
+    return tensor.data_ptr() - laid.offset * tensor.element_size()
+
+
+def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bool:
+    """Whether a tensor has these elements of the memory that begins at this address."""
+    if tensor is None or tuple(tensor.shape) != laid.shape or dtype_name(tensor) != laid.dtype:
+        return False
+    if tensor.numel() == 0:
+        return True
+    steps = all(one == other for size, one, other in zip(laid.shape, laid.stride, tensor.stride(), strict=True) if size > 1)
+    return steps and start is not None and start_of(tensor, laid) == start
 
 
 def seeded(bound: Bound) -> Performed:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,8 @@ KEEP = 64 << 20  # bytes that a shared file keeps for the next call
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One call to examine (what it gave stands in given) or to make on the substitute of that name.
 
-    spots: byte of the shared file of `slot` at which each memory begins, those of the call first.
+    spots: byte of the shared file of `slot` at which each memory begins, those of the call first; empty where the call moves no
+    values (given has no memories of its own): then the places of its outputs are judged.
     """
 
     ticket: int
@@ -82,8 +82,8 @@ def places(memories: Sequence[Memory], start: int = 0) -> tuple[list[int], int]:
 class SharedFile:
     """A file without a name that two processes map; it grows as it is asked to, and is given back when it was large."""
 
-    def __init__(self, descriptor: int | None = None) -> None:
-        self.descriptor = anonymous() if descriptor is None else descriptor
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
         self._map: mmap.mmap | None = None
 
     def view(self, size: int) -> torch.Tensor:
@@ -117,14 +117,6 @@ class SharedFile:
     def close(self) -> None:
         self._map = None
         os.close(self.descriptor)
-
-
-def anonymous() -> int:
-    """A file descriptor of memory that no directory holds and no mount limits."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("opscope", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 def read_exactly(descriptor: int, size: int) -> bytes:

@@ -16,7 +16,7 @@ import torch
 
 from opscope.errors import OpscopeError
 from opscope.substitute.arguments import dtype_named
-from opscope.substitute.examine import FAILURES, examine
+from opscope.substitute.examine import FAILURES, examine, examine_places
 from opscope.substitute.gradients import function_named
 from opscope.substitute.inside import called_inside
 from opscope.substitute.layout import Flags
@@ -57,6 +57,10 @@ class Worker:
         return self.files[request.slot].pieces(request.spots, sizes, request.size)
 
     def _examined(self, request: Request) -> Reply:
+        if not request.spots:
+            fresh = [torch.empty(memory.size, dtype=torch.uint8) for memory in request.call.memories]
+            bound = Bound(request.call, fresh, function_named(request.call.op))
+            return Reply.of(request.ticket, examine_places(bound, request.given.outputs))
         memories = self._memories(request)
         bound = Bound(request.call, memories[: len(request.call.memories)], function_named(request.call.op))
         replaced = request.given.replaced

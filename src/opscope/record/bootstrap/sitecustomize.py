@@ -3,8 +3,9 @@
 
 `opscope run` puts this directory first on PYTHONPATH, so that Python's own start-up (module site) imports this file. It only
 places two finders that wait for a name; a process that never imports torch pays for that and nothing else. opscope itself is
-imported when torch has been. Whatever fails here is one line on stderr and, where the run directory can be written, a note
-that the launcher reads; the program always goes on. Nothing happens unless OPSCOPE_RUN is set.
+imported when torch has been; with --check a little of it when the import of torch begins. Whatever fails here is one line on
+stderr and, where the run directory can be written, a note that the launcher reads; the program always goes on. Nothing happens
+unless OPSCOPE_RUN is set.
 
 Interpreters that opscope does not support read this file too, Python 2 among them: hence its old syntax without annotations.
 """
@@ -23,11 +24,12 @@ OLDEST = (3, 10)
 
 
 class AfterImport:
-    """Meta path finder that lets the others find a framework and calls back once its module has been executed."""
+    """Meta path finder that lets the others find a framework and calls back before and once its module has been executed."""
 
-    def __init__(self, names, then):
+    def __init__(self, names, then, before=None):
         self.pending = set(names)
         self.then = then
+        self.before = before
 
     def find_spec(self, name, path=None, target=None):
         """Spec of `name` as the other finders give it, its loader watched; None for everything but frameworks.
@@ -61,6 +63,8 @@ class AfterImport:
                 execute(module)
                 return
             loader.__dict__.pop("exec_module", None)
+            if self.before is not None:
+                self.before(name)
             execute(module)
             # The module is whole: other threads that import it need not wait until the recorder has started.
             module.__spec__._initializing = False
@@ -93,6 +97,17 @@ class HomeFinder:
         from importlib.machinery import PathFinder
 
         return PathFinder.find_spec(name, [home], target)
+
+
+def prepare(framework):
+    """With --check: start the process that makes calls again, so that it imports torch beside the program, not after it."""
+    if framework != "torch" or "--check" not in os.environ.get("OPSCOPE", "").split():
+        return
+    try:
+        check_versions()
+        __import__("opscope.record.active", None, None, ["active"]).active.prepare()
+    except Exception:  # noqa: BLE001, S110 - join() will say what is wrong
+        pass
 
 
 def join(framework):
@@ -161,7 +176,7 @@ def start():
     """Place the finders; a framework that a .pth file imported already is joined at once."""
     mark_started()
     sys.meta_path.append(HomeFinder())
-    after = AfterImport(FRAMEWORKS, join)
+    after = AfterImport(FRAMEWORKS, join, prepare)
     sys.meta_path.insert(0, after)
     for framework in FRAMEWORKS:
         if framework in sys.modules:

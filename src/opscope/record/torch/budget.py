@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
-FLOOR = 0.25  # part of the share that sampling has for itself, whatever recording and first checks take
+FLOOR = 0.1  # part of the share that sampling has for itself, whatever recording and first checks take
 VARIANTS = 8  # signatures that differ only in numbers, before numbers count no more
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 SHAPES = 256  # signatures of one operator, before new ones are only sampled
@@ -91,6 +91,20 @@ class Budget:
         if not within and self.sampled + signature.cost > FLOOR * self.share * own:
             return False
         return signature.sampled * len(self.signatures) <= self.sampled
+
+    def affords_truth(self, signature: Signature) -> bool:
+        """Whether the next check asks for the true result even where the trusted kernel gives the same bits.
+
+        That accuses nobody, it tells ill-conditioned calls: once a signature, and not in the first checks, which no budget bounds.
+        """
+        return signature.checked == (0 if self.share is None else signature.first)
+
+    def beyond(self, elsewhere: float) -> float:
+        """Seconds by which recording (elsewhere) and checks together have exceeded their share of the program's own time."""
+        if self.share is None:
+            return 0.0
+        own = time.perf_counter() - self._started - self.spent - elsewhere
+        return max(0.0, self.spent + elsewhere - self.share * own)
 
     def took(self, signature: Signature, seconds: float, *, new: bool) -> None:
         """Account for time that a check took; a check may take several times, of which one is new."""

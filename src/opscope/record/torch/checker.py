@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Replayed
+from opscope.record.active import active
 from opscope.record.torch.budget import Budget, Signature
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.determinism import differs, repeat
@@ -119,7 +120,7 @@ class Checker:
     def _start(self) -> None:
         self._starts += 1
         try:
-            self._apart = Apart() if self._starts <= MOST_STARTS else None
+            self._apart = Apart(active.take_started()) if self._starts <= MOST_STARTS else None
         except UnavailableError as error:
             self.fail(error)
             return
@@ -171,6 +172,9 @@ class Checker:
             "checked": budget.checked,
             "signatures": len(budget.signatures),
             "seconds": round(budget.spent, 3),
+            "sampling": round(budget.sampled, 3),
+            "recording": round(self.watching(), 3),
+            "beyond": round(budget.beyond(self.watching()), 3),
             "budget": "all" if budget.share is None else f"{budget.share * 100:g}%",
             "verdicts": dict(self.tally.verdicts),
             "unjudged": {op: {"reason": reason, "calls": times} for op, (reason, times) in most},
@@ -293,9 +297,10 @@ class Checker:
             waiting = time.perf_counter()
             self._take(wait=True)
             self._waited += time.perf_counter() - waiting
-        accumulation = allowed_accumulation(captured)
+        moves_nothing = known.views and not more  # then only where the outputs lie can be wrong
         ticket = apart.submit(
-            captured.call, [*captured.pieces, *more], given, thorough=signature.checked == 0, accumulation=accumulation
+            captured.call, [] if moves_nothing else [*captured.pieces, *more], given, thorough=self.budget.affords_truth(signature),
+            accumulation=allowed_accumulation(captured),
         )  # fmt: skip
         self._under_way[ticket] = UnderWay(self.index(), known.operator.op, signature, captured.call)
         if self._aside or not apart.ready:
@@ -365,7 +370,7 @@ class Checker:
         call = request.call
         memories = apart.memories(reply.ticket)
         kept = {}
-        for slot, laid in call.tensors.items():
+        for slot, laid in call.tensors.items() if memories else ():
             if GRADS in slot:
                 continue
             place = self.keep(strided(memories[laid.memory].clone(), laid, dtype_named(laid.dtype)))
