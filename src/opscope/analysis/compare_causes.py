@@ -16,21 +16,20 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_draws import Draws
-from opscope.analysis.compare_flow import aliases
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
-from opscope.analysis.compare_kinds import HARMLESS, SLACK, STEEP, is_random, kind_of
+from opscope.analysis.compare_kinds import HARMLESS, SLACK
 from opscope.analysis.compare_leaps import leaps
 from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_ranks import Collectives
-from opscope.analysis.compare_shapes import FILLS, Shapes
+from opscope.analysis.compare_shapes import Shapes
+from opscope.analysis.compare_signs import Signs
 from opscope.analysis.compare_structure import enclosing
 from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE
-from opscope.analysis.hashes import distinct
-from opscope.judge.operators import ALLOCATORS, VIEWS, family, in_place
+from opscope.judge.operators import family
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",
@@ -68,10 +67,8 @@ class Search:
         self._shapes = Shapes(pairing)
         self._shifted: set[int] = set()  # ranks of which one side drew more random numbers
         self._reached: set[int] = set()  # ranks that a difference reached through a collective
-        rows = pairing.rows
-        self._unequal = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+        self._signs = Signs(pairing, measures)
         self._forward = forward_calls(pairing.target)
-        self._first_difference = self._first_differences()
 
     # -- where something happens ------------------------------------------------------------------------------
 
@@ -117,15 +114,15 @@ class Search:
         if not len(self.calls):
             return []
         called = {int(self.calls.rank[cause.target]) for cause in self.causes} | self._reached
-        chosen = np.flatnonzero(self._unequal & ~self._overwritten & self.calls.leaf[np.maximum(rows.target_call, 0)])
+        chosen = np.flatnonzero(self._signs.unequal & ~self._signs.overwritten & self.calls.leaf[np.maximum(rows.target_call, 0)])
         chosen = chosen[~np.isnan(rows.error[chosen]) & ~np.isin(rows.target_call[chosen], list(self._reordered))]
         if self.pairing.between is not None:
             chosen = chosen[np.array([not self._composed_otherwise(row) for row in chosen.tolist()], dtype=np.bool_)]
         if len(chosen):
-            chosen = chosen[~(self._views & self._aliased)[rows.target_call[chosen]]]
+            chosen = chosen[~(self._signs.views & self._signs.aliased)[rows.target_call[chosen]]]
         chosen = chosen[~np.isin(self.calls.rank[rows.target_call[chosen]], list(called))]
         found = []
-        for row in leaps(self.pairing, self.measures, chosen, self._steep):
+        for row in leaps(self.pairing, self.measures, chosen, self._signs.steep):
             call = int(rows.target_call[row])
             kind = COMPUTED if rows.output[row] else REWIRED
             found.append(Cause(kind, call, int(self.pairing.match.target[call]), row if kind == REWIRED else NONE, sure=False))
@@ -133,122 +130,31 @@ class Search:
 
     def _sent_by_another(self, cause: Cause) -> bool:
         """Whether a collective only hands on what another rank put in: there, a difference stands before the same collective."""
-        if cause.kind != COMPUTED or len(self._first_difference) < 2 or not self._collectives.flags[cause.target]:
+        if cause.kind != COMPUTED or len(self._signs.first_difference) < 2 or not self._collectives.flags[cause.target]:
             return False
         met = self._collectives.partners(cause.target)
-        return any(first < met[rank] and self._put_in_unequal(met[rank]) for rank, first in self._first_difference.items() if rank in met)
+        return any(
+            first < met[rank] and self._put_in_unequal(met[rank]) for rank, first in self._signs.first_difference.items() if rank in met
+        )
 
     def _put_in_unequal(self, call: int) -> bool:
-        return any(self._unequal[row] for row in self._rows_of(call) if not self.pairing.rows.output[row])
+        return any(self._signs.unequal[row] for row in self._signs.rows_of(call) if not self.pairing.rows.output[row])
 
     @cached_property
     def _collectives(self) -> Collectives:
         return Collectives(self.pairing.target)
 
-    @cached_property
-    def _steep(self) -> NDArray[np.bool_]:
-        return self.pairing.target.which(self.calls.op, lambda op: kind_of(op) == STEEP)
-
     def _events(self) -> list[int]:
         """Leaf calls at which a difference may begin: too large an output, an input without a matched producer."""
         measures, leaf = self.measures, self.calls.leaf
-        exact = measures.agree & measures.differs & (self._arguments_differ | self._random)
+        exact = measures.agree & measures.differs & (self._signs.arguments_differ | self._signs.random)
         exact[list(self._shapes.readers)] = True
-        wanted = (measures.exceeds | exact) & leaf & (self.pairing.match.target >= 0) & ~self._allocators
+        wanted = (measures.exceeds | exact) & leaf & (self.pairing.match.target >= 0) & ~self._signs.allocators
         events = set(np.flatnonzero(wanted).tolist())
         rows = self.pairing.rows
-        events.update(rows.target_call[self._unexplained].tolist())
-        kept = (call for call in events if leaf[call] and not (self._views[call] and self._aliased[call]))
+        events.update(rows.target_call[self._signs.unexplained].tolist())
+        kept = (call for call in events if leaf[call] and not (self._signs.views[call] and self._signs.aliased[call]))
         return sorted([*kept, *self._opaque()])
-
-    @cached_property
-    def _arguments_differ(self) -> NDArray[np.bool_]:
-        match = self.pairing.match.target
-        partner = np.maximum(match, 0)
-        args = self.pairing.golden.calls.args
-        if not len(args):
-            return np.zeros(len(match), dtype=np.bool_)
-        differ: NDArray[np.bool_] = (match >= 0) & (self.calls.args != args[partner])
-        return differ
-
-    @cached_property
-    def _random(self) -> NDArray[np.bool_]:
-        return self.pairing.target.which(self.calls.op, is_random)
-
-    @cached_property
-    def _allocators(self) -> NDArray[np.bool_]:
-        """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
-        return self.pairing.target.which(self.calls.op, lambda op: family(op) in ALLOCATORS)
-
-    @cached_property
-    def _views(self) -> NDArray[np.bool_]:
-        """Calls that only look at a tensor in another way: a difference begins at the first that computes with it.
-
-        Where versions are recorded, what a view writes bears the version of what it views, and that call is found by itself.
-        """
-        views: NDArray[np.bool_] = self.pairing.target.which(self.calls.op, lambda op: family(op) in VIEWS) & ~self._arguments_differ
-        return views
-
-    @cached_property
-    def _producers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Producers on either side of each row's tensors."""
-        rows = self.pairing.rows
-        found = []
-        for flow, places in zip(self.pairing.flows, (rows.target, rows.golden), strict=True):
-            producer = flow.producer[np.maximum(places, 0)] if len(flow.producer) else np.full(len(places), NONE)
-            found.append(np.where(places >= 0, producer, NONE))
-        return found[0], found[1]
-
-    @cached_property
-    def _matched_producer(self) -> NDArray[np.bool_]:
-        mine, theirs = self._producers
-        match = self.pairing.match.target
-        if not len(match):
-            return np.zeros(len(mine), dtype=np.bool_)
-        paired: NDArray[np.bool_] = (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
-        return paired
-
-    @cached_property
-    def _unexplained(self) -> NDArray[np.int64]:
-        """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
-        rows = self.pairing.rows
-        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
-        inputs = np.flatnonzero(self._unequal & ~rows.output & ~self._matched_producer & ~self._overwritten)
-        alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
-        outside = (self._producers[0][inputs] < 0) & (self._producers[1][inputs] < 0)
-        # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
-        sure = (mine.version[rows.target[inputs]] >= 0) | mine.parameter[rows.target[inputs]]
-        error = rows.error[inputs]
-        bound = np.minimum(64 * rows.roundoff[inputs], 0.05)
-        large = error > np.where(alike & outside & sure, 0.0, bound)
-        whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
-        chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
-        return chosen
-
-    @cached_property
-    def _overwritten(self) -> NDArray[np.bool_]:
-        """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
-        filling = self.pairing.target.which(self.calls.op, lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
-        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
-        if not filling.any():
-            return found
-        chosen = np.flatnonzero(~rows.output & (rows.target >= 0) & filling[np.maximum(rows.target_call, 0)])
-        first = np.searchsorted(self.pairing.target.tensors.call, rows.target_call[chosen])
-        found[chosen] = rows.target[chosen] == first
-        return found
-
-    def _first_differences(self) -> dict[int, int]:
-        """For each rank the first target call with an output that is not equal."""
-        rows = self.pairing.rows
-        chosen = np.flatnonzero(self._unequal & rows.output)
-        chosen = chosen[self.calls.leaf[rows.target_call[chosen]]]
-        first: dict[int, int] = {}
-        if len(chosen):
-            calls = distinct(rows.target_call[chosen])
-            ranks = self.calls.rank[calls]
-            for rank in distinct(ranks).tolist():
-                first[rank] = int(calls[ranks == rank][0])
-        return first
 
     # -- one call ---------------------------------------------------------------------------------------------
 
@@ -257,29 +163,29 @@ class Search:
         if golden < 0:
             return None
         words = self._words(call)
-        if self.measures.agree[call] or (self._random[call] and self._fills(call)):
+        if self.measures.agree[call] or (self._signs.random[call] and self._fills(call)):
             return None if self._behind(call) else self._from_equal(call, golden, words)
         begun = self._begins(call) or self._shaped(call, golden, words)
         if begun is not None or not self.measures.exceeds[call] or self._is_tainted(call):
             return begun
-        if self.measures.unread[call] and self._earlier_difference(call):
+        if self.measures.unread[call] and self._signs.earlier_difference(call):
             return None
         return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=words)
 
     def _words(self, call: int) -> tuple[str, ...]:
         """How the arguments of a call differ from golden's, in words; nothing where they do not."""
-        found = self._differing(call, int(self.pairing.match.target[call])) if self._arguments_differ[call] else ""
+        found = self._differing(call, int(self.pairing.match.target[call])) if self._signs.arguments_differ[call] else ""
         return (found,) if found else ()
 
     def _from_equal(self, call: int, golden: int, words: tuple[str, ...]) -> Cause | None:
         """The cause of what a call makes of inputs that are equal."""
-        if words and self._random[call] and self._shapes.draws(call):
+        if words and self._signs.random[call] and self._shapes.draws(call):
             self._culprits.add(call)
             return None
         return Cause(ARGUMENT, call, golden, words=words) if words else self._skipped(call, golden) or self._made(call, golden)
 
     def _made(self, call: int, golden: int) -> Cause | None:
-        if self._random[call]:
+        if self._signs.random[call]:
             return self._drawn(call, golden)
         return Cause(COMPUTED, call, golden) if self.measures.exceeds[call] else None
 
@@ -293,7 +199,7 @@ class Search:
     def _fills(self, call: int) -> bool:
         """Whether nothing that a call reads is known to differ: what it overwrites need not have been read."""
         rows = self.pairing.rows
-        return all(rows.status[row] in (SAME, UNKNOWN) for row in self._rows_of(call) if not rows.output[row])
+        return all(rows.status[row] in (SAME, UNKNOWN) for row in self._signs.rows_of(call) if not rows.output[row])
 
     def _behind(self, call: int) -> bool:
         """Whether inputs that only statistics call equal come from an origin: a transposed tensor has the statistics it had."""
@@ -302,8 +208,10 @@ class Search:
         while waiting and self._culprits and len(seen) < MAX_BEHIND:
             at = waiting.pop()
             seen.add(at)
-            inputs = [row for row in self._rows_of(at) if not rows.output[row] and rows.target[row] >= 0 and not whole[rows.target[row]]]
-            above = {int(self._producers[0][row]) for row in inputs} - {NONE}
+            inputs = [
+                row for row in self._signs.rows_of(at) if not rows.output[row] and rows.target[row] >= 0 and not whole[rows.target[row]]
+            ]
+            above = {int(self._signs.producers[0][row]) for row in inputs} - {NONE}
             if above & self._culprits:
                 return True
             waiting.extend(above - seen)
@@ -340,7 +248,7 @@ class Search:
     def _begins(self, call: int) -> Cause | None:
         """The cause of an input that differs without a matched producer, when nothing upstream explains it."""
         for row in self._unexplained_of.get(call, ()):
-            mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+            mine, theirs = int(self._signs.producers[0][row]), int(self._signs.producers[1][row])
             found = self._arrival(call, row) if mine < 0 and theirs < 0 else self._structural(call, row)
             if found is not None:
                 return found
@@ -349,7 +257,7 @@ class Search:
     @cached_property
     def _unexplained_of(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = defaultdict(list)
-        for row in self._unexplained.tolist():
+        for row in self._signs.unexplained.tolist():
             found[int(self.pairing.rows.target_call[row])].append(row)
         return found
 
@@ -369,7 +277,7 @@ class Search:
         other = self._other_view(row)
         if other is not None:
             return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(other,))
-        earlier = self._earlier_difference(call)
+        earlier = self._signs.earlier_difference(call)
         fresh = self._is_first_step(call) and self._is_forward(call) and bool(tensors.parameter[rows.target[row]] or self._named(row))
         if earlier and not fresh:
             return None
@@ -378,17 +286,10 @@ class Search:
         golden = int(self.pairing.match.target[reader])
         return Cause(ARRIVED, reader, golden, row, sure=fresh or not earlier, words=self._words(reader))
 
-    @cached_property
-    def _aliased(self) -> NDArray[np.bool_]:
-        """Calls with an output that bears the version of an input."""
-        found = np.zeros(len(self.calls), dtype=np.bool_)
-        found[self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]] = True
-        return found
-
     def _computing(self, call: int) -> int:
         """The call itself, or the first that computes with what a view of it handed on."""
         flow, tensors = self.pairing.flows[0], self.pairing.target.tensors
-        while self._views[call]:
+        while self._signs.views[call]:
             self._culprits.add(call)
             rows = np.flatnonzero((flow.producer == call) & self.calls.leaf[tensors.call])
             readers = tensors.call[rows][self.pairing.match.target[tensors.call[rows]] >= 0]
@@ -423,7 +324,7 @@ class Search:
 
     def _structural(self, call: int, row: int) -> Cause | None:
         """An input that comes from another call than on the golden side."""
-        mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+        mine, theirs = int(self._signs.producers[0][row]), int(self._signs.producers[1][row])
         if self._only_reordered(call) or self._composed_otherwise(row):
             return None
         extra, carried = self._alone_above(mine, target=True)
@@ -439,7 +340,7 @@ class Search:
             absent = self._culprits_golden.intersection(missing)
             return None if absent else Cause(MISSING, call, self._foremost(missing, target=False), row)
         if mine < 0 or theirs < 0:
-            if self._earlier_difference(call):
+            if self._signs.earlier_difference(call):
                 return None
             words = self._other_type(row) or "reads a tensor of another origin"
             return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, sure=False, words=(words,))
@@ -461,7 +362,7 @@ class Search:
 
     @cached_property
     def _sums(self) -> Sums:
-        return Sums(self.pairing, self._producers[0], self._rows_of)
+        return Sums(self.pairing, self._signs.producers[0], self._signs.rows_of)
 
     def _other_type(self, row: int) -> str:
         """That a row has another element type than golden's, in words; "" when it has not."""
@@ -475,7 +376,7 @@ class Search:
     def _wiring(self, call: int) -> str:
         """Whether the inputs are the golden ones in another order."""
         rows, flows = self.pairing.rows, self.pairing.flows
-        inside = [row for row in self._rows_of(call) if not rows.output[row] and rows.target[row] >= 0 and rows.golden[row] >= 0]
+        inside = [row for row in self._signs.rows_of(call) if not rows.output[row] and rows.target[row] >= 0 and rows.golden[row] >= 0]
         mine = [int(flows[0].state[rows.target[row]]) for row in inside]
         theirs = [int(flows[1].state[rows.golden[row]]) for row in inside]
         return "its operands are swapped" if sorted(mine) == sorted(theirs) and mine != theirs else "reads the output of another call"
@@ -523,15 +424,6 @@ class Search:
 
     # -- taint ------------------------------------------------------------------------------------------------
 
-    def _rows_of(self, call: int) -> range:
-        first, last = np.searchsorted(self._row_calls, [call, call + 1]).tolist()
-        return range(first, last)
-
-    @cached_property
-    def _row_calls(self) -> NDArray[np.int64]:
-        calls = self.pairing.rows.target_call
-        return np.where(calls >= 0, calls, np.iinfo(np.int64).max)
-
     def _is_tainted(self, call: int) -> bool:
         """Whether a difference of this call comes from an origin that is known already."""
         waiting = [call]
@@ -553,31 +445,26 @@ class Search:
         """Target calls from which the differing inputs of a call come; NONE for an origin of another kind."""
         rows = self.pairing.rows
         found: list[int] = []
-        for row in self._rows_of(call):
-            mine, theirs = int(self._producers[0][row]), int(self._producers[1][row])
+        for row in self._signs.rows_of(call):
+            mine, theirs = int(self._signs.producers[0][row]), int(self._signs.producers[1][row])
             unread = rows.status[row] == UNKNOWN and mine >= 0
-            if rows.output[row] or not (self._unequal[row] or unread):
+            if rows.output[row] or not (self._signs.unequal[row] or unread):
                 continue
             if mine < 0 and theirs < 0:
-                if self._identity(row) in self._arrived or (self.causes and self._earlier_difference(call)):
+                if self._identity(row) in self._arrived or (self.causes and self._signs.earlier_difference(call)):
                     found.append(NONE)
                 continue
             if mine in self._culprits or theirs in self._culprits_golden:
                 found.append(NONE)
             elif mine >= 0:
                 found.append(mine)
-            elif self.causes and self._earlier_difference(call):
+            elif self.causes and self._signs.earlier_difference(call):
                 found.append(NONE)
         if self._forward[call] >= 0:
             found.append(int(self._forward[call]))
         if self.pairing.match.target[call] < 0:
             found.extend(producer for producer in self._inputs_of_side(call, target=True) if producer >= 0)
         return found
-
-    def _earlier_difference(self, call: int) -> bool:
-        """Whether anything of the same rank differed before this call."""
-        first = self._first_difference.get(int(self.calls.rank[call]))
-        return first is not None and first < call
 
     def _is_first_step(self, call: int) -> bool:
         steps = self.calls.step[self.calls.rank == self.calls.rank[call]]

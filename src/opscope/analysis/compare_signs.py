@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of single calls and rows of a pairing before causes are looked for: flags by vector operations, each asked once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.analysis.compare_flow import aliases
+from opscope.analysis.compare_judge import Measures, Pairing
+from opscope.analysis.compare_kinds import STEEP, is_random, kind_of
+from opscope.analysis.compare_pairs import SAME, UNKNOWN
+from opscope.analysis.compare_shapes import FILLS
+from opscope.analysis.compare_tables import NONE
+from opscope.analysis.hashes import distinct
+from opscope.judge.operators import ALLOCATORS, VIEWS, family, in_place
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Signs:
+    """Signs of a difference, by the target's calls or by the rows of the pairing."""
+
+    def __init__(self, pairing: Pairing, measures: Measures) -> None:
+        self.pairing, self.measures = pairing, measures
+        self.calls = pairing.target.calls
+        rows = pairing.rows
+        self.unequal = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+
+    @cached_property
+    def steep(self) -> NDArray[np.bool_]:
+        """Calls of which a tiny change of what they read may make anything."""
+        return self.pairing.target.which(self.calls.op, lambda op: kind_of(op) == STEEP)
+
+    @cached_property
+    def arguments_differ(self) -> NDArray[np.bool_]:
+        """Calls whose other arguments than tensors are not golden's."""
+        match = self.pairing.match.target
+        partner = np.maximum(match, 0)
+        args = self.pairing.golden.calls.args
+        if not len(args):
+            return np.zeros(len(match), dtype=np.bool_)
+        differ: NDArray[np.bool_] = (match >= 0) & (self.calls.args != args[partner])
+        return differ
+
+    @cached_property
+    def random(self) -> NDArray[np.bool_]:
+        """Calls that draw random numbers."""
+        return self.pairing.target.which(self.calls.op, is_random)
+
+    @cached_property
+    def allocators(self) -> NDArray[np.bool_]:
+        """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
+        return self.pairing.target.which(self.calls.op, lambda op: family(op) in ALLOCATORS)
+
+    @cached_property
+    def views(self) -> NDArray[np.bool_]:
+        """Calls that only look at a tensor in another way: a difference begins at the first that computes with it.
+
+        Where versions are recorded, what a view writes bears the version of what it views, and that call is found by itself.
+        """
+        views: NDArray[np.bool_] = self.pairing.target.which(self.calls.op, lambda op: family(op) in VIEWS) & ~self.arguments_differ
+        return views
+
+    @cached_property
+    def producers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Producers on either side of each row's tensors."""
+        rows = self.pairing.rows
+        found = []
+        for flow, places in zip(self.pairing.flows, (rows.target, rows.golden), strict=True):
+            producer = flow.producer[np.maximum(places, 0)] if len(flow.producer) else np.full(len(places), NONE)
+            found.append(np.where(places >= 0, producer, NONE))
+        return found[0], found[1]
+
+    @cached_property
+    def matched_producer(self) -> NDArray[np.bool_]:
+        """Rows whose tensors come from calls that are partners."""
+        mine, theirs = self.producers
+        match = self.pairing.match.target
+        if not len(match):
+            return np.zeros(len(mine), dtype=np.bool_)
+        paired: NDArray[np.bool_] = (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
+        return paired
+
+    @cached_property
+    def unexplained(self) -> NDArray[np.int64]:
+        """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
+        rows = self.pairing.rows
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        inputs = np.flatnonzero(self.unequal & ~rows.output & ~self.matched_producer & ~self.overwritten)
+        alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
+        outside = (self.producers[0][inputs] < 0) & (self.producers[1][inputs] < 0)
+        # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
+        sure = (mine.version[rows.target[inputs]] >= 0) | mine.parameter[rows.target[inputs]]
+        error = rows.error[inputs]
+        bound = np.minimum(64 * rows.roundoff[inputs], 0.05)
+        large = error > np.where(alike & outside & sure, 0.0, bound)
+        whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
+        chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
+        return chosen
+
+    @cached_property
+    def overwritten(self) -> NDArray[np.bool_]:
+        """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
+        filling = self.pairing.target.which(self.calls.op, lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
+        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        if not filling.any():
+            return found
+        chosen = np.flatnonzero(~rows.output & (rows.target >= 0) & filling[np.maximum(rows.target_call, 0)])
+        first = np.searchsorted(self.pairing.target.tensors.call, rows.target_call[chosen])
+        found[chosen] = rows.target[chosen] == first
+        return found
+
+    @cached_property
+    def first_difference(self) -> dict[int, int]:
+        """For each rank the first target call with an output that is not equal."""
+        rows = self.pairing.rows
+        chosen = np.flatnonzero(self.unequal & rows.output)
+        chosen = chosen[self.calls.leaf[rows.target_call[chosen]]]
+        first: dict[int, int] = {}
+        if len(chosen):
+            calls = distinct(rows.target_call[chosen])
+            ranks = self.calls.rank[calls]
+            for rank in distinct(ranks).tolist():
+                first[rank] = int(calls[ranks == rank][0])
+        return first
+
+    @cached_property
+    def aliased(self) -> NDArray[np.bool_]:
+        """Calls with an output that bears the version of an input."""
+        found = np.zeros(len(self.calls), dtype=np.bool_)
+        found[self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]] = True
+        return found
+
+    def rows_of(self, call: int) -> range:
+        """The rows of a call of the target."""
+        first, last = np.searchsorted(self._row_calls, [call, call + 1]).tolist()
+        return range(first, last)
+
+    @cached_property
+    def _row_calls(self) -> NDArray[np.int64]:
+        calls = self.pairing.rows.target_call
+        return np.where(calls >= 0, calls, np.iinfo(np.int64).max)
+
+    def earlier_difference(self, call: int) -> bool:
+        """Whether anything of the same rank differed before this call."""
+        first = self.first_difference.get(int(self.calls.rank[call]))
+        return first is not None and first < call
