@@ -9,20 +9,23 @@ Files of torch before 1.6 (several pickles in a row, then raw storages) are refu
 from __future__ import annotations
 
 import math
-import zipfile
+import mmap
+import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from opscope.errors import FormatError, MissingValueError
-from opscope.formats.pt_pickle import SavedTensor, Storage, Walker
+from opscope.formats.pt_pickle import PickleError, SavedTensor, Storage, Walker
+from opscope.formats.zip_members import Data, content_of, members_of
 from opscope.run.dtypes import dtype_of
 
 _PICKLE_LIMIT = 1 << 26  # data.pkl of a tensor has 160 bytes; 64 MiB is a checkpoint of a hundred thousand
-_MEMBER_LIMIT = 1 << 20
-_MAP_FROM = 1 << 20
+_MAP_FROM = 1 << 16
+_BRIEF = 1 << 12  # bytes of a pickle whose tree is kept for the next file
 _DEPTH_LIMIT = 64
 _NODE_LIMIT = 1 << 20
 
@@ -32,51 +35,40 @@ class PtFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._members = self._directory()
+        self._data = _bytes_of(self.path)
+        try:
+            self._members = members_of(self._data)
+        except ValueError as error:
+            raise FormatError(path, _not_a_zip(self._data, error)) from error
         self._prefix = next((name[: -len("data.pkl")] for name in self._members if name.rsplit("/", 1)[-1] == "data.pkl"), None)
         if self._prefix is None:
             raise FormatError(path, "a zip without data.pkl, so not written by torch.save")
-        self.tree = Walker(self._small("data.pkl", _PICKLE_LIMIT), path).run()
-        order = self._prefix + "byteorder"
-        self._big = order in self._members and self._small("byteorder", 16) == b"big"
-
-    def _directory(self) -> dict[str, zipfile.ZipInfo]:
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                members = archive.infolist()
-        except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-            raise FormatError(self.path, _not_a_zip(self.path, error)) from error
-        if len(members) > _MEMBER_LIMIT:
-            raise FormatError(self.path, f"a zip of {len(members)} members, more than any checkpoint")
-        return {member.filename: member for member in members}
+        self.tree = self._tree(self._small("data.pkl", _PICKLE_LIMIT))
+        self._big = f"{self._prefix}byteorder" in self._members and self._small("byteorder", 16) == b"big"
 
     def _member(self, name: str) -> tuple[int, int]:
         """Where the bytes of a stored member begin and how many they are; torch.save never compresses."""
-        info = self._members.get(f"{self._prefix}{name}")
-        if info is None:
+        member = self._members.get(f"{self._prefix}{name}")
+        if member is None:
             raise FormatError(self.path, f"member {name!r} is missing")
-        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-            raise FormatError(
-                self.path, f"member {name!r} is compressed or encrypted, which torch.save never does", offset=info.header_offset
-            )
-        with self.path.open("rb") as stream:
-            size = stream.seek(0, 2)
-            stream.seek(max(0, info.header_offset))  # of a torn directory it can be negative
-            head = stream.read(30)
-        if info.header_offset < 0 or len(head) < 30 or head[:4] != b"PK\x03\x04":
-            raise FormatError(self.path, f"member {name!r} is not where the directory says", offset=info.header_offset)
-        begin = info.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        if begin + info.file_size > size:
-            raise FormatError(self.path, f"member {name!r} is cut short", offset=size)
-        return begin, info.file_size
+        if not member.plain:
+            raise FormatError(self.path, f"member {name!r} is compressed or encrypted, which torch.save never does", offset=member.header)
+        try:
+            return content_of(self._data, member), member.size
+        except ValueError as error:
+            raise FormatError(self.path, f"member {name!r} {error}", offset=member.header) from error
 
     def _small(self, name: str, limit: int) -> bytes:
         begin, size = self._member(name)
         if size > limit:
             raise FormatError(self.path, f"member {name!r} has {size} bytes, more than a file of tensors needs", offset=begin)
-        with self.path.open("rb") as stream:
-            stream.seek(begin)
-            return stream.read(size)
+        return self._data[begin : begin + size]
+
+    def _tree(self, pickled: bytes) -> Any:
+        try:
+            return (_known_tree if len(pickled) <= _BRIEF else _tree_of)(pickled)
+        except PickleError as error:
+            raise FormatError(self.path, f"data.pkl: {error}", offset=error.offset) from error
 
     def tensors(self) -> Iterator[tuple[str, SavedTensor]]:
         """Every tensor with its path in the tree ("" for a bare tensor, "model.0.weight"), in the order of the file."""
@@ -94,42 +86,55 @@ class PtFile:
 
     def values(self, saved: SavedTensor) -> np.ndarray[Any, Any]:
         """Elements of one tensor in its true type and shape; FormatError when they lie outside the storage."""
-        flat = self._storage(saved.storage, saved.dtype)
-        last = saved.offset + sum((size - 1) * step for size, step in zip(saved.shape, saved.stride, strict=True))
-        if math.prod(saved.shape) == 0:
-            return np.zeros(saved.shape, flat.dtype)
-        if last >= flat.size:
-            raise FormatError(self.path, f"a tensor reaches element {last} of a storage of {flat.size}")
-        steps = tuple(step * flat.itemsize for step in saved.stride)
-        raw = flat.view(np.uint8)  # the types of ml_dtypes cannot be a buffer, nor be strided by as_strided
-        return np.ndarray(saved.shape, flat.dtype, raw.data, saved.offset * flat.itemsize, steps)
-
-    def _storage(self, storage: Storage, dtype: str) -> np.ndarray[Any, Any]:
-        begin, size = self._member(f"data/{storage.key}")
-        kind = dtype_of(dtype)
+        kind = dtype_of(saved.dtype)
+        begin, claimed = self._storage(saved.storage)
         if kind.numpy is None:
-            raise MissingValueError(f"{self.path}: {dtype} has no NumPy type here")
+            raise MissingValueError(f"{self.path}: {saved.dtype} has no NumPy type here")
+        numpy = kind.to_numpy()
+        if math.prod(saved.shape) == 0:
+            return np.zeros(saved.shape, numpy)
+        last = saved.offset + sum((size - 1) * step for size, step in zip(saved.shape, saved.stride, strict=True))
+        count = claimed // numpy.itemsize
+        if last >= count:
+            raise FormatError(self.path, f"a tensor reaches element {last} of a storage of {count}")
+        steps = tuple(step * numpy.itemsize for step in saved.stride)
+        found: np.ndarray[Any, Any] = np.ndarray(saved.shape, numpy, self._data, begin + saved.offset * numpy.itemsize, steps)
+        return found.byteswap() if self._big else found
+
+    def _storage(self, storage: Storage) -> tuple[int, int]:
+        """Where the bytes of a storage begin and how many they are."""
+        begin, size = self._member(f"data/{storage.key}")
         claimed = storage.numel * dtype_of(storage.dtype).itemsize
         if size < claimed:
             raise FormatError(self.path, f"storage {storage.key!r} holds {size} of {claimed} bytes", offset=begin)
-        numpy = kind.to_numpy()
-        count = claimed // numpy.itemsize
-        if claimed >= _MAP_FROM:
-            flat: np.ndarray[Any, Any] = np.memmap(self.path, numpy, "r", begin, (count,))
-        else:
-            with self.path.open("rb") as stream:
-                stream.seek(begin)
-                flat = np.frombuffer(stream.read(claimed), numpy, count)
-        return flat.byteswap() if self._big else flat
+        return begin, claimed
 
 
-def _not_a_zip(path: Path, error: Exception) -> str:
-    """Why a file is no zip; tells torch's old form from a torn file."""
+def _tree_of(pickled: bytes) -> Any:
+    return Walker(pickled).run()
+
+
+# Of thousands of files with one tensor each, those of one shape have the same pickle. Nobody changes a tree.
+_known_tree = lru_cache(maxsize=256)(_tree_of)
+
+
+def _bytes_of(path: Path) -> Data:
+    """All bytes of a file: mapped, or read where the copy costs less than the mapping."""
     try:
-        with path.open("rb") as stream:
-            head = stream.read(16)
-    except OSError as unread:
-        return f"cannot be read: {unread.strerror or unread}"
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            size = os.fstat(descriptor).st_size
+            return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size >= _MAP_FROM else os.read(descriptor, size)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise FormatError(path, f"cannot be read: {reason or error}") from error
+
+
+def _not_a_zip(data: Data, error: Exception) -> str:
+    """Why bytes are no zip; tells torch's old form from a torn file."""
+    head = data[:16]
     if head.startswith(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"):
         return "written by torch before 1.6; load it there and save it again"
     if head.startswith(b"PK"):

@@ -8,12 +8,10 @@ for the few builders below and gives a SavedObject (the name alone) for all othe
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from opscope.errors import FormatError
 from opscope.run.dtypes import find_dtype
 
 _STACK_LIMIT = 1 << 20
@@ -60,6 +58,14 @@ class SavedObject(msgspec.Struct, frozen=True):
     name: str
 
 
+class PickleError(ValueError):
+    """Why a pickle is not walked further, and at which of its bytes."""
+
+    def __init__(self, reason: str, offset: int) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
 class _Mark:
     pass
 
@@ -70,13 +76,13 @@ _MARK = _Mark()
 class Walker:
     """A pickle machine that builds only plain containers, Storage and SavedTensor."""
 
-    def __init__(self, data: bytes, path: str | Path) -> None:
-        self.data, self.path, self.at = data, path, 0
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
-    def fail(self, reason: str) -> FormatError:
-        return FormatError(self.path, f"data.pkl: {reason}", offset=self.at)
+    def fail(self, reason: str) -> PickleError:
+        return PickleError(reason, self.at)
 
     def take(self, count: int) -> bytes:
         part = self.data[self.at : self.at + count]
@@ -112,14 +118,16 @@ class Walker:
         raise self.fail("an end without a beginning")
 
     def run(self) -> Any:
-        while True:
-            opcode = self.take(1)[0]
+        while self.at < len(self.data):
+            opcode = self.data[self.at]
+            self.at += 1
             if opcode == 0x2E:
                 return self.pop()
             step = _OPCODES.get(opcode)
             if step is None:
                 raise self.fail(f"opcode {opcode:#04x} has no place in a saved tensor; the file is not read")
             step(self)
+        raise self.fail("cut short")
 
 
 def _global(walker: Walker) -> None:
