@@ -13,6 +13,7 @@ import torch
 
 import opscope
 from opscope.repro.replay import Line, Plan, replay_calls
+from opscope.repro.replay_worker import BARE
 from opscope.run.protocol import Run
 
 torch.manual_seed(0)
@@ -63,3 +64,17 @@ def test_a_keyword_argument_that_was_not_dumped_accuses_nobody(call: str, output
     line = replayed(dumped(tmp_path, call, inputs, output))
     assert line.word == "not replayed"
     assert "keyword arguments" in str(line.reason)
+
+
+def test_an_in_place_call_is_judged_by_what_it_gives_now_since_its_input_was_dumped_after_it(tmp_path: Path) -> None:
+    after = X + X
+    line = replayed(dumped(tmp_path, "Tensor___iadd___0_forward", [after, X], after))
+    assert (line.word, line.against) == ("agree", "outputs on cpu")
+
+
+@pytest.mark.parametrize("name", sorted(BARE - {"rmul", "truediv"}))  # these two are Python's names of mul and div
+def test_no_keyword_argument_changes_a_bare_function(name: str) -> None:
+    kinds = {str(kind.overload_name): kind for kind in torch._C._jit_get_schemas_for_operator(f"aten::{name}") if "Tensor" in str(kind)}
+    plain = [kind for overload, kind in kinds.items() if not overload.endswith(("out", "dtype", "out_mode"))]  # dtype: newer than ptdbg
+    assert plain
+    assert not [argument.name for kind in plain for argument in kind.arguments if argument.kwarg_only or argument.has_default_value()]

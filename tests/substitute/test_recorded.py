@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from opscope.judge.repetition import nature_of
 from opscope.substitute import recorded
 from opscope.substitute.layout import Call, Flags, Laid, Memory
-from opscope.substitute.recorded import Recorded, Replay, nature_of, replay_recorded
+from opscope.substitute.recorded import Recorded, Replay, replay_recorded
 
 X = np.linspace(-2, 2, 64, dtype=np.float32)
 
@@ -63,3 +64,8 @@ def test_natures() -> None:
     assert [nature_of(0, 5, 1), nature_of(2, 5, 2), nature_of(5, 5, 1), nature_of(5, 5, 3)] == [
         "transient", "intermittent", "persistent", "unstable",
     ]  # fmt: skip
+
+
+def test_a_device_that_is_wrong_now_though_the_recorded_result_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replayed(monkeypatch, lambda run: 0.1, outputs={"0": ("float32", np.tanh(X))})
+    assert (found.verdict.verdict, found.nature, found.wrong, found.against) == ("wrong", "persistent", 5, "outputs on cpu")

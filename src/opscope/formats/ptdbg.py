@@ -12,6 +12,7 @@ Statistics are over all elements and mapped by extremes.py. Keyword arguments we
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import defaultdict
@@ -128,6 +129,8 @@ def _line(found: re.Match[str], value: list[Any]) -> Line:
     sizes = value[4] if isinstance(value[4], list) else []
     shape = tuple(sizes) if all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and len(sizes) <= 64 else None
     columns = proven(dtype, *[*statistics, None, None, None, None][:4], torch=True)
+    if shape is not None:
+        columns["size"] = math.prod(shape)
     return Line(found["call"], found["io"], slot, {"dtype": dtype, "shape": shape} | columns)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from opscope.errors import UnavailableError, UsageError
 from opscope.judge import families
 from opscope.judge.operators import family
+from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.judge.terms import terms_of
 from opscope.repro.case import FILE, encode_case
@@ -145,34 +146,34 @@ def made_from(folder: Path, found: Trial) -> Made:
 
 def judged(material: Material, made: Made, *, exact: bool, device: str) -> dict[str, Any]:
     """Verdict, nature and counts, as substitute.recorded.Replay has them, of the recorded outputs or of what was made now."""
-    from opscope.substitute.recorded import nature_of
-
     kept = {entry.key for entry in material.expected} & set(made.types) if exact else set()
     recorded = {entry.key: entry.load() for entry in material.expected if entry.key in kept}
     elsewhere = bool(recorded) and device.partition(":")[0] != material.case.device.partition(":")[0]
-    results = told_apart(made.trials)
+    results = told_apart(made.trials, alike)
     verdicts = [judge_all(material, made, outputs, trusted=None) for outputs, _ in results]
     wrong = sum(count for (_, count), each in zip(results, verdicts, strict=True) if gravest(each).verdict == "wrong")
     outputs = judge_all(material, made, recorded, trusted=made.trials[0] if elsewhere else None) if recorded else ()
-    slots = outputs or min(verdicts, key=lambda each: gravest(each).verdict != "wrong")
+    against = "recorded outputs" if recorded else f"outputs on {device}"
+    slots = outputs or verdicts[0]
+    if gravest(slots).verdict != "wrong" and wrong and not elsewhere:  # the recorded result is right, or there is none: this device errs now
+        slots, against = next(each for each in verdicts if gravest(each).verdict == "wrong"), f"outputs on {device}"
     found = gravest(slots)
     if len(results) > 1 and found.verdict != "wrong":
         found = Replayed(verdict="flaky", slot=found.slot, reason=f"{len(results)} different results in {len(made.trials)} runs")
     return {
-        "verdict": msgspec.to_builtins(found), "against": "recorded outputs" if recorded else f"outputs on {device}",
+        "verdict": msgspec.to_builtins(found), "against": against,
         "tried": len(made.trials), "wrong": wrong, "distinct": len(results),
         "nature": nature_of(wrong, len(made.trials), len(results)) if found.verdict == "wrong" else None,
         "metrics": metrics_of(material, made, recorded or made.trials[0], slots),
     }  # fmt: skip
 
 
-def told_apart(trials: list[dict[str, Array]]) -> list[tuple[dict[str, Array], int]]:
-    """Results that differ in a bit, and how often each came."""
-    found: dict[tuple[tuple[str, bytes], ...], tuple[dict[str, Array], int]] = {}
-    for outputs in trials:
-        key = tuple((slot, array.tobytes()) for slot, array in sorted(outputs.items()))
-        found[key] = (outputs, found[key][1] + 1 if key in found else 1)
-    return list(found.values())
+def alike(one: dict[str, Array], other: dict[str, Array]) -> bool:
+    """Whether two results have the same elements, NaN equal to NaN and 0 to -0."""
+    return one.keys() == other.keys() and all(
+        array.tobytes() == other[slot].tobytes() or (array.dtype.kind in "fc" and np.array_equal(array, other[slot], equal_nan=True))
+        for slot, array in one.items()
+    )
 
 
 def judge_all(material: Material, made: Made, target: dict[str, Array], *, trusted: dict[str, Array] | None) -> tuple[Replayed, ...]:

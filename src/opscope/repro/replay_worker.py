@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 LINE = 256
-# Functions that no keyword argument changes, by their names without underscores.
+# Functions that no keyword argument but out changes (of torch as old as ptdbg), by their names without underscores.
 BARE = frozenset({
-    "matmul", "mm", "bmm", "mul", "imul", "rmul", "truediv", "itruediv", "neg", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu",
-    "abs", "sin", "cos", "square", "reciprocal", "erf", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "isub",
+    "matmul", "mm", "bmm", "mul", "rmul", "truediv", "neg", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu",
+    "abs", "sin", "cos", "square", "reciprocal", "erf", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
     "t", "transpose", "permute", "view", "reshape",
 })  # fmt: skip
 FAILURES = (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError)
@@ -69,7 +69,8 @@ class Replayer:
             found = again(self.run, call)
             if found.values == "synthesised" and not self.synthesise:
                 return {"reason": "values of its inputs were not kept; --synthesise invents some from the statistics"}
-            recorded = Recorded(call=found.call, memories=found.memories, outputs=found.outputs, exact=found.values == "recorded")
+            exact = found.values == "recorded" and not overwritten(self.run, call)
+            recorded = Recorded(call=found.call, memories=found.memories, outputs=found.outputs, exact=exact)
             device = self.device or usable(found.device)
             result = replay_recorded(recorded, device=device, repeat=self.repeat)
             if found.other is not None and result.verdict.verdict in ("wrong", "unknown"):
@@ -87,6 +88,13 @@ class Replayer:
 def complete(run: Run, call: Call) -> bool:
     """Whether the recorded arguments are all that the call had: ptdbg never wrote keyword arguments."""
     return run.info.format != "ptdbg_ascend" or call.op.rpartition(".")[2].strip("_") in BARE
+
+
+def overwritten(run: Run, call: Call) -> bool:
+    """Whether the recorded inputs are what the call made of them: ptdbg dumps both when a function has returned."""
+    from opscope.substitute.perform import writes_first
+
+    return run.info.format == "ptdbg_ascend" and call.phase == "forward" and writes_first(call.op)
 
 
 def told(error: BaseException) -> str:

@@ -80,8 +80,6 @@ def synthesise(row: Tensor, size: int) -> tuple[Array, bool]:
     import numpy as np
 
     dtype = dtype_of(row.dtype)
-    if (row.size, row.zero, row.nan) == (None, None, 0) and row.min is not None:  # a dump of shapes and ranges, all elements finite
-        row = msgspec.structs.replace(row, size=size)
     if row.size is None or row.nan is None:
         raise MissingValueError(f"input {row.slot}: neither its values nor its statistics were kept; record again with --values full")
     counts = _counts(row, size)

@@ -13,6 +13,7 @@ import msgspec
 import torch
 
 from opscope.errors import UnavailableError
+from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import Replayed
 from opscope.substitute.arguments import Conditions, dtype_named
 from opscope.substitute.examine import FAILURES, Answer, Attempt, examine, same_bits
@@ -77,12 +78,14 @@ def replay_recorded(recorded: Recorded, *, device: str = "cpu", repeat: int = 1)
     if random and recorded.call.random is None:
         raise UnavailableError("it draws random numbers, and the generator's state was not recorded")
     trials = [made(bound, device) for _ in range(max(repeat, 1))]
-    results = told_apart(trials)
+    results = told_apart(map(host, trials), alike)
     target = recorded_target(recorded, trials[0]) if recorded.exact else {}
     against = "recorded outputs" if target else f"outputs on {device}"
     judged = [examine(bound, outputs, thorough=True) for outputs, _ in results[:JUDGED]]
     wrong = sum(count for (_, count), answer in zip(results, judged, strict=False) if answer.verdict.verdict == "wrong")
-    answer = examine(bound, target, thorough=True) if target else min(judged, key=lambda each: each.verdict.verdict != "wrong")
+    answer = examine(bound, target, thorough=True) if target else judged[0]
+    if answer.verdict.verdict != "wrong" and wrong:  # the recorded result is right, or there is none: this device errs now
+        answer, against = next(each for each in judged if each.verdict.verdict == "wrong"), f"outputs on {device}"
     found = answer.verdict
     if len(results) > 1 and found.verdict != "wrong":
         found = Replayed(verdict="flaky", slot=found.slot, reason=f"{len(results)} different results in {len(trials)} runs")
@@ -91,27 +94,6 @@ def replay_recorded(recorded: Recorded, *, device: str = "cpu", repeat: int = 1)
         nature=nature_of(wrong, sum(count for _, count in results[:JUDGED]), len(results)) if found.verdict == "wrong" else None,
         seconds=time.perf_counter() - start, metrics=measured(bound, target or results[0][0], answer),
     )  # fmt: skip
-
-
-def told_apart(trials: Sequence[Mapping[str, torch.Tensor]]) -> list[tuple[dict[str, torch.Tensor], int]]:
-    """Results that differ in a bit, on the host, and how often each came; in the order in which they came."""
-    found: list[tuple[dict[str, torch.Tensor], int]] = []
-    for outputs in map(host, trials):
-        place = next((i for i, (other, _) in enumerate(found) if alike(outputs, other)), None)
-        if place is None:
-            found.append((outputs, 1))
-        else:
-            found[place] = (found[place][0], found[place][1] + 1)
-    return found
-
-
-def nature_of(wrong: int, tried: int, distinct: int) -> str:
-    """What kind of fault a wrong result is, from how often it came when the call was made again."""
-    if wrong == 0:
-        return "transient"
-    if wrong < tried:
-        return "intermittent"
-    return "persistent" if distinct == 1 else "unstable"
 
 
 def bind(recorded: Recorded) -> Bound:
