@@ -167,6 +167,7 @@ def test_gamma_is_the_smaller_bound() -> None:
 
 def test_terms_from_shapes() -> None:
     assert terms_of("mm", [(64, 512), (512, 96)], [(64, 96)]) == 512
+    assert terms_of("UnsortedSegmentSum", [(4, 8), (4,)], []) == 32  # a call that raised
     assert terms_of("addmm", [(96,), (64, 512), (512, 96)], [(64, 96)]) == 512
     assert terms_of("linear", [(2, 7, 512), (96, 512), (96,)], [(2, 7, 96)]) == 512
     assert terms_of("mm", [(8, 8), (8, 8)], [(8, 8)]) == 8

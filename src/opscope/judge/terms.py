@@ -49,8 +49,10 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
         return _norm_terms(name, inputs)
     if name in RUNNING:
         return max(inputs[0], default=1)
-    if kind in ("sum", "loss", "transform"):
-        return max(1, -(-sizes[0] // min(math.prod(shape) for shape in outputs if math.prod(shape)))) if kind != "transform" else sizes[0]
+    if kind in ("sum", "loss"):
+        return max(1, -(-sizes[0] // min((size for shape in outputs if (size := math.prod(shape))), default=1)))
+    if kind == "transform":
+        return sizes[0]
     return 1
 
 
