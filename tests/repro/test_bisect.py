@@ -163,6 +163,34 @@ def test_operators_that_are_guilty_together(tmp_path: Path) -> None:
     assert set(found.guilty) == needed
 
 
+class Printing(Command):
+    """Trials that end well and print a loss: which elements are changed -> loss."""
+
+    def __init__(self, folder: Path, losses: Callable[[set[str]], float]) -> None:
+        super().__init__(folder, lambda changed: 0)
+        self.losses = losses
+
+    def observe(self, options: Sequence[str], environment: Any, name: str, *, longest: float | None = None) -> Observation:
+        found = super().observe(options, environment, name, longest=longest)
+        (found.folder / "stdout.txt").write_text(f"step 1 loss 9.0\nstep 2 loss {self.losses(self.asked[-1])}\n")
+        return found
+
+
+def test_a_metric_proves_the_operators_that_are_guilty_together(tmp_path: Path) -> None:
+    needed = {OPS[3], OPS[12]}
+    command = Printing(tmp_path / "s", lambda changed: 3.0 - len(needed & changed))
+    lines: list[str] = []
+    asked = Asked(oracle=metric_oracle("loss<1.5"))
+    found, _ = bisect_operators(command, asked, scan=lambda run: NOTHING, open_run=lambda run: run_with(OPS), tell=lines.append)
+    assert set(found.guilty) == needed
+    assert (found.proven, found.question) == (True, "loss<1.5 does not hold")
+    assert len(lines) == found.trials  # each once, the first of all without a verdict
+    one = search(Printing(tmp_path / "one", lambda changed: float("nan") if OPS[7] not in changed else 0.1), oracle=metric_oracle("loss<1"))
+    assert one.guilty == (OPS[7],)
+    with pytest.raises(UsageError, match="does not fail"):
+        search(Printing(tmp_path / "fine", lambda changed: 0.1), oracle=metric_oracle("loss<1"))
+
+
 def test_the_suspect_of_the_scan_is_tried_first(tmp_path: Path) -> None:
     finding = Finding(kind="crash", op="aten::x", forward=Forward(call="c", op=OPS[9]))
     command = Command(tmp_path / "s", lambda changed: 0 if OPS[9] in changed else 134)

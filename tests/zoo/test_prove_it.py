@@ -52,6 +52,34 @@ def test_bisect_suspects_the_operator_of_a_training_that_fails_in_no_way_to_be_s
     assert document["findings"][0]["confidence"] == "likely"
 
 
+METRIC = """
+import warnings, torch
+warnings.simplefilter("ignore")
+library = torch.library.Library("aten", "IMPL")
+library.impl("tanh_backward", lambda grad, out: grad * (1 - out * out) * torch.where(out > 0.1, -1.0, 1.0), "CPU")
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+x = torch.randn(256, 8)
+for step in range(30):
+    loss = (net(x) - x[:, :1] * x[:, 1:2] - x[:, 2:3]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"step {step} loss {loss.item():.4f}")
+"""
+
+
+def test_bisect_proves_by_a_metric_which_operator_keeps_a_training_from_learning(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(METRIC)
+    done = opscope_says("bisect", "--json", "--metric", "loss<0.86", "-o", "search", "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    assert document["summary"]["guilty"] == ["aten::tanh_backward.default"]
+    assert document["summary"]["proven"] is True
+    assert document["findings"][0]["confidence"] == "proven"
+
+
 SETTING = """
 import os, torch
 if os.environ.get("FAST"):

@@ -71,6 +71,7 @@ class Answers:
         self.apply = apply
         self.most = most
         self.tell = tell
+        self._told: set[tuple[str, ...]] = set()
 
     def ask(self, elements: Sequence[str]) -> str:
         """The verdict on a run in which these elements are changed."""
@@ -80,8 +81,10 @@ class Answers:
                 raise UnavailableError(f"{self.most} trials were not enough; go on with --trials {2 * self.most}, the log is kept")
             seen = self.apply(elements, f"trial-{len(self.trials.records):03d}")
             known = self.trials.note(elements, self.oracle.judge(seen), seen)
-        named = ", ".join(elements) if 0 < len(elements) <= 3 else f"{len(elements)} changed" if elements else "as it is"
-        self.tell(f"{known.verdict:<8} {known.seconds:6.1f} s  {named}")
+        if known.elements not in self._told:  # a search asks the same thing again, and an earlier one of this folder may have asked it
+            named = ", ".join(elements) if 0 < len(elements) <= 3 else f"{len(elements)} changed" if elements else "as it is"
+            self.tell(f"{known.verdict:<8} {known.seconds:6.1f} s  {named}")
+            self._told.add(known.elements)
         return known.verdict
 
 
