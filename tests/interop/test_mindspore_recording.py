@@ -20,6 +20,7 @@ from opscope.run.query import calls, tensors_of
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
 NET = Path(__file__).with_name("mindspore_net.py")
 LOOP = Path(__file__).with_name("mindspore_loop.py")
+RAISES = Path(__file__).with_name("mindspore_raises.py")
 MIXED = Path(__file__).with_name("mindspore_mixed.py")
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MINDSPORE_PYTHON names no interpreter")]
 
@@ -228,6 +229,48 @@ def test_the_overflow_fails_alone(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(Path(opscope.__file__).parents[1])}, check=True,
     )  # fmt: skip
     assert "MINIMIZED 65 2 reproduced" in smaller.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "op", "step"),
+    [("gather", "Gather", 2), ("solve", "MatrixSolve", 2), ("segment", "UnsortedSegmentSum", 2), ("first", "Gather", 0),
+     ("jit_cell", "Gather", 0), ("jit_function", "Gather", 0)],
+)  # fmt: skip
+def test_the_kernel_of_a_graph_that_raised_with_its_inputs(word: str, op: str, step: int, tmp_path: Path) -> None:
+    """op_debug_mode 4: MindSpore dumps a kernel after it ran; the one that raised is named all the same, and raises alone."""
+    settings = {
+        "dump_mode": 0, "path": str(tmp_path / "tree"), "net_name": "Net", "iteration": "all", "saved_data": "tensor", "input_output": 0,
+        "kernels": [], "support_device": [0, 1, 2, 3, 4, 5, 6, 7], "op_debug_mode": 4,
+    }  # fmt: skip
+    config = tmp_path / "data_dump.json"
+    config.write_text(json.dumps({"common_dump_settings": settings, "e2e_dump_settings": {"enable": True, "trans_flag": True}}))
+    done = watched(tmp_path, RAISES, word, options=("--config", str(config), "--layout", "mindspore"))
+    assert done.returncode == 1
+    run = opscope.open_run(tmp_path / "run")
+    line = next(number for number, text in enumerate(RAISES.read_text().splitlines(), 1) if text.endswith(f"# <- {word}"))
+    (first,) = opscope.scan(run).findings
+    assert (first.kind, first.op, first.step, first.source) == ("crash", op, step, f"{RAISES}:{line}")
+    (call,) = [call for call in calls(run) if call.error is not None and call.level == "operator"]
+    assert all(row.io == "input" and row.value is not None for row in tensors_of(run, call))
+    kept = {row.index for each in calls(run) for row in tensors_of(run, each) if row.value is not None}
+    assert kept == {call.index}
+    files = list((tmp_path / "tree").rglob(f"{op}.*.npy"))
+    assert (
+        len(files)
+        == len(tensors_of(run, call))
+        == len([path for path in (tmp_path / "tree").rglob("*.npy") if "Parameter." not in path.name])
+    )
+    opscope.repro(run, call, tmp_path / "case")
+    alone = subprocess.run([str(PYTHON), str(tmp_path / "case/repro.py")], capture_output=True, text=True, timeout=600, check=False)
+    assert alone.returncode == 1, alone.stdout + alone.stderr
+    assert "reproduced: raises" in alone.stdout
+
+
+def test_an_error_of_the_program_accuses_no_kernel(tmp_path: Path) -> None:
+    done = watched(tmp_path, RAISES, "python")
+    assert done.returncode == 1
+    assert "ValueError: Gather no more data" in done.stderr
+    assert opscope.scan(opscope.open_run(tmp_path / "run")).findings == ()
 
 
 MINIMIZE = """

@@ -9,31 +9,43 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
-from opscope.formats.mindspore.edges import Wiring
+from opscope.formats.mindspore.edges import Slot, Wiring
 from opscope.formats.mindspore.graph import Node
 
-_CONSTANT_TENSOR = re.compile(r"Tensor\(")
+_CONSTANT_TENSOR = re.compile(r"Tensor\((?:shape=\[(\d*)\], dtype=U?Int\d+, value= ?(-?\d+|\[[\d, -]*\])\)\Z)?")
 _DEPTH_LIMIT = 32
 
 
-def arguments_text(node: Node | None, wiring: Wiring | None, saved: dict[str, Any]) -> str | None:
-    """The JSON text; None when nothing is known."""
+def arguments_text(
+    node: Node | None, wiring: Wiring | None, saved: dict[str, Any], dumped: Collection[tuple[str, str]] = frozenset()
+) -> str | None:
+    """The JSON text; None when nothing is known. dumped has (io, slot) of what the kernel has files of."""
     if node is None and not saved:
         return None
-    positional = [_operand(slot.position, slot.source.kind, slot.source.value) for slot in wiring.inputs if slot.source] if wiring else []
+    known = [slot for slot in wiring.inputs if slot.source] if wiring is not None else []
+    positional = [_operand(slot, dumped=("input", str(slot.position)) in dumped) for slot in known]
     named = {name: tagged(value) for name, value in (node.attrs if node is not None else {}).items()}
     named |= {name: tagged(value) for name, value in saved.items()}
     return msgspec.json.encode({"args": positional, "kwargs": named}).decode()
 
 
-def _operand(position: int, kind: str, value: Any) -> Any:
-    if kind != "constant" or (isinstance(value, str) and _CONSTANT_TENSOR.match(value)):
-        return {"tensor": str(position)}
-    return tagged(value)
+def _operand(slot: Slot, *, dumped: bool) -> Any:
+    """A tensor by its slot, a constant by its value; so are small tensors of whole numbers that have no file, which the .ir spells out."""
+    value = slot.source.value if slot.source is not None and slot.source.kind == "constant" else None
+    spelt = _CONSTANT_TENSOR.match(value) if isinstance(value, str) else None
+    if slot.source is None or slot.source.kind != "constant" or (spelt is not None and (dumped or spelt[2] is None)):
+        return {"tensor": str(slot.position)}
+    if spelt is None:
+        return tagged(value)
+    numbers = [int(number) for number in re.findall(r"-?\d+", spelt[2])]
+    if not spelt[1]:
+        return numbers[0]
+    return numbers if len(numbers) == int(spelt[1]) else {"tensor": str(slot.position)}
 
 
 def tagged(value: Any, depth: int = 0) -> Any:

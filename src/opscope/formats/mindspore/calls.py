@@ -16,6 +16,7 @@ from opscope.formats import opdebug
 from opscope.formats.mindspore.arguments import arguments_text
 from opscope.formats.mindspore.edges import Versions, Wiring, wire
 from opscope.formats.mindspore.evidence import Evidence
+from opscope.formats.mindspore.failed import Failed, failed_kernels, first_paragraph
 from opscope.formats.mindspore.graph import Graph, Node
 from opscope.formats.mindspore.join import Kernel, join
 from opscope.formats.mindspore.kernels import PARAMETER, Execution, executions, in_order
@@ -60,8 +61,9 @@ class CallFiles(msgspec.Struct, frozen=True):
 class Builder:
     """Collects the calls and stacks of one dump, folder by folder."""
 
-    def __init__(self, problems: list[str], *, cpu: bool) -> None:
+    def __init__(self, problems: list[str], *, cpu: bool, failed: Failed | None = None) -> None:
         self.problems = problems
+        self._failed = failed
         self.calls: list[Call] = []
         self.stacks: list[Stack] = []
         self.files: dict[tuple[int, int], CallFiles] = {}
@@ -94,6 +96,8 @@ class Builder:
         self._ran = self._ran if place.constants else place.step
         wirings = wire(loaded.graph, loaded.order, self._versions, handed_on=handed_on) if loaded is not None else {}
         kernels = [run for run in folder.runs if run.kernel[0] != PARAMETER]
+        failed = failed_kernels(loaded.graph, loaded.nodes, folder.runs, self._failed) if loaded is not None and self._failed else []
+        kernels = [run for run in kernels if run.kernel not in {run.kernel for _, run in failed}]
         saved = self._saved_arguments(folder, loaded)
         units = self._overflows(folder)
         if loaded is not None:
@@ -112,6 +116,21 @@ class Builder:
                 indices.setdefault(f"id {node.primal.get('unique_id')}", call.index)
         self._add_lost(place, units)
         self._add_parameters(folder, loaded)
+        for node, run in failed:
+            self._add_failed(place, run, (node, wirings.get(node.key)), (saved, [], indices))
+
+    def _add_failed(
+        self,
+        place: Place,
+        run: Execution,
+        graph: tuple[Node, Wiring | None],
+        about: tuple[dict[Kernel, dict[str, Any]], list[opdebug.Unit], dict[str, int]],
+    ) -> None:
+        """A kernel that raised, with what it read and no outputs; it is the last of its folder."""
+        text = first_paragraph(self._failed.error) if self._failed is not None else None
+        call = msgspec.structs.replace(self._call(place, run, graph, about), error=text)
+        wiring = msgspec.structs.replace(graph[1], outputs=()) if graph[1] is not None else None
+        self._keep(call, CallFiles(place, run, graph[0], wiring))
 
     def _follow_weights(self, place: Place) -> None:
         """Weights are those of the iteration before, unless iterations in between were not dumped."""
@@ -152,7 +171,7 @@ class Builder:
             module=module_of(name), name=self._unique(place.step, name),
             forward_index=indices.get(f"id {forward}") if forward is not None and phase == "backward" else None,
             stack=self._stack(stack_frames(trace)), source=user_line(trace),
-            args=arguments_text(node, wiring, saved.get(run.kernel, {})), task=task, stream=stream,
+            args=arguments_text(node, wiring, saved.get(run.kernel, {}), run.files), task=task, stream=stream,
             device=f"npu:{place.device}" if place.device is not None else None, status=_bits(units),
         )  # fmt: skip
 

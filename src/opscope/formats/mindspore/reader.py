@@ -12,6 +12,7 @@ from opscope.errors import FormatError
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.manifest import has_manifest, open_manifest
 from opscope.formats.mindspore.calls import Builder, Folder, Loaded, load_graph, read_folder
+from opscope.formats.mindspore.failed import Failed
 from opscope.formats.mindspore.graph import Graph
 from opscope.formats.mindspore.ir import read_ir
 from opscope.formats.mindspore.layout import Place, find_places
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 _GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.(ir|pb)")
 
 
-def open_dump(path: Path) -> Run:
-    """The dump as a run; FormatError when there is no data folder in it. See docs/formats-mindspore.md."""
+def open_dump(path: Path, *, failed: Failed | None = None) -> Run:
+    """The dump as a run; FormatError when there is no data folder in it. See docs/formats-mindspore.md.
+
+    failed is what its last graph raised: every kernel that this may mean is a call with an error.
+    """
     if has_manifest(path):
         return open_manifest(path)
     places = find_places(path)
@@ -37,7 +41,7 @@ def open_dump(path: Path) -> Run:
         raise FormatError(path, "no data folder of a MindSpore dump below it (rank_0/NET/GRAPH/ITERATION)")
     problems: list[str] = []
     settings = _settings(places, problems)
-    builder = Builder(problems, cpu=settings.get("config", {}).get("device_target") == "CPU")
+    builder = Builder(problems, cpu=settings.get("config", {}).get("device_target") == "CPU", failed=failed)
     processes = tuple(_fill(builder, process, part, problems) for process, part in enumerate(_by_process(places)))
     tables = Tables(calls=tuple(builder.calls), processes=processes, stacks=tuple(builder.stacks), problems=tuple(problems))
     late: list[str] = []

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.kernels import statistics
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
 from opscope.record.mindspore.cells import Scope, operator_of, path_below
 from opscope.record.mindspore.frames import Site
 from opscope.record.mindspore.ingest import Ingestor, Within
 from opscope.record.mindspore.numbers import Numbers
-from opscope.record.mindspore.reading import array_of, bytes_of, data_address, described
+from opscope.record.mindspore.reading import array_of, bytes_of, data_address, described, measured
 from opscope.record.mindspore.relatives import Relatives
 from opscope.record.steps import Steps
 from opscope.run.arrow import encode_rows
@@ -104,7 +103,8 @@ class Book:
 
     @cached_property
     def _ingestor(self) -> Ingestor:
-        return Ingestor(self.writer, self._config, numbers=self._numbers, chosen=self._chosen)
+        place = self.compiled.place if self.compiled is not None else None
+        return Ingestor(self.writer, self._config, place=place, numbers=self._numbers, chosen=self._chosen)
 
     @property
     def observing(self) -> bool:
@@ -378,12 +378,10 @@ class Book:
         row = described(self.writer.process.process, index, io, slot, tensor)
         if array is None:
             return row, None
-        try:
-            found = statistics(array)
-        except TypeError:  # text
+        found = measured(row, array)
+        if found is row:
             return row, None
-        columns = {name: value for name, value in msgspec.structs.asdict(found).items() if name in Tensor.__struct_fields__}
-        return msgspec.structs.replace(row, version=self._version(tensor, found.digest), **columns), array
+        return msgspec.structs.replace(found, version=self._version(tensor, found.digest)), array
 
     def _version(self, tensor: Any, digest: int | None) -> int:
         """Bytes at one address that have not changed are one version; elsewhere they may be what was made before, and was moved."""

@@ -28,7 +28,7 @@ class Watcher(Protocol):
     """Who is told of Cells; neither call may raise."""
 
     def enter(self, cell: Any, args: tuple[Any, ...]) -> Scope | None: ...
-    def leave(self, scope: Scope | None, result: Any, error: str | None) -> None: ...
+    def leave(self, scope: Scope | None, result: Any, error: BaseException | None) -> None: ...
 
 
 def watch_cells(cell_class: Any, watcher: Watcher) -> Callable[[], None]:
@@ -41,7 +41,7 @@ def watch_cells(cell_class: Any, watcher: Watcher) -> Callable[[], None]:
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            watcher.leave(scope, None, f"{type(error).__name__}: {error}"[:4000])
+            watcher.leave(scope, None, error)
             raise
         watcher.leave(scope, result, None)
         return result

@@ -46,7 +46,9 @@ class CompiledParts:
         self.counts = False
         self._synchronize = synchronize
         self._dump = Path(facts.dump)
-        self._taken = set() if facts.owned else set(self._folders())  # of a dump of the user's, which stays; an earlier run's included
+        self._taken = (
+            set() if facts.owned else set(folders_of(self._dump))
+        )  # of a dump of the user's, which stays; an earlier run's included
 
     def claim(self, *, counts: bool) -> None:
         """From now on the launcher leaves the dump alone until this process has ended."""
@@ -80,12 +82,14 @@ class CompiledParts:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _fresh(self) -> Iterator[Path]:
-        return (folder for folder in self._folders() if folder not in self._taken)
+        return (folder for folder in folders_of(self._dump) if folder not in self._taken)
 
-    def _folders(self) -> Iterator[Path]:
-        for graph in _inside(self._dump, depth=3):
-            if os.path.basename(graph).isdigit():  # noqa: PTH119 - asked after every primitive
-                yield from (Path(path) for path in _inside(graph, depth=1) if os.path.basename(path).isdigit())  # noqa: PTH119
+
+def folders_of(dump: Path) -> Iterator[Path]:
+    """Folders of iterations that have landed."""
+    for graph in _inside(dump, depth=3):
+        if os.path.basename(graph).isdigit():  # noqa: PTH119 - asked after every primitive
+            yield from (Path(path) for path in _inside(graph, depth=1) if os.path.basename(path).isdigit())  # noqa: PTH119
 
 
 def _inside(path: Path | str, *, depth: int) -> Iterator[str]:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.errors import OpscopeError
+from opscope.formats.mindspore.failed import Failed
 from opscope.formats.mindspore.reader import open_dump
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits
 from opscope.record.mindspore.numbers import Numbers
-from opscope.record.mindspore.reading import bytes_of
+from opscope.record.mindspore.raised import Raised, read_raised, taken_input
+from opscope.record.mindspore.reading import Array, bytes_of, measured
 from opscope.run.arrow import encode_rows
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of
@@ -54,16 +56,24 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 NOTHING = Taken()
+Slot = tuple[int, str, str]  # index, io and slot of a row
 Where = Callable[[frozenset[str]], Within]
 
 
 class Ingestor:
-    """Takes folders of one process into its tables, in the order they were finished."""
+    """Takes folders of one process into its tables, in the order they were finished; place is where that process tells what it raised."""
 
     def __init__(
-        self, writer: ProcessWriter, config: RecordConfig, *, numbers: Numbers | None = None, chosen: Chosen | None = None
+        self,
+        writer: ProcessWriter,
+        config: RecordConfig,
+        *,
+        place: Path | None = None,
+        numbers: Numbers | None = None,
+        chosen: Chosen | None = None,
     ) -> None:
         self.writer = writer
+        self._place = place
         self.problems: list[str] = []
         self.chosen = chosen or Chosen()
         self._config = config
@@ -75,9 +85,12 @@ class Ingestor:
         within is asked, with the phases of the calls, where in a PyNative program they ran.
         """
         found = NOTHING
+        told = read_raised(self._place, folder) if self._place is not None else None
+        if told is not None and told.kernel is None:
+            self.problems.append(f"{told.error}: one of {', '.join(told.candidates)}; which of them raised cannot be told")
         try:
-            run = open_dump(folder)
-            found = self._write(run, within)
+            run = open_dump(folder, failed=Failed(told.error, told.kernel) if told is not None and told.kernel is not None else None)
+            found = self._write(run, within, told)
             self.problems.extend(run.problems)
         except (OpscopeError, OSError) as error:
             self.problems.append(str(error))
@@ -89,11 +102,12 @@ class Ingestor:
         """Say that all graphs of a step are in."""
         self.writer.end_step(step, finding=finding)
 
-    def _write(self, run: Run, where: Where | None) -> Taken:
+    def _write(self, run: Run, where: Where | None, told: Raised | None) -> Taken:
         everything = list(calls_of(run))
         phases = frozenset(call.phase for call in everything if call.level == "operator")
         within = where(phases) if where is not None else None
         rows = {call.index: list(tensors_of(run, call)) for call in everything}
+        taken = self._take_from_program(everything, rows, told)
         everything = [_with_status(call, rows[call.index]) for call in everything]
         if within is not None:
             everything = [_inside(call, within) for call in everything]
@@ -109,32 +123,45 @@ class Ingestor:
         if within is not None:
             calls = [call if call.parent is not None else msgspec.structs.replace(call, parent=within.parent) for call in calls]
         moved = [(row, call.index in kept) for call in wanted for row in rows[call.index] if self._config.selection.wants_io(row.io)]
-        tensors = [self._tensor(run, row, (base, versions), keep=keep) for row, keep in moved]
+        tensors = [self._tensor(run, row, (base, versions, taken), keep=keep) for row, keep in moved]
         used = {call.stack for call in wanted}
         stacks = [msgspec.structs.replace(stack, process=process, stack=stack.stack + base.stack)
                   for stack in records(run, "stacks") if stack.stack in used]  # fmt: skip
         for table, batch in (("stacks", stacks), ("calls", calls), ("tensors", tensors)):
             if batch:
                 self.writer.append(table, encode_rows(table, batch), step=step)
-        return _taken(phases, rows, versions)
+        found = _taken(phases, rows, versions)
+        return msgspec.structs.replace(found, finding=found.finding or any(call.error is not None for call in calls))
+
+    def _take_from_program(self, calls: Sequence[Call], rows: dict[int, list[Tensor]], told: Raised | None) -> dict[Slot, Array]:
+        """What the call that raised has read and no file holds; its rows get the statistics."""
+        found: dict[Slot, Array] = {}
+        for call in calls if told is not None else ():
+            for place, row in enumerate(rows[call.index]) if call.error is not None else ():
+                array = taken_input(self._place, told, row) if self._place is not None and told is not None and row.value is None else None
+                if array is not None:
+                    found[row.index, row.io, row.slot] = array
+                    rows[call.index][place] = measured(row, array)
+        return found
 
     def _wants(self, call: Call) -> bool:
         if not self._config.selection.wants_call(call):
             return False
         return not self._config.set_dump or self.chosen.wants_kernel(call.op, call.name, call.module or "")
 
-    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, Mapping[int, int]], *, keep: bool) -> Tensor:
-        base, versions = moved
-        value = self._keep(run, row) if keep and row.value is not None else None
+    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, Mapping[int, int], Mapping[Slot, Array]], *, keep: bool) -> Tensor:
+        base, versions, taken = moved
+        array = taken.get((row.index, row.io, row.slot))
+        value = self._keep(run, row, array) if keep and (row.value is not None or array is not None) else None
         return msgspec.structs.replace(
             row, process=self.writer.process.process, index=row.index + base.index, value=value,
             version=None if row.version is None else versions[row.version],
             storage=None if row.storage is None else row.storage + base.storage,
         )  # fmt: skip
 
-    def _keep(self, run: Run, row: Tensor) -> ValueRef | None:
+    def _keep(self, run: Run, row: Tensor, array: Array | None) -> ValueRef | None:
         try:
-            values = run.value(row)
+            values = run.value(row) if array is None else array
         except OpscopeError as error:
             self.problems.append(str(error))
             return None
@@ -204,7 +231,9 @@ def _to_keep(calls: Sequence[Call], rows: dict[int, list[Tensor]], config: Recor
     for call in calls:
         inputs = [row for row in rows[call.index] if row.io == "input"]
         outputs = [row for row in rows[call.index] if row.io == "output"]
-        if call.status or is_origin(inputs, outputs):
+        if call.error is not None:
+            kept.add(call.index)
+        elif call.status or is_origin(inputs, outputs):
             kept.add(call.index)
             kept.update(producers[row.version] for row in inputs if row.version in producers)
     return kept

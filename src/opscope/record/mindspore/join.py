@@ -87,6 +87,7 @@ def record_pynative(run: Path, config: RecordConfig, place: Path, facts: Facts) 
         from opscope.record.mindspore.book import Book
         from opscope.record.mindspore.compiled import CompiledParts
         from opscope.record.mindspore.pynative import optimizers, start, synchronize
+        from opscope.record.mindspore.raised import teller
         from opscope.run.store.writer import ProcessWriter
     except ImportError as error:
         print(f"opscope: graphs only, PyNative is not recorded: {error}; install opscope into this interpreter", file=sys.stderr)
@@ -98,7 +99,7 @@ def record_pynative(run: Path, config: RecordConfig, place: Path, facts: Facts) 
     book = Book(writer, config, live=optimizers, stop=stop_program, chosen=active.chosen)
     book.compiled = CompiledParts(place, facts, synchronize)
     try:
-        end = start(book)
+        end = start(book, teller(place, Path(facts.dump)))
     except ImportError:  # MindSpore before 2.10 has no dispatch mode
         return None, _nothing
     active.marks.append(book.mark_step)

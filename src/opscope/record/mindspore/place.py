@@ -4,6 +4,7 @@
     RUN/mindspore/{pid}-{start in ms}/facts.json      written by the process when it imports MindSpore
     RUN/mindspore/{pid}-{start in ms}/data_dump.json  the settings it runs with
     RUN/mindspore/{pid}-{start in ms}/chosen.json     what the program chose with opscope.set_dump
+    RUN/mindspore/{pid}-{start in ms}/raised/         what a compiled graph raised, until it is taken into the run (raised.py)
     RUN/mindspore/{pid}-{start in ms}/dump/           what MindSpore writes, taken into the run and deleted iteration by iteration
 
 MindSpore takes paths of letters, digits, '-', '_' and '/' only; where the run's path has others the dump lies in a temporary folder.
@@ -30,6 +31,7 @@ from opscope.run.store.layout import write_json
 FOLDER = "mindspore"
 FACTS = "facts.json"
 CHOICES = "chosen.json"
+RAISED = "raised"
 NET = "Net"
 TEMPORARY = "opscope-mindspore-"
 SAFE = re.compile(r"/[A-Za-z0-9_/-]*")

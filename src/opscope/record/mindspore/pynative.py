@@ -25,9 +25,16 @@ class PyNative:
     """What MindSpore's callbacks do: nothing here raises into the program but its own errors."""
 
     def __init__(
-        self, book: Book, tensor_class: type, optimizer_classes: Callable[[], tuple[type, ...]], *, compiles: Callable[[], bool]
+        self,
+        book: Book,
+        tensor_class: type,
+        optimizer_classes: Callable[[], tuple[type, ...]],
+        *,
+        compiles: Callable[[], bool],
+        raised: Callable[[BaseException], None] = lambda error: None,  # noqa: ARG005
     ) -> None:
         self.book = book
+        self._raised = raised
         self._tensor, self._optimizers, self._compiles = tensor_class, optimizer_classes, compiles
         self._inside = threading.local()
 
@@ -76,16 +83,19 @@ class PyNative:
             self.book.turn(site_of(caller(3)))
         return self.book.enter_cell(cell, list(tensors_in(args, self._tensor)), optimizer=optimizer)
 
-    def leave(self, scope: Scope | None, result: Any, error: str | None) -> None:
+    def leave(self, scope: Scope | None, result: Any, error: BaseException | None) -> None:
         """The Cell has returned, or raised."""
         if self._busy:
             return
+        if error is not None:
+            self._raised(error)
+        text = None if error is None else f"{type(error).__name__}: {error}"[:4000]
         if not self.book.active:
             self._guarded(self.book.drop_compiled)
         elif scope is None:
             self._guarded(self.book.take_compiled)
         else:
-            self._guarded(lambda: self.book.leave_cell(scope, list(tensors_in(result, self._tensor)), site_of(caller(3)), error))
+            self._guarded(lambda: self.book.leave_cell(scope, list(tensors_in(result, self._tensor)), site_of(caller(3)), text))
 
     # -- inner ------------------------------------------------------------------------------------------------
 
@@ -132,15 +142,15 @@ def synchronize() -> None:
         runtime.synchronize()
 
 
-def start(book: Book) -> Callable[[], None]:
+def start(book: Book, raised: Callable[[BaseException], None]) -> Callable[[], None]:
     """Record from now on, in every thread MindSpore dispatches from, until the program ends or the answer is called.
 
-    ImportError before MindSpore 2.10.
+    raised is told of exceptions that leave a Cell, and of the one that ends the program. ImportError before MindSpore 2.10.
     """
     from mindspore import Tensor, context, nn
     from mindspore.utils import MsDispatchMode
 
-    pynative = PyNative(book, Tensor, optimizer_classes, compiles=lambda: context.get_context("mode") == context.GRAPH_MODE)
+    pynative = PyNative(book, Tensor, optimizer_classes, compiles=lambda: context.get_context("mode") == context.GRAPH_MODE, raised=raised)
 
     class Recorder(MsDispatchMode):  # type: ignore[misc]
         """MindSpore's callback for one primitive."""
@@ -161,6 +171,9 @@ def start(book: Book) -> Callable[[], None]:
         back()
         mode.__exit__(None, None, None)  # MindSpore dies when the mode outlives the interpreter
         if os.getpid() == owner:
+            last = getattr(sys, "last_value", None)
+            if last is not None:
+                raised(last)
             book.close()
 
     atexit.register(end)

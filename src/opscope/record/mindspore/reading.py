@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from opscope.formats.mindspore.arguments import tagged
+from opscope.kernels import statistics
 from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor
 
@@ -44,6 +45,15 @@ def array_of(tensor: Any) -> Array | None:
         return np.asarray(tensor.asnumpy())
     except (RuntimeError, TypeError, ValueError):
         return None
+
+
+def measured(row: Tensor, array: Array) -> Tensor:
+    """The row with the statistics of its elements; as it is where they have none (text)."""
+    try:
+        found = msgspec.structs.asdict(statistics(array))
+    except TypeError:
+        return row
+    return msgspec.structs.replace(row, **{name: value for name, value in found.items() if name in Tensor.__struct_fields__})
 
 
 def bytes_of(array: Array) -> Array:

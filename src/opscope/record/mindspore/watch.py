@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from opscope.errors import FormatError
 from opscope.record.mindspore.compiled import LOCK, taking
-from opscope.record.mindspore.place import FOLDER, Facts, read_choices, read_facts, remove_dump
+from opscope.record.mindspore.place import FOLDER, RAISED, Facts, read_choices, read_facts, remove_dump
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -74,6 +75,7 @@ class Dumps:
             facts = self._facts(place)
             if facts is not None and facts.owned:
                 remove_dump(Path(facts.dump))
+            shutil.rmtree(place / RAISED, ignore_errors=True)  # it is in the tables now
             (place / LOCK).unlink(missing_ok=True)
 
     def _facts(self, place: Path) -> Facts | None:
@@ -90,7 +92,8 @@ class Dumps:
             from opscope.record.mindspore.ingest import Ingestor
             from opscope.run.store.writer import ProcessWriter
 
-            self._ingestors[place.name] = Ingestor(ProcessWriter(self._run, facts.process, keep=self._config.keep_last), self._config)
+            writer = ProcessWriter(self._run, facts.process, keep=self._config.keep_last)
+            self._ingestors[place.name] = Ingestor(writer, self._config, place=place)
         return self._ingestors[place.name]
 
 
