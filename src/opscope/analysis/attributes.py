@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of calls under the names that frameworks share: stride, padding, dilation, groups, kernel_size, epsilon.
+"""Attributes of calls under the names that frameworks share: stride, padding, dilation, groups, kernel_size, epsilon, momentum.
 
 PyTorch gives them by position (native_functions.yaml), MindSpore, CANN and TensorFlow by name and for all four axes. What is not
 known for certain (padding by mode SAME, an attribute left at its default) is left out, so that it never counts as a difference.
@@ -26,14 +26,16 @@ _POSITIONS = {
     "max_pool2d": {"kernel_size": 1, "stride": 2, "padding": 3, "dilation": 4},
     "avg_pool2d": {"kernel_size": 1, "stride": 2, "padding": 3},
     "native_layer_norm": {"epsilon": 4},
-    "native_batch_norm": {"epsilon": 7},
+    "native_batch_norm": {"epsilon": 7, "momentum": 6},
 }
-_GRAPH_POSITIONS = {"native_layer_norm": {"epsilon": 5}}  # MindSpore's scalar inputs
+_GRAPH_POSITIONS = {"native_layer_norm": {"epsilon": 5}, "native_batch_norm": {"epsilon": 6, "momentum": 7}}  # MindSpore's scalar inputs
 _NAMES = {
     "stride": ("stride", "strides"), "padding": ("pad_list", "pads", "pad", "padding"), "dilation": ("dilation", "dilations"),
     "groups": ("groups", "group"), "kernel_size": ("kernel_size", "ksize"), "epsilon": ("epsilon", "eps"),
+    "momentum": ("momentum",),
 }  # fmt: skip
-_PADDING, _EPSILON = "padding", "epsilon"
+_PADDING = "padding"
+_SINGLE = frozenset({"epsilon", "momentum", "groups"})
 _CLOSE = 1e-5  # an epsilon that was stored as float32
 
 
@@ -88,7 +90,7 @@ def _numbers(name: str, value: Any, named: dict[str, Any]) -> tuple[float, ...] 
     if not listed or not all(isinstance(one, int | float) and not isinstance(one, bool) for one in listed):
         return None
     numbers = tuple(float(one) for one in listed)
-    if name in (_EPSILON, "groups"):
+    if name in _SINGLE:
         return numbers if len(numbers) == 1 else None
     if name == _PADDING:
         if str(named.get("pad_mode", "")).lower() in ("same", "valid") and "pad_list" not in named:

@@ -17,7 +17,7 @@ from opscope.analysis.compare_tables import NONE
 from opscope.analysis.files import same_files
 from opscope.analysis.frameworks import naming
 from opscope.analysis.kinship import GENERIC
-from opscope.analysis.lowering import Lowered, fused_words, lowered
+from opscope.analysis.lowering import OPTIMIZER, Lowered, fused_words, lowered
 from opscope.analysis.results import LEAST, equal_results
 from opscope.analysis.slots import slotted
 
@@ -74,6 +74,7 @@ def _plausible(one: Lowered, other: Lowered, match: Match, named_so: Sequence[Pa
     strict = block | np.isin(target.calls.phase, np.array(sorted(backward), dtype=np.uint64))  # gradients share what they read
     weak = known & ~result & np.where(strict, odd | ~some, ~some)
     weak[[call for call, _ in named_so]] = False
+    weak &= ~target.which(target.calls.op, lambda op: op == OPTIMIZER)  # one a step, whatever it makes of the parameters
     mine, theirs = match.target.copy(), match.golden.copy()
     for call in np.flatnonzero(weak & (mine >= 0)).tolist():
         paths = [bare_module(side.words.get(int(side.calls.module[at]), "")) for side, at in ((target, call), (golden, mine[call]))]

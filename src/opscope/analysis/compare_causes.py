@@ -26,6 +26,7 @@ from opscope.analysis.compare_signs import Signs
 from opscope.analysis.compare_structure import enclosing
 from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE
+from opscope.analysis.compare_updates import Updates
 from opscope.judge.operators import family
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Search:
         self._shifted: set[int] = set()  # ranks of which one side drew more random numbers
         self._reached: set[int] = set()  # ranks that a difference reached through a collective
         self._signs = Signs(pairing, measures)
+        self._updates = Updates(self._signs)
         self._forward = forward_calls(pairing.target)
 
     # -- where something happens ------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ class Search:
         rows = self.pairing.rows
         events.update(rows.target_call[self._signs.unexplained].tolist())
         kept = (call for call in events if leaf[call] and not (self._signs.views[call] and self._signs.aliased[call]))
-        return sorted([*kept, *self._opaque()])
+        return sorted({*kept, *self._opaque(), *self._updates.calls})
 
     # -- one call ---------------------------------------------------------------------------------------------
 
@@ -162,6 +164,8 @@ class Search:
         golden = int(self.pairing.match.target[call])
         if golden < 0:
             return None
+        if call in self._updates.calls:
+            return self._updated(call, golden)
         words = self._words(call)
         if self.measures.agree[call] or (self._signs.random[call] and self._fills(call)):
             return None if self._behind(call) else self._from_equal(call, golden, words)
@@ -171,6 +175,11 @@ class Search:
         if self.measures.unread[call] and self._signs.earlier_difference(call):
             return None
         return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=words)
+
+    def _updated(self, call: int, golden: int) -> Cause | None:
+        """The cause of a step of an optimizer that moves parameters otherwise, where nothing before it explains that."""
+        words = "" if self.causes or self._is_tainted(call) else self._updates.unlike(call)
+        return Cause(COMPUTED, call, golden, words=(words,)) if words else None
 
     def _words(self, call: int) -> tuple[str, ...]:
         """How the arguments of a call differ from golden's, in words; nothing where they do not."""
@@ -351,7 +360,8 @@ class Search:
         if self.pairing.between is None or self.pairing.rows.output[row]:
             return False
         call, error = int(self.pairing.rows.target_call[row]), float(self.pairing.rows.error[row])
-        agreed = max(AGREES, 16 * float(self.pairing.rows.roundoff[row]), 20 * AGREES * min(error, 1.0))
+        noise = max(float(self.pairing.rows.roundoff[row]), self._signs.noise(call))
+        agreed = max(AGREES, 16 * noise, 20 * AGREES * min(error, 1.0))
         return not self.measures.exceeds[call] and float(self.measures.out_error[call]) <= agreed
 
     def _only_reordered(self, call: int) -> bool:

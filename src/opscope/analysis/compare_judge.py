@@ -77,7 +77,7 @@ def measure(pairing: Pairing) -> Measures:
     unread[rows.target_call[read[rows.status[read] == UNKNOWN]]] = True
     readers = np.zeros(count, dtype=np.bool_)
     readers[rows.target_call[read]] = True
-    if pairing.target.run.info.format != "opscope":
+    if pairing.target.run.info.format != "opscope" or pairing.between is not None:
         unread |= ~readers
         agree &= readers
     np.fmax.at(out_error, rows.target_call[written], rows.error[written])
@@ -110,7 +110,7 @@ def forward_calls(side: Side) -> NDArray[np.int64]:
     rows = np.flatnonzero((calls.forward >= 0) & (calls.level != OPERATOR))
     if len(rows):
         keys = (calls.process[rows] << 40) | calls.forward[rows]
-        found[rows] = place_of(keys, calls.key, np.argsort(calls.key, kind="stable"))
+        found[rows] = place_of(keys, calls.key)
     return found
 
 

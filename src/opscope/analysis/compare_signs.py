@@ -149,3 +149,13 @@ class Signs:
         """Whether anything of the same rank differed before this call."""
         first = self.first_difference.get(int(self.calls.rank[call]))
         return first is not None and first < call
+
+    def noise(self, call: int) -> float:
+        """How far apart half of the results are that stand before a call in its step and rank; 0 where none does."""
+        rows, calls = self.pairing.rows, self.calls
+        before = (calls.step == calls.step[call]) & (calls.rank == calls.rank[call])
+        before[call:] = False
+        chosen = rows.output & (rows.target >= 0) & (rows.golden >= 0) & before[np.maximum(rows.target_call, 0)]
+        error = rows.error[chosen]
+        known = error[np.isfinite(error)]
+        return float(np.median(known)) if len(known) else 0.0

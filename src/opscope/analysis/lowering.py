@@ -18,6 +18,7 @@ import numpy as np
 from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_tables import MODULE, NONE, Side
 from opscope.analysis.kinship import BIASED, DROPPED, HANDED_ON, ONE_RESULT, kin, world
+from opscope.analysis.rows import rows_of_calls
 from opscope.judge.operators import in_place
 
 OPTIMIZER = "optimizer_step"
@@ -38,6 +39,7 @@ _LINEAR = frozenset(
 _SHARE = 0.5
 _FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch"}
 _GRADIENT = "convolution_backward"
+_BATCH_NORM, _MOVING, _TRAINING = "native_batch_norm", 3, 5  # places among its arguments: the first moving average, whether it trains
 
 
 class Lowered(msgspec.Struct, frozen=True):
@@ -131,8 +133,17 @@ class _Draft:
                 self.home[call] = NONE
             elif self.words[call] in ONE_RESULT:
                 self.kept[self.written(call)[1:]] = False
+        self._drop_moving()
         gone = (self.producer >= 0) & (self.home[np.maximum(self.producer, 0)] < 0) if len(self.home) else np.zeros(0, dtype=np.bool_)
         self.producer[gone], self.source[gone] = NONE, NONE
+
+    def _drop_moving(self) -> None:
+        """Leave out what a batch norm in training writes: dumps taken after the call show that in what it read."""
+        calls = np.array([call for call in np.flatnonzero(self.home >= 0) if self.words[call] == _BATCH_NORM], dtype=np.int64)
+        known = dict(rows_of_calls(self.side.run, np.unique(self.side.calls.key[calls]), "args")) if len(calls) else {}
+        for call in calls.tolist():
+            if not _evaluates(known.get(int(self.side.calls.key[call]))):
+                self.kept[self.read(call)[_MOVING:]] = False
 
     def hand_on(self) -> None:
         """Leave out calls that only hand on their first input, and connect their readers with whoever made it."""
@@ -290,6 +301,18 @@ class _Draft:
             groups[int(number[self.home[call]])].append(call)
         named = {head: (int(heads[head]), *others) for head, others in groups.items()}
         return Lowered(Side(self.side.run, new, table, words, base=self.side, places=rows), flow, named)
+
+
+def _evaluates(text: str | None) -> bool:
+    """Whether the arguments of a batch norm (column args) say that it does not train."""
+    try:
+        tree = msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    args, kwargs = (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
+    if isinstance(kwargs, dict) and kwargs.get("is_training") is not None:
+        return kwargs["is_training"] is False
+    return isinstance(args, list) and len(args) > _TRAINING and args[_TRAINING] is False
 
 
 def _code(words: dict[int, str], word: str) -> int:
