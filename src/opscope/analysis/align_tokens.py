@@ -16,14 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 import numpy as np
 
 from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_tables import Side
-from opscope.analysis.hashes import mixed
+from opscope.analysis.hashes import distinct, mixed
 from opscope.judge.operators import VIEWS, family
 
 if TYPE_CHECKING:
@@ -39,13 +39,22 @@ _WRAPPERS = re.compile(
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """One side for the alignment; part is rank, step and phase, scope is part and module (and level of call)."""
+    """One side for the alignment; part is rank, step and phase, scope is part and module (and level of call).
+
+    structure is what all levels but the first are made of, as columns: sides of one structure have the same tokens there.
+    """
 
     part: NDArray[np.uint64]
     scope: NDArray[np.uint64]
     levels: Sequence[NDArray[np.uint64]]
+    structure: Sequence[NDArray[Any]]
     crossing: int = CROSSING
     certain: int = CERTAIN
+
+    def structured_as(self, other: Tokens) -> bool:
+        """Whether the other side runs the same calls in the same places, call by call."""
+        mine, theirs = ((tokens.scope, *tokens.structure) for tokens in (self, other))
+        return all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
 class Naming(msgspec.Struct, frozen=True):
@@ -75,21 +84,23 @@ def tokens_of(side: Side, flow: Flow, naming: Naming) -> Tokens:
     part = mixed(rank, step, _translated(calls.phase, side.words, naming.phase), levels)
     modules = _translated(calls.module, side.words, naming.module)
     scope = mixed(part, modules) if naming.by_module else part
-    return Tokens(part, scope, _levels(side, flow, operators, families))
+    columns = [getattr(side.tensors, name) for name in ("call", "output", "slot", "shape", "dtype", "named")]
+    structure = [operators, calls.leaf, flow.producer, flow.source_row, *columns]
+    return Tokens(part, scope, _levels(side, flow, operators, families), structure)
 
 
 def _placed(numbers: NDArray[np.int64], places: Mapping[int, int]) -> NDArray[np.uint64]:
     """Ranks or steps by the number their partner has; those without one keep a number nobody else has."""
-    found, inverse = np.unique(numbers, return_inverse=True)
+    found = distinct(numbers)
     mapped = np.array([places.get(number, -2 - number) for number in found.tolist()], dtype=np.int64)
-    return mapped[inverse].view(np.uint64) if len(numbers) else np.zeros(0, dtype=np.uint64)
+    return mapped[np.searchsorted(found, numbers)].view(np.uint64) if len(numbers) else np.zeros(0, dtype=np.uint64)
 
 
 def _translated(hashes: NDArray[np.uint64], words: Mapping[int, str], spell: Callable[[str], str]) -> NDArray[np.uint64]:
     """Hashes of words as hashes of what they are spelt like on the other side."""
-    found, inverse = np.unique(hashes, return_inverse=True)
+    found = distinct(hashes)
     spelt = np.array([hash(spell(words.get(value, ""))) & 0xFFFFFFFFFFFFFFFF for value in found.tolist()], dtype=np.uint64)
-    return spelt[inverse] if len(hashes) else np.zeros(0, dtype=np.uint64)
+    return spelt[np.searchsorted(found, hashes)] if len(hashes) else np.zeros(0, dtype=np.uint64)
 
 
 class Levels(Sequence["NDArray[np.uint64]"]):
@@ -112,9 +123,7 @@ class Levels(Sequence["NDArray[np.uint64]"]):
 def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDArray[np.uint64]) -> Levels:
     tensors, count = side.tensors, len(side.calls)
     call, io = tensors.call, tensors.output.astype(np.uint64)
-    named = np.flatnonzero(tensors.named)
-    names = _summed(call[named], mixed(tensors.slot[named], tensors.named[named]), count)
-    around = _Around(side, flow)
+    around = cache(lambda: _Around(side, flow))
 
     @cache
     def slots() -> NDArray[np.uint64]:
@@ -122,11 +131,12 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
 
     @cache
     def own() -> NDArray[np.uint64]:
-        return mixed(operators, slots(), names)
+        named = np.flatnonzero(tensors.named)
+        return mixed(operators, slots(), _summed(call[named], mixed(tensors.slot[named], tensors.named[named]), count))
 
     @cache
     def near() -> NDArray[np.uint64]:
-        return mixed(own(), around.produced(own()))
+        return mixed(own(), around().produced(own()))
 
     @cache
     def alike() -> NDArray[np.uint64]:
@@ -134,7 +144,7 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
 
     return Levels(
         lambda: mixed(operators, slots(), _summed(call, mixed(io, tensors.slot, flow.state), count)),
-        lambda: mixed(own(), around.produced(near()), around.read(own())),
+        lambda: mixed(own(), around().produced(near()), around().read(own())),
         near,
         own,
         lambda: mixed(operators, _summed(call, mixed(io, tensors.shape, tensors.dtype), count)),

@@ -37,14 +37,17 @@ class Flow(msgspec.Struct, frozen=True):
 
 def follow(calls: Calls, tensors: Tensors) -> Flow:
     """Producers and states of all tensor rows of a run."""
-    state, whole = _states(calls, tensors)
-    producer_row = _by_version(calls, tensors)
-    lost = ~tensors.output & (tensors.version < 0)
-    if lost.any():
-        producer_row = np.where(lost, _by_content(calls, tensors, state), producer_row)
-    lost = ~tensors.output & (producer_row < 0) & (tensors.storage >= 0) & (tensors.version >= 0)  # other tools' are addresses, used again
-    if lost.any():
-        producer_row = np.where(lost, _by_storage(calls, tensors, lost), producer_row)
+    identity = _identity(calls, tensors)
+    state, whole = _states(tensors, identity)
+    alias = _aliases(tensors, identity)
+    producer_row = _by_version(calls, tensors, identity, alias)
+    lost = np.flatnonzero(~tensors.output & (tensors.version < 0))
+    if len(lost):
+        producer_row[lost] = _by_content(calls, tensors, state, lost)
+    # Storages of other tools are addresses, used again.
+    lost = np.flatnonzero(~tensors.output & (producer_row < 0) & (tensors.storage >= 0) & (tensors.version >= 0))
+    if len(lost):
+        producer_row[lost] = _by_storage(calls, tensors, alias, lost)
     producer = np.where(producer_row >= 0, tensors.call[np.maximum(producer_row, 0)], NONE)
     return Flow(producer, producer_row, state, whole)
 
@@ -58,7 +61,7 @@ def without_enclosing(side: Side) -> Side:
     calls, tensors = side.calls, side.tensors
     if side.run.info.format == "opscope" or not len(calls) or (calls.parent >= 0).any():
         return side
-    state, whole = _states(calls, tensors)
+    state, whole = _states(tensors, _identity(calls, tensors))
     telling = whole & (tensors.size > 1) & (tensors.min != tensors.max)
     content = mixed(state, calls.process[tensors.call].astype(np.uint64), calls.step[tensors.call].astype(np.uint64))
     here = mixed(content, tensors.call.astype(np.uint64))
@@ -78,102 +81,113 @@ def _identity(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
     """Process and version as one number, NONE without a version."""
     if not len(tensors):
         return np.zeros(0, dtype=np.int64)
-    alone = bool((calls.process == calls.process[0]).all())
-    process = calls.process[:1] if alone else calls.process[tensors.call]
-    return np.where(tensors.version >= 0, (process << 44) | tensors.version, NONE)
+    known = tensors.version >= 0
+    if (calls.process == calls.process[0]).all():
+        process = int(calls.process[0]) << 44
+        return tensors.version if not process and known.all() else np.where(known, process | tensors.version, NONE)
+    return np.where(known, (calls.process[tensors.call] << 44) | tensors.version, NONE)
 
 
-def _states(calls: Calls, tensors: Tensors) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    state = np.where(tensors.digested, tensors.digest, np.uint64(0))
-    whole = tensors.digested.copy()
-    identity = _identity(calls, tensors)
+def _states(tensors: Tensors, identity: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    state, whole = tensors.digest, tensors.digested  # no digest is 0
+    if whole.all():
+        return state, whole
+    state, whole = state.copy(), whole.copy()
     known = np.flatnonzero(tensors.digested & (identity >= 0))
     views = np.flatnonzero(~tensors.digested & (identity >= 0))
     if len(known) and len(views):
-        order = np.argsort(identity[known], kind="stable")
-        base = place_of(identity[views], identity[known], order)
+        base = place_of(identity[views], identity[known])
         found = views[base >= 0]
         bases = known[base[base >= 0]]
         state[found] = mixed(tensors.digest[bases], tensors.shape[found], tensors.stride[found])
         whole[found] = True
     rest = np.flatnonzero(~whole & (tensors.nan >= 0))
+    every = len(rest) == len(state)
     for start in range(0, len(rest), _BLOCK):
-        rows = rest[start : start + _BLOCK]
-        numbers = [column[rows] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
-        bits = [np.where(np.isnan(column), 0.0, column).view(np.uint64) for column in numbers]
-        counts = [column[rows].view(np.uint64) for column in (tensors.size, tensors.nan, tensors.zero)]
-        state[rows] = mixed(*bits, *counts, tensors.shape[rows])
+        rows = slice(start, start + _BLOCK) if every else rest[start : start + _BLOCK]
+        state[rows] = _statistics(tensors, rows)
     return state, whole
 
 
-def _by_version(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
+def _statistics(tensors: Tensors, rows: slice | NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A hash of the statistics and shapes of rows."""
+    numbers = [column[rows] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
+    for column in numbers:
+        np.copyto(column, 0.0, where=np.isnan(column))
+    counts = [column[rows].view(np.uint64) for column in (tensors.size, tensors.nan, tensors.zero)]
+    return mixed(*(column.view(np.uint64) for column in numbers), *counts, tensors.shape[rows])
+
+
+def _by_version(calls: Calls, tensors: Tensors, identity: NDArray[np.int64], alias: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Output row that first carried the version of each input."""
-    identity = _identity(calls, tensors)
     found = np.full(len(tensors), NONE, dtype=np.int64)
-    inputs = np.flatnonzero(~tensors.output & (identity >= 0))
-    written = tensors.output & (identity >= 0) & ~aliases(calls, tensors)
-    leaf = calls.leaf[tensors.call]
-    for outputs in (np.flatnonzero(written & leaf), np.flatnonzero(written & ~leaf)):  # a module only where nothing inside it is known to
-        lost = inputs[found[inputs] < 0]
+    lost = np.flatnonzero(~tensors.output & (identity >= 0))
+    written = np.flatnonzero(tensors.output & (identity >= 0) & ~alias)
+    leaf = calls.leaf[tensors.call[written]]
+    for outputs in (written[leaf], written[~leaf]):  # a module only where nothing inside it is known to
         if not len(lost) or not len(outputs):
             continue
-        place = place_of(identity[lost], identity[outputs], np.argsort(identity[outputs], kind="stable"))
-        row = np.where(place >= 0, outputs[np.maximum(place, 0)], NONE)
-        later = (row >= 0) & (tensors.call[np.maximum(row, 0)] >= tensors.call[lost]) & leaf[lost]
-        found[lost] = np.where(later, NONE, row)
+        place = place_of(identity[lost], identity[outputs])
+        known = place >= 0
+        read, row = lost[known], outputs[place[known]]
+        later = (tensors.call[row] >= tensors.call[read]) & calls.leaf[tensors.call[read]]
+        found[read] = np.where(later, NONE, row)
+        lost = lost[found[lost] < 0]
     return found
 
 
 def aliases(calls: Calls, tensors: Tensors) -> NDArray[np.bool_]:
     """Output rows whose call also reads the same version: views of an input. Compares each row with its neighbours of the call."""
+    return _aliases(tensors, _identity(calls, tensors))
+
+
+def _aliases(tensors: Tensors, identity: NDArray[np.int64]) -> NDArray[np.bool_]:
     found = np.zeros(len(tensors), dtype=np.bool_)
-    call, output, identity = tensors.call, tensors.output, _identity(calls, tensors)
-    for shift in range(1, MAX_NEIGHBOURS):
-        if not (call[shift:] == call[:-shift]).any():
-            break
+    call, output = tensors.call, tensors.output
+    most = int(np.diff(np.flatnonzero(np.r_[True, call[1:] != call[:-1], True])).max()) if len(call) else 0  # rows of a call
+    for shift in range(1, min(most, MAX_NEIGHBOURS)):
         one = np.flatnonzero(identity[shift:] == identity[:-shift])
         other = one + shift
         same = (identity[one] >= 0) & (call[one] == call[other]) & (output[one] != output[other])
         found[np.where(output[one], one, other)[same]] = True
-    else:
+    if most > MAX_NEIGHBOURS:
         both = mixed(call.astype(np.uint64), identity.astype(np.uint64))
-        found |= output & np.isin(both, both[~output])
+        found |= output & (identity >= 0) & np.isin(both, both[~output])
     return found
 
 
-def _by_content(calls: Calls, tensors: Tensors, state: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Latest earlier output with the same content, for dumps that have no versions."""
-    process = calls.process[tensors.call].astype(np.uint64)
+def _by_content(calls: Calls, tensors: Tensors, state: NDArray[np.uint64], lost: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Latest earlier output with the content of each lost row, for dumps that have no versions."""
     usable = (state != 0) & (tensors.size != 1) & (tensors.version < 0)
-    written = tensors.output & usable & calls.leaf[tensors.call]
-    return _latest(mixed(state, process, tensors.dtype), tensors.call, written, ~tensors.output & usable)
+    written = np.flatnonzero(tensors.output & usable & calls.leaf[tensors.call])
+    content = mixed(state, calls.process[tensors.call].astype(np.uint64), tensors.dtype)
+    written = written[np.isin(content[written], distinct(content[lost]))]
+    found = _latest(content[written], content[lost], tensors.call, written, lost)
+    return np.where(usable[lost], found, NONE)
 
 
-def _by_storage(calls: Calls, tensors: Tensors, lost: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Latest earlier output on the same storage that is no view of what its call read: a write through another view."""
-    process = calls.process[tensors.call].astype(np.uint64)
-    place = mixed(process, tensors.storage.astype(np.uint64))
-    written = tensors.output & (tensors.storage >= 0) & calls.leaf[tensors.call] & ~aliases(calls, tensors)
-    return _latest(place, tensors.call, written, lost)
+def _by_storage(calls: Calls, tensors: Tensors, alias: NDArray[np.bool_], lost: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Latest earlier output on the storage of each lost row that is no view of what its call read: a write through another view."""
+    written = np.flatnonzero(tensors.output & (tensors.storage >= 0) & ~alias)
+    written = written[calls.leaf[tensors.call[written]]]
+    written = written[np.isin(tensors.storage[written], tensors.storage[lost])]
+    process = calls.process[tensors.call]
+    places = [mixed(process[rows].astype(np.uint64), tensors.storage[rows].astype(np.uint64)) for rows in (written, lost)]
+    return _latest(places[0], places[1], tensors.call, written, lost)
 
 
-def _latest(content: NDArray[np.uint64], call: NDArray[np.int64], written: NDArray[np.bool_], read: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each read row the last written row of an earlier call with the same content."""
-    found = np.full(len(content), NONE, dtype=np.int64)
-    outputs, inputs = np.flatnonzero(written), np.flatnonzero(read)
-    if not len(inputs) or not len(outputs):
-        return found
-    outputs = outputs[np.isin(content[outputs], distinct(content[inputs]))]
-    if not len(outputs):
-        return found
-    names, codes = np.unique(content[outputs], return_inverse=True)
-    near = np.minimum(np.searchsorted(names, content[inputs]), len(names) - 1)
-    known = names[near] == content[inputs]
+def _latest(
+    content: NDArray[np.uint64], wanted: NDArray[np.uint64], call: NDArray[np.int64], written: NDArray[np.int64], read: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each read row the last written row of an earlier call with the content that is wanted; content is that of written rows."""
+    if not len(written) or not len(read):
+        return np.full(len(read), NONE, dtype=np.int64)
+    names, codes = np.unique(content, return_inverse=True)
+    near = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
     span = int(call.max()) + 2
-    placed = codes.astype(np.int64) * span + call[outputs]
+    placed = codes.astype(np.int64) * span + call[written]
     order = np.argsort(placed, kind="stable")
-    before = np.searchsorted(placed[order], near * span + call[inputs]) - 1
+    before = np.searchsorted(placed[order], near * span + call[read]) - 1
     latest = np.maximum(before, 0)
-    fits = known & (before >= 0) & (placed[order][latest] // span == near)
-    found[inputs] = np.where(fits, outputs[order][latest], NONE)
-    return found
+    fits = (names[near] == wanted) & (before >= 0) & (placed[order][latest] // span == near)
+    return np.where(fits, written[order][latest], NONE)

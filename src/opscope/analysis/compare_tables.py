@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.analysis.hashes import Ragged, bag_hashes, distinct_texts, equal_to, hash_of, hashes, known_rows, ragged
+from opscope.analysis.hashes import Cells, Ragged, bag_hashes, cells, distinct, distinct_texts, equal_to, hash_of, hashes, known_rows
 from opscope.analysis.tables import keys_of
 from opscope.run.arrow import sliced
 from opscope.run.query import arrow_columns
@@ -29,6 +29,7 @@ ABSENT = np.iinfo(np.int64).min  # no such integer
 _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
+_DENSE = 8  # numbers from the least to the largest of a table, for each of its rows, up to which a place for each is kept
 _WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero")
 _FLOATS = ("min", "max", "mean", "l2norm")
 
@@ -110,8 +111,8 @@ class Side(msgspec.Struct, frozen=True):
 
     def which(self, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Of which rows of a column of hashes something holds, asked once for each text."""
-        words, inverse = np.unique(column, return_inverse=True)
-        flags: NDArray[np.bool_] = np.array([holds(text) for text in self.texts(words)], dtype=np.bool_)[inverse]
+        words = distinct(column)
+        flags: NDArray[np.bool_] = np.array([holds(text) for text in self.texts(words)], dtype=np.bool_)[np.searchsorted(words, column)]
         return flags
 
 
@@ -147,9 +148,14 @@ class _Read:
             np.copyto(found, missing, where=~valid)
         return found
 
-    def cells(self, name: str) -> Ragged:
+    def cells(self, name: str) -> Cells:
         """A column of text or lists."""
-        return ragged([batch[name] for batch in self._batches])
+        return cells([batch[name] for batch in self._batches])
+
+    def hashes(self, name: str, *, null: int = 0) -> NDArray[np.uint64]:
+        """The same as one hash a row; that of a null is given."""
+        found = self.cells(name)
+        return found.each(hashes(found.different, null=null))
 
     def known(self, name: str) -> NDArray[np.bool_]:
         """Where a column is not null."""
@@ -177,23 +183,27 @@ def _calls(read: _Read) -> tuple[Calls, dict[int, str]]:
     words: dict[int, str] = {}
     hashed: dict[str, NDArray[np.uint64]] = {}
     for name in _CALL_WORDS:
-        cells = read.cells(name)
-        hashed[name] = hashes(cells, null=hash_of(""))
-        words |= distinct_texts(hashed[name], cells)
-    hashed |= {name: hashes(read.cells(name)) for name in ("name", "args")}
-    levels = read.cells("level")
-    level = np.where(equal_to(levels, "module"), MODULE, np.where(equal_to(levels, "api"), API, OPERATOR)).astype(np.int8)
+        found = read.cells(name)
+        told = hashes(found.different, null=hash_of(""))
+        words |= distinct_texts(told, found.different)
+        hashed[name] = found.each(told)
+    hashed |= {name: read.hashes(name) for name in ("name", "args")}
     places = [number[name] for name in ("rank", "process", "step", "index")]
     order: Any = slice(None) if _in_order(places) else np.lexsort(places[::-1])
     key = keys_of(number["process"], number["index"])[order]
-    inside = number["parent"] >= 0
-    parents = np.unique(keys_of(number["process"][inside], number["parent"][inside]))
+    inside = np.flatnonzero(number["parent"] >= 0)
+    parents = distinct(keys_of(number["process"][inside], number["parent"][inside]))
     calls = Calls(
         row=np.arange(read.count)[order], key=key, process=number["process"][order], rank=number["rank"][order], step=number["step"][order],
-        index=number["index"][order], level=level[order], parent=number["parent"][order], forward=number["forward_index"][order],
-        leaf=~np.isin(key, parents), **{name: column[order] for name, column in hashed.items()},
+        index=number["index"][order], level=_levels(read.cells("level"))[order], parent=number["parent"][order],
+        forward=number["forward_index"][order], leaf=~np.isin(key, parents), **{name: column[order] for name, column in hashed.items()},
     )  # fmt: skip
     return calls, words
+
+
+def _levels(words: Cells) -> NDArray[np.int8]:
+    known = words.different
+    return words.each(np.where(equal_to(known, "module"), MODULE, np.where(equal_to(known, "api"), API, OPERATOR)).astype(np.int8))
 
 
 def _in_order(columns: Sequence[NDArray[np.int64]]) -> bool:
@@ -206,53 +216,66 @@ def _in_order(columns: Sequence[NDArray[np.int64]]) -> bool:
 
 
 def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
-    call = _owners(keys_of(read.numbers("process", np.int64, 0), read.numbers("index", np.int64, 0)), calls)
+    call = _owners(read.numbers("process", np.int64, 0), read.numbers("index", np.int64, 0), calls)
     order: Any = slice(None)
     if len(call) and (np.any(call[1:] < call[:-1]) or call.min() < 0):
         order = np.argsort(call, kind="stable")
         order = order[call[order] >= 0]
-    types, shapes, roles = read.cells("dtype"), read.cells("shape"), read.cells("role")
-    dtype, shape = hashes(types), hashes(shapes)
+    types, shapes, roles, sides = (read.cells(name) for name in ("dtype", "shape", "role", "io"))
+    dtype, shape = hashes(types.different), hashes(shapes.different)
     flags = {
-        "output": equal_to(read.cells("io"), "output"), "parameter": equal_to(roles, "parameter") | equal_to(roles, "buffer"),
-        "constant": equal_to(roles, "constant"), "kept": read.placed("value"), "digested": read.known("digest"),
+        "output": sides.each(equal_to(sides.different, "output")), "constant": roles.each(equal_to(roles.different, "constant")),
+        "parameter": roles.each(equal_to(roles.different, "parameter") | equal_to(roles.different, "buffer")),
+        "kept": read.placed("value"), "digested": read.known("digest"),
     }  # fmt: skip
     hashed = {
-        "slot": hashes(read.cells("slot")), "dtype": dtype, "shape": shape, "sorted_shape": bag_hashes(shapes, shape),
-        "stride": hashes(read.cells("stride")), "named": hashes(read.cells("tensor_name")), "digest": read.numbers("digest", np.uint64, 0),
+        "slot": read.hashes("slot"), "dtype": types.each(dtype), "shape": shapes.each(shape), "stride": read.hashes("stride"),
+        "sorted_shape": shapes.each(bag_hashes(shapes.different, shape)), "named": read.hashes("tensor_name"),
+        "digest": read.numbers("digest", np.uint64, 0),
     }  # fmt: skip
     whole = {name: read.numbers(name, np.int64, NONE) for name in _WHOLE}
     whole["size"] = _sizes(whole["size"], shapes)
     whole |= {name: read.numbers(name, np.int64, ABSENT) for name in ("min_int", "max_int")}
     floats = {name: read.numbers(name, np.float64, np.nan) for name in _FLOATS}
     columns = {name: column[order] for name, column in (flags | hashed | whole | floats).items()}
-    return Tensors(row=np.arange(read.count)[order], call=call[order], **columns), distinct_texts(dtype, types)
+    return Tensors(row=np.arange(read.count)[order], call=call[order], **columns), distinct_texts(dtype, types.different)
 
 
-def _sizes(size: NDArray[np.int64], shapes: Ragged) -> NDArray[np.int64]:
+def _sizes(size: NDArray[np.int64], shapes: Cells) -> NDArray[np.int64]:
     """Numbers of elements; those that nobody counted from the shape, NONE where that is not known or absurd."""
-    rows = np.flatnonzero((size < 0) & (shapes.lengths >= 0))
-    product, lengths = np.ones(len(rows)), shapes.lengths[rows]
-    for place in range(int(lengths.max(initial=0))):
-        longer = np.flatnonzero(lengths > place)
-        product[longer] *= shapes.items[shapes.starts[rows[longer]] + place]
-    size[rows] = np.where((product >= 0) & (product < 2.0**62), product, NONE).astype(np.int64)
-    return size
+    return np.where(size < 0, shapes.each(_products(shapes.different)), size) if (size < 0).any() else size
 
 
-def _owners(key: NDArray[np.int64], calls: Calls) -> NDArray[np.int64]:
+def _products(shapes: Ragged) -> NDArray[np.int64]:
+    """Elements of each shape, NONE where that is not known or absurd."""
+    product = np.where(shapes.lengths >= 0, 1.0, -1.0)
+    for place in range(int(shapes.lengths.max(initial=0))):
+        longer = np.flatnonzero(shapes.lengths > place)
+        product[longer] *= shapes.items[shapes.starts[longer] + place]
+    return np.where((product >= 0) & (product < 2.0**62), product, NONE).astype(np.int64)
+
+
+def _owners(process: NDArray[np.int64], index: NDArray[np.int64], calls: Calls) -> NDArray[np.int64]:
     """Row of Calls of each tensor row; the rows of a call mostly stand together, so each run of them is looked up once."""
-    if not len(key):
-        return key
-    starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    owners = place_of(key[starts], calls.key, np.argsort(calls.key, kind="stable"))
-    return np.repeat(owners, np.diff(np.r_[starts, len(key)]))
+    if not len(index):
+        return index
+    starts = np.flatnonzero(np.r_[True, (index[1:] != index[:-1]) | (process[1:] != process[:-1])])
+    owners = place_of(keys_of(process[starts], index[starts]), calls.key)
+    return np.repeat(owners, np.diff(np.r_[starts, len(index)]))
 
 
-def place_of(keys: NDArray[Any], table: NDArray[Any], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Row of each key in a table whose rows are sorted by order; NONE where it has none, the first where it has several."""
+def place_of(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row of each key in a table; NONE where it has none, the first where it has several."""
     if not len(table):
         return np.full(len(keys), NONE, dtype=np.int64)
+    first, last = int(table.min()), int(table.max())
+    if last - first < _DENSE * len(table):  # a place for every number between is less than a search for each
+        places = np.full(last - first + 2, NONE, dtype=np.int64)
+        places[table[::-1] - first] = np.arange(len(table))[::-1]
+        inside = (keys >= first) & (keys <= last)
+        found: NDArray[np.int64] = places[np.where(inside, keys - first, -1)]
+        return found
+    order = np.argsort(table, kind="stable")
     ordered = table[order]
     at = np.searchsorted(ordered, keys)
     near = np.minimum(at, len(table) - 1)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ABSENT_LENGTH = -1
 LONG = 256  # bytes of a text, items of a list; longer ones are hashed one by one
+_REMEMBERED = 4  # batches of one size that a batch is held against
 _BLOCK = 1 << 14  # rows at a time: what is computed in between stays in the cache
 _MULTIPLIERS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _HALF = np.uint64(32)
@@ -53,10 +54,64 @@ class Ragged(msgspec.Struct, frozen=True):
         return [whole[start:end].decode("utf-8", "replace") for start, end in zip(starts, ends, strict=True)]
 
 
+class Cells(msgspec.Struct, frozen=True):
+    """A column of text or lists: its batches that are not alike, one after the other, and which rows of those each batch is.
+
+    Most steps of a program repeat each other word by word, so most batches need no look of their own.
+    """
+
+    different: Ragged
+    batches: list[slice]
+
+    def each(self, found: NDArray[Any]) -> NDArray[Any]:
+        """What was found for the rows of different, for every row of the column."""
+        unrepeated = sum(part.stop - part.start for part in self.batches) == len(self.different)
+        return found if unrepeated else np.concatenate([found[part] for part in self.batches])
+
+
+def cells(columns: Sequence[Column]) -> Cells:
+    """The batches of a column of text or list<int64>, those that repeat an earlier one found out."""
+    kept: list[Column] = []
+    spans: list[slice] = []
+    known: dict[tuple[int, int], list[int]] = {}
+    batches = []
+    for column in columns:
+        ends = _ends(column)
+        alike = known.setdefault((column.length, int(ends[-1]) - int(ends[0]) if column.length else 0), [])
+        place = next((number for number in alike[: -1 - _REMEMBERED : -1] if _repeats(kept[number], column)), len(kept))
+        if place == len(kept):
+            start = spans[-1].stop if spans else 0
+            alike.append(place)
+            kept.append(column)
+            spans.append(slice(start, start + column.length))
+        batches.append(spans[place])
+    return Cells(ragged(kept), batches)
+
+
+def _repeats(one: Column, other: Column) -> bool:
+    """Whether two batches of as many rows and items are alike, item by item."""
+    ends = _ends(one), _ends(other)
+    if not _equal(*ends) or (one.validity is None) != (other.validity is None):
+        return False
+    valid = valid_rows(one), valid_rows(other)
+    if valid[0] is not None and valid[1] is not None and not _equal(valid[0], valid[1]):
+        return False
+    first, last = (int(ends[0][0]), int(ends[0][-1])) if one.length else (0, 0)
+    return _equal(_items(one)[first:last], _items(other)[first:last])
+
+
+def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return len(one) == len(other) and not np.count_nonzero(one != other)
+
+
+def _ends(column: Column) -> NDArray[Any]:
+    return column.buffers[0][column.offset : column.offset + column.length + 1]
+
+
 def ragged(columns: Sequence[Column]) -> Ragged:
     """The batches of a column of text or list<int64>, one after the other."""
     filled = [column for column in columns if column.length]
-    ends = [column.buffers[0][column.offset : column.offset + column.length + 1] for column in filled]
+    ends = [_ends(column) for column in filled]
     sizes = np.array([int(part[-1]) - int(part[0]) for part in ends], dtype=np.int64)
     shifts = np.cumsum(sizes) - sizes - np.array([int(part[0]) for part in ends], dtype=np.int64)
     nothing = np.empty(0, np.int64)

@@ -86,7 +86,7 @@ def enclosing(side: Side, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
     inner = np.flatnonzero(calls.parent >= 0)
     if len(inner):
         keys = (calls.process[inner] << 40) | calls.parent[inner]
-        found[inner] = place_of(keys, calls.key, np.argsort(calls.key, kind="stable"))
+        found[inner] = place_of(keys, calls.key)
     for _ in range(_DEPTH):
         skipped = (found >= 0) & ~kept[np.maximum(found, 0)]
         if not skipped.any():

@@ -56,6 +56,7 @@ class _Place(msgspec.Struct, frozen=True):
     node: int
     buffer: int
     children: tuple[_Place, ...] = ()
+    dtype: Any = None  # of a column of numbers
 
 
 class IpcFile:
@@ -145,26 +146,35 @@ class IpcFile:
         """Check every buffer and offset of a batch: nanoarrow, which reads it next, crashes on some wrong ones."""
         self.check_numbers(batch)
         for place in self._places.values():
-            if place.type not in NUMBERS and place.type != "bool":
+            if place.dtype is None and place.type != "bool":
                 self._column(batch, place, batch.rows)
 
     def check_numbers(self, batch: Batch) -> None:
         """Check all buffers against the batch, and the columns of numbers wholly: looking one up cannot fail afterwards."""
-        room, rows, buffers = batch.body_length, batch.rows, batch.buffers
-        if any(offset < 0 or length < 0 or offset + length > room for offset, length in buffers):
+        if batch.offset not in self._doubtful:
+            return
+        if any(offset < 0 or length < 0 or offset + length > batch.body_length for offset, length in batch.buffers):
             raise FormatError(self.path, "a buffer lies outside its batch", offset=batch.offset)
-        for node, first, bits in self._numbers:
-            length, nulls = batch.nodes[node]
-            short = buffers[first + 1][1] < (rows * bits + 7) // 8 or (nulls != 0 and buffers[first][1] < (rows + 7) // 8)
-            if short or length != rows or not -1 <= nulls <= rows:
-                raise FormatError(self.path, "a column does not fit its batch", offset=batch.offset)
+        raise FormatError(self.path, "a column does not fit its batch", offset=batch.offset)
 
     @cached_property
-    def _numbers(self) -> tuple[tuple[int, int, int], ...]:
-        """Node, first buffer and bits of an element of each column of numbers."""
-        places = [place for place in self._places.values() if place.type in NUMBERS or place.type == "bool"]
-        bits = [1 if place.type == "bool" else 8 * np.dtype(NUMBERS[place.type]).itemsize for place in places]
-        return tuple((place.node, place.buffer, size) for place, size in zip(places, bits, strict=True))
+    def _doubtful(self) -> frozenset[int]:
+        """Offsets of the batches of which a buffer lies outside or a column of numbers does not fit, found out for all at once."""
+        batches = self.batches
+        nodes = np.array([batch.nodes for batch in batches], dtype=np.int64).reshape(len(batches), -1, 2)
+        buffers = np.array([batch.buffers for batch in batches], dtype=np.int64).reshape(len(batches), -1, 2)
+        rows, room = (
+            np.array([[getattr(batch, name)] for batch in batches], dtype=np.int64).reshape(-1, 1) for name in ("rows", "body_length")
+        )
+        offset, size = buffers[:, :, 0], buffers[:, :, 1]
+        outside = ((offset < 0) | (size < 0) | (offset > room - size)).any(axis=1)
+        places = [place for place in self._places.values() if place.dtype is not None or place.type == "bool"]
+        first = np.array([place.buffer for place in places], dtype=np.int64)
+        bits = np.array([1 if place.dtype is None else 8 * _ITEMSIZES[place.dtype] for place in places], dtype=np.int64)
+        length, nulls = np.moveaxis(nodes[:, [place.node for place in places]], 2, 0)
+        short = (size[:, first + 1] < (rows * bits + 7) // 8) | ((nulls != 0) & (size[:, first] < (rows + 7) // 8))
+        unfit = (short | (length != rows) | (nulls < -1) | (nulls > rows)).any(axis=1)
+        return frozenset(batches[place].offset for place in np.flatnonzero(outside | unfit).tolist())
 
     def message(self, batch: Batch, constants: dict[str, int]) -> memoryview | bytearray:
         """The bytes of a batch, metadata included; int32 columns named in constants hold that number in every row."""
@@ -179,6 +189,10 @@ class IpcFile:
             patched[start : start + 4 * batch.rows] = np.full(batch.rows, value, dtype=np.int32).tobytes()
         return whole if patched is None else patched
 
+    def is_number(self, name: str) -> bool:
+        """Whether a column is checked by check_numbers."""
+        return self._places[name].dtype is not None or self._places[name].type == "bool"
+
     def column(self, batch: Batch, name: str) -> Column:
         """One column of a batch, its buffers views of the mapped file; FormatError when they lie outside the batch."""
         return self._column(batch, self._places[name], batch.rows)
@@ -192,8 +206,8 @@ class IpcFile:
             raise FormatError(self.path, "a column miscounts its nulls", offset=batch.offset)
         validity = self._buffer(batch, place.buffer, np.uint8, (length + 7) // 8) if present else None
         first = place.buffer + 1
-        if place.type in NUMBERS:
-            return Column(place.type, length, 0, validity, (self._buffer(batch, first, NUMBERS[place.type], length),))
+        if place.dtype is not None:
+            return Column(place.type, length, 0, validity, (self._buffer(batch, first, place.dtype, length),))
         if place.type == "bool":
             return Column(place.type, length, 0, validity, (self._buffer(batch, first, np.uint8, (length + 7) // 8),))
         if place.type.startswith("struct<"):
@@ -207,7 +221,7 @@ class IpcFile:
         children = tuple(self._column(batch, child, None) for child in place.children)
         data: tuple[np.ndarray[Any, Any], ...] = () if children else (self._buffer(batch, first + 1, np.uint8, None),)
         room = children[0].length if children else len(data[0])
-        if length and (ends[0] < 0 or ends[-1] > room or (ends[1:] < ends[:-1]).any()):
+        if length and (ends[0] < 0 or ends[-1] > room or np.count_nonzero(ends[1:] < ends[:-1])):
             raise FormatError(self.path, "text or list offsets point outside the batch", offset=batch.offset)
         return Column(place.type, length, 0, validity, (ends, *data), children)
 
@@ -219,7 +233,7 @@ class IpcFile:
         if offset < 0 or length < wanted or offset + length > batch.body_length:
             raise FormatError(self.path, "a buffer lies outside its batch", offset=batch.offset)
         elements = wanted // itemsize
-        return np.frombuffer(self._map, dtype=dtype, count=elements, offset=batch.body + offset) if elements else np.empty(0, dtype)
+        return np.frombuffer(self._map, dtype, elements, batch.body + offset) if elements else np.empty(0, dtype)
 
 
 def _map_path(path: Path) -> mmap.mmap | bytes:
@@ -322,4 +336,4 @@ def _place(kind: str, node: int, buffer: int) -> tuple[_Place, int, int]:
     for _, child in child_types(kind):
         place, next_node, next_buffer = _place(child, next_node, next_buffer)
         children.append(place)
-    return _Place(kind, node, buffer, tuple(children)), next_node, next_buffer
+    return _Place(kind, node, buffer, tuple(children), NUMBERS.get(kind)), next_node, next_buffer

@@ -152,10 +152,9 @@ class NativeRun:
         for reader in self._processes:
             stored = reader.tables[table]
             for number in range(len(stored)):
-                found = stored.read(number, names)
+                found = stored.read(number, names, reader.constants)
                 if found is not None:
-                    rows, known = stored.rows(number), {name: value for name, value in reader.constants.items() if name in found}
-                    yield {**found, **{name: Column("int32", rows, 0, None, (np.full(rows, known[name], np.int32),)) for name in known}}
+                    yield found
         if table == "calls" and self.unfinished:
             batch = encode_rows(table, self.unfinished)
             yield dict(zip(names, map(owned, struct_columns(TABLES[table], batch)), strict=True))

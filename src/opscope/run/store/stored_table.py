@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from opscope.errors import FormatError
 from opscope.run.arrow import Column
@@ -16,7 +17,36 @@ from opscope.run.store.canonical import open_table
 from opscope.run.store.ipc import Batch, IpcFile
 from opscope.run.store.layout import segment_files
 
+_NONE: Mapping[str, int] = {}
 _REQUIRED = {table: [field.name for field in msgspec.structs.fields(record) if field.required] for table, record in RECORDS.items()}
+
+
+class _Columns(Mapping[str, Column]):
+    """Columns of a sound batch; those of numbers, which cannot be damaged any more, are made when they are looked up."""
+
+    def __init__(self, file: IpcFile, batch: Batch, names: Sequence[str], checked: dict[str, Column], constants: Mapping[str, int]) -> None:
+        self._file = file
+        self._batch = batch
+        self._names = names
+        self._checked = checked
+        self._constants = constants
+
+    def __getitem__(self, name: str) -> Column:
+        found = self._checked.get(name)
+        if found is not None:
+            return found
+        if name not in self._names:
+            raise KeyError(name)
+        number = self._constants.get(name)
+        if number is None:
+            return self._file.column(self._batch, name)
+        return Column("int32", self._batch.rows, 0, None, (np.full(self._batch.rows, number, dtype=np.int32),))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class StoredTable:
@@ -72,28 +102,31 @@ class StoredTable:
         file, batch = self._batches[number]
         return file.column(batch, name)
 
-    def read(self, number: int, names: Sequence[str]) -> dict[str, Column] | None:
-        """Some columns of a batch as views of the file; None, and a problem, when they are damaged."""
+    def read(self, number: int, names: Sequence[str], constants: Mapping[str, int] = _NONE) -> Mapping[str, Column] | None:
+        """Some columns of a batch as views of the file; None, and a problem, when they are damaged.
+
+        int32 columns named in constants hold that number in every row.
+        """
         if not self._is_usable(number):
             return None
         file, batch = self._batches[number]
         try:
-            found = {name: file.column(batch, name) for name in names}
+            checked = {name: file.column(batch, name) for name in names if not file.is_number(name)}
         except FormatError as error:
             self._leave_out(number, error)
             return None
-        if len(found) == len(TABLES[self._table]):
+        if len(names) == len(TABLES[self._table]):
             self._checked.add(number)
-        return found
+        return _Columns(file, batch, names, checked, constants)
 
-    def read_all(self, names: Sequence[str]) -> Iterator[dict[str, Column]]:
+    def read_all(self, names: Sequence[str]) -> Iterator[Mapping[str, Column]]:
         """Some columns of every batch that is sound."""
         for number in range(len(self)):
             columns = self.read(number, names)
             if columns is not None:
                 yield columns
 
-    def messages(self, constants: dict[str, int]) -> Iterator[memoryview | bytearray]:
+    def messages(self, constants: Mapping[str, int]) -> Iterator[memoryview | bytearray]:
         """Bytes of every sound batch; int32 columns named in constants hold that number in every row."""
         own = {name: value for name, value in constants.items() if name in TABLES[self._table]}
         for number, (file, batch) in enumerate(self._batches):
