@@ -58,6 +58,12 @@ ALLOCATORS = frozenset({
     "_empty_affine_quantized", "_empty_per_channel_affine_quantized",
 })  # fmt: skip
 
+# Outputs that are handed to the backward kernel alone: padded, or in part never written (the recurrence of a short sequence).
+SCRATCH = {
+    "_ctc_loss": frozenset({"1"}), "_cudnn_ctc_loss": frozenset({"1"}), "_scaled_dot_product_efficient_attention": frozenset({"1"}),
+    "_efficient_attention_forward": frozenset({"1"}),
+}  # fmt: skip
+
 # Values come in from outside of the recorded program: shared memory of a worker, a mapped file.
 BRINGS = frozenset({"set", "from_file"})
 

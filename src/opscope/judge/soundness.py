@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import msgspec
 
 from opscope.judge.arguments import Arguments
-from opscope.judge.operators import ALLOCATORS, ELEMENTWISE, FLIPS, MOVES, ORDERS, PLACES, SILENT, family, is_loss, is_overwritten
+from opscope.judge.operators import ALLOCATORS, ELEMENTWISE, FLIPS, MOVES, ORDERS, PLACES, SCRATCH, SILENT, family, is_loss, is_overwritten
 from opscope.judge.reading import Reading, holds_lowest, is_finite, is_read
 
 NEGATIVE, POSITIVE = 1, 2
@@ -121,6 +121,9 @@ def judge(
     """
     if family(op) in ALLOCATORS:
         return Judgement("uninitialised", tuple(UNINITIALISED for _ in outputs))
+    scratch = SCRATCH.get(family(op), frozenset())
+    if any(out.slot in scratch and not is_finite(out) for out in outputs):
+        return _beside_scratch(op, arguments, inputs, outputs, mark=mark, backward=backward)
     read = tuple(held for held in inputs if not is_overwritten(op, held.reading.slot))
     given = FINITE
     for held in read:
@@ -134,6 +137,17 @@ def judge(
     if given.uninitialised:
         return _unset(seen, mark)
     return _sound_inputs(seen, mark, backward=backward)
+
+
+def _beside_scratch(
+    op: str, arguments: Arguments, inputs: Sequence[Held], outputs: Sequence[Reading], *, mark: int, backward: bool
+) -> Judgement:
+    """The judgement of the other outputs; what scratch memory holds means nothing."""
+    scratch = SCRATCH[family(op)]
+    rest = judge(op, arguments, inputs, [out for out in outputs if out.slot not in scratch], mark=mark, backward=backward)
+    conditions = iter(rest.outputs)
+    merged = tuple(FINITE if out.slot in scratch else next(conditions) for out in outputs)
+    return msgspec.structs.replace(rest, kind="uninitialised" if rest.kind == "sound" else rest.kind, outputs=merged)
 
 
 def _sound_inputs(seen: _Seen, mark: int, *, backward: bool) -> Judgement:

@@ -230,8 +230,12 @@ def written(operator: Operator, slot: str) -> bool:
 
 def writes_to(writes: frozenset[str], slot: str) -> bool:
     """Whether a tensor in this slot ("1.0" belongs to argument "1") is among what is written."""
-    head = ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
-    return head in writes
+    return head_of(slot) in writes
+
+
+def head_of(slot: str) -> str:
+    """The argument that a slot belongs to: "1" of "1.0", "kwargs.out" of "kwargs.out.2"."""
+    return ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
 
 
 def anomalous(draft: Draft) -> bool:

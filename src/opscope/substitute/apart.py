@@ -42,7 +42,10 @@ class Apart:
         """Whether a reply has to be taken before another call can be handed over."""
         return not self.free or sum(request.size for request in self._under_way.values()) > ROOM
 
-    def submit(self, call: Call, memories: Sequence[torch.Tensor], given: Given, *, thorough: bool, accumulation: float | None) -> int:
+    def submit(
+        self, call: Call, memories: Sequence[torch.Tensor], given: Given, *, thorough: bool, accumulation: float | None,
+        flaky: Sequence[str] = (),
+    ) -> int:  # fmt: skip
         """Hand a call over to be examined and return its ticket; memories are those of the call, then those of given.
 
         Without memories only where its outputs lie is judged: of views, which compute nothing.
@@ -50,8 +53,9 @@ class Apart:
         slot = self.free.pop()
         spots, size = self._fill(slot, (*call.memories, *given.memories), memories) if memories else ((), 0)
         request = Request(
-            ticket=self._ticket(), slot=slot, size=size, call=call, spots=spots, given=given, thorough=thorough, accumulation=accumulation
-        )
+            ticket=self._ticket(), slot=slot, size=size, call=call, spots=spots, given=given, thorough=thorough, accumulation=accumulation,
+            flaky=tuple(flaky),
+        )  # fmt: skip
         self._send(request)
         return request.ticket
 

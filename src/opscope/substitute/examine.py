@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,10 +20,12 @@ import torch
 
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import ILL, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
+from opscope.kernels.calls import writes_to
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
-from opscope.substitute.layout import Laid
+from opscope.substitute.layout import WRITTEN, Laid
 from opscope.substitute.perform import Bound, Performed
+from opscope.substitute.places import judge_sharing, start_of
 from opscope.substitute.terms import absolute, terms_of
 from opscope.substitute.wider import Float64
 
@@ -45,6 +47,7 @@ CHOOSERS = (
     "adaptive_max_pool",
     "fractional_max_pool",
 )
+CHANGED = "argument {} was changed, which the operator only reads by its schema"
 PLACES = "the view has other elements, another shape or type than the substitute's"
 
 
@@ -73,8 +76,11 @@ class Attempt:
         return None if self.performed is None else self.performed.outputs.get(slot)
 
 
-def examine(bound: Bound, target: Mapping[str, torch.Tensor], *, thorough: bool = True, accumulation: float | None = None) -> Answer:
-    """Judge a call's outputs by slot.
+def examine(
+    bound: Bound, target: Mapping[str, torch.Tensor], *, outputs: Mapping[str, Laid] | None = None, thorough: bool = True,
+    accumulation: float | None = None,
+) -> Answer:  # fmt: skip
+    """Judge a call's outputs by slot; outputs says where they lie, where that is to be judged as well.
 
     thorough compares with the true result even when the trusted kernel gives the same bits. accumulation is the unit roundoff
     that the program allows its products (TF32), None for that of the element type.
@@ -82,6 +88,9 @@ def examine(bound: Bound, target: Mapping[str, torch.Tensor], *, thorough: bool 
     start = time.perf_counter()
     own = Attempt("cpu", lambda: seeded(bound))
     alike = {slot for slot, tensor in target.items() if same_bits(tensor, own.output(slot))}
+    sharing = None if own.performed is None else judge_sharing(bound, outputs or {}, own.performed)
+    if sharing is not None:
+        return Answer(verdict=sharing, substitute="cpu", seconds=time.perf_counter() - start, outputs=(sharing,))
     if len(alike) == len(target) and not thorough:
         return Answer(verdict=Replayed(verdict="agree"), substitute="cpu", seconds=time.perf_counter() - start)
     true = true_result(bound) if bound.call.random is None else own
@@ -116,11 +125,6 @@ def examine_places(bound: Bound, outputs: Mapping[str, Laid]) -> Answer:
         for slot, laid in outputs.items()
     ]
     return Answer(verdict=gravest(judged), substitute="cpu", seconds=time.perf_counter() - start, outputs=tuple(judged))
-
-
-def start_of(tensor: torch.Tensor, laid: Laid) -> int:
-    """The address at which the memory of a tensor begins."""
-    return tensor.data_ptr() - laid.offset * tensor.element_size()
 
 
 def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bool:
@@ -175,6 +179,9 @@ def well_conditioned(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
 def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, true: Attempt, accumulation: float | None) -> Replayed:
     """The verdict of one output whose bits differ from the trusted kernel's."""
     mine, expected = own.output(slot), true.output(slot)
+    argument = slot.removeprefix(WRITTEN)
+    if argument != slot and not writes_to(bound.promised, argument) and mine is not None:
+        return Replayed(verdict="wrong", slot=slot, reason=CHANGED.format(argument), size=tensor.numel())
     if mine is None and expected is None:
         return Replayed(
             verdict="unknown", slot=slot, reason=own.reason or true.reason or "the substitute has no such output", size=tensor.numel()
@@ -216,6 +223,12 @@ def undefined(bound: Bound, slot: str, own: Attempt) -> str | None:
         if before is not None and output is not None and not same_bits(before, output) and not close(before, output):
             return "the trusted kernel leaves part of this output undefined" if filled else "the trusted kernel is not deterministic here"
     return None
+
+
+def not_defined(bound: Bound, slots: Sequence[str]) -> tuple[str, ...]:
+    """Those outputs of a call that the trusted kernel does not determine."""
+    own = Attempt("cpu", lambda: seeded(bound)) if slots else None
+    return tuple(slot for slot in slots if own is not None and undefined(bound, slot, own) is not None)
 
 
 def with_filled_memory(run: Callable[[], Performed]) -> Performed:

@@ -35,18 +35,23 @@ LEAVES = Leaves()
 
 @dataclass(eq=False)
 class Bound:
-    """A call bound to memory: the operator, plain data about the call, and its memories as tensors of bytes."""
+    """A call bound to memory: the operator, plain data about the call, and its memories as tensors of bytes.
+
+    promised are the arguments that it writes to by its schema, writes those and others that are known to be written.
+    """
 
     call: Call
     memories: Sequence[torch.Tensor]
     func: Any = None
     writes: frozenset[str] = field(default_factory=frozenset)
+    promised: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         if self.func is None:
             self.func = find_operator(self.call.op)
         schema = getattr(self.func, "_schema", None)
-        self.writes = frozenset({"0"} if writes_first(self.call.op) else ()) if schema is None else written_arguments(schema)
+        self.promised = frozenset({"0"} if writes_first(self.call.op) else ()) if schema is None else written_arguments(schema)
+        self.writes |= self.promised
 
     @property
     def name(self) -> str:

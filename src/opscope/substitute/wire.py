@@ -26,7 +26,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One call to examine (what it gave stands in given) or to make on the substitute of that name.
 
     spots: byte of the shared file of `slot` at which each memory begins, those of the call first; empty where the call moves no
-    values (given has no memories of its own): then the places of its outputs are judged.
+    values (given has no memories of its own): then the places of its outputs are judged. flaky are outputs that came out
+    otherwise when the program made the call again.
     """
 
     ticket: int
@@ -38,12 +39,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     substitute: str = ""
     thorough: bool = True
     accumulation: float | None = None
+    flaky: tuple[str, ...] = ()
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of an examined call, or what the substitute gave: given.memories lie at spots; error says why there is neither.
 
-    inside names the operators that the kernel of a wrong call calls.
+    inside names the operators that the kernel of a wrong call calls; undefined those outputs among the flaky ones that the trusted
+    kernel leaves undefined or gives otherwise the second time, too.
     """
 
     ticket: int
@@ -51,6 +54,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     substitute: str = ""
     seconds: float = 0.0
     inside: tuple[str, ...] = ()
+    undefined: tuple[str, ...] = ()
     given: Given | None = None
     spots: tuple[int, ...] = ()
     size: int = 0
@@ -58,8 +62,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
     @classmethod
-    def of(cls, ticket: int, answer: Answer, inside: tuple[str, ...] = ()) -> Reply:
-        return cls(ticket=ticket, verdict=answer.verdict, substitute=answer.substitute, seconds=answer.seconds, inside=inside)
+    def of(cls, ticket: int, answer: Answer, *, inside: tuple[str, ...] = (), undefined: tuple[str, ...] = ()) -> Reply:
+        return cls(
+            ticket=ticket, verdict=answer.verdict, substitute=answer.substitute, seconds=answer.seconds, inside=inside, undefined=undefined
+        )
 
 
 def encode(message: Request | Reply) -> bytes:

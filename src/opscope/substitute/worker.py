@@ -15,11 +15,12 @@ from collections.abc import Sequence
 import torch
 
 from opscope.errors import OpscopeError
+from opscope.kernels.calls import head_of
 from opscope.substitute.arguments import dtype_named
-from opscope.substitute.examine import FAILURES, examine, examine_places
+from opscope.substitute.examine import FAILURES, examine, examine_places, not_defined
 from opscope.substitute.gradients import function_named
 from opscope.substitute.inside import called_inside
-from opscope.substitute.layout import Flags
+from opscope.substitute.layout import WRITTEN, Flags, Given
 from opscope.substitute.overlay import package, run_substitute
 from opscope.substitute.perform import Bound, strided
 from opscope.substitute.wire import Reply, Request, SharedFile, encode, places, read_message, write_all
@@ -62,15 +63,17 @@ class Worker:
             bound = Bound(request.call, fresh, function_named(request.call.op))
             return Reply.of(request.ticket, examine_places(bound, request.given.outputs))
         memories = self._memories(request)
-        bound = Bound(request.call, memories[: len(request.call.memories)], function_named(request.call.op))
+        bound = Bound(request.call, memories[: len(request.call.memories)], function_named(request.call.op), written(request.given))
         replaced = request.given.replaced
         target = {}
         for slot, laid in request.given.outputs.items():
             memory = memories[replaced.get(laid.memory, laid.memory)]
             target[slot] = strided(memory, laid, dtype_named(laid.dtype))
-        answer = examine(bound, target, thorough=request.thorough, accumulation=request.accumulation)
+        answer = examine(
+            bound, target, outputs=request.given.outputs, thorough=request.thorough, accumulation=request.accumulation
+        )  # fmt: skip
         inside = called_inside(bound) if answer.verdict.verdict == "wrong" else ()
-        return Reply.of(request.ticket, answer, inside)
+        return Reply.of(request.ticket, answer, inside=inside, undefined=not_defined(bound, request.flaky))
 
     def _substituted(self, request: Request) -> Reply:
         start = time.perf_counter()
@@ -84,6 +87,11 @@ class Worker:
         random = bytes(torch.get_rng_state().numpy().tobytes()) if request.call.random is not None else None
         seconds = time.perf_counter() - start
         return Reply(ticket=request.ticket, given=given, spots=tuple(spots), size=end, seconds=seconds, random=random)
+
+
+def written(given: Given) -> frozenset[str]:
+    """The arguments that a call wrote to."""
+    return frozenset(head_of(slot.removeprefix(WRITTEN)) for slot in given.outputs if slot.startswith(WRITTEN))
 
 
 def main(requests: int, replies: int, descriptors: Sequence[int]) -> None:

@@ -36,6 +36,11 @@ class Signature:
     sampling: bool = True  # whether it is sampled after the first calls
 
     @property
+    def closely(self) -> bool:
+        """Whether the call that is being checked is also made again here: the first two, and those that are sampled."""
+        return self.checked < 2 or self.checked >= self.first
+
+    @property
     def cost(self) -> float:
         """Mean seconds of a check."""
         return self.seconds / max(self.checked, 1)

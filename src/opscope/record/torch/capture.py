@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import torch
 
 from opscope.kernels.arguments import Tree
-from opscope.kernels.calls import writes_to
+from opscope.kernels.calls import head_of, writes_to
 from opscope.record.torch.binding import PLAIN, encode
 from opscope.run.dtypes import find_dtype
-from opscope.substitute.arguments import unknown_leaf
-from opscope.substitute.layout import Call, Flags, Given, Laid
-from opscope.substitute.perform import Gathered, lay, outputs_of, storage_key
+from opscope.substitute.arguments import Conditions, unknown_leaf
+from opscope.substitute.examine import same_bits
+from opscope.substitute.layout import WRITTEN, Call, Flags, Given, Laid
+from opscope.substitute.perform import Bound, Gathered, lay, outputs_of, perform, storage_key
 
 
 class Leaves:
@@ -47,6 +48,31 @@ class Captured:
     pieces: list[torch.Tensor]
     starts: dict[int, tuple[int, int]]
     writes: frozenset[str]
+    _held: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def hold(self, limit: int) -> None:
+        """Copy what the call may only read, unless that takes more bytes, so that unmet_promises can tell whether it did."""
+        if sum(memory.size for memory in self.call.memories) <= limit:
+            written = {laid.memory for slot, laid in self.call.tensors.items() if writes_to(self.writes, slot)}
+            self._held = {place: piece.clone() for place, piece in enumerate(self.pieces) if place not in written}
+
+    def unmet_promises(self, func: Any) -> frozenset[str]:
+        """Arguments that the call changed though its schema says that it reads them: they count as written from now on.
+
+        The call is made again on the copies, so that nobody is accused of what another thread did meanwhile.
+        """
+        apart = {place for place, before in self._held.items() if not same_bits(before, self.pieces[place])}
+        if not apart:
+            return frozenset()
+        pieces = [self._held.get(place, piece) for place, piece in enumerate(self.pieces)]
+        slots = [slot for slot, laid in self.call.tensors.items() if laid.memory in apart]
+        bound = Bound(self.call, pieces, func, writes=frozenset(map(head_of, slots)))
+        before, after = bound.tensors(Conditions()), perform(bound, Conditions()).outputs
+        broken = frozenset(head_of(slot) for slot in slots if not same_bits(before[slot], after[WRITTEN + slot]))
+        memories = {laid.memory for slot, laid in self.call.tensors.items() if writes_to(broken, slot)}
+        self.pieces = [self._held.get(place, piece) if place in memories else piece for place, piece in enumerate(self.pieces)]
+        self.writes |= broken
+        return broken
 
     def given(self, result: Any) -> tuple[Given, list[torch.Tensor]]:
         """What the call gave, and the memories that takes beyond its own."""

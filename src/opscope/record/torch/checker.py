@@ -25,13 +25,14 @@ from opscope.judge.replayed import Replayed
 from opscope.record.active import active
 from opscope.record.torch.budget import Budget, Signature
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
-from opscope.record.torch.determinism import differs, repeat
+from opscope.record.torch.determinism import Difference, differences, repeat
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe
 from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
-from opscope.substitute.layout import GRADIENT, GRADS, WANTED
+from opscope.substitute.examine import CHANGED
+from opscope.substitute.layout import GRADIENT, GRADS, WANTED, WRITTEN
 from opscope.substitute.perform import outputs_of, strided
 from opscope.substitute.schema import draws_random, only_views
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 Formula = Callable[[], "tuple[Captured, list[torch.Tensor]] | None"]
 LIMIT = 1 << 30  # bytes of one call's tensors
 MOST_TOLD = 10  # wrong calls of one signature; then it is known, and no longer checked
+HELD = 64 << 20  # bytes of a call's arguments that are copied to see whether it changes what it only reads
 MOST_STARTS = 3  # of the process that makes calls again
 # They have no result of their own, change what a tensor is, or are gone before they could be made again.
 LEFT_OUT = frozenset({
@@ -70,6 +72,8 @@ class UnderWay:
     op: str
     signature: Signature
     call: Call
+    flaky: Sequence[Difference] = ()  # outputs that came out otherwise when the call was made again
+    broken: frozenset[str] = frozenset()  # arguments that it changed, though it only reads them
 
 
 @dataclass(eq=False)
@@ -200,13 +204,13 @@ class Checker:
             signature = None
         if signature is None:
             return made_by()
-        captured = self._guarded(self._capture, known, func, args, kwargs)
+        captured = self._guarded(self._capture, known, signature, func, args, kwargs)
         made = time.perf_counter()
         result = made_by()
         ended = time.perf_counter()
         if captured is not None:
-            self._guarded(self._check, known, signature, captured, result, lambda: repeat(captured, func, args, kwargs))
-            if formula is not None and (signature.checked < 2 or signature.checked >= signature.first):
+            self._guarded(self._check, known, signature, captured, result, func, lambda: repeat(captured, func, args, kwargs))
+            if formula is not None and signature.closely:
                 self._guarded(self._check_formula, known, signature, formula)
         self.budget.took(signature, made - begun + time.perf_counter() - ended, new=True)
         return result
@@ -222,7 +226,7 @@ class Checker:
         if signature is None:
             return None
         found: Replayed | None = None
-        if signature.checked < 2 or signature.checked >= signature.first:
+        if signature.closely:
             with torch.random.fork_rng(devices=[]):
                 found = self._guarded(test)
         if found is not None:
@@ -266,29 +270,36 @@ class Checker:
             self.fail(error)
         return None
 
-    def _capture(self, known: Known, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Captured | None:
+    def _capture(self, known: Known, signature: Signature, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Captured | None:
         if not self.active:
             return None
         random = known.random and draws_random(func, args, kwargs)
-        return capture(known.operator.op, args, kwargs, writes=known.operator.writes, random=random, limit=LIMIT)
+        captured = capture(known.operator.op, args, kwargs, writes=known.operator.writes, random=random, limit=LIMIT)
+        if signature.closely and not known.views:
+            captured.hold(HELD)
+        return captured
 
-    def _check(self, known: Known, signature: Signature, captured: Captured, result: Any, again: Callable[[], Any]) -> None:
+    def _check(self, known: Known, signature: Signature, captured: Captured, result: Any, func: Any, again: Callable[[], Any]) -> None:
+        broken = captured.unmet_promises(func)
         given, more = captured.given(result)
         if not given.outputs:
             return
-        if captured.call.random is None and not known.views and (signature.checked < 2 or signature.checked >= signature.first):
+        flaky: Sequence[Difference] = ()
+        if captured.call.random is None and not known.views and signature.closely and not broken:
             outputs = outputs_of(result, captured.tensors, captured.writes)
-            self._repeat(signature, {slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
-        self._submit(known, signature, captured, given, more)
+            flaky = self._repeat({slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
+        request = UnderWay(self.index(), known.operator.op, signature, captured.call, flaky, broken)
+        self._submit(known, request, captured, given, more)
 
     def _check_formula(self, known: Known, signature: Signature, formula: Formula) -> None:
         """Judge the gradients that a call's own autograd formula gives."""
         found = formula()
         if found is not None and not known.random:
             captured, gradients = found
-            self._submit(known, signature, captured, *captured.given(gradients))
+            request = UnderWay(self.index(), known.operator.op, signature, captured.call)
+            self._submit(known, request, captured, *captured.given(gradients))
 
-    def _submit(self, known: Known, signature: Signature, captured: Captured, given: Given, more: list[torch.Tensor]) -> None:
+    def _submit(self, known: Known, request: UnderWay, captured: Captured, given: Given, more: list[torch.Tensor]) -> None:
         """Hand a call over; where no cores are to spare, wait for its verdict."""
         apart = self._apart
         if apart is None:
@@ -299,10 +310,11 @@ class Checker:
             self._waited += time.perf_counter() - waiting
         moves_nothing = known.views and not more  # then only where the outputs lie can be wrong
         ticket = apart.submit(
-            captured.call, [] if moves_nothing else [*captured.pieces, *more], given, thorough=self.budget.affords_truth(signature),
-            accumulation=allowed_accumulation(captured),
+            captured.call, [] if moves_nothing else [*captured.pieces, *more], given,
+            thorough=self.budget.affords_truth(request.signature), accumulation=allowed_accumulation(captured),
+            flaky=[each.slot for each in request.flaky],
         )  # fmt: skip
-        self._under_way[ticket] = UnderWay(self.index(), known.operator.op, signature, captured.call)
+        self._under_way[ticket] = request
         if self._aside or not apart.ready:
             self._take(wait=False)
             return
@@ -310,19 +322,24 @@ class Checker:
         self.settle()
         self._waited += time.perf_counter() - waiting
 
-    def _repeat(self, signature: Signature, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> None:
+    def _repeat(self, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> Sequence[Difference]:
         """Make the call once more and compare bits; healthy kernels may differ in the last digits, which is only counted."""
-        found = differs(outputs, again())
+        found = differences(outputs, again())
+        beyond = [each for each in found if each.beyond_rounding]
+        if found and not beyond:
+            self.tally.count("flaky in the last digits")
+        return beyond
+
+    def _accuse_flaky(self, request: UnderWay, undefined: Sequence[str]) -> None:
+        """Tell the output that is furthest apart, of those that the trusted kernel determines."""
+        found = next((each for each in request.flaky if each.slot not in undefined), None)
         if found is None:
             return
-        if not found.beyond_rounding:
-            self.tally.count("flaky in the last digits")
-            return
-        signature.flaky += 1
+        request.signature.flaky += 1
         self.tally.count("flaky")
-        if signature.flaky <= MOST_TOLD:
+        if request.signature.flaky <= MOST_TOLD:
             flaky = Replayed(verdict="flaky", error=found.error, reason=found.reason)
-            self._judge(self.index(), "nondeterminism", "the same call", flaky)
+            self._judge(request.index, "nondeterminism", "the same call", flaky)
 
     # -- verdicts ---------------------------------------------------------------------------------------------
 
@@ -346,7 +363,11 @@ class Checker:
         overlap = min(self._waited, reply.seconds)  # that the program waited meanwhile has been counted already
         self._waited -= overlap
         self.budget.took(request.signature, reply.seconds - overlap, new=False)
+        self._accuse_flaky(request, reply.undefined)
         found = reply.verdict
+        if found is None and request.broken:  # an operator that the other process does not have
+            slot = min(request.broken)
+            found = Replayed(verdict="wrong", slot=WRITTEN + slot, reason=CHANGED.format(slot))
         if found is None:
             self.tally.miss(request.op, reply.error)
             return

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest difference between two results of the same inputs."""
+    """How far one output of two results of the same inputs is apart."""
 
+    slot: str
     error: float
     reason: str
     beyond_rounding: bool
@@ -51,23 +52,23 @@ def kept_generators(captured: Captured) -> Iterator[None]:
             torch.cuda.set_rng_state(on_device, device)
 
 
-def differs(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> Difference | None:
-    """The largest difference between two results, None when they are the same bit for bit."""
+def differences(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[Difference]:
+    """The outputs in which two results are not the same bit for bit, the furthest apart first."""
     found: list[Difference] = []
     for slot, one in before.items():
         other = after.get(slot)
         if other is None or same_bits(one, other):
             continue
         found.append(difference(slot, one, other))
-    return max(found, key=lambda each: (each.beyond_rounding, each.error), default=None)
+    return sorted(found, key=lambda each: (each.beyond_rounding, each.error), reverse=True)
 
 
 def difference(slot: str, one: torch.Tensor, other: torch.Tensor) -> Difference:
     """How far two results are apart that are not the same."""
     if one.shape != other.shape or one.dtype is not other.dtype:
-        return Difference(float("inf"), f"output {slot} has another shape or type the second time", beyond_rounding=True)
+        return Difference(slot, float("inf"), f"output {slot} has another shape or type the second time", beyond_rounding=True)
     if not (one.dtype.is_floating_point or one.dtype.is_complex):
-        return Difference(float((one != other).sum()), f"output {slot} holds other integers the second time", beyond_rounding=True)
+        return Difference(slot, float((one != other).sum()), f"output {slot} holds other integers the second time", beyond_rounding=True)
     wide = torch.complex128 if one.dtype.is_complex else torch.float64
     left, right = one.to(wide), other.to(wide)
     masks = (left.isnan() != right.isnan()).any() or (left.isinf() != right.isinf()).any()
@@ -76,5 +77,5 @@ def difference(slot: str, one: torch.Tensor, other: torch.Tensor) -> Difference:
     size = float(left[left.isfinite()].abs().max()) if left.isfinite().any() else 0.0
     rounding = 16 * ROUNDOFF.get(dtype_name(one), 0.0) * size
     return Difference(
-        error, f"output {slot} differs by up to {error:.3g} when the same call is made again", bool(masks) or error > rounding
+        slot, error, f"output {slot} differs by up to {error:.3g} when the same call is made again", bool(masks) or error > rounding
     )
