@@ -1,49 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass over two arrays, in vectors of 8 doubles that the compiler cuts to what the instruction set has. Compiled once for each
-// instruction set with its own flags, everything in an unnamed namespace, so that the linker cannot mix them.
+// The pass over two arrays. Compiled once for each instruction set with its own flags, everything in an unnamed namespace, so that the
+// linker cannot mix them.
 #include <cmath>
 #include <cstring>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
 #include "pair_part.hpp"
+#include "pair_vectors.hpp"
 
 namespace {
 
 using namespace opscope;
-
-constexpr int LANES = 8;
-constexpr int BLOCK = 512;  // elements that are decoded at once: buffers stay in the first cache
-typedef double Vec __attribute__((vector_size(64)));
-typedef long long Mask __attribute__((vector_size(64)));
-
-inline Vec load(const double* at) {
-    Vec found;
-    std::memcpy(&found, at, sizeof found);
-    return found;
-}
-inline Mask load(const std::int64_t* at) {
-    Mask found;
-    std::memcpy(&found, at, sizeof found);
-    return found;
-}
-inline Vec splat(double value) { return Vec{} + value; }
-inline Vec magnitude(Vec a) { return (Vec)((Mask)a & 0x7fffffffffffffffLL); }
-inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }
-inline Vec choose(Mask mask, Vec a, Vec b) { return (Vec)((mask & (Mask)a) | (~mask & (Mask)b)); }
-inline double total(Vec a) { return ((a[0] + a[4]) + (a[1] + a[5])) + ((a[2] + a[6]) + (a[3] + a[7])); }
-inline std::int64_t total(Mask a) {
-    std::int64_t sum = 0;
-    for (int lane = 0; lane < LANES; ++lane) sum += a[lane];
-    return sum;
-}
-inline double highest(Vec a) {
-    double found = a[0];
-    for (int lane = 1; lane < LANES; ++lane) found = a[lane] > found ? a[lane] : found;
-    return found;
-}
 
 template <class T>
 inline T word(const char* at, std::int64_t i) {
@@ -58,7 +24,7 @@ struct Block {
     alignas(64) std::int64_t skip[BLOCK];
     alignas(64) std::uint64_t ulp[BLOCK];
     alignas(64) std::uint32_t near[BLOCK];  // ULP distances of types of at most 32 bits
-    alignas(64) std::uint64_t same[BLOCK];  // elements that are equal, of types with d and p
+    alignas(64) std::int64_t same[BLOCK];   // elements that are equal, of types with d and p
 };
 
 float bits_to_float(std::uint32_t bits) {
@@ -228,12 +194,12 @@ struct Complex {
 };
 
 bool all_finite(const Block& b, int padded) {
-    Mask odd{};
+    Vec none{};  // NaN once an element is not finite
     for (int i = 0; i < padded; i += LANES) {
         const Vec x = load(b.x + i), y = load(b.y + i);
-        odd |= (x - x != 0) | (y - y != 0);
+        none += (x - x) + (y - y);
     }
-    return total(odd) == 0;
+    return total(none) == 0;
 }
 
 int class_of(double value) { return std::isnan(value) ? 0 : value > 0 ? 1 : 2; }
@@ -262,48 +228,67 @@ int take_out(Block& b, int count, std::int64_t first, PairPart& out, bool exact)
     return taken;
 }
 
-// Everything that needs the difference, the sizes and the product of each pair.
-template <bool plain, bool masked>
-double accumulate(const Block& b, int padded, int taken, const PairSpan& span, PairPart& out) {
-    const Vec pivot_t = splat(out.pivot_t), pivot_g = splat(out.pivot_g), absolute = splat(span.absolute * span.half * span.rest), relative = splat(span.relative);
-    const Vec zero{}, one = splat(1.0), thousandth = splat(0.001), five = splat(5 * 0.001);
-    Vec max_abs{}, sum_abs{}, squares{}, max_rel{}, sum_rel{}, dot{}, squares_t{}, squares_g{}, max_g{}, sum_t{}, sum_g{}, spread_t{}, spread_g{};
-    Mask within_1{}, within_5{}, beyond{}, zero_only{};
+// What needs the differences. Answers the largest. taken counts places that hold no pair: zeros beside zeros.
+template <bool plain>
+double differences(const Block& b, int padded, int taken, const PairSpan& span, PairPart& out) {
+    const Vec absolute = splat(span.absolute * span.half * span.rest), relative = splat(span.relative);
+    const Vec zero{}, infinity = splat(__builtin_inf()), thousandth = splat(0.001), five = splat(5 * 0.001);
+    Vec max_abs{}, sum_abs{}, squares{}, max_rel{}, sum_rel{};
+    Count within_1, within_5, beyond, zero_only;
     for (int i = 0; i < padded; i += LANES) {
-        const Vec x = load(b.x + i), y = load(b.y + i);
-        Vec d, p;
-        if constexpr (plain) d = magnitude(x - y), p = x * y;
-        else d = load(b.d + i), p = load(b.p + i);
-        const Vec size = magnitude(y);
-        Vec tx = x - pivot_t, gy = y - pivot_g;
-        if constexpr (masked) {
-            const Mask skip = load(b.skip + i);
-            tx = choose(skip, zero, tx);
-            gy = choose(skip, zero, gy);
-        }
-        const Mask empty = size == 0, alike = d == 0;
-        const Vec ratio = choose(empty, zero, d / choose(empty, one, size));
+        const Vec y = load(b.y + i), size = magnitude(y);
+        Vec d;
+        if constexpr (plain) d = magnitude(load(b.x + i) - y);
+        else d = load(b.d + i);
+        const Flags empty = equal(size, zero), alike = equal(d, zero);
+        const Vec ratio = d / choose(empty, infinity, size);  // 0 where golden is
         max_abs = larger(d, max_abs);
         sum_abs += d;
         squares += d * d;
         max_rel = larger(ratio, max_rel);
         sum_rel += ratio;
-        dot += p;
+        within_1.add(either(alike, less(d, thousandth * size)));
+        within_5.add(either(alike, less(d, five * size)));
+        beyond.add(less(absolute + relative * size, d));
+        zero_only.add(without(empty, alike));
+    }
+    const double rel = highest(max_rel);
+    out.max_rel = rel > out.max_rel ? rel : out.max_rel;
+    out.sum_abs += total(sum_abs);
+    out.squares += total(squares);
+    out.sum_rel += total(sum_rel);
+    out.within_1 += within_1.total() - taken;
+    out.within_5 += within_5.total() - taken;
+    out.beyond += beyond.total();
+    out.zero_only += zero_only.total();
+    return highest(max_abs);
+}
+
+// What needs the elements themselves.
+template <bool plain, bool masked>
+void sizes(const Block& b, int padded, PairPart& out) {
+    const Vec pivot_t = splat(out.pivot_t), pivot_g = splat(out.pivot_g), zero{};
+    Vec dot{}, squares_t{}, squares_g{}, max_g{}, sum_t{}, sum_g{}, spread_t{}, spread_g{};
+    for (int i = 0; i < padded; i += LANES) {
+        const Vec x = load(b.x + i), y = load(b.y + i);
+        Vec tx = x - pivot_t, gy = y - pivot_g;
+        if constexpr (masked) {
+            const Flags skip = flags_of(load(b.skip + i));
+            tx = choose(skip, zero, tx);
+            gy = choose(skip, zero, gy);
+        }
+        if constexpr (plain) dot += x * y;
+        else dot += load(b.p + i);
         squares_t += x * x;
         squares_g += y * y;
-        max_g = larger(size, max_g);
+        max_g = larger(magnitude(y), max_g);
         sum_t += tx;
         sum_g += gy;
         spread_t += tx * tx;
         spread_g += gy * gy;
-        within_1 -= alike | (d < thousandth * size);
-        within_5 -= alike | (d < five * size);
-        beyond -= d > absolute + relative * size;
-        zero_only -= empty & ~alike;
     }
-    out.sum_abs += total(sum_abs);
-    out.squares += total(squares);
-    out.sum_rel += total(sum_rel);
+    const double top = highest(max_g);
+    out.max_g = top > out.max_g ? top : out.max_g;
     out.dot += total(dot);
     out.squares_t += total(squares_t);
     out.squares_g += total(squares_g);
@@ -311,14 +296,6 @@ double accumulate(const Block& b, int padded, int taken, const PairSpan& span, P
     out.sum_g += total(sum_g);
     out.spread_t += total(spread_t);
     out.spread_g += total(spread_g);
-    const double rel = highest(max_rel), top = highest(max_g);
-    out.max_rel = rel > out.max_rel ? rel : out.max_rel;
-    out.max_g = top > out.max_g ? top : out.max_g;
-    out.within_1 += total(within_1) - taken;
-    out.within_5 += total(within_5) - taken;
-    out.beyond += total(beyond);
-    out.zero_only += total(zero_only);
-    return highest(max_abs);
 }
 
 template <bool plain>
@@ -338,9 +315,18 @@ void note_worst(const Block& b, int count, std::int64_t first, double most, Pair
 }
 
 template <class E>
-void count_differing(const Block& b, int count, std::int64_t first, PairPart& out) {
-    std::int64_t found = 0;
-    for (int i = 0; i < count; ++i) found += E::plain ? b.x[i] != b.y[i] : b.same[i] == 0;
+std::int64_t differing(const Block& b, int padded) {
+    Count same;
+    for (int i = 0; i < padded; i += LANES) {
+        if constexpr (E::plain) same.add(equal(load(b.x + i), load(b.y + i)));
+        else same.add(flags_of(-(Mask)load(b.same + i)));
+    }
+    return padded - same.total();
+}
+
+template <class E>
+void note_differing(const Block& b, int count, int padded, std::int64_t first, PairPart& out) {
+    const std::int64_t found = differing<E>(b, padded);
     out.differing += found;
     if (found == 0 || (out.first >= 0 && out.first < first)) return;
     for (int i = 0; i < count; ++i) {
@@ -359,31 +345,37 @@ template <class Distance>
 void count_ulps(const Distance* ulp, const std::int64_t* skip, int count, PairPart& out) {
     std::int32_t table[4][65] = {};
     std::uint64_t most = 0;
-    if (skip == nullptr) {
-        Distance top = 0;
-        for (int i = 0; i < count; ++i) top = ulp[i] > top ? ulp[i] : top;
-        most = top;
-    } else {
-        for (int i = 0; i < count; ++i) most = skip[i] == 0 && ulp[i] > most ? ulp[i] : most;
-    }
-    const bool full = (most >> 63) != 0;
-    if (skip == nullptr && !full) {
-        int i = 0;
-        for (; i + 4 <= count; i += 4) {
-            ++table[0][length_of(ulp[i])];
-            ++table[1][length_of(ulp[i + 1])];
-            ++table[2][length_of(ulp[i + 2])];
-            ++table[3][length_of(ulp[i + 3])];
-        }
-        for (; i < count; ++i) ++table[0][length_of(ulp[i])];
-    } else {
-        for (int i = 0; i < count; ++i) {
-            if (skip == nullptr || skip[i] == 0) ++table[i & 3][(std::uint64_t{ulp[i]} >> 63) != 0 ? 64 : length_of(ulp[i])];
-        }
+    for (int i = 0; i < count; ++i) {
+        if (skip != nullptr && skip[i] != 0) continue;
+        most = ulp[i] > most ? ulp[i] : most;
+        ++table[i & 3][(std::uint64_t{ulp[i]} >> 63) != 0 ? 64 : length_of(ulp[i])];
     }
     out.ulp = most > out.ulp ? most : out.ulp;
-    const int top = most == 0 ? 0 : 64 - __builtin_clzll(most);
-    for (int k = 0; k <= top; ++k) out.histogram[static_cast<std::size_t>(k)] += table[0][k] + table[1][k] + table[2][k] + table[3][k];
+    for (int k = 0; k <= 64; ++k) out.histogram[static_cast<std::size_t>(k)] += table[0][k] + table[1][k] + table[2][k] + table[3][k];
+}
+
+// The same of distances below 2 to the 31st, whose bit lengths are exponents of floats; every length is looked for in all at once.
+bool count_near_ulps(const std::uint32_t* ulp, int count, PairPart& out) {
+    std::uint32_t most = 0;
+    for (int i = 0; i < count; ++i) most = ulp[i] > most ? ulp[i] : most;
+    if (most >> 31 != 0) return false;
+    alignas(64) std::uint8_t lengths[BLOCK];
+    for (int i = 0; i < count; ++i) {
+        const auto topmost = static_cast<float>(static_cast<std::int32_t>(ulp[i] & ~(ulp[i] >> 1)));  // never rounded to the next power
+        std::int32_t bits;
+        std::memcpy(&bits, &topmost, 4);
+        const std::int32_t length = (bits >> 23) - 126;
+        lengths[i] = static_cast<std::uint8_t>(length > 0 ? length : 0);
+    }
+    for (int i = count; i < BLOCK; ++i) lengths[i] = 255;
+    std::int64_t left = count;
+    for (int length = most == 0 ? 0 : 32 - __builtin_clz(most); left > 0; --length) {
+        const std::int64_t found = occurrences(lengths, length);
+        out.histogram[static_cast<std::size_t>(length)] += found;
+        left -= found;
+    }
+    out.ulp = most > out.ulp ? most : out.ulp;
+    return true;
 }
 
 template <class E>
@@ -410,14 +402,16 @@ void one_block(const char* t, const char* g, int count, const PairSpan& span, st
     const bool same_bits = !masked && std::memcmp(t, g, static_cast<std::size_t>(count) * E::size) == 0;
     if (same_bits) {
         out.histogram[0] += count;
+        out.within_1 += count;
+        out.within_5 += count;
     } else {
-        count_differing<E>(b, count, first, out);
+        note_differing<E>(b, count, padded, first, out);
         const std::int64_t* skip = masked ? b.skip : nullptr;
         if constexpr (!E::plain) {
             count_ulps(b.ulp, skip, count, out);
         } else if constexpr (E::short_ulps) {
             E::ulps(t, g, count, b.near);
-            count_ulps(b.near, skip, count, out);
+            if (masked || !count_near_ulps(b.near, count, out)) count_ulps(b.near, skip, count, out);
         } else {
             E::ulps(t, g, count, b.ulp);
             count_ulps(b.ulp, skip, count, out);
@@ -432,15 +426,12 @@ void one_block(const char* t, const char* g, int count, const PairSpan& span, st
         if (!masked || b.skip[i] == 0) out.pivot_t = b.x[i], out.pivot_g = b.y[i], out.pivoted = true;
     }
     // The padding counts as pairs that were taken out: it is within every share, and beside the pivot it is no value.
-    const int extra = taken + padded - count;
-    if (masked) {
-        note_worst<E>(b, count, first, accumulate<E::plain, true>(b, padded, extra, span, out), out);
-    } else if (padded == count) {
-        note_worst<E>(b, count, first, accumulate<E::plain, false>(b, padded, extra, span, out), out);
-    } else {
+    if (!same_bits) note_worst<E>(b, count, first, differences<E::plain>(b, padded, taken + padded - count, span, out), out);
+    if (!masked && padded != count) {
         for (int i = 0; i < count; ++i) b.skip[i] = 0;
-        note_worst<E>(b, count, first, accumulate<E::plain, true>(b, padded, extra, span, out), out);
     }
+    if (masked || padded != count) sizes<E::plain, true>(b, padded, out);
+    else sizes<E::plain, false>(b, padded, out);
 }
 
 template <class E>
