@@ -121,7 +121,7 @@ class Search:
         if self.pairing.between is not None:
             chosen = chosen[np.array([not self._composed_otherwise(row) for row in chosen.tolist()], dtype=np.bool_)]
         if len(chosen):
-            chosen = chosen[~(self._signs.views & self._signs.aliased)[rows.target_call[chosen]]]
+            chosen = chosen[~self._signs.named_again[rows.target_call[chosen]]]
         chosen = chosen[~np.isin(self.calls.rank[rows.target_call[chosen]], list(called))]
         found = []
         for row in leaps(self.pairing, self.measures, chosen, self._signs.steep):
@@ -155,7 +155,7 @@ class Search:
         events = set(np.flatnonzero(wanted).tolist())
         rows = self.pairing.rows
         events.update(rows.target_call[self._signs.unexplained].tolist())
-        kept = (call for call in events if leaf[call] and not (self._signs.views[call] and self._signs.aliased[call]))
+        kept = (call for call in events if leaf[call] and not self._signs.named_again[call])
         return sorted({*kept, *self._opaque(), *self._updates.calls})
 
     # -- one call ---------------------------------------------------------------------------------------------
@@ -287,7 +287,8 @@ class Search:
         if other is not None:
             return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(other,))
         earlier = self._signs.earlier_difference(call)
-        fresh = self._is_first_step(call) and self._is_forward(call) and bool(tensors.parameter[rows.target[row]] or self._named(row))
+        known = tensors.parameter[rows.target[row]] or self.pairing.golden.tensors.parameter[rows.golden[row]] or self._named(row)
+        fresh = self._is_first_step(call) and self._is_forward(call) and bool(known)
         if earlier and not fresh:
             return None
         self._arrived.add(self._identity(row))
@@ -413,10 +414,15 @@ class Search:
         words = dict(zip(ordered, side.texts(side.calls.op[np.array(ordered, dtype=np.int64)]), strict=True))
         computing = [call for call in ordered if family(words[call]) not in HARMLESS]
 
-        def shared(call: int) -> bool:
-            return any(producer < 0 or match[producer] >= 0 for producer in self._inputs_of_side(call, target=target))
+        def fed(call: int) -> bool:
+            return any(producer >= 0 and match[producer] >= 0 for producer in self._inputs_of_side(call, target=target))
 
-        return next(filter(shared, computing), computing[0] if computing else ordered[0])
+        def shared(call: int) -> bool:
+            return any(producer < 0 for producer in self._inputs_of_side(call, target=target))
+
+        between = self.pairing.between is not None  # a constant may be computed by one framework and written down in the other
+        first = next(filter(shared, computing), computing[0] if computing else ordered[0])
+        return next(filter(fed, computing), first) if between else min(next(filter(fed, computing), first), first)
 
     def _handed_over(self, producer: int) -> float:
         """Error of what a matched call hands over, inf when it is a consequence of an origin already."""

@@ -9,6 +9,9 @@ amplifier when its output is worse than its inputs explain. What is left is nois
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,11 +21,14 @@ from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_kinds import SLACK, STATISTICAL, Norms, conditions, kind_of, kind_of_result
 from opscope.analysis.compare_pairs import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
 from opscope.analysis.compare_tables import NONE, OPERATOR, Side, place_of
+from opscope.analysis.hashes import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.analysis.align import Match
+
+_BLOCK = 1 << 16  # rows that are judged at once
 
 
 class Between(msgspec.Struct, frozen=True):
@@ -70,7 +76,9 @@ def measure(pairing: Pairing) -> Measures:
     read, written = np.flatnonzero(both & ~rows.output), np.flatnonzero(both & rows.output)
     in_error, out_error = np.zeros(count), np.zeros(count)
     agree, unread = pairing.match.target >= 0, np.zeros(count, dtype=np.bool_)
-    np.fmax.at(in_error, rows.target_call[read], rows.error[read])
+    for errors, places in ((in_error, read), (out_error, written)):
+        unequal = places[rows.error[places] != 0]
+        np.fmax.at(errors, rows.target_call[unequal], rows.error[unequal])
     agree[rows.target_call[read[rows.status[read] != SAME]]] = False
     alone = np.flatnonzero(~both & ~rows.output & (rows.target_call >= 0))
     agree[rows.target_call[alone]] = False
@@ -80,11 +88,10 @@ def measure(pairing: Pairing) -> Measures:
     if pairing.target.run.info.format != "opscope" or pairing.between is not None:
         unread |= ~readers
         agree &= readers
-    np.fmax.at(out_error, rows.target_call[written], rows.error[written])
     differs = np.zeros(count, dtype=np.bool_)
     differs[rows.target_call[written[(rows.status[written] != SAME) & (rows.status[written] != UNKNOWN)]]] = True
     _with_forward(pairing.target, in_error, agree, (out_error, differs))
-    allowed, own = _allowed(pairing, read, written, in_error)
+    allowed, own = _allowed(pairing, in_error)
     over = written[rows.error[written] > allowed[written]]
     exceeds = np.zeros(count, dtype=np.bool_)
     exceeds[rows.target_call[over]] = True
@@ -114,31 +121,55 @@ def forward_calls(side: Side) -> NDArray[np.int64]:
     return found
 
 
-def _allowed(
-    pairing: Pairing, read: NDArray[np.int64], written: NDArray[np.int64], in_error: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _allowed(pairing: Pairing, in_error: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What each output row may be off, and which part of it is the call's own rounding."""
-    rows, golden = pairing.rows, pairing.golden.tensors
-    norms = Norms(len(pairing.target.calls))
-    at = rows.golden[read]
-    reach = np.fmax(np.abs(golden.min[at]), np.abs(golden.max[at]))
-    norms.add(rows.target_call[read], golden.l2norm[at], golden.size[at], reach, golden.mean[at])
-    names, inverse = np.unique(pairing.target.calls.op, return_inverse=True)
+    allowed, own = np.full(len(pairing.rows), np.nan), np.full(len(pairing.rows), np.nan)
     kind = kind_of if pairing.between is None else kind_of_result
-    kinds = np.array([kind(text) for text in pairing.target.texts(names)], dtype=np.int8)[inverse] if len(names) else np.zeros(0, np.int8)
-    calls = rows.target_call[written]
-    condition, rounding = conditions(kinds, norms, calls, golden.l2norm[rows.golden[written]], golden.size[rows.golden[written]])
-    unit = rows.roundoff[written]
-    coarse = np.zeros(len(pairing.target.calls))
-    np.fmax.at(coarse, rows.target_call[read], rows.roundoff[read])
-    unit = np.fmax(unit, np.where(rows.roundoff[written] > 0, coarse[calls], 0.0))
-    carried = in_error[calls]
-    guessed = np.zeros(len(pairing.target.calls), dtype=np.bool_)
-    guessed[rows.target_call[read[rows.least[read]]]] = True
+    names = distinct(pairing.target.calls.op)
+    codes = np.array([kind(text) for text in pairing.target.texts(names)], dtype=np.int8)
+    kinds = codes[np.searchsorted(names, pairing.target.calls.op)]
+
+    def block(part: slice) -> None:
+        allowed[part], own[part] = _allowed_block(pairing, kinds, in_error, part)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        list(pool.map(block, _blocks(pairing.rows.target_call)))
+    return allowed, own
+
+
+def _blocks(calls: NDArray[np.int64]) -> list[slice]:
+    """Rows with a call in blocks that cut none; rows are in the order of calls, those without one come last."""
+    count = int(np.count_nonzero(calls >= 0))
+    cuts = np.unique(np.searchsorted(calls[:count], calls[_BLOCK:count:_BLOCK])).tolist()
+    return [slice(start, stop) for start, stop in pairwise([0, *(cut for cut in cuts if cut), count]) if start < stop]
+
+
+def _allowed_block(
+    pairing: Pairing, kinds: NDArray[np.int8], in_error: NDArray[np.float64], part: slice
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same for the rows of some calls: what is computed in between stays in the cache."""
+    rows, golden = pairing.rows, pairing.golden.tensors
+    first = int(rows.target_call[part.start])
+    here = slice(first, int(rows.target_call[part.stop - 1]) + 1)
+    call, places, roundoff = rows.target_call[part] - first, rows.golden[part], rows.roundoff[part]
+    both, output = (rows.target[part] >= 0) & (places >= 0), rows.output[part]
+    read, written = np.flatnonzero(both & ~output), np.flatnonzero(both & output)
+    norms = Norms(here.stop - first)
+    at = places[read]
+    reach = np.fmax(np.abs(golden.min[at]), np.abs(golden.max[at]))
+    norms.add(call[read], golden.l2norm[at], golden.size[at], reach, golden.mean[at])
+    calls, at = call[written], places[written]
+    condition, rounding = conditions(kinds[here], norms, calls, golden.l2norm[at], golden.size[at])
+    coarse = np.zeros(here.stop - first)
+    np.fmax.at(coarse, call[read], roundoff[read])
+    unit = np.fmax(roundoff[written], np.where(roundoff[written] > 0, coarse[calls], 0.0))
+    carried = in_error[here][calls]
+    guessed = np.zeros(here.stop - first, dtype=np.bool_)
+    guessed[call[read[rows.least[part][read]]]] = True
     slack = np.where(guessed[calls], SLACK * STATISTICAL, SLACK)
     with np.errstate(invalid="ignore", over="ignore"):
         received = np.where(carried > 0, slack * condition * carried, 0.0)
-    allowed, own = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    allowed, own = np.full(len(call), np.nan), np.full(len(call), np.nan)
     own[written] = rounding * unit
     allowed[written] = own[written] + received
     return allowed, own

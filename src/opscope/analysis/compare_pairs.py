@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from opscope.analysis.compare_flow import Flow
-from opscope.analysis.compare_kinds import PRODUCT, kind_of
+from opscope.analysis.compare_kinds import PRODUCT, finite, kind_of
 from opscope.analysis.compare_tables import ABSENT, NONE, Side, Tensors
 from opscope.analysis.hashes import distinct, mixed
 from opscope.run.dtypes import find_dtype
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from opscope.analysis.mapping_slots import Fixed
 
     Types = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.bool_]]
+    Places = NDArray[np.int64] | slice
     Judged = tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_]]
 
 SAME, WITHIN, DIFFERS, UNKNOWN, SHAPE, TARGET_ONLY, GOLDEN_ONLY = range(7)
@@ -238,9 +239,9 @@ def _measured_block(
     hashed: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None,
 ) -> Judged:
     """The same for some pairs: what is computed in between stays in the cache. hashed are hashes of a dump's own tool."""
-    (mine, theirs), (left, right) = sides, rows
+    (mine, theirs), (left, right) = sides, (_span(rows[0]), _span(rows[1]))
     units, whole = [], []
-    for side, place, (names, unit, integers) in zip(sides, rows, types, strict=True):
+    for side, place, (names, unit, integers) in zip(sides, (left, right), types, strict=True):
         at = np.searchsorted(names, side.dtype[place])
         units.append(unit[at])
         whole.append(integers[at])
@@ -250,18 +251,38 @@ def _measured_block(
     derived = ~mine.digested[left] & ~theirs.digested[right] & (mine.stride[left] == theirs.stride[right])
     both = flows[0].whole[left] & flows[1].whole[right] & (own | derived)
     alike = mine.dtype[left] == theirs.dtype[right]
-    equal = alike & both & (flows[0].state[left] == flows[1].state[right])
-    equal &= mine.shape[left] == theirs.shape[right]
-    told = np.zeros(len(left), dtype=np.bool_)
+    shaped = mine.shape[left] == theirs.shape[right]
+    equal = alike & both & shaped & (flows[0].state[left] == flows[1].state[right])
+    told = np.zeros(len(both), dtype=np.bool_)
     if hashed is not None:
         told = alike & ~both & (hashed[0] != 0) & (hashed[1] != 0)
         equal |= told & (hashed[0] == hashed[1])
-    error, status, reordered = np.zeros(len(left)), np.full(len(left), SAME, np.uint8), np.zeros(len(left), np.bool_)
+    bare = shaped & ~(both | told | mine.digested[left] | theirs.digested[right])
+    if bare.any():
+        equal |= bare & _equal_statistics(mine, theirs, left, right)
+    error, status, reordered = np.zeros(len(both)), np.full(len(both), SAME, np.uint8), np.zeros(len(both), np.bool_)
     rest = np.flatnonzero(~equal)
     if len(rest):
         known = (both[rest], ((both | told) & alike)[rest], (whole[0] & whole[1])[rest], roundoff[rest])
-        error[rest], status[rest], reordered[rest] = _unequal(mine, theirs, left[rest], right[rest], known)
+        error[rest], status[rest], reordered[rest] = _unequal(mine, theirs, rows[0][rest], rows[1][rest], known)
     return error, status, roundoff, reordered
+
+
+def _span(rows: NDArray[np.int64]) -> Places:
+    """Rows that follow each other as a slice: columns are looked at where they lie, not copied."""
+    follow = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all())
+    return slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
+
+
+@np.errstate(invalid="ignore")  # the difference of two infinities
+def _equal_statistics(mine: Tensors, theirs: Tensors, left: Places, right: Places) -> NDArray[np.bool_]:
+    """Which pairs have statistics on both sides, finite ones, and the same."""
+    equal = (mine.nan[left] >= 0) & (mine.min_int[left] == theirs.min_int[right]) & (mine.max_int[left] == theirs.max_int[right])
+    for name in ("nan", "pos_inf", "neg_inf"):
+        equal &= getattr(mine, name)[left] == getattr(theirs, name)[right]
+    for name in ("l2norm", "mean", "min", "max"):
+        equal &= getattr(mine, name)[left] - getattr(theirs, name)[right] == 0
+    return equal
 
 
 def _unequal(
@@ -316,7 +337,7 @@ def hash_maker(side: Side) -> str:
 def statistic_error(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.float64]:
     """Relative error that the statistics of two tensors prove at least; inf where NaN or infinities are counted otherwise."""
     count = np.maximum(theirs.size[right], 1)
-    norm = np.nan_to_num(theirs.l2norm[right])
+    norm = finite(theirs.l2norm[right])
     rms = norm / np.sqrt(count)
     reach = np.fmax(np.abs(theirs.min[right]), np.abs(theirs.max[right]))
     scale = np.fmax(reach, rms)
@@ -330,8 +351,8 @@ def statistic_error(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], rig
     for part in parts[1:]:
         error = np.fmax(error, part)
     # Without any statistic nothing is known, unless no element is finite.
-    finite = mine.size[left] - mine.nan[left] - mine.pos_inf[left] - mine.neg_inf[left]
-    error = np.where(np.isnan(error) & (finite == 0), 0.0, error)
+    ordinary = mine.size[left] - mine.nan[left] - mine.pos_inf[left] - mine.neg_inf[left]
+    error = np.where(np.isnan(error) & (ordinary == 0), 0.0, error)
     other = (
         (mine.nan[left] != theirs.nan[right])
         | (mine.pos_inf[left] != theirs.pos_inf[right])

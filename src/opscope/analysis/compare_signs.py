@@ -90,7 +90,10 @@ class Signs:
         """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
         rows = self.pairing.rows
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
-        inputs = np.flatnonzero(self.unequal & ~rows.output & ~self.matched_producer & ~self.overwritten)
+        inputs = np.flatnonzero(self.unequal & ~rows.output)
+        if not len(inputs):
+            return inputs
+        inputs = inputs[~self.matched_producer[inputs] & ~self.overwritten[inputs]]
         alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
         outside = (self.producers[0][inputs] < 0) & (self.producers[1][inputs] < 0)
         # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
@@ -129,11 +132,12 @@ class Signs:
         return first
 
     @cached_property
-    def aliased(self) -> NDArray[np.bool_]:
-        """Calls with an output that bears the version of an input."""
+    def named_again(self) -> NDArray[np.bool_]:
+        """Views of which an output bears the version of an input."""
         found = np.zeros(len(self.calls), dtype=np.bool_)
-        found[self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]] = True
-        return found
+        if self.views.any():
+            found[self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]] = True
+        return found & self.views
 
     def rows_of(self, call: int) -> range:
         """The rows of a call of the target."""
