@@ -20,6 +20,7 @@ from opscope.run.query import calls, tensors_of
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
 NET = Path(__file__).with_name("mindspore_net.py")
 LOOP = Path(__file__).with_name("mindspore_loop.py")
+TRAIN = Path(__file__).with_name("mindspore_train.py")
 RAISES = Path(__file__).with_name("mindspore_raises.py")
 MIXED = Path(__file__).with_name("mindspore_mixed.py")
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MINDSPORE_PYTHON names no interpreter")]
@@ -264,6 +265,20 @@ def test_the_kernel_of_a_graph_that_raised_with_its_inputs(word: str, op: str, s
     alone = subprocess.run([str(PYTHON), str(tmp_path / "case/repro.py")], capture_output=True, text=True, timeout=600, check=False)
     assert alone.returncode == 1, alone.stdout + alone.stderr
     assert "reproduced: raises" in alone.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("sink",), ("pynative",), ("pynative", "sink")])
+def test_model_train_on_a_dataset(words: tuple[str, ...], tmp_path: Path) -> None:
+    plain = subprocess.run([str(PYTHON), str(TRAIN), *words], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True).stdout
+    done = watched(tmp_path, TRAIN, *words)
+    assert done.returncode == 0, done.stderr
+    assert losses(done.stdout) == losses(plain)
+    assert len(losses(plain)) == 8
+    run = opscope.open_run(tmp_path / "run")
+    assert steps(run) == list(range(8))
+    counts = {step: sum(call.step == step and call.level == "operator" for call in calls(run)) for step in range(8)}
+    assert len(set(counts.values())) == 1
+    assert opscope.scan(run).findings == ()
 
 
 def test_an_error_of_the_program_accuses_no_kernel(tmp_path: Path) -> None:

@@ -269,6 +269,22 @@ def test_a_mark_after_a_step_that_was_noticed_is_the_same_end(tmp_path: Path) ->
     assert [call.step for call in calls(recorded.run()) if call.op == "MatMul"] == [0, 0, 1, 1, 2, 2]
 
 
+def test_a_cell_around_an_optimizer_belongs_to_the_step_it_began_in(tmp_path: Path) -> None:
+    """Model.train calls the optimizer inside a Cell, which returns when the step is over."""
+    optimizer = Optimizer()
+    recorded = Recorded(tmp_path / "run", live={id(optimizer)})
+    x = FakeTensor(np.zeros(2, np.float32))
+    for _ in range(2):
+        outer = recorded.book.enter_cell(Cell(), [], optimizer=False)
+        recorded.call("MatMul", [x], [], BACK)
+        inner = recorded.book.enter_cell(optimizer, [], optimizer=True)
+        recorded.book.leave_cell(inner, [], STEPPING, None)
+        recorded.book.leave_cell(outer, [], HERE, None)
+    found = [(call.step, call.op.rpartition(".")[2], call.name) for call in calls(recorded.run()) if call.level == "module"]
+    assert [(step, op) for step, op, _ in found] == [(0, "Cell"), (0, "Optimizer"), (1, "Cell"), (1, "Optimizer")]
+    assert len({(step, name) for step, _, name in found}) == 4
+
+
 def test_only_what_was_chosen(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "run", "--set-dump")
     inner = Cell()

@@ -97,6 +97,47 @@ def test_marks_take_over() -> None:
     assert log.ended == [False, False, False]
 
 
+def test_the_first_mark_right_after_an_optimizer_means_the_step_it_ended() -> None:
+    log = Log("a")
+    for _ in range(3):
+        log.optimize("a")
+        log.steps.mark(idle=True)
+    assert log.ended == [False] * 3
+    never = Log()
+    never.steps.mark(idle=True)
+    assert never.ended == [False]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_marks_after_each_optimizer_step_end_no_empty_step(plain: bool, tmp_path: Path) -> None:
+    def training() -> None:
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            loss = model(torch.ones(1, 2)).sum()
+            loss.backward()
+            optimizer.step()
+            loss.detach().item()
+            optimizer.zero_grad(set_to_none=False)
+            opscope.mark_step()
+
+    found = record(tmp_path, training, plain=plain)
+    assert [call.step for call in found.all("aten::addmm")] == [0, 1, 2]
+
+
+def test_work_after_an_optimizer_is_a_step_of_its_own_at_the_first_mark(tmp_path: Path) -> None:
+    def training() -> None:
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        for _ in range(2):
+            model(torch.ones(1, 2))
+            opscope.mark_step()
+
+    assert [call.step for call in record(tmp_path, training).all("aten::addmm")] == [0, 1, 2]
+
+
 def test_calls_of_a_module_are_steps() -> None:
     log = Log("a", module="net")
     for _ in range(3):

@@ -25,6 +25,7 @@ class Steps:
         self._idle: set[Hashable] = set()
         self._stepped: set[Hashable] = set()
         self._entered = False
+        self._noticed = False
 
     def backward(self) -> None:
         """A backward pass is under way."""
@@ -62,15 +63,21 @@ class Steps:
             self._end(False)  # noqa: FBT003 - the callback's one argument
         self._entered = True
 
-    def mark(self) -> None:
-        """The program itself says that a step is over."""
+    def mark(self, *, idle: bool = False) -> None:
+        """The program itself says that a step is over; idle: nothing has run since the last one ended.
+
+        The first time that is the end of the step whose optimizer was noticed just before.
+        """
+        noticed = idle and self._noticed and not self.marked and not self._backward
         self.marked = True
         self._clear()
-        self._end(False)  # noqa: FBT003 - the callback's one argument
+        if not noticed:
+            self._end(False)  # noqa: FBT003 - the callback's one argument
 
     def _finish(self, *, skipped: bool) -> None:
         self._clear()
         if not self.marked and self.module is None:
+            self._noticed = True
             self._end(skipped)
 
     def _clear(self) -> None:

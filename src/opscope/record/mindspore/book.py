@@ -175,10 +175,7 @@ class Book:
     def mark_step(self) -> None:
         """The program says that a step is over; the first time that may be what was noticed just before."""
         self.take_compiled(wait=True)
-        if not self.steps.marked and self.step > 0 and self._done == self._begun:
-            self.steps.marked = True
-        else:
-            self.steps.mark()
+        self.steps.mark(idle=self._done == self._begun)
 
     def end_step(self) -> None:
         """A step is over: write it, count names anew, and end the program where that was asked for."""
@@ -263,7 +260,7 @@ class Book:
             self.steps.optimizer_begins(id(cell))
         else:
             self.steps.module_enters(module)
-        scope = Scope(cell=cell, module=module, index=self._numbers.next_index(), optimizer=optimizer)
+        scope = Scope(cell=cell, module=module, index=self._numbers.next_index(), step=self.step, optimizer=optimizer)
         self._inputs[scope.index] = [self._touched(scope.index, "input", slot, tensor) for slot, tensor in tensors]
         scopes.append(scope)
         return scope
@@ -277,12 +274,12 @@ class Book:
         self.take_compiled(phase="optimizer" if scope.optimizer else None, wait=True)
         while scopes[-1] is not scope:
             scopes.pop()
-        wanted = "module" in self._config.levels and self.wanted(operator_of(scope.cell), phase)
+        wanted = "module" in self._config.levels and self.wanted(operator_of(scope.cell), phase, step=scope.step)
         scopes.pop()
         rows = [*self._inputs.pop(scope.index, []), *(self._touched(scope.index, "output", slot, tensor) for slot, tensor in tensors)]
         if wanted:
             call = Call(
-                process=self.writer.process.process, rank=self.writer.process.rank, step=self.step, index=scope.index, level="module",
+                process=self.writer.process.process, rank=self.writer.process.rank, step=scope.step, index=scope.index, level="module",
                 parent=scopes[-1].index if scopes else None, phase=phase, op=operator_of(scope.cell), module=scope.module,
                 name=self._name("module", operator_of(scope.cell).rpartition(".")[2], scope.module, phase), stack=self._stack(site),
                 source=site.source, error=error,
@@ -307,10 +304,12 @@ class Book:
         keep = self._config.values != "none"
         return [(slot, tensor, _copied(array_of(tensor), keep=keep)) for slot, tensor in inputs]
 
-    def wanted(self, op: str, phase: str) -> bool:
-        """Whether step, --ops, --skip, --phases and set_dump let a call through that runs in the innermost Cell."""
+    def wanted(self, op: str, phase: str, *, step: int | None = None) -> bool:
+        """Whether step (that of a Cell is the one it began in), --ops, --skip, --phases and set_dump let a call through in the innermost Cell."""
         selection = self._config.selection
-        if not selection.wants_step(self.step) or (selection.phases is not None and phase not in selection.phases):
+        if not selection.wants_step(self.step if step is None else step) or (
+            selection.phases is not None and phase not in selection.phases
+        ):
             return False
         module = self.scopes[-1].module if self.scopes else ""
         name = f"{module or '<root>'}:{op}"

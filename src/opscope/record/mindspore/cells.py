@@ -16,11 +16,12 @@ import msgspec
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """A Cell that is running: its path, the number of its row, whether it is an optimizer."""
+    """A Cell that is running: its path, the number of its row, the step it began in, whether it is an optimizer."""
 
     cell: Any
     module: str
     index: int
+    step: int = 0
     optimizer: bool = False
 
 

@@ -38,7 +38,8 @@ class TorchRecorder:
         self.modules = Modules()
         self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
         self.book = make_book(self.binding, config)
-        self.steps = Steps(session.step_ended, live_optimizers, module=config.step_module)
+        self.steps = Steps(self._step_ended, live_optimizers, module=config.step_module)
+        self._worked = False
         self.levels = config.levels
         self._autocast: dict[str, None] = {}
         self._held = parse_flags(config.torch_flags)
@@ -66,7 +67,7 @@ class TorchRecorder:
             register_optimizer_step_pre_hook(self._optimizer_begins),
             register_optimizer_step_post_hook(self._optimizer_ends),
         ]
-        if "module" in self.levels or self.levels == ("operator",):
+        if self._sees_modules:
             self._hooks += [
                 module_hooks.register_module_forward_pre_hook(self._module_enters),
                 module_hooks.register_module_forward_hook(self._module_leaves, always_call=True),
@@ -110,7 +111,17 @@ class TorchRecorder:
         return found
 
     def step_marked(self) -> None:
-        self.steps.mark()
+        """The program says that a step is over. Outside of modules it reads the loss and clears gradients: that is no step's work."""
+        self._note_backward()
+        self.steps.mark(idle=not (self._worked if self._sees_modules else self.book.pending))
+
+    @property
+    def _sees_modules(self) -> bool:
+        return "module" in self.levels or self.levels == ("operator",)
+
+    def _step_ended(self, skipped: bool) -> None:  # noqa: FBT001 - callback of record.steps
+        self.session.step_ended(skipped)
+        self._worked = False
 
     def settings(self) -> dict[str, Any]:
         """torch's flags as they are now, and where autocast has been on, for process.json."""
@@ -196,6 +207,7 @@ class TorchRecorder:
         for buffer, name in buffers:
             self.book.label(buffer, "buffer", name)
         self.steps.module_enters(path)
+        self._worked = True
         kind = type(module)
         op = f"torch.nn.{kind.__name__}" if kind.__module__.startswith("torch.nn.") else f"{kind.__module__}.{kind.__qualname__}"
         index = self.book.enter_scope("module", op, path, list(tensors_in(args, "")))
