@@ -94,19 +94,21 @@ def _word(found: Minimized) -> str:
 
 
 def _print(found: Minimized, *, python: str) -> None:
-    from opscope.report.console import line, make_console
+    from opscope.report.console import folded, make_console, print_lines
+    from opscope.report.trial import next_lines, trial_lines, verdict_lines
 
     console = make_console()
+    width = console.width
     if found.directory is None or found.before is None or found.after is None or found.outcome is None:
-        console.print(line((_word(found), "bold green"), f": {found.told}"))
+        print_lines(console, verdict_lines(_word(found), found.told, style="bold green", width=width))
         return
-    for text in found.outcome.lines[:-1]:
-        console.print(line(text))
-    console.print(line(("before ", "bold"), _size(found.before)))
-    console.print(line(("after  ", "bold"), _size(found.after)))
     flaky = "" if found.shown == found.tried else f"; flaky, {found.shown}/{found.tried} at first"
-    console.print(line((_word(found), "bold red"), f" in {found.trials} trials: {found.outcome.reason}{flaky}"))
-    console.print(line(("next  ", "bold"), shlex.join([python, str(Path(found.directory) / "repro.py")])))
+    print_lines(console, trial_lines(found.outcome.lines[:-1], width=width))
+    print_lines(console, folded("before ", _size(found.before), width=width, style="bold"))
+    print_lines(console, folded("after  ", _size(found.after), width=width, style="bold"))
+    word = f"{_word(found)} in {found.trials} trials"
+    print_lines(console, verdict_lines(word, f"{found.outcome.reason}{flaky}", style="bold red", width=width))
+    print_lines(console, next_lines(shlex.join([python, str(Path(found.directory) / "repro.py")]), width=width))
 
 
 def _size(size: Size) -> str:

@@ -138,13 +138,13 @@ def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Doc
 
 
 def _print(folder: Path, outcome: Outcome, *, python: str) -> None:
-    from opscope.report.console import line, make_console
+    from opscope.report.console import make_console, print_lines
+    from opscope.report.trial import next_lines, trial_lines, verdict_lines
 
     console = make_console()
-    for text in outcome.lines[:-1]:
-        console.print(line(text))
     counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
-    said = (f"{WORDS[outcome.status]}{counted}", STYLES.get(outcome.status, "bold"))
-    console.print(line(said, f": {outcome.reason}"))
+    word, style, width = f"{WORDS[outcome.status]}{counted}", STYLES.get(outcome.status, "bold"), console.width
     command = shlex.join([python, str(folder / "repro.py")])
-    console.print(line(("next  ", "bold"), f"{command}   (or --dtype float64, --device cpu, --repeat 10)"))
+    print_lines(console, trial_lines(outcome.lines[:-1], width=width))
+    print_lines(console, verdict_lines(word, outcome.reason, style=style, width=width))
+    print_lines(console, next_lines(command, "or --dtype float64, --device cpu, --repeat 10", width=width))
