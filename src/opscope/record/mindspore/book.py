@@ -305,7 +305,10 @@ class Book:
         return [(slot, tensor, _copied(array_of(tensor), keep=keep)) for slot, tensor in inputs]
 
     def wanted(self, op: str, phase: str, *, step: int | None = None) -> bool:
-        """Whether step (that of a Cell is the one it began in), --ops, --skip, --phases and set_dump let a call through in the innermost Cell."""
+        """Whether step, --ops, --skip, --phases and set_dump let a call through in the innermost Cell.
+
+        step is the present one, of a Cell the one it began in.
+        """
         selection = self._config.selection
         if not selection.wants_step(self.step if step is None else step) or (
             selection.phases is not None and phase not in selection.phases
