@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opscope.kernels.pair import Pair
     from opscope.run.schema import Tensor
 
-_CHUNK = 32
+_CHUNK = 8  # pairs that a thread takes at once: few, so that none waits for another's at the end
 _MATERIAL = (DIFFERS, WITHIN, UNKNOWN)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Load = Callable[[Path, str, "DType | None"], Array]
 UNKNOWN = "unknown"  # dtype of a row whose file has not been opened yet
-_CHUNK = 64
+_CHUNK = 8  # rows that a thread takes at once: few, so that none waits for another's at the end
 
 
 class Tables(msgspec.Struct, frozen=True, kw_only=True):

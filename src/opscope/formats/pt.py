@@ -34,8 +34,8 @@ class PtFile:
     """One .pt file: the tree of what was saved, and the values of its tensors. FormatError when it cannot be read safely."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._data = _bytes_of(self.path)
+        self.path = path
+        self._data = _bytes_of(path)
         try:
             self._members = members_of(self._data)
         except ValueError as error:
@@ -118,7 +118,7 @@ def _tree_of(pickled: bytes) -> Any:
 _known_tree = lru_cache(maxsize=256)(_tree_of)
 
 
-def _bytes_of(path: Path) -> Data:
+def _bytes_of(path: str | Path) -> Data:
     """All bytes of a file: mapped, or read where the copy costs less than the mapping."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -12,7 +12,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,20 +76,20 @@ def later(reference: str) -> Callable[[Path], Run]:
 def formats(builtin: Iterable[str] = BUILTIN) -> Iterator[Format | Unavailable]:
     """All formats in the order they are tried."""
     for reference in builtin:
-        module, _, attribute = reference.partition(":")
-        yield _load(reference, EntryPoint(attribute, f"{module}:{attribute}", GROUP))
+        yield _load(reference, *reference.split(":"))
+    from importlib.metadata import entry_points  # slow to import, and most paths are known by now
+
     for entry in entry_points(group=GROUP):
-        yield _load(entry.name, entry)
+        yield _load(entry.name, entry.module, entry.attr)
 
 
-def _load(name: str, entry: EntryPoint) -> Format | Unavailable:
+def _load(name: str, module: str, attribute: str) -> Format | Unavailable:
     try:
-        import_module(entry.module)
-        found = entry.load()
+        found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         return Unavailable(name, str(error))
     if not isinstance(found, Format):
-        return Unavailable(name, f"{entry.value} is not a Format")
+        return Unavailable(name, f"{module}:{attribute} is not a Format")
     return found
 
 

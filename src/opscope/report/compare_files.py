@@ -10,27 +10,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.errors import UsageError
-from opscope.report.compare_csv import write_comparison_csv
-from opscope.report.compare_html import write_comparison_html
-from opscope.report.compare_metrics import with_metrics
-from opscope.report.compare_xlsx import write_comparison_xlsx
-from opscope.report.json import json_text
 
 if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison
     from opscope.kernels.metrics import Metric
 
 
+def _csv(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> list[Path]:
+    from opscope.report.compare_csv import write_comparison_csv
+
+    return write_comparison_csv(comparison, path, metrics)
+
+
+def _xlsx(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
+    from opscope.report.compare_xlsx import write_comparison_xlsx
+
+    return write_comparison_xlsx(comparison, path, metrics)
+
+
+def _html(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
+    from opscope.report.compare_html import write_comparison_html
+
+    return write_comparison_html(comparison, path, metrics)
+
+
 def _json(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
+    from opscope.report.compare_metrics import with_metrics
+    from opscope.report.json import json_text
+
     path.write_text(json_text(with_metrics(comparison.document, comparison, metrics)) + "\n", encoding="utf-8")
     return 0
 
 
 # Each answers how many rows it left out, or the files it wrote.
 WRITERS: dict[str, Callable[[Comparison, Path, Sequence[Metric]], int | list[Path]]] = {
-    ".csv": write_comparison_csv,
-    ".xlsx": write_comparison_xlsx,
-    ".html": write_comparison_html,
+    ".csv": _csv,
+    ".xlsx": _xlsx,
+    ".html": _html,
     ".json": _json,
 }
 

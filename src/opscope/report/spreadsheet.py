@@ -11,10 +11,10 @@ import math
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from opscope.report.table import harmless
 
@@ -93,7 +93,7 @@ def _cell(value: Any, style: int) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return f"<c{mark}><v>{value!r}</v></c>"
     text = harmless(value) if isinstance(value, str) else str(value)
-    text = escape(_NO_XML.sub("\ufffd", text[:MOST_TEXT]))
+    text = escape(_NO_XML.sub("\ufffd", text[:MOST_TEXT]), quote=False)
     return f'<c{mark} t="inlineStr"><is><t xml:space="preserve">{text}</t></is></c>'
 
 
