@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 14  # rows at a time: what is computed in between stays in the cache
+_GRAIN = 256.0  # single numbers that are no multiple of its inverse are nobody's constants
 MAX_NEIGHBOURS = 16  # rows of one call that are compared one with another; calls with more rows are sorted
 
 
@@ -146,9 +147,9 @@ def _aliases(tensors: Tensors, identity: NDArray[np.int64]) -> NDArray[np.bool_]
     call, output = tensors.call, tensors.output
     most = int(np.diff(np.flatnonzero(np.r_[True, call[1:] != call[:-1], True])).max()) if len(call) else 0  # rows of a call
     for shift in range(1, min(most, MAX_NEIGHBOURS)):
-        one = np.flatnonzero(identity[shift:] == identity[:-shift])
+        one = np.flatnonzero((identity[shift:] == identity[:-shift]) & (output[shift:] != output[:-shift]))
         other = one + shift
-        same = (identity[one] >= 0) & (call[one] == call[other]) & (output[one] != output[other])
+        same = (identity[one] >= 0) & (call[one] == call[other])
         found[np.where(output[one], one, other)[same]] = True
     if most > MAX_NEIGHBOURS:
         both = mixed(call.astype(np.uint64), identity.astype(np.uint64))
@@ -158,7 +159,9 @@ def _aliases(tensors: Tensors, identity: NDArray[np.int64]) -> NDArray[np.bool_]
 
 def _by_content(calls: Calls, tensors: Tensors, state: NDArray[np.uint64], lost: NDArray[np.int64]) -> NDArray[np.int64]:
     """Latest earlier output with the content of each lost row, for dumps that have no versions."""
-    usable = (state != 0) & (tensors.size != 1) & (tensors.version < 0)
+    fine = tensors.mean * _GRAIN
+    telling = (tensors.size != 1) | (np.isfinite(fine) & (fine != np.round(fine)))  # a number like 0.5 may come from anywhere
+    usable = (state != 0) & telling & (tensors.version < 0)
     written = np.flatnonzero(tensors.output & usable & calls.leaf[tensors.call])
     content = mixed(state, calls.process[tensors.call].astype(np.uint64), tensors.dtype)
     written = written[np.isin(content[written], distinct(content[lost]))]
@@ -170,10 +173,14 @@ def _by_storage(calls: Calls, tensors: Tensors, alias: NDArray[np.bool_], lost: 
     """Latest earlier output on the storage of each lost row that is no view of what its call read: a write through another view."""
     written = np.flatnonzero(tensors.output & (tensors.storage >= 0) & ~alias)
     written = written[calls.leaf[tensors.call[written]]]
-    written = written[np.isin(tensors.storage[written], tensors.storage[lost])]
-    process = calls.process[tensors.call]
-    places = [mixed(process[rows].astype(np.uint64), tensors.storage[rows].astype(np.uint64)) for rows in (written, lost)]
-    return _latest(places[0], places[1], tensors.call, written, lost)
+    found = np.full(len(lost), NONE, dtype=np.int64)
+    shared = np.flatnonzero(place_of(tensors.storage[lost], tensors.storage[written]) >= 0)
+    if len(shared):
+        process = calls.process[tensors.call]
+        rows = lost[shared]
+        places = [mixed(process[some].astype(np.uint64), tensors.storage[some].astype(np.uint64)) for some in (written, rows)]
+        found[shared] = _latest(places[0], places[1], tensors.call, written, rows)
+    return found
 
 
 def _latest(

@@ -141,6 +141,8 @@ class _Read:
     def numbers(self, name: str, kind: Any, missing: Any) -> NDArray[Any]:
         """A column of numbers, missing where it is null."""
         columns = [batch[name] for batch in self._batches]
+        if all(column.validity is not None and not np.count_nonzero(column.validity) for column in columns):
+            return np.broadcast_to(np.array(missing, dtype=kind), self.count)  # no number at all takes no memory
         parts = [column.buffers[0][column.offset : column.offset + column.length] for column in columns]
         found = np.concatenate([np.empty(0, kind), *parts], dtype=kind)
         valid = known_rows(columns)

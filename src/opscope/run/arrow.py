@@ -30,7 +30,7 @@ NUMBERS = {"int32": np.int32, "int64": np.int64, "uint64": np.uint64, "float64":
 ROWS_PER_BATCH = 8192
 
 
-class Column(msgspec.Struct, frozen=True):
+class Column(msgspec.Struct, frozen=True, gc=False):
     """One Arrow array by its buffers; length rows start at offset. type is a name of schema.py.
 
     buffers are the ones after the validity bitmap: data, or offsets and bytes; validity is None when no row is null.

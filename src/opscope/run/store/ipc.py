@@ -38,15 +38,15 @@ _MAX_METADATA = 16 << 20
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """One record batch in a mapped file: nodes are (length, null count), buffers (offset, length) from body on."""
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """One record batch in a mapped file: nodes are length, null count, length, …, buffers offset, length, … from body on."""
 
     offset: int
     body: int
     body_length: int
     rows: int
-    nodes: list[list[int]]
-    buffers: list[list[int]]
+    nodes: list[int]
+    buffers: list[int]
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -133,11 +133,11 @@ class IpcFile:
             raise FormatError(self.path, f"not a record batch opscope wrote: {error}", offset=position) from error
         if len(nodes) != self._nodes or len(buffers) != self._buffers or not 0 <= rows <= length:  # every table has an integer column
             raise FormatError(self.path, "a record batch does not fit the schema", offset=position)
-        return Batch(position, body, length, rows, nodes.tolist(), buffers.tolist())
+        return Batch(position, body, length, rows, nodes.ravel().tolist(), buffers.ravel().tolist())
 
     def has_nulls(self, batch: Batch, name: str) -> bool:
         """Whether a column has a null row."""
-        if batch.nodes[self._places[name].node][1] == 0:
+        if batch.nodes[2 * self._places[name].node + 1] == 0:
             return False
         valid = valid_rows(self.column(batch, name))
         return valid is not None and not valid.all()
@@ -153,7 +153,8 @@ class IpcFile:
         """Check all buffers against the batch, and the columns of numbers wholly: looking one up cannot fail afterwards."""
         if batch.offset not in self._doubtful:
             return
-        if any(offset < 0 or length < 0 or offset + length > batch.body_length for offset, length in batch.buffers):
+        offsets, sizes = batch.buffers[::2], batch.buffers[1::2]
+        if any(offset < 0 or size < 0 or offset + size > batch.body_length for offset, size in zip(offsets, sizes, strict=True)):
             raise FormatError(self.path, "a buffer lies outside its batch", offset=batch.offset)
         raise FormatError(self.path, "a column does not fit its batch", offset=batch.offset)
 
@@ -185,7 +186,7 @@ class IpcFile:
             if not np.any(rows != value):
                 continue
             patched = bytearray(whole) if patched is None else patched
-            start = batch.body - batch.offset + batch.buffers[self._places[name].buffer + 1][0]
+            start = batch.body - batch.offset + batch.buffers[2 * self._places[name].buffer + 2]
             patched[start : start + 4 * batch.rows] = np.full(batch.rows, value, dtype=np.int32).tobytes()
         return whole if patched is None else patched
 
@@ -198,10 +199,10 @@ class IpcFile:
         return self._column(batch, self._places[name], batch.rows)
 
     def _column(self, batch: Batch, place: _Place, rows: int | None) -> Column:
-        length, nulls = batch.nodes[place.node]
+        length, nulls = batch.nodes[2 * place.node : 2 * place.node + 2]
         if length < 0 or (rows is not None and length != rows):
             raise FormatError(self.path, "a column is not as long as its batch", offset=batch.offset)
-        present = nulls != 0 and length > 0 and batch.buffers[place.buffer][1] != 0
+        present = nulls != 0 and length > 0 and batch.buffers[2 * place.buffer + 1] != 0
         if not -1 <= nulls <= length or (nulls > 0 and not present):
             raise FormatError(self.path, "a column miscounts its nulls", offset=batch.offset)
         validity = self._buffer(batch, place.buffer, np.uint8, (length + 7) // 8) if present else None
@@ -227,7 +228,7 @@ class IpcFile:
 
     def _buffer(self, batch: Batch, number: int, dtype: Any, count: int | None) -> np.ndarray[Any, Any]:
         """A buffer as an array of count elements (None: as many as it has)."""
-        offset, length = batch.buffers[number]
+        offset, length = batch.buffers[2 * number : 2 * number + 2]
         itemsize = _ITEMSIZES[dtype]
         wanted = length if count is None else count * itemsize
         if offset < 0 or length < wanted or offset + length > batch.body_length:
