@@ -119,6 +119,42 @@ def test_a_wrong_tile_keeps_its_place(tmp_path: Path) -> None:
     assert size_of(search.best).telling == 0
 
 
+def indexed(weight: Any, places: Any) -> bool | None:
+    """Whether all indices are rows of the weight; None, as the kernel would refuse them, where not."""
+    return None if places.size and (places.min() < 0 or places.max() >= len(weight)) else True
+
+
+def test_indices_name_the_rows_that_are_kept_by_their_new_places(tmp_path: Path) -> None:
+    places = torch.randint(0, 90, (8, 16))
+    places[5, 3] = 99
+    start = candidate_of(tmp_path / "case", "aten::embedding.default", torch.randn(100, 20), places)
+
+    def fails(found: Candidate) -> bool | None:
+        weight, wanted = arrays(found)["0"], arrays(found)["1"]
+        return indexed(weight, wanted) and bool((wanted == len(weight) - 1).any())
+
+    search = searching(start, fails)
+    free_memory(search)
+    shrink_shapes(search)
+    assert size_of(search.best).shapes == {"0": (1, 1), "1": (1, 1)}
+    assert fails(search.best)
+
+
+def test_an_index_that_matters_by_its_number_keeps_the_rows_before_it(tmp_path: Path) -> None:
+    places = torch.randint(0, 60, (40,))
+    places[7] = 77
+    start = candidate_of(tmp_path / "case", "aten::index_select.default", torch.randn(100, 20), 0, places)
+
+    def fails(found: Candidate) -> bool | None:
+        rows, wanted = arrays(found)["0"], arrays(found)["2"]
+        return indexed(rows, wanted) and bool((wanted == 77).any())
+
+    search = searching(start, fails)
+    free_memory(search)
+    shrink_shapes(search)
+    assert size_of(search.best).shapes == {"0": (78, 1), "2": (1,)}
+
+
 def test_values_become_few_and_round(tmp_path: Path) -> None:
     x = torch.rand(300) * 0.1234 + 0.5
     x[[17, 200]] = 3.14159

@@ -168,6 +168,16 @@ def test_private_formats_and_unsound_inputs_are_said(tmp_path: Path) -> None:
     )
 
 
+def test_strides_that_were_not_recorded_are_said(tmp_path: Path) -> None:
+    run, call = record("aten::mm.default", torch.ones(2, 3), torch.ones(3, 1))
+    values = {(row.io, row.slot): run.value(row) for row in run.rows("tensors")}
+    rows: list[Tensor] = [msgspec.structs.replace(row, stride=None, storage=None) for row in run.rows("tensors")]
+    warnings = opscope.repro.write(*run_of(rows, values, call), tmp_path / "case").warnings
+    assert warnings == ("conditions differ: strides of input 0 were not recorded; here C order is taken",)
+    assert opscope.repro.write(run, call, tmp_path / "known").warnings == ()
+    assert any(warnings[0] in line for line in opscope.repro.execute(tmp_path / "case").lines)
+
+
 def test_one_line_of_a_tensor() -> None:
     assert tensor_line("float16", (32, 64), {"min": -310.0, "max": 298.25, "pos_inf": 37, "nan": 0}) == "f16[32, 64] x∈[-310, 298] 37 inf"
     assert tensor_line("bfloat16", (), {"nan": 1}) == "bf16[] 1 NaN"

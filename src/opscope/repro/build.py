@@ -82,7 +82,7 @@ def assemble(run: Run, call: Call, *, form: str, device: str | None = None, dtyp
         failure=told_by_run(run, call, failure_of(call, inputs, outputs, scalars(tree))),
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
-        warnings=found.warnings,
+        warnings=(*found.warnings, *(_lost_strides(inputs) if form == "torch" else ())),
         allowed=_allowed(call, inputs, outputs),
     )  # fmt: skip
     entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
@@ -299,3 +299,9 @@ def _warnings(inputs: Sequence[Tensor], filled: dict[str, Filled]) -> list[str]:
             f"conditions differ: input {', '.join(private)} had a private device format; an NPU casts it back, elsewhere it is strided"
         )
     return said
+
+
+def _lost_strides(inputs: Sequence[Tensor]) -> list[str]:
+    """What is said of tensors that may have lain in memory in another order than C's."""
+    lost = [row.slot for row in inputs if row.stride is None and sum(size > 1 for size in row.shape or ()) > 1]
+    return [f"conditions differ: strides of input {', '.join(lost)} were not recorded; here C order is taken"] if lost else []

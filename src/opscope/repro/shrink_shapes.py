@@ -20,6 +20,7 @@ from opscope.repro.candidate import Candidate, Part
 from opscope.repro.ddmin import ddmin
 from opscope.repro.leaves import integer_leaves, replaced
 from opscope.repro.search import Search
+from opscope.repro.shrink_values import with_values
 
 Axis = tuple[int, int]  # place of a part, axis
 GROUPS = 24
@@ -104,16 +105,36 @@ def _shortest_beginning(size: int, fails: Any) -> None:
 
 
 def _cuts(base: Candidate, group: Sequence[Axis], indices: list[int], size: int) -> Iterator[Candidate | None]:
-    """The candidates in which these axes keep these indices: one for each way in which sizes among the arguments may follow."""
+    """The candidates in which these axes keep these indices: one for each way in which arguments, and then indices too, may follow."""
     smaller = cut(base, group, indices)
     if smaller is None:
         return
     power = max(sum(1 for part, _ in group if part == place) for place, _ in group)
-    seen = []
+    seen: list[dict[str, Any]] = []
     for args in follow(base.case.args, size, len(indices), power):
         if args not in seen:
             seen.append(args)
-            yield smaller.with_args(args)
+    yield from (smaller.with_args(args) for args in seen)
+    other = renamed(smaller, indices, size)
+    if other is not smaller:
+        yield from (other.with_args(args) for args in seen)
+
+
+def renamed(candidate: Candidate, indices: list[int], size: int) -> Candidate:
+    """Tensors of whole numbers that may be indices of a cut axis name what was kept by its new place; 0 stands for what was not.
+
+    So a row that one index needs is kept without those before it, and indices stay valid.
+    """
+    places = np.zeros(size, np.int64)
+    places[indices] = np.arange(len(indices))
+    for number, part in enumerate(candidate.parts):
+        values = part.values
+        if values is None or not values.size or values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= size:
+            continue
+        made = places[values.astype(np.int64)].astype(values.dtype)
+        if not np.array_equal(made, values):
+            candidate = with_values(candidate, number, made)
+    return candidate
 
 
 def follow(args: dict[str, Any], size: int, kept: int, power: int) -> Iterator[dict[str, Any]]:
