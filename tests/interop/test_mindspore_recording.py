@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from opscope.run.query import calls, tensors_of
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
 NET = Path(__file__).with_name("mindspore_net.py")
 LOOP = Path(__file__).with_name("mindspore_loop.py")
+RANKS = Path(__file__).with_name("mindspore_ranks.py")
 TRAIN = Path(__file__).with_name("mindspore_train.py")
 RAISES = Path(__file__).with_name("mindspore_raises.py")
 MIXED = Path(__file__).with_name("mindspore_mixed.py")
@@ -279,6 +281,28 @@ def test_model_train_on_a_dataset(words: tuple[str, ...], tmp_path: Path) -> Non
     counts = {step: sum(call.step == step and call.level == "operator" for call in calls(run)) for step in range(8)}
     assert len(set(counts.values())) == 1
     assert opscope.scan(run).findings == ()
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_two_ranks_under_msrun(mode: str, tmp_path: Path) -> None:
+    """Each rank dumps for itself; the rank whose exponential overflowed is named, not the one that received the sum."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    msrun = [str(Path(str(PYTHON)).with_name("msrun")), "--worker_num=2", "--local_worker_num=2", f"--master_port={port}", "--join=True",
+             f"--log_dir={tmp_path / 'logs'}", str(RANKS), mode]  # fmt: skip
+    command = [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "run"), "--", *msrun]
+    path = f"{Path(str(PYTHON)).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(command, env={**os.environ, "PATH": path}, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    run = opscope.open_run(tmp_path / "run")
+    assert {(process.rank, process.world) for process in run.processes if process.world is not None} == {(0, 2), (1, 2)}
+    operators = [[call.op for call in calls(run) if call.rank == rank and call.level == "operator"] for rank in (0, 1)]
+    assert operators[0] == operators[1]
+    assert operators[0].count("AllReduce") == 3
+    line = next(number for number, text in enumerate(RANKS.read_text().splitlines(), 1) if "<- origin" in text)
+    first = opscope.scan(run).findings[0]
+    assert (first.op, first.rank, first.source) == ("Exp", 1, f"{RANKS}:{line}")
 
 
 def test_an_error_of_the_program_accuses_no_kernel(tmp_path: Path) -> None:

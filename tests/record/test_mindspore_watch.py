@@ -105,7 +105,11 @@ def test_a_users_dump_is_honoured_unless_cpu_refuses_it(tmp_path: Path) -> None:
     settings = tmp_path / "dd.json"
     common = '{{"common_dump_settings": {{"path": "/d", "saved_data": "{}"}}}}'
     settings.write_text(common.format("tensor"))
-    assert users_dump({"MINDSPORE_DUMP_CONFIG": str(settings)}) == Path("/d")
+    assert users_dump({"MINDSPORE_DUMP_CONFIG": str(settings)}, tmp_path / "run") == Path("/d")
     settings.write_text(common.format("statistic"))
-    assert users_dump({"MINDSPORE_DUMP_CONFIG": str(settings)}) is None
-    assert users_dump({}) is None
+    assert users_dump({"MINDSPORE_DUMP_CONFIG": str(settings)}, tmp_path / "run") is None
+    assert users_dump({}, tmp_path / "run") is None
+    parents = tmp_path / "run/mindspore/1-2/data_dump.json"
+    parents.parent.mkdir(parents=True)
+    parents.write_text(common.format("tensor"))
+    assert users_dump({"MINDSPORE_DUMP_CONFIG": str(parents)}, tmp_path / "run") is None

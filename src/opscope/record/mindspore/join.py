@@ -20,7 +20,7 @@ from opscope.errors import UsageError
 from opscope.formats.settings.recording import recording_of
 from opscope.record.active import active
 from opscope.record.config import RecordConfig, parse_options
-from opscope.record.mindspore.place import CHOICES, Facts, make_place, settings_document, write_facts, write_settings
+from opscope.record.mindspore.place import CHOICES, FOLDER, Facts, make_place, settings_document, write_facts, write_settings
 from opscope.record.mindspore.stop import stop_after, stop_program
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
 from opscope.record.seed import seed_all
@@ -67,7 +67,7 @@ def begin(config: RecordConfig, run: Path) -> Joined:
         rank=rank, local_rank=first_number(os.environ, LOCAL_VARIABLES), world=first_number(os.environ, WORLD_VARIABLES)
     )
     place, dump = make_place(run, process)
-    theirs = users_dump(os.environ)
+    theirs = users_dump(os.environ, run)
     facts = Facts(process=process, dump=str(theirs or dump), owned=theirs is None)
     active.chosen.tell = lambda: write_json(place / CHOICES, active.chosen.words())
     active.chosen.tell()
@@ -114,13 +114,14 @@ def _steps(config: RecordConfig, last: int | None) -> str | None:
     return wanted if last is None else f"{wanted}|{last + 1}"
 
 
-def users_dump(environment: Mapping[str, str]) -> Path | None:
+def users_dump(environment: Mapping[str, str], run: Path) -> Path | None:
     """Where the dump goes that the user has switched on already; None when none is, or its settings ask for what CPU refuses.
 
-    Statistics are such a thing: MindSpore would end the program, opscope works them out instead.
+    Statistics are such a thing: MindSpore would end the program, opscope works them out instead. Nor are those the user's that
+    opscope wrote for the process that started this one (msrun, multiprocessing).
     """
     path = environment.get(VARIABLE)
-    if not path:
+    if not path or Path(path).is_relative_to((run / FOLDER).absolute()):
         return None
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
