@@ -11,7 +11,7 @@ what may be near zero) it is infinite: such a call is judged only on inputs that
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -102,14 +102,14 @@ class Norms:
         mean: NDArray[np.float64],
     ) -> None:
         """Input rows: norms, sizes, largest magnitudes and means."""
-        known = np.nan_to_num(norm)
+        known = finite(norm)
         np.add.at(self.total, call, known)
         np.maximum.at(self.largest, call, known)
         np.maximum.at(self.size, call, np.maximum(size, 1).astype(np.float64))
-        np.maximum.at(self.reach, call, np.nan_to_num(reach))
+        np.maximum.at(self.reach, call, finite(reach))
         rms = known / np.sqrt(np.maximum(size, 1))
         with np.errstate(all="ignore"):
-            deviation = np.sqrt(np.maximum(rms**2 - np.nan_to_num(mean) ** 2, 0.0))
+            deviation = np.sqrt(np.maximum(rms**2 - finite(mean) ** 2, 0.0))
             np.maximum.at(self.spread, call, np.where(deviation > 0, np.minimum(rms / deviation, 1e6), 1.0))
 
 
@@ -118,24 +118,37 @@ def conditions(
     kinds: NDArray[np.int8], norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Condition of each output row, and its own rounding error in units of roundoff; norm and size are those of the output."""
-    kind, total, largest = kinds[call], norms.total[call], norms.largest[call]
-    outside = np.maximum(np.nan_to_num(norm), 1e-300)
-    wide = np.maximum(norms.size[call] / np.maximum(size, 1), 1.0)
-    reach = np.maximum(norms.reach[call], 1.0)
-    product = np.maximum(largest * np.maximum(total - largest, 1e-300) / outside, 1.0) + total / outside
-    plain = np.maximum(total / outside, 1.0)
-    table = {
-        PRODUCT: (product, 4 * np.sqrt(np.maximum(norms.size[call] / np.sqrt(np.maximum(size, 1)), 1.0)) * product),
-        SUM: (plain * np.sqrt(wide), 4 * np.sqrt(wide) * plain),
-        MEAN: (plain / np.sqrt(wide) + 1, 4 * np.sqrt(wide) + 4 * plain / np.sqrt(wide)),
-        LINEAR: (plain * reach, 8 * plain * reach),
-        SMOOTH: (4 * plain, 64 * np.minimum(plain, 1e4)),
-        MOVE: (plain, np.full(len(call), 2.0)),
-        DELICATE: (np.full(len(call), 1e3), 128 * norms.spread[call] * np.sqrt(reach)),
-        STEEP: (np.full(len(call), np.inf), 64 * np.sqrt(reach)),
-    }
     condition, rounding = np.empty(len(call)), np.empty(len(call))
-    for code, (bound, own) in table.items():
-        chosen = kind == code
-        condition[chosen], rounding[chosen] = bound[chosen], own[chosen]
+    kind = kinds[call]
+    for code in np.flatnonzero(np.bincount(kind)).tolist():
+        rows = np.flatnonzero(kind == code)
+        condition[rows], rounding[rows] = _carried(code, norms, call[rows], norm[rows], size[rows])
     return condition, rounding
+
+
+def _carried(
+    kind: int, norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
+) -> tuple[Any, NDArray[np.float64]]:
+    """The same for rows of one kind."""
+    total, reach = norms.total[call], np.maximum(norms.reach[call], 1.0)
+    if kind == DELICATE:
+        return 1e3, 128 * norms.spread[call] * np.sqrt(reach)
+    if kind == STEEP:
+        return np.inf, 64 * np.sqrt(reach)
+    outside = np.maximum(finite(norm), 1e-300)
+    if kind == PRODUCT:
+        largest = norms.largest[call]
+        product = np.maximum(largest * np.maximum(total - largest, 1e-300) / outside, 1.0) + total / outside
+        return product, 4 * np.sqrt(np.maximum(norms.size[call] / np.sqrt(np.maximum(size, 1)), 1.0)) * product
+    plain = np.maximum(total / outside, 1.0)
+    if kind in {SUM, MEAN}:
+        root = np.sqrt(np.maximum(norms.size[call] / np.maximum(size, 1), 1.0))
+        return (plain * root, 4 * root * plain) if kind == SUM else (plain / root + 1, 4 * root + 4 * plain / root)
+    if kind == LINEAR:
+        return plain * reach, 8 * plain * reach
+    return (4 * plain, 64 * np.minimum(plain, 1e4)) if kind == SMOOTH else (plain, np.full(len(call), 2.0))
+
+
+def finite(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The column with numbers alone: NaN as 0, infinities as the largest ones."""
+    return column if np.isfinite(column).all() else np.nan_to_num(column)
