@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty steps of a small net in graph mode; prints each loss, exactly, so that a run can be compared with one under opscope."""
+"""Forty steps of a small net in graph mode; prints each loss, exactly, so that a run can be compared with one under opscope.
+
+Words: choose (opscope.set_dump), and what happens after step 2: raise, kill (SIGKILL), interrupt (Ctrl-C).
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import mindspore as ms
@@ -31,6 +36,8 @@ def main() -> None:
         print(number, float(loss.asnumpy()).hex(), flush=True)
         if sys.argv[1:] == ["raise"] and number == 2:
             raise ValueError("no more data")
+        if number == 2 and sys.argv[1:2] in (["kill"], ["interrupt"]):
+            os.kill(os.getpid(), signal.SIGKILL if sys.argv[1] == "kill" else signal.SIGINT)
 
 
 main()

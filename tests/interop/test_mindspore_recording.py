@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -107,6 +108,60 @@ def test_a_program_that_fails_is_still_ingested(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ValueError: no more data" in done.stderr
     assert steps(opscope.open_run(tmp_path / "run")) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("word", ["kill", "interrupt"])
+def test_a_program_that_is_stopped_is_still_ingested(word: str, tmp_path: Path) -> None:
+    plain = subprocess.run([str(PYTHON), str(LOOP), word], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    done = watched(tmp_path, LOOP, word)
+    assert plain.returncode < 0
+    assert done.returncode == 128 - plain.returncode  # MindSpore answers Ctrl-C with SIGTERM
+    run = opscope.open_run(tmp_path / "run")
+    assert steps(run)[:2] == [0, 1]  # what the last step had not written when it was killed is lost
+    assert len(losses(done.stdout)) == 3
+    assert [finding.kind for finding in opscope.scan(run).findings if finding.kind == "crash" and finding.level == "operator"] == []
+    assert not list((tmp_path / "run").rglob("*.npy"))
+
+
+def test_paths_that_mindspore_refuses(tmp_path: Path) -> None:
+    """MindSpore takes letters, digits, '-' and '_' in the path of a dump; the user's folders have what they have."""
+    place = tmp_path / "a b 模型 'it\"s"
+    place.mkdir()
+    program = place / "train 一.py"
+    program.write_text(LOOP.read_text())
+    done = watched(place, program)
+    assert done.returncode == 0, done.stderr
+    assert len(losses(done.stdout)) == 40
+    run = opscope.open_run(place / "run")
+    assert steps(run) == list(range(40))
+    assert {call.source.rpartition(":")[0] for call in calls(run) if call.source} == {str(program)}
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_program(tmp_path: Path) -> None:
+    """No file may grow beyond 64 KiB: what is written to the run fails as on a full disk."""
+    command = [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "run"), "--", str(PYTHON), str(LOOP)]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(losses(done.stdout)) == 40
+    assert "Traceback" not in done.stderr
+    assert "recording ended, the program goes on" in done.stderr
+    assert steps(opscope.open_run(tmp_path / "run"))[:1] == [0]
+
+
+def test_parts_that_are_compiled_from_bytecode(tmp_path: Path) -> None:
+    program = tmp_path / "bytecode.py"
+    program.write_text(MIXED.read_text().replace("@ms.jit\n", '@ms.jit(capture_mode="bytecode")\n'))
+    plain = subprocess.run([str(PYTHON), str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True).stdout
+    done = watched(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert losses(done.stdout) == losses(plain)
+    run = opscope.open_run(tmp_path / "run")
+    assert steps(run) == [0, 1, 2, 3]
+    first = opscope.scan(run).findings[0]
+    assert (first.op, first.step) == ("Exp", 2)
 
 
 def test_a_dump_the_user_switched_on_stays_his(tmp_path: Path) -> None:
