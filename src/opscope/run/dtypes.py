@@ -11,6 +11,7 @@ CANN numbers: column "proto" is the enumeration of dump headers and GE's text gr
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -148,6 +149,7 @@ _PROTO = {entry.proto: entry for entry in DTYPES if entry.proto is not None}
 _GE = {entry.ge: entry for entry in DTYPES if entry.ge is not None}
 
 
+@lru_cache(maxsize=512)
 def find_dtype(name: str) -> DType | None:
     """The type any world calls so ("torch.half", "Float16", "DT_FLOAT16", "F16"), or None."""
     return _SPELLINGS.get(_spelling(name))
