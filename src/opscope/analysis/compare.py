@@ -24,7 +24,7 @@ from opscope.analysis.align import align
 from opscope.analysis.align_tokens import tokens_of
 from opscope.analysis.between import pair_frameworks
 from opscope.analysis.compare_arguments import Arguments
-from opscope.analysis.compare_causes import Cause, Search
+from opscope.analysis.compare_causes import ARRIVED, Cause, Search
 from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.compare_findings import findings_of
 from opscope.analysis.compare_flow import Flow, follow, without_enclosing
@@ -194,14 +194,21 @@ def compare(target: Run | str | os.PathLike[str], golden: Run | str | os.PathLik
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing)
     causes = sure_of_levels(pairing, search.run())
-    first: dict[int, int] = {}
-    for cause in causes:
-        first.setdefault(int(pairing.target.calls.rank[cause.target]), cause.target)
-    pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, first))
+    pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, _first_causes(pairing, causes)))
     document = _document(pairing, causes, measured, chosen)
     if chosen.reference is not None:
         document = decide(document, pairing, pair_runs(pairing.golden.run, chosen.reference, Policy()))
     return Comparison(pairing, measures, causes, measured, document)
+
+
+def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:
+    """For each rank the target call at which its first cause stands, or was read."""
+    first: dict[int, int] = {}
+    for cause in causes:
+        read = int(pairing.rows.target_call[cause.row]) if cause.kind == ARRIVED else cause.target
+        rank = int(pairing.target.calls.rank[cause.target])
+        first[rank] = min(first.get(rank, cause.target), cause.target, read)
+    return first
 
 
 def _opened(run: Run | str | os.PathLike[str]) -> Run:

@@ -17,7 +17,7 @@ import numpy as np
 
 from opscope.analysis.compare_draws import Draws
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
-from opscope.analysis.compare_kinds import HARMLESS, SLACK
+from opscope.analysis.compare_kinds import HARMLESS, SLACK, STATISTICAL
 from opscope.analysis.compare_leaps import leaps
 from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_ranks import Collectives
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",
 )  # fmt: skip
+ROUNDING = 2.0**-24  # of statistics that were taken in float32
 MAX_CAUSES = 4096
 AGREES = 1e-4  # relative error of a result between frameworks, where its type is fine enough
 MAX_WALK = 200_000
@@ -63,6 +64,7 @@ class Search:
         self._culprits: set[int] = set()
         self._culprits_golden: set[int] = set()
         self._arrived: set[tuple[int, int]] = set()
+        self._viewed: set[int] = set()  # views of what arrived unlike
         self._tainted: dict[int, bool] = {}
         self._reordered: set[int] = set()
         self._shapes = Shapes(pairing)
@@ -170,7 +172,7 @@ class Search:
         if self.measures.agree[call] or (self._signs.random[call] and self._fills(call)):
             return None if self._behind(call) else self._from_equal(call, golden, words)
         begun = self._begins(call) or self._shaped(call, golden, words)
-        if begun is not None or not self.measures.exceeds[call] or self._is_tainted(call):
+        if begun is not None or not self._exceeds(call) or self._is_tainted(call):
             return begun
         if self.measures.unread[call] and self._signs.earlier_difference(call):
             return None
@@ -196,7 +198,13 @@ class Search:
     def _made(self, call: int, golden: int) -> Cause | None:
         if self._signs.random[call]:
             return self._drawn(call, golden)
-        return Cause(COMPUTED, call, golden) if self.measures.exceeds[call] else None
+        return Cause(COMPUTED, call, golden) if self._exceeds(call) else None
+
+    def _exceeds(self, call: int) -> bool:
+        """Whether a call's output is further off than allowed, also of inputs that are no closer than the results before it."""
+        if not self.measures.exceeds[call] or not self._signs.blurred(call):
+            return bool(self.measures.exceeds[call])
+        return bool(self.measures.out_error[call] > SLACK * STATISTICAL * max(self._signs.noise(call), ROUNDING))
 
     def _shaped(self, call: int, golden: int, words: tuple[str, ...]) -> Cause | None:
         """The first reader of each parameter of another shape, which no difference of values explains."""
@@ -286,27 +294,42 @@ class Search:
         other = self._other_view(row)
         if other is not None:
             return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(other,))
-        earlier = self._signs.earlier_difference(call)
+        earlier = self._computed_before(call)
         known = tensors.parameter[rows.target[row]] or self.pairing.golden.tensors.parameter[rows.golden[row]] or self._named(row)
         fresh = self._is_first_step(call) and self._is_forward(call) and bool(known)
         if earlier and not fresh:
             return None
         self._arrived.add(self._identity(row))
-        reader = self._computing(call)
+        reader = min(self._computing(call), self._first_to_compute(call, row))
         golden = int(self.pairing.match.target[reader])
         return Cause(ARRIVED, reader, golden, row, sure=fresh or not earlier, words=self._words(reader))
+
+    def _computed_before(self, call: int) -> bool:
+        """Whether anything of its rank differed before a call but views of what arrived unlike."""
+        return self._signs.earlier_difference(call) and any(one not in self._viewed for one in self._signs.differing_before(call))
 
     def _computing(self, call: int) -> int:
         """The call itself, or the first that computes with what a view of it handed on."""
         flow, tensors = self.pairing.flows[0], self.pairing.target.tensors
         while self._signs.views[call]:
             self._culprits.add(call)
+            self._viewed.add(call)
             rows = np.flatnonzero((flow.producer == call) & self.calls.leaf[tensors.call])
             readers = tensors.call[rows][self.pairing.match.target[tensors.call[rows]] >= 0]
             if not len(readers):
                 break
             call = int(readers.min())
         return call
+
+    def _first_to_compute(self, call: int, row: int) -> int:
+        """Where a view reads it, the first call that computes with the same content, which is all that a dump may tell it by."""
+        tensors, state = self.pairing.target.tensors, self.pairing.flows[0].state
+        if not self._signs.views[call] or not state[self.pairing.rows.target[row]]:
+            return int(np.iinfo(np.int64).max)
+        same = np.flatnonzero((state == state[self.pairing.rows.target[row]]) & ~tensors.output & self.calls.leaf[tensors.call])
+        same = tensors.call[same][(tensors.call[same] > call) & (self.calls.rank[tensors.call[same]] == self.calls.rank[call])]
+        same = same[~self._signs.views[same] & (self.pairing.match.target[same] >= 0)]
+        return int(same.min(initial=np.iinfo(np.int64).max))
 
     def _named(self, row: int) -> bool:
         """Whether a row has the content of a parameter on its own side (an API that reads what its module owns)."""

@@ -3,9 +3,9 @@
 
 allowed = own rounding + SLACK * condition * input error. Own rounding is gamma_n * sum|a||b| for sums and products, with
 gamma_n ~ sqrt(n) u (N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.1 and 4.2; the statistical form).
-The condition of a product is |A||B|/|AB|, that of a sum |x| sqrt(n)/|sum|; kernels that cancel inside (normalisations,
-softmax, losses) have a fixed generous one; where an arbitrarily small change may change everything (sign, argmax, division by
-what may be near zero) it is infinite: such a call is judged only on inputs that are equal.
+The condition of a product is |A||B|/|AB|, that of a sum |x| sqrt(n)/|sum|, that of a normalisation |x| over its deviation; kernels
+that cancel inside (softmax, losses) have a fixed generous one; where an arbitrarily small change may change everything (sign, argmax,
+division by what may be near zero) it is infinite: such a call is judged only on inputs that are equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SLACK = 8.0
 STATISTICAL = 32.0  # further slack where the input error is only what statistics prove
-PRODUCT, SUM, MEAN, LINEAR, SMOOTH, DELICATE, STEEP, MOVE = range(8)
+PRODUCT, SUM, MEAN, LINEAR, SMOOTH, DELICATE, STEEP, MOVE, NORM = range(9)
 
 _SUMS = frozenset({
     "sum", "nansum", "cumsum", "index_add", "scatter_add", "embedding_dense_backward", "bincount", "norm", "linalg_vector_norm",
@@ -39,6 +39,10 @@ _SMOOTH = frozenset({
     "gelu", "relu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "mish", "hardswish", "hardtanh", "clamp", "softplus", "erf",
     "sin", "cos", "abs", "square", "gelu_backward", "silu_backward", "tanh_backward", "sigmoid_backward", "threshold_backward",
     "relugrad", "gelugrad", "dropout", "native_dropout_backward", "upsample_bilinear2d", "upsample_nearest2d",
+})  # fmt: skip
+_NORMS = frozenset({
+    "native_layer_norm", "layer_norm", "layernorm", "layernormext", "native_group_norm", "group_norm", "groupnorm", "rms_norm", "rmsnorm",
+    "npu_rms_norm", "_fused_rms_norm", "native_batch_norm", "batch_norm", "batchnorm", "_native_batch_norm_legit", "instance_norm",
 })  # fmt: skip
 _STEEP = re.compile(
     r"^(div|reciprocal|rsqrt|sqrt|log\w*|pow|sign|sgn|argmax|argmin|argsort|sort|topk|kthvalue|median|mode|floor|ceil|round|trunc|fmod|"
@@ -65,6 +69,8 @@ def kind_of(op: str) -> int:
     """Which of the kinds above an operator is; DELICATE where nothing is known of it."""
     name = family(op)
     bare = name.removesuffix("grad") if name not in _SUMS else name
+    if name in _NORMS:
+        return NORM
     if _STEEP.match(name):
         return STEEP
     for kind, words in ((PRODUCT, CONTRACTIONS), (SUM, _SUMS), (MEAN, _MEANS), (LINEAR, _LINEAR), (SMOOTH, _SMOOTH), (MOVE, MOVES)):
@@ -133,6 +139,8 @@ def _carried(
     total, reach = norms.total[call], np.maximum(norms.reach[call], 1.0)
     if kind == DELICATE:
         return 1e3, 128 * norms.spread[call] * np.sqrt(reach)
+    if kind == NORM:
+        return np.minimum(8 * norms.spread[call], 1e3), 128 * norms.spread[call] * np.sqrt(reach)
     if kind == STEEP:
         return np.inf, 64 * np.sqrt(reach)
     outside = np.maximum(finite(norm), 1e-300)

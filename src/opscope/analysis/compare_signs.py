@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -118,18 +119,24 @@ class Signs:
         return found
 
     @cached_property
+    def differences(self) -> dict[int, NDArray[np.int64]]:
+        """For each rank the target's calls with an output that is not equal, in order."""
+        rows = self.pairing.rows
+        calls = rows.target_call[np.flatnonzero(self.unequal & rows.output)]
+        calls = distinct(calls[self.calls.leaf[calls]]) if len(calls) else calls
+        ranks = self.calls.rank[calls]
+        return {rank: calls[ranks == rank] for rank in distinct(ranks).tolist()}
+
+    @cached_property
     def first_difference(self) -> dict[int, int]:
         """For each rank the first target call with an output that is not equal."""
-        rows = self.pairing.rows
-        chosen = np.flatnonzero(self.unequal & rows.output)
-        chosen = chosen[self.calls.leaf[rows.target_call[chosen]]]
-        first: dict[int, int] = {}
-        if len(chosen):
-            calls = distinct(rows.target_call[chosen])
-            ranks = self.calls.rank[calls]
-            for rank in distinct(ranks).tolist():
-                first[rank] = int(calls[ranks == rank][0])
-        return first
+        return {rank: int(calls[0]) for rank, calls in self.differences.items()}
+
+    def differing_before(self, call: int) -> Iterator[int]:
+        """The calls of its rank before a call whose outputs are not equal."""
+        calls = self.differences.get(int(self.calls.rank[call]), np.empty(0, dtype=np.int64))
+        for at in range(int(np.searchsorted(calls, call))):
+            yield int(calls[at])
 
     @cached_property
     def named_again(self) -> NDArray[np.bool_]:
@@ -156,10 +163,26 @@ class Signs:
 
     def noise(self, call: int) -> float:
         """How far apart half of the results are that stand before a call in its step and rank; 0 where none does."""
+        calls, errors = self._results.get((int(self.calls.rank[call]), int(self.calls.step[call])), (np.empty(0), np.empty(0)))
+        before = errors[: np.searchsorted(calls, call)]
+        return float(np.median(before)) if len(before) else 0.0
+
+    @cached_property
+    def _results(self) -> dict[tuple[int, int], tuple[NDArray[Any], NDArray[np.float64]]]:
+        """By rank and step the calls and errors of all results that were compared, in the order of calls."""
         rows, calls = self.pairing.rows, self.calls
-        before = (calls.step == calls.step[call]) & (calls.rank == calls.rank[call])
-        before[call:] = False
-        chosen = rows.output & (rows.target >= 0) & (rows.golden >= 0) & before[np.maximum(rows.target_call, 0)]
-        error = rows.error[chosen]
-        known = error[np.isfinite(error)]
-        return float(np.median(known)) if len(known) else 0.0
+        chosen = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0) & np.isfinite(rows.error))
+        owner = rows.target_call[chosen]
+        place = np.stack([calls.rank[owner], calls.step[owner]])
+        names, codes = np.unique(place, axis=1, return_inverse=True)
+        found = {}
+        for code, (rank, step) in enumerate(names.T.tolist()):
+            here = codes.ravel() == code
+            found[rank, step] = owner[here], rows.error[chosen[here]]
+        return found
+
+    def blurred(self, call: int) -> bool:
+        """Whether what a call reads is equal by statistics alone, while its run has gone apart before: it is as close as the rest."""
+        rows, whole = self.pairing.rows, self.pairing.flows[0].whole
+        read = [int(rows.target[row]) for row in self.rows_of(call) if not rows.output[row] and rows.target[row] >= 0]
+        return not all(whole[row] for row in read) and self.earlier_difference(call)
