@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -72,15 +73,8 @@ def align(target: Tokens, golden: Tokens, *, given: Iterable[Pair] = ()) -> Matc
 
 def _pair_equal_groups(target: Tokens, golden: Tokens, found: _Matching) -> None:
     """Scopes whose whole sequences are equal are matched at once, without looking at single calls."""
-    free = [np.flatnonzero(side < 0) for side in (found.target, found.golden)]
-    sorted_sides = []
-    for tokens, unmatched in zip((target, golden), free, strict=True):
-        rows = unmatched[np.argsort(tokens.scope[unmatched], kind="stable")]
-        names, starts, sizes = np.unique(tokens.scope[rows], return_index=True, return_counts=True)
-        position = np.arange(len(rows)) - np.repeat(starts, sizes)
-        signs = mixed(tokens.levels[-3][rows], position.astype(np.uint64))
-        sums = np.add.reduceat(signs, starts) if len(rows) else signs
-        sorted_sides.append((rows, names, starts, sizes, mixed(sums, sizes.astype(np.uint64)) if len(rows) else sums))
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        sorted_sides = list(pool.map(_sorted_scopes, (target, golden), found.left()))
     (rows_t, names_t, starts_t, sizes_t, sums_t), (rows_g, names_g, starts_g, _, sums_g) = sorted_sides
     _, at_t, at_g = np.intersect1d(names_t, names_g, assume_unique=True, return_indices=True)
     equal = sums_t[at_t] == sums_g[at_g]
@@ -95,12 +89,26 @@ def _pair_equal_groups(target: Tokens, golden: Tokens, found: _Matching) -> None
     found.add(mine[sure], theirs[sure])
 
 
+def _sorted_scopes(tokens: Tokens, free: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+    """Calls sorted by scope, the scopes, where each begins, how many calls each has, and a hash of its sequence."""
+    rows = free[np.argsort(tokens.scope[free], kind="stable")]
+    ordered = tokens.scope[rows]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(rows) else np.empty(0, dtype=np.int64)
+    sizes = np.diff(np.r_[starts, len(rows)])
+    position = np.arange(len(rows)) - np.repeat(starts, sizes)
+    signs = mixed(tokens.levels[-3][rows], position.astype(np.uint64))
+    sums = mixed(np.add.reduceat(signs, starts), sizes.astype(np.uint64)) if len(rows) else signs
+    return rows, ordered[starts], starts, sizes, sums
+
+
 def _in_step(
     target: Tokens, golden: Tokens, mine: NDArray[np.int64], theirs: NDArray[np.int64], group: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Pairs of groups in which nothing speaks against the order: each call has the neighbours in the data flow that its partner has,
     or no other call of the group looks like it."""
-    same: NDArray[np.bool_] = target.levels[1][mine] == golden.levels[1][theirs]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        left, right = pool.map(lambda tokens: tokens.levels[1], (target, golden))
+    same: NDArray[np.bool_] = left[mine] == right[theirs]
     if same.all():
         return same
     doubtful = np.unique(group[~same])
@@ -127,9 +135,10 @@ def _groups(
 
 def _split_by(names: NDArray[np.uint64], rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
     order = np.argsort(names, kind="stable")
-    cuts = np.flatnonzero(np.diff(names[order])) + 1
+    ordered = names[order]
+    cuts = np.flatnonzero(np.diff(ordered)) + 1
     parts = np.split(rows[order], cuts)
-    named = {int(names[order][start]): part for start, part in zip([0, *cuts.tolist()], parts, strict=True)}
+    named = {int(ordered[start]): part for start, part in zip([0, *cuts.tolist()], parts, strict=True)}
     return dict(sorted(named.items(), key=lambda item: int(item[1][0])))
 
 

@@ -76,27 +76,42 @@ def pair_rows(target: Side, golden: Side, flows: tuple[Flow, Flow], match: Match
     alone_t, alone_g = _without(len(target.tensors), left), _without(len(golden.tensors), right)
     mine = np.concatenate([left, alone_t, np.full(len(alone_g), NONE)])
     theirs = np.concatenate([right, np.full(len(alone_t), NONE), alone_g])
-    count, alone = len(mine), len(alone_t) + len(alone_g)
-    types = roundoffs(target), roundoffs(golden)
-    error, status, roundoff, reordered = _measured((target, golden), flows, types, left, right)
-    error = np.concatenate([error, np.full(alone, np.nan)])
-    status = np.concatenate([status, np.full(len(alone_t), TARGET_ONLY, np.uint8), np.full(len(alone_g), GOLDEN_ONLY, np.uint8)])
-    roundoff, reordered = np.concatenate([roundoff, np.zeros(alone)]), np.concatenate([reordered, np.zeros(alone, dtype=np.bool_)])
-    coarse = coarser_products(target, golden, types)
-    if coarse:
-        roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
-    owners_t, owners_g = target.tensors.call[mine[: count - len(alone_g)]], golden.tensors.call[alone_g]
+    owners_t, owners_g = target.tensors.call[mine[: len(mine) - len(alone_g)]], golden.tensors.call[alone_g]
     call_t = np.concatenate([owners_t, match.golden[owners_g]])
     call_g = np.concatenate([golden.tensors.call[right], match.target[owners_t[len(left) :]], owners_g])
-    output = np.concatenate([target.tensors.output[mine[: count - len(alone_g)]], golden.tensors.output[alone_g]])
     placed = np.where(call_t >= 0, call_t, np.iinfo(np.int64).max)
-    order: Any = slice(None)
     if np.any(placed[1:] < placed[:-1]):
-        order = np.lexsort((np.arange(count), call_g, placed))
-    return Rows(
-        mine[order], theirs[order], call_t[order], call_g[order], output[order], error[order], np.full(count, np.nan), status[order],
-        roundoff[order], reordered[order], (error[order] > 0) & np.isfinite(error[order]),
-    )  # fmt: skip
+        order = np.lexsort((np.arange(len(mine)), call_g, placed))
+        mine, theirs, call_t, call_g = mine[order], theirs[order], call_t[order], call_g[order]
+    return _judged((target, golden), flows, (mine, theirs), (call_t, call_g))
+
+
+def _judged(
+    sides: tuple[Side, Side],
+    flows: tuple[Flow, Flow],
+    tensors: tuple[NDArray[np.int64], NDArray[np.int64]],
+    calls: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Rows:
+    """Rows of these tensors and calls in order, pairs measured by what the tables say of them."""
+    mine, theirs = tensors
+    error, status, roundoff = np.full(len(mine), np.nan), np.full(len(mine), GOLDEN_ONLY, dtype=np.uint8), np.zeros(len(mine))
+    reordered, output = np.zeros(len(mine), dtype=np.bool_), np.zeros(len(mine), dtype=np.bool_)
+    types = roundoffs(sides[0]), roundoffs(sides[1])
+    alone = np.flatnonzero((mine < 0) | (theirs < 0))
+    both: Places = slice(None)
+    if len(alone):
+        both = np.flatnonzero((mine >= 0) & (theirs >= 0))
+        one_sided = alone[theirs[alone] < 0]
+        other = alone[theirs[alone] >= 0]
+        status[one_sided] = TARGET_ONLY
+        output[one_sided], output[other] = sides[0].tensors.output[mine[one_sided]], sides[1].tensors.output[theirs[other]]
+    error[both], status[both], roundoff[both], reordered[both] = _measured(sides, flows, types, mine[both], theirs[both])
+    output[both] = sides[0].tensors.output[mine[both]]
+    coarse = coarser_products(*sides, types)
+    if coarse:
+        roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
+    least = (error > 0) & np.isfinite(error)
+    return Rows(mine, theirs, *calls, output, error, np.full(len(mine), np.nan), status, roundoff, reordered, least)
 
 
 def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -140,9 +155,9 @@ def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[NDA
     pairs = match.pairs
     starts, sizes = [], []
     for tensors, calls in ((target, pairs[:, 0]), (golden, pairs[:, 1])):
-        first = np.searchsorted(tensors.call, calls)
-        starts.append(first)
-        sizes.append(np.searchsorted(tensors.call, calls, side="right") - first)
+        counts = np.bincount(tensors.call, minlength=int(calls.max(initial=-1)) + 1)
+        starts.append((np.cumsum(counts) - counts)[calls])
+        sizes.append(counts[calls])
     alike = np.flatnonzero((sizes[0] == sizes[1]) & (sizes[0] > 0))
     size = sizes[0][alike]
     inner = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
@@ -277,7 +292,9 @@ def _span(rows: NDArray[np.int64]) -> Places:
 @np.errstate(invalid="ignore")  # the difference of two infinities
 def _equal_statistics(mine: Tensors, theirs: Tensors, left: Places, right: Places) -> NDArray[np.bool_]:
     """Which pairs have statistics on both sides, finite ones, and the same."""
-    equal = (mine.nan[left] >= 0) & (mine.min_int[left] == theirs.min_int[right]) & (mine.max_int[left] == theirs.max_int[right])
+    equal: NDArray[np.bool_] = (
+        (mine.nan[left] >= 0) & (mine.min_int[left] == theirs.min_int[right]) & (mine.max_int[left] == theirs.max_int[right])
+    )
     for name in ("nan", "pos_inf", "neg_inf"):
         equal &= getattr(mine, name)[left] == getattr(theirs, name)[right]
     for name in ("l2norm", "mean", "min", "max"):

@@ -73,23 +73,27 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
         compared = met[inverse] if column is calls.rank else compared & met[inverse]
     counts = side.which(calls.op, lambda op: family(op) not in HARMLESS) & side.which(calls.phase, lambda phase: phase != "recompute")
     alone = np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
-    return alone[~_repeats(side, match, flow)[alone]] if len(alone) else alone
+    return alone[~_repeats(side, match, flow, alone)] if len(alone) else alone
 
 
-def _repeats(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.bool_]:
-    """Calls amid the backward pass that write, or were stopped after they read, what a matched call of their operator and step did.
+def _repeats(side: Side, match: NDArray[np.int64], flow: Flow, alone: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which calls without a partner write, amid the backward pass, what a matched call of their operator and step did, or were stopped
+    after they read that.
 
     That is recomputation which its recorder did not tell as such.
     """
     calls = side.calls
     step = mixed(calls.step.astype(np.uint64), calls.process.astype(np.uint64))
+    amid = _amid_backward(side, step)[alone]
+    if not amid.any():
+        return amid
     place = mixed(calls.op, step)
     written, read = (_contents(side, flow, side.tensors.output == output) for output in (True, False))
-    found = np.zeros(len(calls), dtype=np.bool_)
+    found = np.zeros(len(alone), dtype=np.bool_)
     for content, telling in ((written, written != 0), (read, (written == 0) & (read != 0))):
         sign = mixed(content, place)
-        found |= (match < 0) & telling & np.isin(sign, sign[match >= 0])
-    return found & _amid_backward(side, step)
+        found |= telling[alone] & np.isin(sign[alone], sign[match >= 0])
+    return found & amid
 
 
 def _amid_backward(side: Side, step: NDArray[np.uint64]) -> NDArray[np.bool_]:
