@@ -55,6 +55,16 @@ def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_o
     assert {row["Status"] for row in rows} <= {"pass", "warning", "error", "SKIP"}
 
 
+def test_a_result_that_is_an_earlier_calls_is_said_to_be_stale(tmp_path: Path) -> None:
+    with CATALOGUE["silu-stale"].installed(), opscope.record(tmp_path / "run", values="full"):
+        for seed in (1, 2):
+            torch.nn.functional.silu(torch.randn(40, generator=torch.Generator().manual_seed(seed)))
+    (finding,) = opscope.replay(opscope.open_run(tmp_path / "run")).findings
+    assert finding.op == "aten::silu.default"
+    assert any("the result of <root>:silu#1 in step 0, whose inputs were others" in reason for reason in finding.reasons)
+    assert not any("making it again" in reason for reason in finding.reasons)
+
+
 def test_values_that_were_not_kept_are_synthesised_and_said_so(tmp_path: Path) -> None:
     with opscope.record(tmp_path / "run"):
         torch.mm(torch.randn(4, 5), torch.randn(5, 6))

@@ -22,6 +22,7 @@ import msgspec
 import opscope
 from opscope.errors import FormatError, UsageError
 from opscope.repro.oracle import START
+from opscope.repro.stale import stale
 from opscope.run.finding import Document, Finding, Slot
 from opscope.run.query import calls, tensors_of
 
@@ -305,7 +306,8 @@ def facts_of(line: Line) -> dict[str, Any]:
 
 NATURES = {
     "persistent": "the same wrong bits come every time: the kernel itself, or hardware that always fails in this way",
-    "transient": "making it again gives the right result: a fault of that moment, or another kernel than this machine has",
+    "transient": "making it again gives the right result: a fault of that moment, one that needs the calls before it, or another kernel"
+    " than this machine has",
     "intermittent": "wrong in some runs and right in others: a race in the kernel, or unstable hardware",
     "unstable": "wrong every time, with other bits: a race in the kernel, memory that it does not write, or unstable hardware",
 }
@@ -322,7 +324,9 @@ def finding_of(run: Run, line: Line) -> Finding:
         else ""
     )
     again = f"{line.wrong} of {line.tried} times wrong when made again: " if line.tried > 1 else ""
-    reasons = [str(told.get("reason", "")), where, again + NATURES[line.nature] if line.nature in NATURES else ""]
+    nature = again + NATURES[line.nature] if line.nature in NATURES else ""
+    old = stale(run, row, str(told.get("slot"))) if wrong and line.against == "recorded outputs" else ""
+    reasons = [str(told.get("reason", "")), where, old or nature]
     tensors = tensors_of(run, row)
     slots = {
         io: tuple(Slot(slot=t.slot, dtype=t.dtype, shape=t.shape, tensor_name=t.tensor_name, role=t.role) for t in tensors if t.io == io)
