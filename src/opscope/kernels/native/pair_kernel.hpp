@@ -264,12 +264,14 @@ double differences(const Block& b, int padded, int taken, const PairSpan& span, 
     return highest(max_abs);
 }
 
-// What needs the elements themselves.
-template <bool plain, bool masked>
-void sizes(const Block& b, int padded, PairPart& out) {
+// What needs the elements themselves. Meanwhile those of the next block, at so many bytes each, are fetched from memory.
+template <int bytes, bool plain, bool masked>
+void sizes(const Block& b, int padded, const char* next_t, const char* next_g, PairPart& out) {
     const Vec pivot_t = splat(out.pivot_t), pivot_g = splat(out.pivot_g), zero{};
     Vec dot{}, squares_t{}, squares_g{}, max_g{}, sum_t{}, sum_g{}, spread_t{}, spread_g{};
     for (int i = 0; i < padded; i += LANES) {
+        __builtin_prefetch(next_t + i * bytes);
+        __builtin_prefetch(next_g + i * bytes);
         const Vec x = load(b.x + i), y = load(b.y + i);
         Vec tx = x - pivot_t, gy = y - pivot_g;
         if constexpr (masked) {
@@ -430,8 +432,9 @@ void one_block(const char* t, const char* g, int count, const PairSpan& span, st
     if (!masked && padded != count) {
         for (int i = 0; i < count; ++i) b.skip[i] = 0;
     }
-    if (masked || padded != count) sizes<E::plain, true>(b, padded, out);
-    else sizes<E::plain, false>(b, padded, out);
+    const char *next_t = t + count * E::size, *next_g = g + count * E::size;
+    if (masked || padded != count) sizes<E::size, E::plain, true>(b, padded, next_t, next_g, out);
+    else sizes<E::size, E::plain, false>(b, padded, next_t, next_g, out);
 }
 
 template <class E>
