@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What --check costs at its default budget: whole trainings of the GPT of gpt.py, without opscope, recorded, and checked, in turns.
+"""What --check costs at its default budget: whole trainings of the GPT of gpt.py, without opscope, under `opscope run`, and under
+`opscope run --check`, in turns.
 
     python benchmarks/check.py [--pairs 3] [--steps 150] [--budget 20%]
     python benchmarks/check.py --journal [--pairs 30]
@@ -12,8 +13,6 @@ to a step, beside a plain write of the same inputs to a file in the same place.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import statistics
 import subprocess
 import sys
@@ -27,34 +26,37 @@ import torch
 from gpt import Training
 
 import opscope
+from opscope.record.active import active
 
 
-def whole(steps: int, how: str, budget: str) -> dict[str, Any]:
-    """Seconds of one training, and what was checked; how is plain, recorded or checked."""
-    training = Training()
+def training(steps: int) -> None:
+    """Train, and print the seconds from before the first step until the recording, if there is one, is closed."""
+    trained = Training()
+    start = time.perf_counter()
+    for _ in range(steps):
+        trained.step()
+    if active.session is not None:
+        active.session.close()
+    print(time.perf_counter() - start)
+
+
+def in_own_process(steps: int, *options: str) -> dict[str, Any]:
+    """Seconds of one training, and what was checked; options are those of `opscope run`, none for a training without it."""
+    words = [sys.executable, __file__, "--one", "--steps", str(steps)]
     with tempfile.TemporaryDirectory() as folder:
-        options = {"check": True, "budget": budget} if how == "checked" else {}
-        recording = opscope.record(Path(folder) / "run", **options) if how != "plain" else None
-        start = time.perf_counter()
-        with recording or contextlib.nullcontext():
-            for _ in range(steps):
-                training.step()
-        seconds = time.perf_counter() - start
-        checked = opscope.open_run(recording.path).processes[0].checked if recording is not None else {}
-    return {"seconds": seconds, "checked": checked}
-
-
-def in_own_process(steps: int, how: str, budget: str) -> dict[str, Any]:
-    words = [sys.executable, __file__, "--one", how, "--steps", str(steps), "--budget", budget]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        run = Path(folder) / "run"
+        before = [sys.executable, "-m", "opscope", "run", "-o", str(run), *options, "--"] if options else []
+        done = subprocess.run([*before, *words], capture_output=True, text=True, check=True)
+        checked = opscope.open_run(run).processes[0].checked if options else {}
+    return {"seconds": float(done.stdout.splitlines()[-1]), "checked": checked}
 
 
 def whole_runs(options: argparse.Namespace) -> None:
     ratios: list[tuple[float, float]] = []
     for _ in range(options.pairs):
-        plain, recorded, checked = (in_own_process(options.steps, how, options.budget) for how in ("plain", "recorded", "checked"))
+        plain = in_own_process(options.steps)
+        recorded = in_own_process(options.steps, "--keep", "last:100")
+        checked = in_own_process(options.steps, "--check", "--budget", options.budget)
         ratios.append((recorded["seconds"] / plain["seconds"], checked["seconds"] / plain["seconds"]))
         facts = checked["checked"]
         print(
@@ -106,11 +108,11 @@ def main() -> None:
     parser.add_argument("--budget", default="20%")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--journal", action="store_true")
-    parser.add_argument("--one", choices=["plain", "recorded", "checked"])
+    parser.add_argument("--one", action="store_true", help="one training, in this process")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.one:
-        print(json.dumps(whole(options.steps, options.one, options.budget)))
+        training(options.steps)
     elif options.journal:
         journal(max(options.pairs, 10))
     else:

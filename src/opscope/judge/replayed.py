@@ -6,9 +6,12 @@ element types; `true`, the result in double precision. What the target may err i
 for one side that errs, or a multiple of the trusted kernel's own error where that is more (the dual standard): a call which
 loses digits by its nature accuses nobody.
 
-    |target - true| <= absolute + relative |true| + max(8 |own - true|, scaled max|true|, or share m where it is known)
+    |target - true| <= absolute + relative |true| + max(8 |own - true|, scaled max|true|, or share m where it is known) + 8 slack
 
-m is the sum of the magnitudes of an element's terms. Of operators that work element by element the trusted kernel's own error
+m is the sum of the magnitudes of an element's terms; slack, asked only before something is accused, what the true result changes by
+when each input changes by a rounding of the type that the kernel computes in (Higham, 1.5: a result is as good as can be when it is
+near the true result of inputs near the given ones). A true result of no wider type than the target's errs as that does, and the
+trusted kernel's nearness to it says nothing. Of operators that work element by element the trusted kernel's own error
 counts at each element, of others its largest; those that move, choose or round once must err no more than it does. In types of
 half width or less the kernel accumulates in a wider type; a root mean square error of more than twice the trusted kernel's
 tells that it did not.
@@ -53,12 +56,14 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 ANY = Terms()
+BEYOND = "beyond what rounding allows"
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """One output in float64 (complex128, or its own integers): target, the trusted kernel's own result, the true result.
 
-    dtype is the target's element type; magnitude the sum of the magnitudes of each element's terms, where it is known.
+    dtype is the target's element type; wider whether the true result was computed in a wider one; magnitude the sum of the magnitudes
+    of each element's terms, slack the change that the roundings of the inputs make, where these are known.
     """
 
     dtype: str
@@ -66,6 +71,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     own: Array | None = None
     true: Array | None = None
     magnitude: Array | None = None
+    slack: Array | None = None
+    wider: bool = True
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +183,7 @@ def _judge_finite(slot: str, sides: Sides, trusted: Array, terms: Terms) -> Repl
         got=_text(sides.target[worst]), expected=_text(trusted[worst]),
     )  # fmt: skip
     if apart.any():
-        return msgspec.structs.replace(facts, verdict="wrong", reason="beyond what rounding allows")
+        return msgspec.structs.replace(facts, verdict="wrong", reason=BEYOND)
     if _accumulated_narrowly(sides.dtype, error, own, size):
         return msgspec.structs.replace(facts, verdict="wrong", reason="errors as of an accumulation in the element type")
     if own is not None and float(own.max()) > ILL * ROUNDOFF[sides.dtype] * max(float(size.max()), PRECISIONS[sides.dtype].least):
@@ -195,10 +202,11 @@ def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Ar
     if rule.own == ONCE:
         rounded: Array = np.maximum(floor, ROUNDOFF[sides.dtype] * size if own is None else own)
         return rounded
+    own = own if sides.wider else None
     dual: Any = 0.0 if own is None else EASE * (own if rule.own == EACH else float(own.max()))
     grown: Any = rule.scaled * float(size.max()) if sides.magnitude is None else rule.share * sides.magnitude
     allowed: Array = (ALONE if own is None else 1) * floor + np.maximum(dual, grown)
-    return allowed
+    return allowed if sides.slack is None else allowed + EASE * sides.slack
 
 
 def _accumulated_narrowly(dtype: str, error: Array, own: Array | None, size: Array) -> bool:

@@ -19,11 +19,13 @@ import numpy as np
 import torch
 
 from opscope.errors import UnavailableError
-from opscope.judge.replayed import ILL, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
+from opscope.judge.replayed import BEYOND, ILL, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
+from opscope.judge.tolerance import PRECISIONS
 from opscope.kernels.calls import writes_to
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
 from opscope.substitute.layout import WRITTEN, Laid
+from opscope.substitute.nudged import DRAWS, Nudged
 from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.places import judge_sharing, start_of
 from opscope.substitute.terms import absolute, terms_of
@@ -197,9 +199,12 @@ def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, t
     terms = terms_of(bound, tensor)
     sides = Sides(
         dtype=dtype_name(tensor), target=as_array(tensor), own=as_array(mine), true=as_array(expected) if floating else None,
-        magnitude=magnitude(bound, slot, terms) if floating else None,
+        magnitude=magnitude(bound, slot, terms) if floating else None, wider=expected is None or expected.dtype is not tensor.dtype,
     )  # fmt: skip
-    found = judge_output(slot, sides, msgspec.structs.replace(terms, accumulation=accumulation) if terms.kind == "linear" else terms)
+    terms = msgspec.structs.replace(terms, accumulation=accumulation) if terms.kind == "linear" else terms
+    found = judge_output(slot, sides, terms)
+    if found.verdict == "wrong" and found.reason == BEYOND and true.name == Float64.name:
+        found = judge_output(slot, msgspec.structs.replace(sides, slack=slack(bound, slot, sides)), terms)
     if found.verdict == "wrong" and not floating and any(device != "cpu" for device in devices(bound)) and chooses(bound):
         return msgspec.structs.replace(found, verdict="unknown", reason="which of equal elements comes first may differ between devices")
     return found
@@ -212,6 +217,21 @@ def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:
     attempt = Attempt("float64", lambda: absolute(bound))
     found = attempt.output(slot)
     return None if found is None else np.abs(as_array(found))
+
+
+def slack(bound: Bound, slot: str, sides: Sides) -> Array | None:
+    """How far the roundings of the inputs move the true result; None where it cannot be made so."""
+    unit = PRECISIONS[sides.dtype].accumulated
+    moved = []
+    for draw in range(DRAWS):
+        nudged = Nudged(bound.call, bound.memories, bound.func, bound.writes, unit=unit, draw=draw)
+        output = Attempt("float64", lambda: Float64(device="cpu").run(nudged)).output(slot)  # noqa: B023 - called at once
+        if output is None or sides.true is None or output.shape != sides.true.shape:
+            return None
+        with np.errstate(all="ignore"):
+            moved.append(np.nan_to_num(np.abs(as_array(output) - sides.true), posinf=0.0))
+    found: Array = np.max(moved, axis=0)
+    return found
 
 
 def undefined(bound: Bound, slot: str, own: Attempt) -> str | None:
@@ -257,12 +277,18 @@ def same_bits(one: torch.Tensor, other: torch.Tensor | None) -> bool:
         return False
     if one.numel() == 0:
         return True
-    left, right = one.detach().contiguous().reshape(-1), other.detach().to(one.device).contiguous().reshape(-1)
+    left, right = in_a_row(one), in_a_row(other.to(one.device))
     if one.dtype is torch.bool:
         return torch.equal(left, right)
     if torch.equal(*map(in_words, (left, right))):
         return True
     return bool(one.dtype.is_floating_point) and one.element_size() >= 2 and all_equal(left, right)
+
+
+def in_a_row(tensor: torch.Tensor) -> torch.Tensor:
+    """Its elements with a step of 1, which torch calls contiguous with any step where there is but one."""
+    whole = tensor.detach().contiguous()
+    return whole.as_strided((whole.numel(),), (1,))
 
 
 def in_words(flat: torch.Tensor) -> torch.Tensor:

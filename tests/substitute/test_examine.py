@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Healthy kernels that compute in another order are accused of nothing, wrong elements are, whatever the trusted kernel happens to err."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from opscope.record.torch.capture import capture
+from opscope.substitute.examine import examine, same_bits
+from opscope.substitute.perform import Bound
+
+Tensor = torch.Tensor
+aten: Any = torch.ops.aten
+
+
+def verdict_of(func: Any, args: tuple[Any, ...], result: Tensor) -> str:
+    captured = capture(
+        func.name() if "." in func.name() else f"{func.name()}.default", args, {}, writes=frozenset(), random=False, limit=1 << 20
+    )
+    return examine(Bound(captured.call, captured.pieces), {"0": result}).verdict.verdict
+
+
+def tanh_backward(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor]:
+    """1 - y * y as y nears 1 keeps the rounding of y * y; other kernels fuse the two."""
+    grad, y = torch.randn(20, dtype=dtype), 1 - 0.002 * torch.rand(20, dtype=dtype)
+    return aten.tanh_backward.default, (grad, y), grad - grad * y * y
+
+
+def softmax_backward(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor]:
+    grad, y = torch.randn(5, 5, dtype=dtype), torch.randn(5, 5, dtype=dtype).softmax(1)
+    return aten._softmax_backward_data.default, (grad, y, 1, dtype), grad * y - y * (grad * y).flip(1).sum(1, keepdim=True)
+
+
+def batch_norm_backward(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor]:
+    """Of two samples a channel all gradients cancel but for epsilon's part."""
+    x, grad, weight = torch.randn(2, 3, dtype=dtype), torch.randn(2, 3, dtype=dtype), torch.ones(3, dtype=dtype)
+    mean, variance = x.mean(0), x.var(0, unbiased=False)
+    scale = (variance + 1e-5).rsqrt()
+    hat = (x - mean) * scale
+    result = scale * (grad - grad.mean(0) - hat * (grad * hat).mean(0))
+    args = (grad, x, weight, torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype), mean, scale, True, 1e-5, [True, False, False])
+    return aten.native_batch_norm_backward.default, args, result
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("program", [tanh_backward, softmax_backward, batch_norm_backward], ids=lambda each: each.__name__)
+def test_another_order_of_rounding_is_healthy(program: Callable[[torch.dtype], Any], dtype: torch.dtype, seed: int) -> None:
+    torch.manual_seed(seed)
+    assert verdict_of(*program(dtype)) in ("agree", "ill-conditioned")
+
+
+@pytest.mark.parametrize(("dtype", "off"), [(torch.float32, 1e-4), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("program", [tanh_backward, softmax_backward, batch_norm_backward], ids=lambda each: each.__name__)
+def test_one_element_beyond_it_is_wrong(program: Callable[[torch.dtype], Any], dtype: torch.dtype, off: float) -> None:
+    torch.manual_seed(1)
+    func, args, result = program(dtype)
+    result.view(-1)[1] += off
+    assert verdict_of(func, args, result) == "wrong"
+
+
+def test_integers_have_no_truer_result_than_that_of_the_type_they_give() -> None:
+    """The trusted kernel computes in float32 too, and is itself some roundings off."""
+    x = torch.arange(1, 60, dtype=torch.uint8)
+    result = torch.special.bessel_y1(x.double()).float()
+    assert verdict_of(aten.special_bessel_y1.default, (x,), result) == "agree"
+    result[7] *= 1.001
+    assert verdict_of(aten.special_bessel_y1.default, (x,), result) == "wrong"
+
+
+def test_the_bits_of_one_element_that_torch_calls_contiguous_with_any_step() -> None:
+    part = torch.view_as_real(torch.tensor([1 + 2j]))[..., 1]
+    assert part.stride() == (2,)
+    assert same_bits(part, torch.tensor([2.0]))
+    assert not same_bits(part, torch.tensor([1.0]))
