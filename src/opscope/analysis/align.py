@@ -18,7 +18,7 @@ import numpy as np
 
 from opscope.analysis.align_sequences import Pair, common
 from opscope.analysis.compare_tables import NONE
-from opscope.analysis.hashes import mixed
+from opscope.analysis.hashes import distinct, mixed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +111,7 @@ def _in_step(
     same: NDArray[np.bool_] = left[mine] == right[theirs]
     if same.all():
         return same
-    doubtful = np.unique(group[~same])
+    doubtful = distinct(group[~same])
     return ~np.isin(group, doubtful) | _alone(target.levels[-3][mine], group)
 
 

@@ -15,7 +15,6 @@ from opscope.analysis.compare_causes import AMPLIFIED, ARGUMENT, ARRIVED, COMPUT
 from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_kinds import is_random
-from opscope.analysis.compare_patterns import pattern_of
 from opscope.analysis.compare_ranks import Collectives
 from opscope.analysis.compare_structure import Block, blocks_of
 from opscope.analysis.findings import slot_of
@@ -187,6 +186,8 @@ class _Book:
                 found["metrics"] = msgspec.to_builtins(measured.pairs[worst])
                 if cause.kind == COMPUTED:
                     found |= self._bound(cause, worst, measured)
+            from opscope.analysis.compare_patterns import pattern_of
+
             pattern = pattern_of(self.pairing, cause.row if cause.kind == ARRIVED else worst)
             if pattern is not None:
                 found["pattern"] = pattern

@@ -140,7 +140,7 @@ def _allowed(pairing: Pairing, in_error: NDArray[np.float64]) -> tuple[NDArray[n
 def _blocks(calls: NDArray[np.int64]) -> list[slice]:
     """Rows with a call in blocks that cut none; rows are in the order of calls, those without one come last."""
     count = int(np.count_nonzero(calls >= 0))
-    cuts = np.unique(np.searchsorted(calls[:count], calls[_BLOCK:count:_BLOCK])).tolist()
+    cuts = distinct(np.searchsorted(calls[:count], calls[_BLOCK:count:_BLOCK])).tolist()
     return [slice(start, stop) for start, stop in pairwise([0, *(cut for cut in cuts if cut), count]) if start < stop]
 
 

@@ -292,10 +292,8 @@ def _span(rows: NDArray[np.int64]) -> Places:
 @np.errstate(invalid="ignore")  # the difference of two infinities
 def _equal_statistics(mine: Tensors, theirs: Tensors, left: Places, right: Places) -> NDArray[np.bool_]:
     """Which pairs have statistics on both sides, finite ones, and the same."""
-    equal: NDArray[np.bool_] = (
-        (mine.nan[left] >= 0) & (mine.min_int[left] == theirs.min_int[right]) & (mine.max_int[left] == theirs.max_int[right])
-    )
-    for name in ("nan", "pos_inf", "neg_inf"):
+    equal: NDArray[np.bool_] = mine.nan[left] >= 0
+    for name in ("nan", "pos_inf", "neg_inf", "min_int", "max_int"):
         equal &= getattr(mine, name)[left] == getattr(theirs, name)[right]
     for name in ("l2norm", "mean", "min", "max"):
         equal &= getattr(mine, name)[left] - getattr(theirs, name)[right] == 0

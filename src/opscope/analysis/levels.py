@@ -44,7 +44,7 @@ def _leaf_level(side: Side) -> int:
 
 def at_common_levels(target: Side, golden: Side) -> tuple[Side, Side]:
     """Both sides with leaves among the calls of levels that both recorded; the sides as they are where they share all levels or none."""
-    if not len(np.intersect1d(distinct(target.calls.level), distinct(golden.calls.level))):
+    if not len(np.intersect1d(distinct(target.calls.level), distinct(golden.calls.level), assume_unique=True)):
         return target, golden
     return _within(target, recorded(target, golden)), _within(golden, recorded(golden, target))
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import tempfile
 import threading
-import traceback
 from collections.abc import Iterator
 
 BUG = 101
@@ -42,6 +40,9 @@ def report_error(error: Exception, code: int) -> int:
 
 def report_bug(error: BaseException) -> int:
     """Say that opscope itself failed and where the traceback was written; the exit code for that."""
+    import tempfile
+    import traceback
+
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(

@@ -7,7 +7,6 @@ database can neither read nor write files, load extensions, nor see Python's var
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,8 @@ def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.Duc
     memory_limit ("256MB") bounds what duckdb keeps in memory; larger sorts and joins go to a temporary directory that is
     removed at the end.
     """
+    import tempfile
+
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="opscope-") as spill, duckdb.connect(":memory:") as connection:

@@ -7,7 +7,6 @@ asked to read the file: it crashes on some damaged ones, and the projecting read
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from opscope.errors import FormatError
@@ -26,6 +25,8 @@ def open_table(path: Path, table: str) -> IpcFile:
     for name, kind in wanted.items():
         if file.types.get(name, kind) != kind:
             raise FormatError(path, f"column {name} has type {file.types[name]}, not {kind}")
+    import tempfile
+
     with tempfile.TemporaryFile() as copy:  # the map outlives the file object
         copy.write(schema_bytes(table_schema(table)))
         for batch in file.batches:
