@@ -19,6 +19,7 @@ from opscope.cli.failing import note
 from opscope.cli.options import Json
 from opscope.errors import UsageError
 from opscope.formats.settings.kinds import BUILTIN, Kind, Prepared, Request, find_kind, kind_of_file, read_purpose
+from opscope.formats.settings.parse import parse_settings
 from opscope.formats.settings.problem import Problem, errors
 from opscope.run.finding import Document
 
@@ -59,7 +60,7 @@ def prepare(
     purpose: str | None = None,
     /,
     *,
-    out: Annotated[Path, Parameter(name=("-o", "--out"), help="Folder the settings files are written to.")] = Path(),
+    out: Annotated[Path, Parameter(name=("-o", "--out"), help="Folder the settings files are written to [the current one].")] = Path(),
     verify: Annotated[Path | None, Parameter(help="Check a file somebody wrote instead.")] = None,
     json: Json = False,
     settings: Settings = AS_USUAL,
@@ -145,7 +146,8 @@ def _answer(choices: Mapping[str, str], question: str) -> str:
 def _verify(kind: Kind, path: Path, request: Request, *, json: bool) -> int:
     if kind.verify is None:
         raise UsageError(f"prepare {kind.name} has no file of its own to check")
-    problems = kind.verify(_read(path, kind.syntax), request)
+    document, twice = _read(path, kind.syntax)
+    problems = (*twice, *kind.verify(document, request))
     if json:
         found = Document(opscope=__version__, verb="prepare", runs=(str(path),), verdict="found" if errors(problems) else "clean",
                          summary={"kind": kind.name, "problems": _plain(problems)})  # fmt: skip
@@ -173,17 +175,15 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
-def _read(path: Path, syntax: str) -> Any:
-    """A settings file, parsed; UsageError with the line where it is not what it should be."""
+def _read(path: Path, syntax: str) -> tuple[Any, list[Problem]]:
+    """A settings file, parsed, and remarks on its text; UsageError with the line where it is not what it should be."""
     text = _text(path)
     if syntax != "json":
-        return text
+        return text, []
     try:
-        return json_module.loads(text)
-    except json_module.JSONDecodeError as error:
-        raise UsageError(f"{path}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path}: nested too deep to be a settings file") from error
+        return parse_settings(text)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _in_folder(prepared: Prepared, folder: Path) -> Prepared:
@@ -207,7 +207,7 @@ def _write(prepared: Prepared, out: Path) -> tuple[str, ...]:
             raise UsageError(f"{path} exists and says something else; give another folder with -o")
         out.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
-        written.append(str(path))
+        written.append(str(path.absolute()))
     return tuple(written)
 
 

@@ -9,7 +9,6 @@ command line.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import shlex
@@ -271,16 +270,16 @@ def read_text(path: Path) -> str:
 
 def read_settings(path: Path, text: str) -> Recording:
     """The recording that another tool's JSON asks for; UsageError names the file and the key."""
+    from opscope.formats.settings.parse import parse_settings
     from opscope.formats.settings.recording import recording_of
 
     try:
-        return recording_of(json.loads(text), os.environ)
+        document, twice = parse_settings(text)
+        if twice:
+            raise UsageError(twice[0].line())
+        return recording_of(document, os.environ)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
-    except ValueError as error:  # JSONDecodeError
-        raise UsageError(f"{path}: not JSON: {error}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path}: nested too deep to be a settings file") from error
 
 
 def _word_of(value: object, option: Option, path: Path) -> str | bool:

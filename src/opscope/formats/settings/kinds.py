@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.formats.settings.parse import parse_settings
 from opscope.formats.settings.problem import Problem
 
 # Name -> where its Kind stands, in the order a person meets them.
@@ -128,16 +128,21 @@ _MARKS = {
 
 def kind_of_file(text: str) -> str:
     """The kind of settings that a file's text is of, by its keys; UsageError where nothing says so."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = None
-    if document is None and "=" in text and not text.lstrip().startswith(("{", "[")):
+    if "=" in text and not text.lstrip().startswith(("{", "[")):
         return "atc"
-    for name in document if isinstance(document, dict) else ():
-        near = get_close_matches(str(name), _MARKS, n=1, cutoff=0.75)
+    names: list[str] = re.findall(r'"([^"\\\n]{1,60})"\s*:', text)
+    wrong: UsageError | None = None
+    try:
+        document, _ = parse_settings(text)
+        names = [str(name) for name in document] if isinstance(document, dict) else []
+    except UsageError as error:
+        wrong = error
+    for name in names:
+        near = get_close_matches(name, _MARKS, n=1, cutoff=0.75)
         if near:
             return _MARKS[near[0]]
+    if wrong is not None and (not text.strip() or text.lstrip().startswith(("{", "["))):
+        raise wrong
     raise UsageError("nothing in it says whose settings these are; name the kind: opscope prepare KIND --verify FILE")
 
 

@@ -49,6 +49,8 @@ E2E_KEYS = (
     Key(name="sample_num", kind="integer", least=1),
     Key(name="save_kernel_args", kind="boolean"),
 )
+COMMON_NAMES = tuple(key.name for key in COMMON_KEYS)
+E2E_NAMES = tuple(key.name for key in E2E_KEYS)
 TABLES = (Key(name="common_dump_settings", kind="table", required=True), Key(name="e2e_dump_settings", kind="table"))
 
 PURPOSES = {
@@ -67,15 +69,15 @@ def check(document: object, target: Target, environment: Mapping[str, str] | Non
         return tuple(found)
     common, e2e = document.get("common_dump_settings"), document.get("e2e_dump_settings")
     if isinstance(common, dict):
-        found += check_table(common, COMMON_KEYS, at="common_dump_settings")
+        found += check_table(common, COMMON_KEYS, at="common_dump_settings", elsewhere=dict.fromkeys(E2E_NAMES, "e2e_dump_settings"))
         found += statistics_of(common)
     if isinstance(e2e, dict):
-        found += check_table(e2e, E2E_KEYS, at="e2e_dump_settings")
+        found += check_table(e2e, E2E_KEYS, at="e2e_dump_settings", elsewhere=dict.fromkeys(COMMON_NAMES, "common_dump_settings"))
     if isinstance(common, dict):
         wrong = {problem.key for problem in found}
         kept = {key: value for key, value in common.items() if f"common_dump_settings.{key}" not in wrong}
         rest = {key: value for key, value in e2e.items() if f"e2e_dump_settings.{key}" not in wrong} if isinstance(e2e, dict) else None
-        found += broken_rules(kept, rest, target, environment or {})
+        found += [problem for problem in broken_rules(kept, rest, target, environment or {}) if problem.key not in wrong]
     return tuple(found)
 
 

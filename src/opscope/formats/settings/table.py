@@ -38,15 +38,19 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = False
 
 
-def check_table(table: object, keys: Sequence[Key], *, at: str = "") -> list[Problem]:
-    """Remarks on one table; `at` is its place in the file."""
+def check_table(table: object, keys: Sequence[Key], *, at: str = "", elsewhere: Mapping[str, str] | None = None) -> list[Problem]:
+    """Remarks on one table; `at` is its place in the file, elsewhere names the tables of keys that stand in others."""
     if not isinstance(table, dict):
         return [Problem("error", at, f"is {_shown(table)}, a table {{…}} was expected")]
     known = {key.name: key for key in keys}
     found: list[Problem] = []
     for name, value in table.items():
         key = known.get(name)
-        found.extend([_unknown(name, known, at)] if key is None else _check_value(value, key, _place(at, name)))
+        home = (elsewhere or {}).get(name)
+        if key is None and home is not None:
+            found.append(Problem("error", _place(at, name), f"stands in the wrong table, where it has no effect; it belongs into {home}"))
+        else:
+            found.extend([_unknown(name, known, at)] if key is None else _check_value(value, key, _place(at, name)))
     found.extend(
         Problem("error", _place(at, key.name), "is missing; the tool stops without it")
         for key in keys
