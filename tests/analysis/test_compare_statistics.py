@@ -88,3 +88,38 @@ def test_a_single_number_is_followed_to_the_call_that_made_it(tmp_path: Path) ->
 
     first = compared(tmp_path, run(penalty=True), run(penalty=False)).findings[0]
     assert (first.kind, first.op) == ("divergence-origin", "Tensor.__add__")
+
+
+def trained(*, loops: bool, model: str = "linear") -> list[Entry]:
+    """A forward and a backward pass, and an optimizer that loops over parameters, or leaves no calls (lists, a fused kernel)."""
+    forward: list[Entry] = [(f"Functional.{model}.{at}.forward", [tensor(9.0 + at)], [tensor(10.0 + at)]) for at in range(4)]
+    backward: list[Entry] = [(f"Functional.{model}.{at}.backward", [tensor(5.0 - at)], [tensor(4.0 - at)]) for at in range(4)]
+    updates: list[Entry] = [(f"Tensor.mul_.{at}.forward", [tensor(7.0 + at)], [tensor(6.9 + at)]) for at in range(9)]
+    return [*forward, *backward[::-1], *(updates if loops else [])]
+
+
+def test_an_optimizer_that_one_side_did_not_record_is_no_difference_but_said(tmp_path: Path) -> None:
+    for number, (mine, theirs) in enumerate([(True, False), (False, True)]):
+        document = compared(tmp_path / str(number), trained(loops=mine), trained(loops=theirs))
+        assert (document.findings, document.complete) == ((), False)
+        assert "recorded nothing of its optimizer: 9 calls" in document.summary["warnings"][0]
+
+
+def test_two_models_whose_parameters_are_updated_alike_are_two_models(tmp_path: Path) -> None:
+    document = compared(tmp_path, trained(loops=True), trained(loops=True, model="conv1d"))
+    assert (document.findings, document.complete) == ((), False)
+    assert "two different models" in document.summary["warnings"][0]
+
+
+def test_what_one_side_writes_into_a_tensor_is_named_though_the_dump_has_no_output_of_it(tmp_path: Path) -> None:
+    def run(*, written: bool) -> list[Entry]:
+        over: list[Entry] = [("Tensor.__setitem__.0.forward", [tensor(8.0)], [])]
+        return [
+            ("Functional.gelu.0.forward", [tensor(9.0)], [tensor(8.0)]),
+            *(over if written else []),
+            ("Functional.linear.0.forward", [tensor(8.5 if written else 8.0)], [tensor(7.5 if written else 7.0)]),
+        ]
+
+    for number, written in enumerate((True, False)):
+        (finding,) = compared(tmp_path / str(number), run(written=written), run(written=not written)).findings
+        assert (finding.kind, finding.op) == ("divergence-origin", "Tensor.__setitem__")

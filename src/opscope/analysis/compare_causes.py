@@ -373,11 +373,28 @@ class Search:
             absent = self._culprits_golden.intersection(missing)
             return None if absent else Cause(MISSING, call, self._foremost(missing, target=False), row)
         if mine < 0 or theirs < 0:
-            if self._signs.earlier_difference(call):
-                return None
+            over = self._written_over(call, row)
+            if over is not None or self._signs.earlier_difference(call):
+                return over
             words = self._other_type(row) or "reads a tensor of another origin"
             return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, sure=False, words=(words,))
         return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(self._wiring(call),))
+
+    def _written_over(self, call: int, row: int) -> Cause | None:
+        """A call of one side alone that wrote to what the other side's producer made, in a dump that has no output of it (x[i] = y)."""
+        golden = int(self.pairing.match.target[call])
+        for target, at, match in ((True, call, self.pairing.match.target), (False, golden, self.pairing.match.golden)):
+            made = int(self._signs.producers[1 if target else 0][row])
+            partner = int((self.pairing.match.golden if target else self.pairing.match.target)[made]) if made >= 0 else NONE
+            for one in range(partner + 1, at) if partner >= 0 else ():
+                if match[one] < 0 and partner in self._inputs_of_side(one, target=target) and self._writes_nothing(one, target=target):
+                    return Cause(EXTRA, one, NONE, row) if target else Cause(MISSING, call, one, row)
+        return None
+
+    def _writes_nothing(self, call: int, *, target: bool) -> bool:
+        tensors = (self.pairing.target if target else self.pairing.golden).tensors
+        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
+        return not tensors.output[first:last].any()
 
     def _composed_otherwise(self, row: int) -> bool:
         """Whether two frameworks only come to the same result by other intermediate ones (a sum of three beside two sums of two)."""

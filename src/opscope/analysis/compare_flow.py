@@ -111,12 +111,17 @@ def _states(tensors: Tensors, identity: NDArray[np.int64]) -> tuple[NDArray[np.u
 
 
 def _statistics(tensors: Tensors, rows: slice | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A hash of the statistics and shapes of rows."""
+    """A hash of the statistics and shapes of rows; 0 where none is a number, as other tools write them of tensors with NaN."""
     numbers = [column[rows] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
+    unknown = np.ones(len(numbers[0]), dtype=np.bool_)
     for column in numbers:
-        np.copyto(column, 0.0, where=np.isnan(column))
+        missing = np.isnan(column)
+        unknown &= missing
+        np.copyto(column, 0.0, where=missing)
     counts = [column[rows].view(np.uint64) for column in (tensors.size, tensors.nan, tensors.zero)]
-    return mixed(*(column.view(np.uint64) for column in numbers), *counts, tensors.shape[rows])
+    found = mixed(*(column.view(np.uint64) for column in numbers), *counts, tensors.shape[rows])
+    found[unknown & (tensors.nan[rows] > 0)] = 0
+    return found
 
 
 def _by_version(calls: Calls, tensors: Tensors, identity: NDArray[np.int64], alias: NDArray[np.bool_]) -> NDArray[np.int64]:

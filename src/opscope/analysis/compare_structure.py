@@ -18,6 +18,7 @@ from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_kinds import HARMLESS
 from opscope.analysis.compare_tables import NONE
 from opscope.analysis.hashes import mixed
+from opscope.analysis.optimizing import unrecorded
 from opscope.judge.operators import family
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ def blocks_of(pairing: Pairing) -> list[Block]:
     match = pairing.match
     sides = (pairing.target, match.target, pairing.flows[0]), (pairing.golden, match.golden, pairing.flows[1])
     lonely = [_telling(side, found, flow) for side, found, flow in sides]
+    lonely = [
+        calls[~unrecorded(side, other)[calls]] if len(calls) else calls
+        for calls, side, other in zip(lonely, (pairing.target, pairing.golden), (pairing.golden, pairing.target), strict=True)
+    ]
     replaced = _replaced(pairing, lonely)
     found = []
     for number, (side, calls) in enumerate(zip((pairing.target, pairing.golden), lonely, strict=True)):

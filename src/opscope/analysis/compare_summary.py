@@ -18,6 +18,7 @@ from opscope.analysis.files import beside_files
 from opscope.analysis.hashes import distinct
 from opscope.analysis.levels import LEVEL_WORDS, apart, recorded
 from opscope.analysis.lowering import foreign
+from opscope.analysis.optimizing import optimizing, unrecorded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,6 +81,7 @@ def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
         yield from _unpaired(pairing)
         yield from _unmatched(pairing)
         yield from _other_levels(pairing)
+        yield from _lost_optimizers(pairing)
     for word, rows in zip(("target", "golden"), measured.lost, strict=True):
         if len(rows):
             first = _named(pairing, min(rows))
@@ -119,16 +121,18 @@ def two_models(pairing: Pairing) -> bool:
 def _few_partners(pairing: Pairing) -> tuple[int, int] | None:
     """How many calls have a partner, and of how many, where those are few of the shorter run's calls; None elsewhere.
 
-    Few is less than half of those of a level that both recorded, or half where the longer run has ten times as many.
+    Few is less than half of those of a level that both recorded, or half where the longer run has ten times as many. Optimizers are left
+    out: parameters of one shape are updated alike in any model.
     """
     sides = (pairing.target, pairing.golden)
     if pairing.between is None:
-        counts = [int(np.count_nonzero(recorded(side, other))) for side, other in (sides, sides[::-1])]
+        chosen = [recorded(side, other) & ~optimizing(side) for side, other in (sides, sides[::-1])]
     elif foreign(*sides):
-        counts = [len(side.calls) for side in sides]
+        chosen = [np.ones(len(side.calls), dtype=np.bool_) for side in sides]
     else:
         return None  # what was compared with nothing is said anyway
-    matched = int(np.count_nonzero(pairing.match.target >= 0))
+    counts = [int(np.count_nonzero(flags)) for flags in chosen]
+    matched = int(np.count_nonzero((pairing.match.target >= 0) & chosen[0]))
     least = _SHARE * max(min(counts), 1)
     few = matched < least or (matched == least and max(counts) >= _LONGER * matched)
     return (matched, counts[0]) if few else None
@@ -149,6 +153,18 @@ def _other_levels(pairing: Pairing) -> Iterator[str]:
             levels = " or ".join(_level_words(side, partner, lost))
             named = _counted_words(side, lost)
             yield f"{other} recorded no {levels}: {len(lost)} calls of {word} were compared with nothing: {named}"
+
+
+def _lost_optimizers(pairing: Pairing) -> Iterator[str]:
+    """Calls of an optimizer of which the other side's tool recorded none: lists of parameters and fused kernels leave no calls there."""
+    if pairing.between is not None:
+        return
+    sides = (("target", pairing.target, pairing.match.target), ("golden", pairing.golden, pairing.match.golden))
+    for (word, side, match), (other, partner, _) in (sides, sides[::-1]):
+        lost = np.flatnonzero(unrecorded(side, partner) & (match < 0) & side.calls.leaf)
+        if len(lost):
+            told = f"{len(lost)} calls of {word} were compared with nothing: {_counted_words(side, lost)}"
+            yield f"{other} recorded nothing of its optimizer: {told}"
 
 
 def _level_words(side: Side, partner: Side, lost: NDArray[np.int64]) -> list[str]:
