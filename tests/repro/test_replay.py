@@ -14,8 +14,12 @@ import opscope
 from opscope.errors import UsageError
 from opscope.report.replay import safe, write_csv
 from opscope.repro.replay import RESULTS, Plan, document_of, replay_calls
+from opscope.repro.replay_kernels import Kernels
 from opscope.repro.replay_worker import Replayer
+from opscope.run.memory import MemoryRun
+from opscope.run.protocol import RunInfo
 from opscope.run.query import calls
+from opscope.run.schema import Call
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +67,56 @@ def test_a_result_that_is_an_earlier_calls_is_said_to_be_stale(tmp_path: Path) -
     assert finding.op == "aten::silu.default"
     assert any("the result of <root>:silu#1 in step 0, whose inputs were others" in reason for reason in finding.reasons)
     assert not any("making it again" in reason for reason in finding.reasons)
+
+
+LIBRARY = """
+import torch
+library = torch.library.Library("aten", "IMPL")
+made = {"tanh": 0, "sigmoid": 0, "erf": 0}
+
+
+def wrong(name, at):
+    def kernel(x):
+        made[name] += 1
+        return torch.zeros_like(x) + at(made[name])
+    library.impl(name, kernel, "CPU")
+
+
+wrong("tanh", lambda number: 0.5)
+wrong("sigmoid", lambda number: 0.5 + number)
+wrong("erf", lambda number: 0.5 if number % 3 == 0 else 0.0)
+"""
+
+
+def test_kernels_of_a_library_make_the_calls_and_others_judge_them(tmp_path: Path) -> None:
+    """Faults of the software, of unstable hardware and of moments: always the same, always another, every third time."""
+    (tmp_path / "library.py").write_text(LIBRARY)
+    with opscope.record(tmp_path / "run", values="full"):
+        x = torch.zeros(8) + 0.25
+        torch.tanh(x), torch.sigmoid(x), torch.erf(x * 0), torch.exp(x)
+    run = opscope.open_run(tmp_path / "run")
+    plan = Plan(repeat=6, imports=(str(tmp_path / "library.py"),))
+    found = {line.op: line for line in replay_calls(run, selection=None, plan=plan, output=None, progress=None)}
+    told = {op: (line.word, line.nature, line.wrong, line.tried) for op, line in found.items()}
+    assert told["aten::tanh.default"] == ("wrong", "persistent", 6, 6)
+    assert told["aten::sigmoid.default"] == ("wrong", "unstable", 6, 6)
+    assert told["aten::erf.default"] == ("wrong", "intermittent", 2, 6)
+    assert told["aten::exp.default"][0] == "agree"
+    assert found["aten::tanh.default"].against == "outputs on cpu"
+    (tmp_path / "broken.py").write_text("raise ValueError('no')")
+    lines = replay_calls(run, selection=None, plan=Plan(imports=(str(tmp_path / "broken.py"),)), output=None, progress=None)
+    assert {line.reason for line in lines if line.op == "aten::exp.default"} == {
+        f"--import {tmp_path / 'broken.py'}: ValueError: no"
+    }  # fmt: skip
+
+
+def test_an_operator_of_a_library_alone_has_nobody_to_judge_it(tmp_path: Path) -> None:
+    run = MemoryRun(RunInfo(path="x", format="opscope"), (), [Call(
+        process=0, rank=0, step=0, index=0, level="operator", phase="forward", op="lacks::double.default", module="", name="<root>:double#1",
+    )])  # fmt: skip
+    with Kernels(str(tmp_path), ()) as kernels:
+        replayer = Replayer(run, device="cpu", repeat=1, synthesise=True, kernels=kernels)
+        assert "nothing independent" in replayer.replay(next(iter(calls(run))))["reason"]
 
 
 def test_values_that_were_not_kept_are_synthesised_and_said_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import Json, Python, interpreter
+from opscope.cli.options import Json, Python, interpreter, lasting
 from opscope.errors import UsageError
 from opscope.run.finding import Document
 
@@ -66,7 +66,7 @@ def minimize(
         reason = "a compiled kernel runs with the shapes and the tiling it was given, so its case cannot shrink"
         raise UsageError(f"{directory}: {reason}; opscope repro tries it")
     wanted = output if output is not None else directory.absolute().with_name(f"{directory.absolute().name}-min")
-    imports = tuple(str(Path(name).absolute()) if Path(name).is_file() else name for name in search.imports)
+    imports = tuple(map(lasting, search.imports))
     found = shrink(
         directory,
         wanted,

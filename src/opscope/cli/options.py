@@ -31,6 +31,11 @@ def interpreter(given: str | None) -> str | None:
     return str(Path(found).absolute())
 
 
+def lasting(name: str) -> str:
+    """A library's name as it is understood from every directory."""
+    return str(Path(name).absolute()) if Path(name).is_file() else name
+
+
 def recorded_by(command: Sequence[str]) -> str | None:
     """The Python interpreter that a run's command names, to be shown to the user; a path from a file is never run unasked."""
     first = command[0] if command else ""

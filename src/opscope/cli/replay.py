@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import EVERYTHING, Json, Python, Selected, interpreter
+from opscope.cli.options import EVERYTHING, Json, Python, Selected, interpreter, lasting
 from opscope.cli.printing import INCOMPLETE
 from opscope.errors import UsageError
 
@@ -34,6 +34,10 @@ class ReplayOptions:
     limit: Annotated[int | None, Parameter(help="At most so many calls.")] = None
     no_synthesise: Annotated[bool, Parameter(help="Leave out calls whose input values were not kept.")] = False
     python: Python = None
+    imports: Annotated[
+        tuple[str, ...],
+        Parameter(name="--import", help="Module, .py file or shared library whose kernels make the calls; may be given again."),
+    ] = ()
 
 
 RESULTS = "Directory for results, where an interrupted replay goes on."
@@ -71,6 +75,7 @@ def replay(
     plan = Plan(
         device=options.device, repeat=options.repeat, jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2), timeout=options.timeout,
         synthesise=not options.no_synthesise, limit=options.limit, python=interpreter(options.python),
+        imports=tuple(map(lasting, options.imports)),
     )  # fmt: skip
     opened = open_run(run)
     try:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import chosen_call
-from opscope.cli.options import Json, Python, interpreter, recorded_by
+from opscope.cli.options import Json, Python, interpreter, lasting, recorded_by
 from opscope.cli.printing import completeness
 from opscope.errors import UsageError
 from opscope.run.finding import Document
@@ -97,7 +97,7 @@ def repro(
     chosen = chosen_call(opened, call or "")
     if chosen.note is not None:
         note(f"{chosen.call.name}: {chosen.note}")
-    imports = tuple(_lasting(name) for name in trial.imports)
+    imports = tuple(map(lasting, trial.imports))
     folder = free_folder(output)
     material = cut(opened, chosen.call, device=trial.device, dtype=trial.dtype, imports=imports, level=trial.level)
     written = save(without_data(material) if trial.values == "synthetic" else material, folder)
@@ -119,11 +119,6 @@ def repro(
         if elsewhere is not None:
             note(f"the run was recorded by another interpreter; give it with --python {shlex.quote(elsewhere)}")
     return outcome.exit_code or completeness(opened)
-
-
-def _lasting(name: str) -> str:
-    """A library's name as it is understood from every directory."""
-    return str(Path(name).absolute()) if Path(name).is_file() else name
 
 
 def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Document:

@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How calls are replayed. device: where, None for the recorded one; repeat: how often; timeout: seconds for one call.
 
     synthesise invents inputs from statistics where values were not kept; limit is the most calls replayed. python is the interpreter
-    that has MindSpore, for runs of it.
+    that has MindSpore, for runs of it; imports are libraries whose kernels make the calls, in a process of their own.
     """
 
     device: str | None = None
@@ -51,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     synthesise: bool = True
     limit: int | None = None
     python: str | None = None
+    imports: tuple[str, ...] = ()
 
     @property
     def patience(self) -> float:
@@ -129,7 +130,7 @@ def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: P
 
 def head_of(plan: Plan) -> dict[str, Any]:
     """What results must have in common to be continued."""
-    other = {} if plan.python is None else {"python": plan.python}
+    other = {name: value for name, value in (("python", plan.python), ("imports", list(plan.imports))) if value}
     return {"opscope": 1, "device": plan.device, "repeat": plan.repeat, "synthesise": plan.synthesise, **other}
 
 

@@ -17,9 +17,9 @@ import msgspec
 
 from opscope.errors import OpscopeError
 from opscope.repro.forms import form_of
+from opscope.repro.replay_kernels import Kernels
 from opscope.repro.replay_mindspore import NEEDED, MindSporeReplayer
-from opscope.repro.replayed_call import again
-from opscope.run.query import record_of, sql
+from opscope.repro.replayed_call import again, call_at
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -37,16 +37,18 @@ OF_CALL = re.compile(r"^\S+: (?=argument|input|its )")  # a call's name, its own
 
 
 class Replayer:
-    """Replays calls of one run on one device; those of MindSpore by mindspore, where there is one."""
+    """Replays calls of one run on one device: those of MindSpore by mindspore, all others by kernels, where there are such."""
 
     def __init__(
-        self, run: Run, *, device: str | None, repeat: int, synthesise: bool, mindspore: MindSporeReplayer | None = None
+        self, run: Run, *, device: str | None, repeat: int, synthesise: bool,
+        mindspore: MindSporeReplayer | None = None, kernels: Kernels | None = None,
     ) -> None:  # fmt: skip
         self.run = run
         self.device = device
         self.repeat = repeat
         self.synthesise = synthesise
         self.mindspore = mindspore
+        self.kernels = kernels
 
     def replay(self, call: Call) -> dict[str, Any]:
         """What came of one call, as plain data; a reason instead when it cannot be made again."""
@@ -65,6 +67,8 @@ class Replayer:
     def _by_torch(self, call: Call) -> dict[str, Any]:
         from opscope.substitute.recorded import Recorded, replay_recorded, usable
 
+        if self._lacks(call):
+            return {"reason": "its operator is a library's own: nothing independent of that library can judge it"}
         try:
             found = again(self.run, call)
             if found.values == "synthesised" and not self.synthesise:
@@ -72,10 +76,10 @@ class Replayer:
             exact = found.values == "recorded" and not overwritten(self.run, call)
             recorded = Recorded(call=found.call, memories=found.memories, outputs=found.outputs, exact=exact)
             device = self.device or usable(found.device)
-            result = replay_recorded(recorded, device=device, repeat=self.repeat)
+            result = replay_recorded(recorded, device=device, repeat=self.repeat, trials=self._trials(call, device))
             if found.other is not None and result.verdict.verdict in ("wrong", "unknown"):
                 recorded = msgspec.structs.replace(recorded, call=found.other.call, outputs=found.other.outputs)
-                second = replay_recorded(recorded, device=device, repeat=self.repeat)
+                second = replay_recorded(recorded, device=device, repeat=self.repeat, trials=self._trials(call, device, other=True))
                 result = second if second.verdict.verdict not in ("wrong", "unknown") else result
         except FAILURES as error:
             return {"reason": told(error)}
@@ -83,6 +87,22 @@ class Replayer:
             reason = "it gives another result; a ptdbg dump holds no keyword arguments, which it may have been called with"
             return {"reason": reason}
         return {"values": found.values, "device": device, **msgspec.to_builtins(result)}
+
+    def _lacks(self, call: Call) -> bool:
+        """Whether the operator is that of a library which is loaded where calls are made alone."""
+        from opscope.substitute.schema import find_operator
+
+        if self.kernels is None or "::" not in call.op:
+            return False
+        try:
+            find_operator(call.op)
+        except OpscopeError:
+            return True
+        return False
+
+    def _trials(self, call: Call, device: str, *, other: bool = False) -> Any:
+        """What the user's kernels give; None where this process is to make the call."""
+        return None if self.kernels is None else self.kernels.trials(call, other=other, device=device, repeat=self.repeat)
 
 
 def complete(run: Run, call: Call) -> bool:
@@ -117,11 +137,11 @@ def main(path: str, options: dict[str, Any]) -> None:
         other = None
         if options["python"] is not None:
             other = opened.enter_context(MindSporeReplayer(run, python=options["python"], timeout=options["timeout"], **common))
-        replayer = Replayer(run, synthesise=options["synthesise"], mindspore=other, **common)
+        kernels = opened.enter_context(Kernels(path, options["imports"])) if options["imports"] else None
+        replayer = Replayer(run, synthesise=options["synthesise"], mindspore=other, kernels=kernels, **common)
         while line := sys.stdin.readline(LINE):
             process, index = map(int, line.split())
-            row = next(sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None)
-            found = {"reason": "the call is not in the run"} if row is None else replayer.replay(record_of("calls", row))
+            found = replayer.replay(call_at(run, process, index))
             out.write(msgspec.json.encode(plain(found)) + b"\n")
             out.flush()
 

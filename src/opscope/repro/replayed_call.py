@@ -90,10 +90,16 @@ def gradient(run: Run, call: Call) -> Again:
 
 def forward_of(run: Run, call: Call) -> Call:
     """The call whose gradient this is; UsageError when it was not recorded."""
-    query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
-    row = next(sql(run, query, [call.process, call.forward_index]), None) if call.forward_index is not None else None
-    if row is None:
+    if call.forward_index is None:
         raise UsageError("the gradient of a function was recorded without the function's own call")
+    return call_at(run, call.process, call.forward_index)
+
+
+def call_at(run: Run, process: int, index: int) -> Call:
+    """A call by its number; UsageError when the run has none."""
+    row = next(sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None)
+    if row is None:
+        raise UsageError(f"call #{index} is not in the run")
     found: Call = record_of("calls", row)
     return found
 
