@@ -155,6 +155,21 @@ def test_an_index_that_matters_by_its_number_keeps_the_rows_before_it(tmp_path: 
     assert size_of(search.best).shapes == {"0": (78, 1), "2": (1,)}
 
 
+def test_a_length_that_matters_is_found_in_few_trials(tmp_path: Path) -> None:
+    """An index that matters by its number, and a length: no chunk can be left out before the index, some can behind it."""
+    start = candidate_of(tmp_path / "case", "aten::embedding.default", torch.randn(6000, 1), torch.tensor([4321, 5, 7]))
+
+    def fails(found: Candidate) -> bool | None:
+        weight, wanted = arrays(found)["0"], arrays(found)["1"]
+        return indexed(weight, wanted) and bool((wanted == 4321).any()) and len(weight) > 5000
+
+    search = searching(start, fails)
+    free_memory(search)
+    shrink_shapes(search)
+    assert size_of(search.best).shapes == {"0": (5001, 1), "1": (1,)}
+    assert search.oracle.trials < 500
+
+
 def test_values_become_few_and_round(tmp_path: Path) -> None:
     x = torch.rand(300) * 0.1234 + 0.5
     x[[17, 200]] = 3.14159

@@ -13,11 +13,12 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool], *, patience: int = 16) -> list[Item]:
+def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool], *, patience: int = 16, finest: int | None = None) -> list[Item]:
     """A part of items that fails though none of its chunks can be left out; items as they are when no part fails.
 
     fails is never asked about all items nor about none. patience bounds the number of chunks that are tried before anything
-    could be left out at all: a list that is all needed costs few trials.
+    could be left out at all: a list that is all needed costs few trials. finest is the most chunks a list is cut into: one of which
+    the most part is needed is not searched item by item.
     """
     kept, parts, progress = list(items), 2, False
     while len(kept) >= 2:
@@ -31,7 +32,7 @@ def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool], *, patienc
             if rest is not None:
                 kept, parts, progress = rest, max(parts - 1, 2), True
                 continue
-        if parts >= len(kept) or (not progress and parts >= patience):
+        if parts >= min(len(kept), finest or len(kept)) or (not progress and parts >= patience):
             break
         parts *= 2
     return kept

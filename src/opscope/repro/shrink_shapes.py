@@ -24,6 +24,7 @@ from opscope.repro.shrink_values import with_values
 
 Axis = tuple[int, int]  # place of a part, axis
 GROUPS = 24
+FINEST = 32  # chunks of an axis; when more than half of as many are needed, its length is what matters
 
 
 class _Refused(Exception):  # noqa: N818 - how a probe of a group ends
@@ -86,19 +87,19 @@ def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
         return False
 
     try:
-        kept = ddmin(range(size), fails, patience=8)
-        if len(kept) == size:
-            _shortest_beginning(size, fails)
+        kept = ddmin(range(size), fails, patience=8, finest=FINEST)
+        if len(kept) == size or len(kept) > FINEST:
+            _shortest_beginning(kept, fails)
     except _Refused:
         return
 
 
-def _shortest_beginning(size: int, fails: Any) -> None:
+def _shortest_beginning(indices: list[int], fails: Any) -> None:
     """Halve the interval in which the shortest beginning that still fails must end: half of it is known to be too short."""
-    low, high = size // 2, size
+    low, high = len(indices) // 2, len(indices)
     while high - low > 1:
         middle = (low + high) // 2
-        if fails(list(range(middle))):
+        if fails(indices[:middle]):
             high = middle
         else:
             low = middle
