@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opscope.analysis.hashes import LONG, bag_hashes, distinct_texts, equal_to, hash_of, hashes, mixed, ragged
+from opscope.analysis.hashes import LONG, bag_hashes, cells, distinct_texts, equal_to, hash_of, hashes, mixed, ragged
 from opscope.run.arrow import Column, column_of_view, encode_column, owned
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=20), st.sampled_from(["output", "outputs", "a" * (LONG + 1), "é" * 9])))
@@ -39,6 +39,21 @@ def test_equal_lists_have_equal_hashes_and_bags_forget_the_order(first: list, se
     found = hashes(column)
     assert agree(cells, found)
     assert agree([None if cell is None else sorted(cell) for cell in cells], bag_hashes(column, found))
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=3), st.lists(st.integers(0, 2), max_size=8))
+def test_batches_of_text_that_repeat_are_looked_at_once(kinds: list[list], order: list[int]) -> None:
+    batches = columns("string", *(kinds[number % len(kinds)] for number in order))
+    found = cells(batches)
+    assert len(found.different) == sum(len(batch) for batch in {tuple(kinds[number % len(kinds)]) for number in order})
+    assert np.array_equal(found.each(hashes(found.different, null=7)), hashes(ragged(batches), null=7))
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=3), st.lists(st.integers(0, 2), max_size=8))
+def test_batches_of_lists_that_repeat_are_looked_at_once(kinds: list[list], order: list[int]) -> None:
+    batches = columns("list<int64>", *(kinds[number % len(kinds)] for number in order))
+    found = cells(batches)
+    assert np.array_equal(found.each(hashes(found.different)), hashes(ragged(batches)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))

@@ -19,7 +19,7 @@ from opscope.analysis.hashes import distinct, mixed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_BLOCK = 1 << 14  # rows at a time: what is computed in between stays in the cache
+_BLOCK = 1 << 16  # rows at a time: what is computed in between stays in the cache
 _GRAIN = 256.0  # single numbers that are no multiple of its inverse are nobody's constants
 MAX_NEIGHBOURS = 16  # rows of one call that are compared one with another; calls with more rows are sorted
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ABSENT_LENGTH = -1
 LONG = 256  # bytes of a text, items of a list; longer ones are hashed one by one
 _REMEMBERED = 4  # batches of one size that a batch is held against
-_BLOCK = 1 << 14  # rows at a time: what is computed in between stays in the cache
+_BLOCK = 1 << 16  # rows at a time: what is computed in between stays in the cache, and two threads seldom wait for each other
 _MULTIPLIERS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _HALF = np.uint64(32)
 _KEPT = np.array([(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64)  # masks of the first bytes of a word
@@ -72,36 +72,29 @@ class Cells(msgspec.Struct, frozen=True):
 def cells(columns: Sequence[Column]) -> Cells:
     """The batches of a column of text or list<int64>, those that repeat an earlier one found out."""
     kept: list[Column] = []
-    spans: list[slice] = []
-    known: dict[tuple[int, int], list[int]] = {}
+    known: dict[int, list[tuple[tuple[bytes, ...], slice]]] = {}  # by the number of bytes
     batches = []
+    count = 0
     for column in columns:
-        ends = _ends(column)
-        alike = known.setdefault((column.length, int(ends[-1]) - int(ends[0]) if column.length else 0), [])
-        place = next((number for number in alike[: -1 - _REMEMBERED : -1] if _repeats(kept[number], column)), len(kept))
-        if place == len(kept):
-            start = spans[-1].stop if spans else 0
-            alike.append(place)
+        content = _content(column)
+        alike = known.setdefault(len(content[1]), [])
+        rows = next((rows for other, rows in alike if other == content), None)
+        if rows is None:
+            rows = slice(count, count + column.length)
+            count = rows.stop
             kept.append(column)
-            spans.append(slice(start, start + column.length))
-        batches.append(spans[place])
+            alike.insert(0, (content, rows))
+            del alike[_REMEMBERED:]
+        batches.append(rows)
     return Cells(ragged(kept), batches)
 
 
-def _repeats(one: Column, other: Column) -> bool:
-    """Whether two batches of as many rows and items are alike, item by item."""
-    ends = _ends(one), _ends(other)
-    if not _equal(*ends) or (one.validity is None) != (other.validity is None):
-        return False
-    valid = valid_rows(one), valid_rows(other)
-    if valid[0] is not None and valid[1] is not None and not _equal(valid[0], valid[1]):
-        return False
-    first, last = (int(ends[0][0]), int(ends[0][-1])) if one.length else (0, 0)
-    return _equal(_items(one)[first:last], _items(other)[first:last])
-
-
-def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    return len(one) == len(other) and not np.count_nonzero(one != other)
+def _content(column: Column) -> tuple[bytes, ...]:
+    """All that a batch holds; batches of equal content are one copy and one comparison of memory."""
+    ends = _ends(column)
+    first, last = (int(ends[0]), int(ends[-1])) if column.length else (0, 0)
+    valid = valid_rows(column)
+    return ends.tobytes(), _items(column)[first:last].tobytes(), b"" if valid is None else valid.tobytes()
 
 
 def _ends(column: Column) -> NDArray[Any]:
