@@ -200,6 +200,19 @@ def test_storages_that_are_too_small_or_compressed(tmp_path: Path) -> None:
         read_pt(tmp_path / "bomb.pt")
 
 
+@pytest.mark.parametrize("count", [60, 30_000])
+def test_values_of_a_big_endian_machine(count: int, tmp_path: Path) -> None:
+    values = np.arange(count, dtype=np.float32).reshape(-1, 3)
+    write_pt(tmp_path / "a.pt", values)
+    with zipfile.ZipFile(tmp_path / "a.pt") as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    changed = {"byteorder": b"big", "data/0": values.byteswap().tobytes()}
+    with zipfile.ZipFile(tmp_path / "big.pt", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, changed.get(name.partition("/")[2], content))
+    assert np.array_equal(read_pt(tmp_path / "big.pt"), values)
+
+
 def test_old_torch_files_say_what_to_do(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     torch.save(torch.ones(2), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
