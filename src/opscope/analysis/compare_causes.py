@@ -458,11 +458,12 @@ class Search:
             return any(producer >= 0 and match[producer] >= 0 for producer in self._inputs_of_side(call, target=target))
 
         def shared(call: int) -> bool:
-            return any(producer < 0 for producer in self._inputs_of_side(call, target=target))
+            return fed(call) or any(producer < 0 for producer in self._inputs_of_side(call, target=target))
 
-        between = self.pairing.between is not None  # a constant may be computed by one framework and written down in the other
         first = next(filter(shared, computing), computing[0] if computing else ordered[0])
-        return next(filter(fed, computing), first) if between else min(next(filter(fed, computing), first), first)
+        if self.pairing.between is None:
+            return first
+        return next(filter(fed, computing), first)  # one framework may compute a constant that is written down in the other
 
     def _handed_over(self, producer: int) -> float:
         """Error of what a matched call hands over, inf when it is a consequence of an origin already."""
