@@ -57,6 +57,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 ANY = Terms()
 BEYOND = "beyond what rounding allows"
+NARROWLY = "errors as of an accumulation in the element type"
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,8 +185,8 @@ def _judge_finite(slot: str, sides: Sides, trusted: Array, terms: Terms) -> Repl
     )  # fmt: skip
     if apart.any():
         return msgspec.structs.replace(facts, verdict="wrong", reason=BEYOND)
-    if _accumulated_narrowly(sides.dtype, error, own, size):
-        return msgspec.structs.replace(facts, verdict="wrong", reason="errors as of an accumulation in the element type")
+    if _accumulated_narrowly(sides, error, own, size):
+        return msgspec.structs.replace(facts, verdict="wrong", reason=NARROWLY)
     if own is not None and float(own.max()) > ILL * ROUNDOFF[sides.dtype] * max(float(size.max()), PRECISIONS[sides.dtype].least):
         return msgspec.structs.replace(facts, verdict="ill-conditioned", reason="the trusted kernel is as far from the true result")
     return facts
@@ -209,11 +210,11 @@ def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Ar
     return allowed if sides.slack is None else allowed + EASE * sides.slack
 
 
-def _accumulated_narrowly(dtype: str, error: Array, own: Array | None, size: Array) -> bool:
-    """Whether many elements are off by more than the rounding of each result explains."""
-    if dtype not in NARROW or own is None or error.size < 32:
+def _accumulated_narrowly(sides: Sides, error: Array, own: Array | None, size: Array) -> bool:
+    """Whether many elements are off by more than the rounding of each result, and what goes before it in the wider type, explains."""
+    if sides.dtype not in NARROW or own is None or error.size < 32:
         return False
-    least = 0.3 * ROUNDOFF[dtype] * _rms(size)
+    least = max(0.3 * ROUNDOFF[sides.dtype] * _rms(size), 0.0 if sides.slack is None else EASE * _rms(sides.slack))
     return _rms(error) > 2.5 * max(_rms(own), least)
 
 

@@ -29,6 +29,9 @@ from opscope.run.dtypes import find_dtype
 LAMBDA = 3.0
 ELEMENTARY = 4  # ULPs that a library's elementary function may err
 KEPT = 2.0**-23  # twice the least number of float16: what it holds, no library flushes to zero
+# Normal numbers are a radius times the cosine of an angle up to 2 pi: the angle's rounding moves those near 0 by pi radii of it, and
+# a library's own cosine by as much again.
+BOX_MULLER = 16
 ROUNDED = 1  # ULPs that a device's division, root or fused multiply-add may err
 
 
@@ -128,14 +131,16 @@ def one_side(op: str, dtype: str, *, terms: int = 1, accumulation: float | None 
         return _EXACT
     name = family(op)
     kind = families.kind_of(name)
-    if families.unjudged_kind(name) in ("random", "conditioning"):
+    unjudged = families.unjudged_kind(name)
+    if unjudged in ("random", "conditioning"):
         kind = "unknown"
     if accumulation is not None and kind in ("product", "attention", "unknown"):
         precision = Precision(max(precision.unit, accumulation), max(precision.accumulated, accumulation), precision.least)
     both = _RULES[kind](Case(name, precision, max(1, terms), None))
     return msgspec.structs.replace(
         both, absolute=min(both.absolute, KEPT) if both.judged else both.absolute, relative=both.relative / 2, ulp=both.ulp // 2,
-        scaled=both.scaled / 2, share=both.share / 2, own=_OWN.get(kind, LARGEST),
+        scaled=max(both.scaled / 2, BOX_MULLER * precision.accumulated if unjudged == "random" else 0.0), share=both.share / 2,
+        own=_OWN.get(kind, LARGEST),
     )  # fmt: skip
 
 

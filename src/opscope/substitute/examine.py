@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from opscope.errors import UnavailableError
-from opscope.judge.replayed import BEYOND, ILL, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
+from opscope.judge.replayed import BEYOND, ILL, NARROWLY, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.judge.tolerance import PRECISIONS
 from opscope.kernels.calls import writes_to
 from opscope.substitute.cpu import Cpu
@@ -203,7 +203,7 @@ def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, t
     )  # fmt: skip
     terms = msgspec.structs.replace(terms, accumulation=accumulation) if terms.kind == "linear" else terms
     found = judge_output(slot, sides, terms)
-    if found.verdict == "wrong" and found.reason == BEYOND and true.name == Float64.name:
+    if found.verdict == "wrong" and found.reason in (BEYOND, NARROWLY) and true.name == Float64.name:
         found = judge_output(slot, msgspec.structs.replace(sides, slack=slack(bound, slot, sides)), terms)
     if found.verdict == "wrong" and not floating and any(device != "cpu" for device in devices(bound)) and chooses(bound):
         return msgspec.structs.replace(found, verdict="unknown", reason="which of equal elements comes first may differ between devices")
@@ -221,7 +221,7 @@ def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:
 
 def slack(bound: Bound, slot: str, sides: Sides) -> Array | None:
     """How far the roundings of the inputs move the true result; None where it cannot be made so."""
-    unit = PRECISIONS[sides.dtype].accumulated
+    unit = max(PRECISIONS[sides.dtype].accumulated, 2.0**-52)  # less changes no double
     moved = []
     for draw in range(DRAWS):
         nudged = Nudged(bound.call, bound.memories, bound.func, bound.writes, unit=unit, draw=draw)
