@@ -45,6 +45,7 @@ class _Failed(msgspec.Struct, frozen=True):
     parent: int | None
     error: str
     level: str
+    op: str
 
 
 def crash_accusations(tables: Tables) -> list[Accusation]:
@@ -54,7 +55,7 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
     """
     if tables.run.processes and all(process.exit_code == 0 for process in tables.run.processes):
         return []
-    rows = tables.rows('SELECT process, "index", parent, error, level FROM calls WHERE error IS NOT NULL')
+    rows = tables.rows('SELECT process, "index", parent, error, level, op FROM calls WHERE error IS NOT NULL')
     if not rows:
         return []
     ends = tables.rows('SELECT process, max("index"), arg_max(parent, "index") FROM calls GROUP BY process')
@@ -108,6 +109,16 @@ def forward_of(run: Run, process: int, index: int) -> Forward | None:
     return Forward(call=meant[-1].name, op=meant[-1].op, source=meant[-1].source)
 
 
+def forward_named(run: Run, process: int, op: str) -> Forward | None:
+    """The last call of the operator whose own gradient formula has this name (`mine::act_backward`); None for any other."""
+    space, found, rest = op.partition("::")
+    forward = f"{space}::{rest.replace('_backward.', '.', 1)}"
+    read = getattr(run, "blackbox", None)
+    box = read(process) if read is not None and found and "_backward." in rest and space != "aten" else None
+    call = None if box is None else next((call for call in reversed(box.recent) if call.op == forward), None)
+    return None if call is None else Forward(call=call.name, op=call.op, source=call.source)
+
+
 def _stem(op: str) -> str:
     """`group_norm` for aten::native_group_norm_backward.default."""
     name = op.rpartition("::")[2].partition(".")[0]
@@ -126,19 +137,27 @@ def _crash(run: Run, calls: list[_Failed], last: tuple[int, int | None], process
         words = f"the process died in this call{_how(process)}"
         return Accusation(
             process=innermost.process, index=innermost.index, kind="crash", reasons=(words,), confidence="likely",
-            evidence=_ending(process), order=0, judged=False, forward=forward_of(run, innermost.process, innermost.index),
+            evidence=_ending(process), order=0, judged=False,
+            forward=forward_of(run, innermost.process, innermost.index) or forward_named(run, innermost.process, innermost.op),
         )  # fmt: skip
     if process is None or not (process.exit_code or process.signal):
         return None
     fatal = [call for call in calls if call.index in last and not call.error.startswith(_ON_PURPOSE)]
     if not fatal:
         return None
-    innermost = max(fatal, key=lambda call: call.index)
+    innermost = _first_to_raise(max(fatal, key=lambda call: call.index), calls)
     late = is_asynchronous(innermost.error) and not is_synchronous(run)
     return Accusation(
         process=innermost.process, index=innermost.index, kind="crash", reasons=(_first_line(innermost.error), *((LATE,) if late else ())),
         evidence=_ending(process), order=0, judged=False, confidence="suspected" if late else "proven",
+        forward=forward_named(run, innermost.process, innermost.op),
     )  # fmt: skip
+
+
+def _first_to_raise(last: _Failed, calls: list[_Failed]) -> _Failed:
+    """The call that raised what the last one passed on: a gradient formula in Python has its row when it is left."""
+    before = next((call for call in calls if call.index == last.index - 1 and call.level == "operator"), None)
+    return before if before is not None and before.error == last.error else last
 
 
 def _hang(run: Run, calls: list[_Failed], process: Process) -> Accusation | None:

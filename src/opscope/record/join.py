@@ -51,6 +51,7 @@ def begin(config: RecordConfig, run: Path) -> Session:
         seed_all(config.seed, deterministic=config.deterministic)
     recorder = TorchRecorder(session)
     attach_blackbox(session, recorder)
+    recorder.watch_formulas()
     watch(session)
     watch_threads(session, recorder.enter_modes, recorder.exit_modes)
     active.enter(session)

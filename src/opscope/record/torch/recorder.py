@@ -18,6 +18,7 @@ from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
 from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
+from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in
 from opscope.record.torch.sentinel import Sentinel
@@ -48,6 +49,21 @@ class TorchRecorder:
         self._modes = threading.local()
         self._hooks: list[Any] = []
         self.beneath = Beneath(session, self.book, self.binding) if config.check or config.substitute or config.journal else None
+
+    def watch_formulas(self) -> None:
+        """Know which gradient formula in Python is running, until the session ends."""
+        book = self.book
+
+        def raised(op: str, error: str) -> None:
+            index = self._guarded(book.enter_scope, "operator", op, "", [])
+            if index is not None:
+                self._guarded(book.leave_scope, index, [], error)
+
+        formulas = Formulas(
+            self.session.writer.directory, watched=lambda: bool(book.active and not book.paused), step=lambda: int(book.step), raised=raised
+        )
+        formulas.install()
+        self.session.cleanup.callback(formulas.remove)
 
     # -- switching --------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import time
 import uuid
@@ -31,6 +30,7 @@ RUN_FILE = "run.json"
 PROCESS_FILE = "process.json"
 PROCESSES = "processes"
 BLACKBOX = "blackbox"
+FORMULAS = "formulas"  # a second black box: gradient formulas written in Python, while they run
 EXTREMES = "extremes.arrow"
 STORE_MAJOR = 1
 SEGMENTED = ("calls", "tensors")  # the tables that old steps leave; stacks and judgements stay whole
@@ -194,6 +194,8 @@ def _claim_number(processes: Path, name: str) -> int:
 
 def process_facts(*, rank: int = 0, local_rank: int | None = None, world: int | None = None) -> Process:
     """What this process says of itself; the writer gives it its number and directory."""
+    import socket
+
     return Process(
         process=-1,
         directory="",

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from opscope.run.store.blackbox import BlackBoxCall, BlackBoxContents, read_blac
 from opscope.run.store.ipc import IpcFile
 from opscope.run.store.journal import NAME as JOURNAL
 from opscope.run.store.journal import Entry, read_journals, read_value
-from opscope.run.store.layout import BLACKBOX, EXTREMES, read_process
+from opscope.run.store.layout import BLACKBOX, EXTREMES, FORMULAS, read_process
 from opscope.run.store.retention import EXTREMES_TYPES
 from opscope.run.store.shard_reader import ShardReader
 from opscope.run.store.stored_table import StoredTable
@@ -143,12 +142,17 @@ class ProcessReader:
             return False
         if process.exit_code is not None or process.signal is not None or process.pid is None:
             return False
+        import socket
+
         return process.host == socket.gethostname() and _alive(process.pid, process.start)
 
     @cached_property
     def blackbox(self) -> BlackBoxContents | None:
         """What the black box holds, or None when there is none or it cannot be read."""
-        path = self.directory / BLACKBOX
+        return self._black_box(BLACKBOX)
+
+    def _black_box(self, name: str) -> BlackBoxContents | None:
+        path = self.directory / name
         if not path.exists():
             return None
         try:
@@ -188,14 +192,25 @@ class ProcessReader:
     @cached_property
     def unfinished(self) -> tuple[Call, ...]:
         """Calls that were open when the process ended and whose rows were never written."""
-        if self.running or self.blackbox is None or not self.blackbox.open:
+        if self.running or self.blackbox is None:
             return ()
+        if not self.blackbox.open:
+            return self._formulas(self.blackbox)
         wanted = np.array([call.index for call in self.blackbox.open], dtype=np.int64)
         written: set[int] = set()
         for columns in self.tables["calls"].read_all(("index",)):
             indices = columns["index"].buffers[0]
             written.update(indices[np.isin(indices, wanted)].tolist())
-        return tuple(self._unfinished_row(call) for call in self.blackbox.open if call.index not in written)
+        rows = [self._unfinished_row(call) for call in self.blackbox.open if call.index not in written]
+        return (*rows, *self._formulas(self.blackbox))
+
+    def _formulas(self, blackbox: BlackBoxContents) -> tuple[Call, ...]:
+        """Gradient formulas that were running and had no call of an operator under way; they get the next free numbers."""
+        formulas = self._black_box(FORMULAS)
+        inside = {call.thread for call in blackbox.open if call.level == "operator"}
+        found = [] if formulas is None else [call for call in formulas.open if call.thread not in inside]
+        first = max([blackbox.entered, *(call.index + 1 for call in (*blackbox.recent, *blackbox.open))])
+        return tuple(self._unfinished_row(msgspec.structs.replace(call, index=first + place)) for place, call in enumerate(found))
 
     def _unfinished_row(self, call: BlackBoxCall) -> Call:
         return Call(
