@@ -94,3 +94,19 @@ def test_import_opscope_honours_the_environment(tmp_path: Path) -> None:
     run = json.loads((tmp_path / "r" / "run.json").read_text())
     assert run["sealed"]
     assert len(run["processes"]) == 1
+
+
+def test_settings_that_mindspores_variable_names_hold(command: Command, train: Path, tmp_path: Path) -> None:
+    """As --config FILE, which overrules them; a file that cannot be read is said, and the program runs."""
+    common = {"path": str(tmp_path / "tree"), "iteration": "1", "saved_data": "tensor"}
+    settings = tmp_path / "data_dump.json"
+    settings.write_text(json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}))
+    words = ("--layout", "mindspore", "--", sys.executable, str(train), "1", "0")
+    done = command("run", "-o", "run", *words, MINDSPORE_DUMP_CONFIG=str(settings))
+    assert done.returncode == 0, done.stderr
+    assert "MINDSPORE_DUMP_CONFIG is set" in done.stderr
+    assert {path.parent.name for path in (tmp_path / "tree").glob("rank_0/Net/*/*/*.npy")} == {"1"}
+    settings.write_text("{")
+    broken = command("run", "-o", "other", "--steps", "0", "--", sys.executable, str(train), "1", "0", MINDSPORE_DUMP_CONFIG=str(settings))
+    assert broken.returncode == 0
+    assert "recorded without it" in broken.stderr

@@ -14,7 +14,8 @@ from cyclopts import Parameter
 
 from opscope import __version__
 from opscope.cli.failing import note, report_bug
-from opscope.errors import OpscopeError
+from opscope.errors import OpscopeError, UsageError
+from opscope.formats.settings.mindspore import VARIABLE
 from opscope.record.config import OPTIONS, Option, config_from, read_settings, read_text, read_words, split_command
 from opscope.record.launch import LaunchResult, launch
 from opscope.run.finding import Document
@@ -65,7 +66,7 @@ def run(
         The command and its arguments, after --.
     """
     words = {name: value for name, value in asdict(options).items() if value is not None}
-    given = {**read_words(os.environ.get("OPSCOPE", "")), **words}
+    given = _with_dump_settings({**read_words(os.environ.get("OPSCOPE", "")), **words})
     config = config_from(given)
     settings = _settings_of(str(given.get("config", "")))
     if beside is not None and not beside.exists():
@@ -87,6 +88,20 @@ def run(
     except Exception as error:  # noqa: BLE001 - the command's exit code is what counts, whatever happens to its verdict
         report_bug(error)
     return result.exit_code
+
+
+def _with_dump_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """The options with the settings that MindSpore's own variable names, where no --config names others."""
+    path = os.environ.get(VARIABLE)
+    if "config" in given or not path:
+        return given
+    try:
+        read_settings(Path(path), read_text(Path(path)))
+    except UsageError as error:
+        note(f"{VARIABLE}: {error}; recorded without it")
+        return given
+    note(f"{VARIABLE} is set: recorded as {path} says; --config overrules it")
+    return {**given, "config": path}
 
 
 def _settings_of(path: str) -> Recording | None:

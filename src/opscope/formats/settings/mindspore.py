@@ -19,6 +19,7 @@ from opscope.formats.settings.steps import step_and_before
 from opscope.formats.settings.table import Key, check_table, nearest
 
 FILE = "data_dump.json"
+VARIABLE = "MINDSPORE_DUMP_CONFIG"
 STATISTICS = (
     "max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count", "negative inf count",
     "positive inf count", "zero count", "md5", "l2norm",
@@ -99,7 +100,7 @@ def prepare(request: Request) -> Prepared:
     purpose = chosen_purpose("mindspore", PURPOSES, request.purpose)
     target = target_of(request)
     document = _overruled(_document(purpose, request, target), request.settings)
-    variables = [Variable("MINDSPORE_DUMP_CONFIG", f"{{FOLDER}}/{FILE}", _WHERE)]
+    variables = [Variable(VARIABLE, f"{{FOLDER}}/{FILE}", _WHERE)]
     if request.acl:
         variables.append(Variable("MS_ACL_DUMP_CFG_PATH", f"{{FOLDER}}/{FILE}", _WHERE))
     if not document["common_dump_settings"].get("path") and "MS_DIAGNOSTIC_DATA_PATH" in request.environment:

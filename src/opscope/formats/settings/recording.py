@@ -2,7 +2,7 @@
 """Another tool's settings as what a recording of ours is asked to do: `opscope run --config data_dump.json`.
 
 A data_dump.json, an acl.json or msprobe's config.json, told apart by content, becomes the words of record.config and an Export:
-how the recording is written in that tool's own tree (`--layout`). docs/settings.md has each setting and what becomes of it.
+how the recording is written in that tool's own tree (`--layout`). docs/dump-function.md has each setting and what becomes of it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _of_mindspore(document: Mapping[str, Any], environment: Mapping[str, str]) -
         path=_mindspore_path(common, environment), net_name=common.get("net_name", "Net"), data=common.get("saved_data", "tensor"),
         statistics=tuple(common["statistic_category"]) if "statistic_category" in common else None,
         file_format="npy" if synchronous else common.get("file_format", "bin"), synchronous=bool(synchronous),
-        only={0: "", 4: "exception"}.get(debug, "overflow"), arguments=bool(e2e.get("save_kernel_args", True)),
+        only={0: "", 4: "exception"}.get(debug, "overflow"), arguments=bool(e2e.get("save_kernel_args", False)),
         sample=e2e.get("sample_num", 100) if e2e.get("sample_mode", 0) == 1 else None,
     )  # fmt: skip
     return Recording(tool="mindspore", words=_mindspore_words(common, export), export=export, notes=_mindspore_notes(common, e2e))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.formats.settings.mindspore import VARIABLE
 from opscope.formats.settings.recording import recording_of
 from opscope.record.active import active
 from opscope.record.config import RecordConfig, parse_options
@@ -29,7 +30,6 @@ from opscope.run.store.layout import process_facts, write_json
 if TYPE_CHECKING:
     from opscope.record.mindspore.book import Book
 
-VARIABLE = "MINDSPORE_DUMP_CONFIG"
 TORCH_ONLY = ("check", "substitute", "journal", "sync")
 
 
