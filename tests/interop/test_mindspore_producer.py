@@ -15,6 +15,7 @@ import pytest
 
 from opscope.analysis.scan import scan
 from opscope.formats.registry import open_run
+from opscope.repro.replay import Plan, replay
 from opscope.run.protocol import Run
 
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
@@ -49,6 +50,15 @@ def check_edges(run: Run) -> int:
         made = [row.index for row in rows if row.io == "output"]
         assert all(min(made) <= row.index for row in rows) if made else True
     return sum(len(rows) > 1 for rows in seen.values())
+
+
+def test_calls_of_a_dump_are_made_again_by_mindspore_and_none_is_accused(tmp_path: Path) -> None:
+    """Convolutions, pooling, their gradients and an update in place, judged against float64 there."""
+    run = open_run(dump("conv", tmp_path))
+    found = replay(run, plan=Plan(python=PYTHON, repeat=2))
+    assert [(finding.op, finding.reasons) for finding in found.findings] == []
+    agreed = found.summary["verdicts"].get("agree", 0)
+    assert agreed >= 0.8 * found.summary["calls"], (found.summary["verdicts"], found.summary["reasons"])
 
 
 @pytest.mark.parametrize("net", ["conv", "half", "attention"])

@@ -102,7 +102,8 @@ def _probe(oracle: Oracle, start: Candidate) -> tuple[Candidate, list[Trial]]:
         ended = {"died": "crash", "hang": "hang"}.get(first.status, "mismatch")
         start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=Failure(kind=ended)))
         oracle.failure = start.case.failure
-    probes = [oracle.make(start) for _ in range(PROBES)]
+    hung = first.status == "hang"  # each more costs the time in which nothing happens
+    probes = [first, oracle.make(start)] if hung else [oracle.make(start) for _ in range(PROBES)]
     if not any(_shows(start.case.failure, trial) for trial in probes):
         oracle.threads = 0
         probes = [oracle.make(start) for _ in range(PROBES)]
