@@ -119,6 +119,14 @@ def test_an_operator_of_a_library_alone_has_nobody_to_judge_it(tmp_path: Path) -
         assert "nothing independent" in replayer.replay(next(iter(calls(run))))["reason"]
 
 
+def test_what_reads_a_conjugate_view_is_not_accused(tmp_path: Path) -> None:
+    with opscope.record(tmp_path / "run", values="full"):
+        x = torch.view_as_complex(torch.randn(8, 2)) * 1
+        x.conj().clone()
+    document = opscope.replay(opscope.open_run(tmp_path / "run"))
+    assert document.findings == ()
+
+
 def test_values_that_were_not_kept_are_synthesised_and_said_so(tmp_path: Path) -> None:
     with opscope.record(tmp_path / "run"):
         torch.mm(torch.randn(4, 5), torch.randn(5, 6))

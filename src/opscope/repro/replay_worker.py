@@ -20,6 +20,7 @@ from opscope.repro.forms import form_of
 from opscope.repro.replay_kernels import Kernels
 from opscope.repro.replay_mindspore import NEEDED, MindSporeReplayer
 from opscope.repro.replayed_call import again, call_at
+from opscope.run.query import sql
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -32,6 +33,12 @@ BARE = frozenset({
     "abs", "sin", "cos", "square", "reciprocal", "erf", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
     "t", "transpose", "permute", "view", "reshape",
 })  # fmt: skip
+CONJUGATED = """
+SELECT c.op FROM tensors AS mine
+JOIN tensors AS view ON view.process = mine.process AND view.version = mine.version AND view.io = 'output'
+JOIN calls AS c ON c.process = view.process AND c."index" = view."index"
+WHERE mine.process = ? AND mine."index" = ? AND mine.io = 'input' AND c.op IN ('aten::_conj.default', 'aten::_neg_view.default')
+"""
 FAILURES = (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError)
 OF_CALL = re.compile(r"^\S+: (?=argument|input|its )")  # a call's name, its own or that of the function whose gradient it is
 
@@ -86,6 +93,8 @@ class Replayer:
         if result.verdict.verdict == "wrong" and result.against == "recorded outputs" and not complete(self.run, call):
             reason = "it gives another result; a ptdbg dump holds no keyword arguments, which it may have been called with"
             return {"reason": reason}
+        if result.verdict.verdict == "wrong" and result.against == "recorded outputs" and conjugated(self.run, call):
+            return {"reason": "it reads a conjugate or negated view, whose values a run tells as those of the tensor beneath"}
         return {"values": found.values, "device": device, **msgspec.to_builtins(result)}
 
     def _lacks(self, call: Call) -> bool:
@@ -115,6 +124,11 @@ def overwritten(run: Run, call: Call) -> bool:
     from opscope.substitute.perform import writes_first
 
     return run.info.format == "ptdbg_ascend" and call.phase == "forward" and writes_first(call.op)
+
+
+def conjugated(run: Run, call: Call) -> bool:
+    """Whether an input is a lazy view by conjugation or negation, or the tensor beneath one: both are one version of one memory."""
+    return next(sql(run, CONJUGATED, [call.process, call.index]), None) is not None
 
 
 def told(error: BaseException) -> str:
