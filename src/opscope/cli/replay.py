@@ -147,9 +147,8 @@ def show(document: Document, run: str) -> None:
             lines += list(folded("  why  ", reason, width=console.width))
     if len(document.findings) > 10:
         lines.append(Text(f"and {len(document.findings) - 10} more; --json lists them"))
-    lines += [
-        Text(printable(f"ill-conditioned  step {each['step']}  {each['op']}  {each['call']}")) for each in summary["ill_conditioned"][:5]
-    ]
+    for each in summary["ill_conditioned"][:5]:
+        lines += list(folded("ill-conditioned  ", f"step {each['step']}  {each['op']}  {each['call']}", width=console.width))
     for reason, count in sorted(summary["reasons"].items(), key=lambda item: -item[1])[:8]:
         lines += list(folded("not replayed  ", f"{count} calls: {reason}", width=console.width))
     for warning in summary["warnings"]:
