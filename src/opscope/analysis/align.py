@@ -169,10 +169,10 @@ def _gaps(
     """What is free between one anchor and the next, on either side."""
     if not anchors:
         return [(mine, theirs)]
-    left = np.searchsorted(mine, [a for a, _ in anchors])
-    right = np.searchsorted(theirs, [b for _, b in anchors])
-    parts = zip(np.split(mine, left), np.split(theirs, right), strict=True)
-    return [(a, b) for a, b in parts if len(a) and len(b)]
+    left = np.r_[0, np.searchsorted(mine, [a for a, _ in anchors]), len(mine)]
+    right = np.r_[0, np.searchsorted(theirs, [b for _, b in anchors]), len(theirs)]
+    wide = np.flatnonzero((left[1:] > left[:-1]) & (right[1:] > right[:-1])).tolist()
+    return [(mine[left[place] : left[place + 1]], theirs[right[place] : right[place + 1]]) for place in wide]
 
 
 def _match_anywhere(tokens: Sequence[NDArray[np.uint64]], mine: NDArray[np.int64], theirs: NDArray[np.int64], found: _Matching) -> None:
