@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
-FLOOR = 0.1  # part of the share that sampling has for itself, whatever recording and first checks take
+FLOOR = 0.25  # part of the share that sampling has for itself, whatever recording and first checks take
 VARIANTS = 8  # signatures that differ only in numbers, before numbers count no more
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 SHAPES = 256  # signatures of one operator, before new ones are only sampled
