@@ -49,6 +49,7 @@ class Binding(Protocol):
     def expired(self, reference: int) -> bool: ...
     def handles(self, types: Sequence[type]) -> bool: ...
     def describe(self, func: Any) -> Operator: ...
+    def target(self, func: Any) -> Any: ...
     def site(self) -> Site: ...
     def read(self, tensor: Any) -> Any: ...
     def stage(self, tensor: Any) -> int: ...
@@ -115,14 +116,14 @@ class Recorder:
             return NotImplemented
         if not self.active or self.paused:
             self._count(func)
-            return func(*args, **kwargs)
+            return self.binding.target(func)(*args, **kwargs)
         before = time.perf_counter()
         draft = self._guarded(self._enter, func, args, kwargs)
         if draft is None:
             return func(*args, **kwargs)
         begun = time.perf_counter()
         try:
-            result = func(*args, **kwargs)
+            result = self.binding.target(func)(*args, **kwargs)
         except BaseException as error:
             self._guarded(self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000])
             raise

@@ -124,7 +124,9 @@ nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args
     }
     if (!active || paused) {
         if (active) count_only(func.ptr());
-        return nb::steal(checked(PyObject_Call(func.ptr(), args.ptr(), kwargs)).release());
+        const auto known = operators_.find(func.ptr());
+        PyObject* target = known == operators_.end() ? func.ptr() : known->second->target.get();
+        return nb::steal(checked(PyObject_Call(target, args.ptr(), kwargs)).release());
     }
     Running running;
     bool entered = false;
@@ -206,10 +208,7 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
         else if (const int position = std::stoi(slot); position < 64) info->writes |= std::uint64_t{1} << position;
     }
     info->function = Ref::borrow(func);
-    // The overload's own C function saves one Python frame a call; higher-order operators have none.
-    Ref target(PyObject_GetAttrString(func, "_op"));
-    PyErr_Clear();
-    info->target = target && PyCallable_Check(target.get()) ? std::move(target) : Ref::borrow(func);
+    info->target = checked(PyObject_CallMethod(torch_.binding(), "target", "(O)", func));
     return *operators_.emplace(func, std::move(info)).first->second;
 }
 

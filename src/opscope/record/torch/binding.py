@@ -21,7 +21,7 @@ from opscope.kernels.compiled import NUMBERS
 from opscope.record.active import active
 from opscope.record.rows import arrow_batches
 from opscope.record.torch.memory import view
-from opscope.record.torch.operators import describe
+from opscope.record.torch.operators import describe, unhindered
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging
@@ -144,6 +144,12 @@ class TorchBinding:
     @staticmethod
     def describe(func: Any) -> Operator:
         return describe(func)
+
+    @staticmethod
+    def target(func: Any) -> Any:
+        """What is called for an operator; the overload's own C function saves one Python frame a call, higher-order ones have none."""
+        made = unhindered(func)
+        return getattr(func, "_op", func) if made is func else made
 
     def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool:
         """Whether --ops, --skip and --phases let a call through.

@@ -27,7 +27,7 @@ from opscope.record.torch.budget import Budget, Signature
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.determinism import Difference, differences, repeat
 from opscope.record.torch.mode import WatchingMode
-from opscope.record.torch.operators import describe
+from opscope.record.torch.operators import describe, unhindered
 from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
@@ -194,7 +194,8 @@ class Checker:
 
         run makes it where func itself would not; formula gives the gradients of its autograd formula, which are judged as well.
         """
-        made_by = run or (lambda: func(*args, **kwargs))
+        target = unhindered(func)
+        made_by = run or (lambda: target(*args, **kwargs))
         begun = time.perf_counter()
         try:
             known = self._known.get(func) or self._learn(func)
@@ -209,7 +210,7 @@ class Checker:
         result = made_by()
         ended = time.perf_counter()
         if captured is not None:
-            self._guarded(self._check, known, signature, captured, result, func, lambda: repeat(captured, func, args, kwargs))
+            self._guarded(self._check, known, signature, captured, result, func, lambda: repeat(captured, target, args, kwargs))
             if formula is not None and signature.closely:
                 self._guarded(self._check_formula, known, signature, formula)
         self.budget.took(signature, made - begun + time.perf_counter() - ended, new=True)
@@ -457,5 +458,5 @@ class CheckMode(WatchingMode):
     def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The mode's handler."""
         if types or not self.checker.active or not self.watched():
-            return func(*args, **(kwargs or {}))
+            return unhindered(func)(*args, **(kwargs or {}))
         return self.checker.call(func, args, kwargs or {})

@@ -18,7 +18,7 @@ from opscope.record.torch.binding import PLAIN
 from opscope.record.torch.capture import LEAVES
 from opscope.record.torch.memory import block_bytes, compact
 from opscope.record.torch.mode import WatchingMode
-from opscope.record.torch.operators import describe
+from opscope.record.torch.operators import describe, unhindered
 from opscope.run.selection import parse_pattern
 from opscope.run.store.journal import ALIGNMENT, HEADER, NAME, RAISED, RETURNED, JournalFile
 
@@ -132,10 +132,10 @@ class JournalMode(WatchingMode):
         """The mode's handler."""
         journal = self.journal
         if types or not journal.active or not self.watched() or not journal.wants(func):
-            return func(*args, **(kwargs or {}))
+            return unhindered(func)(*args, **(kwargs or {}))
         file = journal.enter(func, args, kwargs or {})
         try:
-            result = func(*args, **(kwargs or {}))
+            result = unhindered(func)(*args, **(kwargs or {}))
         except BaseException:
             if file is not None:
                 file.mark(RAISED)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,6 +42,9 @@ WATCHED = frozenset({
     "_to_copy", "to", "copy_", "_foreach_add_", "_foreach_mul_", "index_add_", "scatter_add_", "addmv", "mv", "baddbmm",
 })  # fmt: skip
 
+# Their kernels conjugate lazily inside themselves.
+CONJUGATING = frozenset({"aten::linalg_pinv"})
+
 
 @functools.cache
 def describe(func: Any) -> Operator:
@@ -68,3 +72,24 @@ def describe(func: Any) -> Operator:
         bound="overwritten" if out_variant else bound,
         random=torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()),
     )
+
+
+@functools.cache
+def unhindered(func: Any) -> Callable[..., Any]:
+    """What makes a call below a dispatch mode as it is made without one: func itself for nearly every operator.
+
+    torch keeps the keys that resolve lazy conjugates from whatever a kernel calls below a mode: complex linalg_pinv then gives other
+    values (torch 2.13, the only one of all that its operator database samples).
+    """
+    guard = getattr(torch._C, "_ForceDispatchKeyGuard", None)
+    schema = getattr(func, "_schema", None)
+    if guard is None or schema is None or schema.name not in CONJUGATING:
+        return func  # type: ignore[no-any-return]
+    lazy = torch._C.DispatchKeySet(torch._C.DispatchKey.Conjugate) | torch._C.DispatchKeySet(torch._C.DispatchKey.Negative)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        with guard(included, excluded - lazy):
+            return func(*args, **kwargs)
+
+    return call

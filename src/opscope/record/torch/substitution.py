@@ -21,7 +21,7 @@ from opscope.errors import UnavailableError
 from opscope.record.torch.binding import PLAIN
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.mode import WatchingMode
-from opscope.record.torch.operators import describe
+from opscope.record.torch.operators import describe, unhindered
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
 from opscope.substitute.examine import FAILURES
@@ -74,13 +74,13 @@ class Substitution:
         chosen = self._chosen.get(func) or self._choose(func)
         rule = chosen.rule if chosen.always else rule_for(self.rules, chosen.op, self.module())
         if chosen.never or rule is None or os.getpid() != self._pid:
-            return func(*args, **kwargs)
+            return unhindered(func)(*args, **kwargs)
         try:
             with _disable_current_modes(), torch.no_grad():
                 result = self._run(rule.kind, chosen, func, args, kwargs)
         except (NotCapturedError, UnavailableError) as reason:
             self._refuse(chosen.op, str(reason))
-            return func(*args, **kwargs)
+            return unhindered(func)(*args, **kwargs)
         self.calls[chosen.op] = self.calls.get(chosen.op, 0) + 1
         return result
 
@@ -235,5 +235,5 @@ class SubstituteMode(WatchingMode):
     def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The mode's handler."""
         if any(kind not in PLAIN for kind in types):
-            return func(*args, **(kwargs or {}))
+            return unhindered(func)(*args, **(kwargs or {}))
         return self.substitution.call(func, args, kwargs or {})

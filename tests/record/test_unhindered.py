@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that torch itself computes otherwise below a dispatch mode give a watched program what they give an unwatched one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import opscope
+from opscope.record.torch.operators import unhindered
+
+
+def inverses() -> list[torch.Tensor]:
+    """Pseudo-inverses of a complex matrix, a least squares gradient through one, and one of a real matrix."""
+    matrix = torch.randn(4, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    side = torch.randn(4, 2, dtype=torch.complex64, generator=torch.Generator().manual_seed(1))
+    torch.linalg.lstsq(matrix, side).solution.abs().sum().backward()
+    assert matrix.grad is not None
+    fixed = matrix.detach()
+    return [torch.linalg.pinv(fixed), torch.linalg.pinv(fixed.conj()), matrix.grad, torch.linalg.pinv(fixed.real)]
+
+
+def alike(plain: list[torch.Tensor], watched: list[torch.Tensor]) -> None:
+    """A library's small products depend in their last digits on where memory lies: only the values are asked for."""
+    for one, other in zip(plain, watched, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"values": "full"}, {"journal": "aten::linalg_pinv*"}], ids=["plain", "full", "journal"])
+def test_complex_pseudo_inverses_keep_their_values(options: dict[str, Any], tmp_path: Path) -> None:
+    plain = inverses()
+    with opscope.record(tmp_path / "run", **options):
+        watched = inverses()
+    alike(plain, watched)
+
+
+def test_checked_they_keep_their_values_and_nobody_is_accused(tmp_path: Path) -> None:
+    plain = inverses()
+    with opscope.record(tmp_path / "run", check=True, budget="all"):
+        watched = inverses()
+    alike(plain, watched)
+    assert not opscope.scan(opscope.open_run(tmp_path / "run")).findings
+
+
+def test_an_ordinary_operator_is_called_itself() -> None:
+    assert unhindered(torch.ops.aten.mm.default) is torch.ops.aten.mm.default
+    assert unhindered(torch.ops.aten.linalg_pinv.atol_rtol_tensor) is not torch.ops.aten.linalg_pinv.atol_rtol_tensor
