@@ -105,9 +105,10 @@ def main() -> None:
 def measured(target: Path, golden: Path) -> tuple[float, float, str]:
     """Seconds and peak memory in MiB of one whole process, and the first line of what it prints."""
     command = [sys.executable, "-m", "opscope", "compare", str(target), str(golden)]
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as printed:
         start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=printed)
+        process = subprocess.Popen(command, stdout=printed, env=usual)
         _, _, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         process.returncode = 0

@@ -27,6 +27,7 @@ from opscope.run.store.shard_reader import ShardReader
 from opscope.run.store.stored_table import StoredTable
 
 UNFINISHED = "unfinished"
+_APART = 16  # rows between two wanted ones that cost more to make than a slice of every column
 
 
 class ProcessReader:
@@ -84,9 +85,11 @@ class ProcessReader:
     def records_at(self, table: str, number: int, places: Sequence[int]) -> list[Any]:
         """Records of a sound batch by their places in it, in this order."""
         columns = self.tables[table].read(number, list(TABLES[table])) or {}
-        first, length = min(places), max(places) - min(places) + 1
-        found = list(self._records(table, [sliced(column, first, length) for column in columns.values()]))
-        return [found[place - first] for place in places]
+        found: dict[int, Any] = {}
+        for first, last in _stretches(sorted(set(places))):
+            part = self._records(table, [sliced(column, first, last - first + 1) for column in columns.values()])
+            found.update(zip(range(first, last + 1), part, strict=True))
+        return [found[place] for place in places]
 
     def _records(self, table: str, columns: list[Column]) -> Iterator[Any]:
         constants = {name: value for name, value in self.constants.items() if name in TABLES[table]}
@@ -255,6 +258,17 @@ def _with_journal(rows: list[Tensor], entry: Entry, process: int, index: int) ->
         else row
         for row in rows
     )
+
+
+def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of the stretches that rising places lie in, those near each other in one."""
+    first = last = places[0]
+    for place in places[1:]:
+        if place - last > _APART:
+            yield first, last
+            first = place
+        last = place
+    yield first, last
 
 
 def _place(call: Call) -> tuple[int, int]:
