@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +11,7 @@ import torch
 
 import opscope
 from opscope.errors import UnavailableError, UsageError
-from opscope.record.torch import substitution
 from opscope.record.torch.budget import FIRST, FLOOR, Budget
-from opscope.substitute.apart import Apart
 from opscope.substitute.apis import find_api
 from opscope.substitute.examine import examine_places
 from opscope.substitute.layout import Call, Laid, Memory
@@ -21,22 +19,7 @@ from opscope.substitute.perform import Bound
 from opscope.substitute.registry import substitute_named
 from opscope.substitute.rules import parse_rules, rule_for
 
-
-class Kept(Apart):
-    def close(self) -> None:
-        """Leave it for the next test."""
-
-
-@pytest.fixture(scope="module")
-def kept() -> Iterator[Kept]:
-    apart = Kept()
-    yield apart
-    Apart.close(apart)
-
-
-@pytest.fixture(autouse=True)
-def one_process(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(substitution, "Apart", lambda: kept)
+pytestmark = pytest.mark.usefixtures("one_process")
 
 
 def in_place() -> list[torch.Tensor]:

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 import opscope
-from opscope.record.torch import checker, substitution
-from opscope.substitute.apart import Apart
 from tests.wrong_kernels.kernels import CATALOGUE, decoder, scores, vision
 
 HERE = (
@@ -23,30 +20,6 @@ HERE = (
     "sigmoid-flaky",
     "dropout-biased",
 )
-
-
-class Shared(Apart):
-    """One process for all tests of this module: starting it takes longer than a training here."""
-
-    def close(self) -> None:
-        """Leave it for the next test."""
-
-
-@pytest.fixture(scope="module")
-def apart() -> Iterator[Shared]:
-    shared = Shared()
-    yield shared
-    Apart.close(shared)
-
-
-@pytest.fixture
-def one_process(apart: Shared, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(checker, "Apart", lambda _: apart)
-    monkeypatch.setattr(substitution, "Apart", lambda: apart)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small tensors: more threads only wait for each other
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.usefixtures("one_process")

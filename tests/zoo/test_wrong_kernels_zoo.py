@@ -7,42 +7,24 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.wrong_kernels import healthy, wide
 from tests.wrong_kernels.kernels import CATALOGUE
 
 import opscope
-from opscope.record.torch import checker
-from opscope.substitute.apart import Apart
 
 pytestmark = pytest.mark.zoo
 ROOT = Path(__file__).parents[2]
 RETURNING = [name for name, entry in CATALOGUE.items() if entry.kind not in ("raise", "abort", "hang")]
 
 
-class Lasting(Apart):
-    """One process for the whole catalogue."""
-
-    def close(self) -> None:
-        """Leave it for the next test."""
-
-
-@pytest.fixture(scope="module")
-def lasting() -> Iterator[Lasting]:
-    shared = Lasting()
-    yield shared
-    Apart.close(shared)
-
-
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("name", RETURNING)
-def test_check_names_every_wrong_kernel(name: str, lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker, "Apart", lambda _: lasting)
-    torch.set_num_threads(1)  # small tensors: more threads only wait for each other
+def test_check_names_every_wrong_kernel(name: str, tmp_path: Path) -> None:
     entry = CATALOGUE[name]
     with opscope.record(tmp_path / "run", check=True), entry.installed():
         entry.program(2)
@@ -51,12 +33,9 @@ def test_check_names_every_wrong_kernel(name: str, lasting: Lasting, tmp_path: P
     assert first.op == entry.op or any(f"{entry.op.rpartition('.')[0]}, registered" in reason for reason in first.reasons)
 
 
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("program", [wide.tables, wide.tables_float16, wide.pictures, wide.speech, wide.speech_float64])
-def test_the_healthy_programs_of_the_wide_catalogue_are_accused_of_nothing(
-    program: Callable[[int], list[float]], lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checker, "Apart", lambda _: lasting)
-    torch.set_num_threads(1)
+def test_the_healthy_programs_of_the_wide_catalogue_are_accused_of_nothing(program: Callable[[int], list[float]], tmp_path: Path) -> None:
     alone = program(2)
     with opscope.record(tmp_path / "run", check=True):
         assert program(2) == alone
@@ -65,13 +44,10 @@ def test_the_healthy_programs_of_the_wide_catalogue_are_accused_of_nothing(
     assert run.processes[0].checked["unjudged"] == {}
 
 
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "autocast"])
 @pytest.mark.parametrize("model", ["lstm", "resnet"])
-def test_models_in_every_type_are_accused_of_nothing(
-    model: str, dtype: str, lasting: Lasting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(checker, "Apart", lambda _: lasting)
-    torch.set_num_threads(1)
+def test_models_in_every_type_are_accused_of_nothing(model: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     optimizer = "sgd" if dtype == "float16" else "adamw"  # whose epsilon is 0 in float16
     healthy.main(model, dtype, 3, optimizer)
     alone = capsys.readouterr().out
