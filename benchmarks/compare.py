@@ -11,7 +11,6 @@ is timed, so that files are in the page cache and imported modules in bytecode, 
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
 import subprocess
@@ -19,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from installed import installed
 
 HERE = Path(__file__).parent
 DUMP = """
@@ -55,9 +56,8 @@ def dumped(peer: str, directory: Path, name: str) -> Path:
 
 def timed(command: list[str]) -> tuple[float, float]:
     """Wall and processor seconds of a whole process, whatever it finds."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env=installed())
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode not in (0, 1):
         raise SystemExit(f"{command[0]}: exit code {done.returncode}: {done.stderr[-400:]}")

@@ -19,6 +19,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from installed import installed
+
 from opscope.run.arrow import encode_rows
 from opscope.run.schema import Call, Tensor
 from opscope.run.store.layout import create_run, process_facts, seal_run
@@ -105,10 +107,9 @@ def main() -> None:
 def measured(target: Path, golden: Path) -> tuple[float, float, str]:
     """Seconds and peak memory in MiB of one whole process, and the first line of what it prints."""
     command = [sys.executable, "-m", "opscope", "compare", str(target), str(golden)]
-    usual = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as printed:
         start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=printed, env=usual)
+        process = subprocess.Popen(command, stdout=printed, env=installed())
         _, _, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         process.returncode = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -28,9 +27,6 @@ from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE
 from opscope.analysis.compare_updates import Updates
 from opscope.judge.operators import family
-
-if TYPE_CHECKING:
-    pass
 
 COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",

@@ -125,9 +125,7 @@ def _allowed(pairing: Pairing, in_error: NDArray[np.float64]) -> tuple[NDArray[n
     """What each output row may be off, and which part of it is the call's own rounding."""
     allowed, own = np.full(len(pairing.rows), np.nan), np.full(len(pairing.rows), np.nan)
     kind = kind_of if pairing.between is None else kind_of_result
-    names = distinct(pairing.target.calls.op)
-    codes = np.array([kind(text) for text in pairing.target.texts(names)], dtype=np.int8)
-    kinds = codes[np.searchsorted(names, pairing.target.calls.op)]
+    kinds = pairing.target.told(pairing.target.calls.op, kind, np.int8)
 
     def block(part: slice) -> None:
         allowed[part], own[part] = _allowed_block(pairing, kinds, in_error, part)

@@ -111,9 +111,13 @@ class Side(msgspec.Struct, frozen=True):
 
     def which(self, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Of which rows of a column of hashes something holds, asked once for each text."""
+        return self.told(column, holds, np.bool_)
+
+    def told(self, column: NDArray[np.uint64], what: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
+        """What is to be said of the text of each row of a column of hashes, asked once for each text."""
         words = distinct(column)
-        flags: NDArray[np.bool_] = np.array([holds(text) for text in self.texts(words)], dtype=np.bool_)[np.searchsorted(words, column)]
-        return flags
+        each = np.array([what(text) for text in self.texts(words)], dtype=dtype)
+        return each[np.searchsorted(words, column)]
 
 
 def read_tables(run: Run) -> tuple[_Read, _Read]:

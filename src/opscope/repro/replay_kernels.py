@@ -132,12 +132,13 @@ def made(run: Any, request: Asked, target: Path) -> str:
     import torch
 
     from opscope.substitute.examine import FAILURES
-    from opscope.substitute.recorded import Recorded, trials_of
+    from opscope.substitute.recorded import Recorded, bind, trials_of
 
     try:
         found = again(run, call_at(run, request.process, request.index))
         chosen = found.other if request.other and found.other is not None else found
-        trials = trials_of(Recorded(call=chosen.call, memories=chosen.memories, outputs={}), request.device, request.repeat)
+        bound = bind(Recorded(call=chosen.call, memories=chosen.memories, outputs={}))
+        trials = trials_of(bound, request.device, request.repeat)
     except (OpscopeError, MemoryError, *FAILURES) as error:
         return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
     torch.save([{slot: tensor.detach().cpu().clone() for slot, tensor in outputs.items()} for outputs in trials], target)

@@ -69,12 +69,11 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[dict[str, Any], ...] = ()
 
 
-def trials_of(recorded: Recorded, device: str, repeat: int) -> list[dict[str, torch.Tensor]]:
+def trials_of(bound: Bound, device: str, repeat: int) -> list[dict[str, torch.Tensor]]:
     """What the call gives each time it is made. UnavailableError when it cannot be made here, with the reason."""
-    bound = bind(recorded)
     dispatched = hasattr(bound.func, "tags")
-    random = draws_random(bound.func, *literal(recorded.call)) if dispatched else bound.name in RANDOM
-    if random and recorded.call.random is None:
+    random = draws_random(bound.func, *literal(bound.call)) if dispatched else bound.name in RANDOM
+    if random and bound.call.random is None:
         raise UnavailableError("it draws random numbers, and the generator's state was not recorded")
     return [made(bound, device) for _ in range(max(repeat, 1))]
 
@@ -88,7 +87,7 @@ def replay_recorded(
     """
     start = time.perf_counter()
     bound = bind(recorded)
-    trials = trials_of(recorded, device, repeat) if trials is None else trials
+    trials = trials_of(bound, device, repeat) if trials is None else trials
     results = told_apart(map(host, trials), alike)
     target = recorded_target(recorded, trials[0]) if recorded.exact else {}
     against = "recorded outputs" if target else f"outputs on {device}"

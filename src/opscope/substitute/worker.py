@@ -69,9 +69,7 @@ class Worker:
         for slot, laid in request.given.outputs.items():
             memory = memories[replaced.get(laid.memory, laid.memory)]
             target[slot] = strided(memory, laid, dtype_named(laid.dtype))
-        answer = examine(
-            bound, target, outputs=request.given.outputs, thorough=request.thorough, accumulation=request.accumulation
-        )  # fmt: skip
+        answer = examine(bound, target, outputs=request.given.outputs, thorough=request.thorough, accumulation=request.accumulation)
         inside = called_inside(bound) if answer.verdict.verdict == "wrong" else ()
         return Reply.of(request.ticket, answer, inside=inside, undefined=not_defined(bound, request.flaky))
 

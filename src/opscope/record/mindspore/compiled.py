@@ -46,9 +46,8 @@ class CompiledParts:
         self.counts = False
         self._synchronize = synchronize
         self._dump = Path(facts.dump)
-        self._taken = (
-            set() if facts.owned else set(folders_of(self._dump))
-        )  # of a dump of the user's, which stays; an earlier run's included
+        # Of a dump of the user's, which stays; an earlier run's included.
+        self._taken = set() if facts.owned else set(folders_of(self._dump))
 
     def claim(self, *, counts: bool) -> None:
         """From now on the launcher leaves the dump alone until this process has ended."""
