@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -297,6 +299,35 @@ def test_a_hook_changes_packages(tmp_path: Path) -> None:
     failing = Means(hook=f"{sys.executable} -c 'raise SystemExit(4)'")
     with pytest.raises(UnavailableError, match="ended with 4"):
         bisect_differences(Command(tmp_path / "f", lambda changed: 134), packages, failing, scan=lambda run: NOTHING, tell=print)
+
+
+SEARCH = """
+import contextlib, sys
+from opscope.repro import bisect_trials as trials
+trials.GUARD = trials.GUARD.replace("sleep 10", "sleep 0.1")
+guarded = trials._guarded
+
+@contextlib.contextmanager
+def told(group):
+    with guarded(group):
+        print("guarded", flush=True)
+        yield
+
+trials._guarded = told
+trials._run(["sh", "-c", sys.argv[1]], {}, None, None, None)
+"""
+
+
+def test_a_trial_ends_with_a_search_that_is_killed(tmp_path: Path) -> None:
+    """Even one that does not listen when it is asked to end."""
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    trial = f"trap '' TERM; exec 3> {fifo}; echo up >&3; exec sleep 300"
+    with subprocess.Popen([sys.executable, "-c", SEARCH, trial], stdout=subprocess.PIPE, text=True) as search, fifo.open() as alive:
+        assert search.stdout is not None
+        assert (alive.readline(), search.stdout.readline()) == ("up\n", "guarded\n")
+        search.kill()
+        assert alive.read() == ""  # who writes to it is gone
 
 
 def test_words_of_the_command_are_the_commands() -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from opscope.repro.bisect_oracle import Observation
 
 LOG = "bisect.log"
 KILLED_AFTER = 10.0
+# A shell that reads a line from who started it; when that one is gone without having written any, the group of processes is ended.
+GUARD = f'read line || {{ kill -s TERM -- "-$1"; sleep {KILLED_AFTER:g}; kill -s KILL -- "-$1"; }}'
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +128,8 @@ def _run(words: Sequence[str], environment: Mapping[str, str], out: Any, err: An
     """Exit code, 128 + n for signal n, None when the command had to be stopped."""
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment), start_new_session=True)
     try:
-        code = process.wait(timeout)
+        with _guarded(process.pid):
+            code = process.wait(timeout)
         return 128 - code if code < 0 else code
     except subprocess.TimeoutExpired:
         _end(process)
@@ -134,6 +137,17 @@ def _run(words: Sequence[str], environment: Mapping[str, str], out: Any, err: An
     except BaseException:
         _end(process)
         raise
+
+
+@contextlib.contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    """A block during which a group of processes does not outlive this one: nobody is asked when a process is killed by SIGKILL."""
+    words = ["/bin/sh", "-c", GUARD, "opscope-bisect", str(group)]
+    guard = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        guard.communicate(b"the block is over\n")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
