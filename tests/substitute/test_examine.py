@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from opscope.record.torch.capture import capture
-from opscope.substitute.examine import examine, same_bits
+from opscope.substitute.examine import examine, not_defined, same_bits
 from opscope.substitute.perform import Bound
 
 Tensor = torch.Tensor
@@ -120,8 +120,68 @@ def test_what_is_left_of_a_difference_is_no_accumulation_in_a_half_type(seed: in
     assert verdict_of(*attention_backward(torch.bfloat16)) in ("agree", "ill-conditioned")
 
 
+def scattered(x: Tensor, weight: Tensor, *, wide: bool) -> Tensor:
+    """A transposed convolution without padding: products of channels in float32 or in the type, added up over the window in the type."""
+    (height, width), (rows, columns) = x.shape[2:], weight.shape[2:]
+    result = x.new_zeros(x.shape[0], weight.shape[1], height + rows - 1, width + columns - 1)
+    for row in range(rows):
+        for column in range(columns):
+            parts = [x[:, c, None] * weight[None, c, :, row, column, None, None] for c in range(x.shape[1])]
+            product = sum(part.float() for part in parts).to(x.dtype) if wide else sum(parts)
+            result[:, :, row : row + height, column : column + width] += product
+    return result
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("wide", "verdict"), [(True, "agree"), (False, "wrong")])
+def test_a_convolution_may_scatter_over_its_window_in_a_half_type_but_not_sum_channels_in_it(
+    dtype: torch.dtype, wide: bool, verdict: str
+) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(2, 96, 6, 6).to(dtype), torch.randn(96, 4, 3, 3).to(dtype)
+    args = (x, weight, None, [1, 1], [0, 0], [1, 1], True, [0, 0], 1)
+    assert verdict_of(aten.convolution.default, args, scattered(x, weight, wide=wide)) == verdict
+
+
+def test_gradients_of_a_convolution_may_be_added_up_in_a_half_type_sample_by_sample() -> None:
+    torch.manual_seed(0)
+    x, grad, weight = (torch.randn(shape).to(torch.bfloat16) for shape in ((32, 6, 5, 5), (32, 4, 5, 5), (4, 6, 1, 1)))
+    result = torch.zeros_like(weight)
+    for one, other in zip(x.flatten(2), grad.flatten(2), strict=True):
+        result += (other.float() @ one.float().T).to(torch.bfloat16)[:, :, None, None]
+    args = (grad, x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
+    captured = capture("aten::convolution_backward.default", args, {}, writes=frozenset(), random=False, limit=1 << 20)
+    bound = Bound(captured.call, captured.pieces)
+    assert examine(bound, {"1": result}).verdict.verdict == "agree"
+    result = torch.zeros_like(weight)
+    for one, other in zip(x.flatten(2).unbind(0), grad.flatten(2).unbind(0), strict=True):
+        for place in range(25):
+            result += (other[:, None, place] * one[None, :, place])[:, :, None, None]
+    assert examine(bound, {"1": result}).verdict.verdict == "wrong"
+
+
 def test_the_bits_of_one_element_that_torch_calls_contiguous_with_any_step() -> None:
     part = torch.view_as_real(torch.tensor([1 + 2j]))[..., 1]
     assert part.stride() == (2,)
     assert same_bits(part, torch.tensor([2.0]))
     assert not same_bits(part, torch.tensor([1.0]))
+
+
+def inverse_of(matrix: Tensor) -> Bound:
+    captured = capture("aten::linalg_inv_ex.default", (matrix,), {}, writes=frozenset(), random=False, limit=1 << 20)
+    return Bound(captured.call, captured.pieces)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.float64])
+def test_two_results_as_near_as_roundings_of_the_inputs_bring_them_are_no_nondeterminism(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    one, other = (torch.linalg.qr(torch.randn(6, 6, dtype=dtype, generator=generator))[0] for _ in range(2))
+    bound = inverse_of(one @ torch.diag(torch.logspace(0, -4, 6, dtype=dtype)) @ other)  # its rows lose four digits
+    moved = 0.1 * 1e4 * 1e4 * torch.finfo(dtype).eps  # at most the condition number times the largest element
+    assert not_defined(bound, {"0": moved}) == ("0",)
+    assert not_defined(bound, {"0": 1e3 * moved}) == not_defined(bound, {"0": float("inf")}) == not_defined(bound, {}) == ()
+
+
+def test_a_well_conditioned_result_that_comes_otherwise_is_nondeterminism() -> None:
+    bound = inverse_of(torch.eye(6) * 2)
+    assert not_defined(bound, {"0": 1e-4}) == ()

@@ -11,7 +11,8 @@ import contextlib
 import os
 import select
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 
@@ -44,7 +45,7 @@ class Apart:
 
     def submit(
         self, call: Call, memories: Sequence[torch.Tensor], given: Given, *, thorough: bool, accumulation: float | None,
-        flaky: Sequence[str] = (),
+        flaky: Mapping[str, float] = MappingProxyType({}),
     ) -> int:  # fmt: skip
         """Hand a call over to be examined and return its ticket; memories are those of the call, then those of given.
 
@@ -54,7 +55,7 @@ class Apart:
         spots, size = self._fill(slot, (*call.memories, *given.memories), memories) if memories else ((), 0)
         request = Request(
             ticket=self._ticket(), slot=slot, size=size, call=call, spots=spots, given=given, thorough=thorough, accumulation=accumulation,
-            flaky=tuple(flaky),
+            flaky=dict(flaky),
         )  # fmt: skip
         self._send(request)
         return request.ticket

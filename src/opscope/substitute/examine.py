@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from opscope.errors import UnavailableError
-from opscope.judge.replayed import BEYOND, ILL, NARROWLY, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
+from opscope.judge.replayed import BEYOND, EASE, ILL, NARROWLY, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.judge.tolerance import PRECISIONS
 from opscope.kernels.calls import writes_to
 from opscope.substitute.cpu import Cpu
@@ -196,7 +196,7 @@ def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, t
         reason = f"{dtype_name(tensor)} where the substitute gives {dtype_name(mine)}"
         return Replayed(verdict="wrong", slot=slot, reason=reason, size=tensor.numel())
     floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    terms = terms_of(bound, tensor)
+    terms = terms_of(bound, slot, tensor)
     sides = Sides(
         dtype=dtype_name(tensor), target=as_array(tensor), own=as_array(mine), true=as_array(expected) if floating else None,
         magnitude=magnitude(bound, slot, terms) if floating else None, wider=expected is None or expected.dtype is not tensor.dtype,
@@ -204,7 +204,7 @@ def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, t
     terms = msgspec.structs.replace(terms, accumulation=accumulation) if terms.kind == "linear" else terms
     found = judge_output(slot, sides, terms)
     if found.verdict == "wrong" and found.reason in (BEYOND, NARROWLY) and true.name == Float64.name:
-        found = judge_output(slot, msgspec.structs.replace(sides, slack=slack(bound, slot, sides)), terms)
+        found = judge_output(slot, msgspec.structs.replace(sides, slack=slack(bound, slot, sides.dtype, sides.true)), terms)
     if found.verdict == "wrong" and not floating and any(device != "cpu" for device in devices(bound)) and chooses(bound):
         return msgspec.structs.replace(found, verdict="unknown", reason="which of equal elements comes first may differ between devices")
     return found
@@ -219,17 +219,17 @@ def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:
     return None if found is None else np.abs(as_array(found))
 
 
-def slack(bound: Bound, slot: str, sides: Sides) -> Array | None:
-    """How far the roundings of the inputs move the true result; None where it cannot be made so."""
-    unit = max(PRECISIONS[sides.dtype].accumulated, 2.0**-52)  # less changes no double
+def slack(bound: Bound, slot: str, dtype: str, true: Array | None) -> Array | None:
+    """How far roundings of the inputs, in what results of that type are computed in, move the true result; None where it cannot be had."""
+    unit = max(PRECISIONS[dtype].accumulated, 2.0**-52)  # less changes no double
     moved = []
     for draw in range(DRAWS):
         nudged = Nudged(bound.call, bound.memories, bound.func, bound.writes, unit=unit, draw=draw)
         output = Attempt("float64", lambda: Float64(device="cpu").run(nudged)).output(slot)  # noqa: B023 - called at once
-        if output is None or sides.true is None or output.shape != sides.true.shape:
+        if output is None or true is None or output.shape != true.shape:
             return None
         with np.errstate(all="ignore"):
-            moved.append(np.nan_to_num(np.abs(as_array(output) - sides.true), posinf=0.0))
+            moved.append(np.nan_to_num(np.abs(as_array(output) - true), posinf=0.0))
     found: Array = np.max(moved, axis=0)
     return found
 
@@ -245,10 +245,27 @@ def undefined(bound: Bound, slot: str, own: Attempt) -> str | None:
     return None
 
 
-def not_defined(bound: Bound, slots: Sequence[str]) -> tuple[str, ...]:
-    """Those outputs of a call that the trusted kernel does not determine."""
-    own = Attempt("cpu", lambda: seeded(bound)) if slots else None
-    return tuple(slot for slot in slots if own is not None and undefined(bound, slot, own) is not None)
+def not_defined(bound: Bound, apart: Mapping[str, float]) -> tuple[str, ...]:
+    """Those outputs that a healthy kernel may give so far apart from one time to the next.
+
+    The trusted one does not determine them, or no more is between two results than roundings of the inputs make: where memory lies
+    decides in which order some libraries add.
+    """
+    if not apart:
+        return ()
+    own, true = Attempt("cpu", lambda: seeded(bound)), true_result(bound)
+    return tuple(
+        slot for slot, error in apart.items() if undefined(bound, slot, own) or error <= 2 * EASE * furthest(bound, slot, own, true)
+    )
+
+
+def furthest(bound: Bound, slot: str, own: Attempt, true: Attempt) -> float:
+    """The most that roundings of the inputs move any element of a true result; 0 where nothing is known of it."""
+    output = own.output(slot)
+    if output is None or dtype_name(output) not in ROUNDOFF or true.name != Float64.name:
+        return 0.0
+    moved = slack(bound, slot, dtype_name(output), as_array(true.output(slot)))
+    return 0.0 if moved is None else float(moved.max(initial=0.0))
 
 
 def with_filled_memory(run: Callable[[], Performed]) -> Performed:

@@ -27,7 +27,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     spots: byte of the shared file of `slot` at which each memory begins, those of the call first; empty where the call moves no
     values (given has no memories of its own): then the places of its outputs are judged. flaky are outputs that came out
-    otherwise when the program made the call again.
+    otherwise when the program made the call again, and by how much.
     """
 
     ticket: int
@@ -39,14 +39,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     substitute: str = ""
     thorough: bool = True
     accumulation: float | None = None
-    flaky: tuple[str, ...] = ()
+    flaky: dict[str, float] = {}
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of an examined call, or what the substitute gave: given.memories lie at spots; error says why there is neither.
 
-    inside names the operators that the kernel of a wrong call calls; undefined those outputs among the flaky ones that the trusted
-    kernel leaves undefined or gives otherwise the second time, too.
+    inside names the operators that the kernel of a wrong call calls; undefined those outputs among the flaky ones that a
+    healthy kernel may give otherwise the second time.
     """
 
     ticket: int

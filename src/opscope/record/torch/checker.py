@@ -313,7 +313,7 @@ class Checker:
         ticket = apart.submit(
             captured.call, [] if moves_nothing else [*captured.pieces, *more], given,
             thorough=self.budget.affords_truth(request.signature), accumulation=allowed_accumulation(captured),
-            flaky=[each.slot for each in request.flaky],
+            flaky={each.slot: each.error for each in request.flaky},
         )  # fmt: skip
         self._under_way[ticket] = request
         if self._aside or not apart.ready:
@@ -332,7 +332,7 @@ class Checker:
         return beyond
 
     def _accuse_flaky(self, request: UnderWay, undefined: Sequence[str]) -> None:
-        """Tell the output that is furthest apart, of those that the trusted kernel determines."""
+        """Tell the output that is furthest apart, of those that a healthy kernel gives alike."""
         found = next((each for each in request.flaky if each.slot not in undefined), None)
         if found is None:
             return

@@ -71,11 +71,11 @@ def difference(slot: str, one: torch.Tensor, other: torch.Tensor) -> Difference:
         return Difference(slot, float((one != other).sum()), f"output {slot} holds other integers the second time", beyond_rounding=True)
     wide = torch.complex128 if one.dtype.is_complex else torch.float64
     left, right = one.to(wide), other.to(wide)
-    masks = (left.isnan() != right.isnan()).any() or (left.isinf() != right.isinf()).any()
+    if (left.isnan() != right.isnan()).any() or (left.isinf() != right.isinf()).any():
+        return Difference(slot, float("inf"), f"output {slot} has NaN or Inf elsewhere the second time", beyond_rounding=True)
     apart = (left - right).abs()
     error = float(apart[apart.isfinite()].max()) if apart.isfinite().any() else 0.0
     size = float(left[left.isfinite()].abs().max()) if left.isfinite().any() else 0.0
     rounding = 16 * ROUNDOFF.get(dtype_name(one), 0.0) * size
-    return Difference(
-        slot, error, f"output {slot} differs by up to {error:.3g} when the same call is made again", bool(masks) or error > rounding
-    )
+    reason = f"output {slot} differs by up to {error:.3g} when the same call is made again"
+    return Difference(slot, error, reason, beyond_rounding=error > rounding)
