@@ -15,7 +15,7 @@ import pytest
 
 from opscope.cli.bisect import with_command_apart
 from opscope.errors import UnavailableError, UsageError
-from opscope.repro.bisect import Answers, Asked, bisect_operators, ranking
+from opscope.repro.bisect import Answers, Asked, bisect_operators, needed_runs, ranking
 from opscope.repro.bisect_between import Difference, Means, bisect_differences, differences
 from opscope.repro.bisect_oracle import (
     BAD,
@@ -231,8 +231,8 @@ def test_failures_that_cannot_be_searched_for(tmp_path: Path) -> None:
         search(Command(tmp_path / "passes", lambda changed: 0), oracle=ExitOracle(134))
     always = search(Command(tmp_path / "always", lambda changed: 134))
     assert (always.guilty, always.why) == ((), "the failure stays whatever operators are substituted")
-    codes = iter([134, 0])
-    with pytest.raises(UsageError, match="does not fail"):
+    codes = iter([134, *5 * [0]])
+    with pytest.raises(UsageError, match="it did once, and in none of 5 more runs"):
         search(Command(tmp_path / "once", lambda changed: next(codes)))
     with pytest.raises(UnavailableError, match="cannot tell"):
         search(Command(tmp_path / "unclear", lambda changed: 3), oracle=ExitOracle(134))
@@ -240,6 +240,26 @@ def test_failures_that_cannot_be_searched_for(tmp_path: Path) -> None:
         search(Command(tmp_path / "early", lambda changed: 1), ops=())
     other = search(Command(tmp_path / "other", lambda changed: 139 if changed else 134))
     assert (other.guilty, other.why) == ((), "no trial could tell")
+
+
+def test_a_failure_that_comes_and_goes(tmp_path: Path) -> None:
+    """Every third run fails, unless the guilty operator is changed; those that are innocent are good the first time."""
+    runs = itertools.count()
+    lines: list[str] = []
+    command = Command(tmp_path / "s", lambda changed: 0 if OPS[4] in changed or next(runs) % 3 else 134)
+    ranked = Document(opscope="0", verb="scan", findings=tuple(Finding(kind="crash", op=OPS[number]) for number in (9, 8, 4)))
+    found, _ = bisect_operators(command, Asked(oracle=None), scan=lambda run: ranked, open_run=lambda run: run_with(OPS), tell=lines.append)
+    assert found.guilty == (OPS[4],)
+    assert Path(found.bad or "").resolve().name != "trial-000"  # the first as it was did not fail
+    assert any("came in 2 of 4 runs: a change counts as good after 5 good runs" in line for line in lines)
+
+
+def test_an_operator_with_other_results_each_time(tmp_path: Path) -> None:
+    flaky = Document(opscope="0", verb="scan", findings=(Finding(kind="nondeterminism", op=OPS[5]),))
+    command = Command(tmp_path / "s", lambda changed: 0 if OPS[5] in changed else 134)
+    assert search(command, document=flaky).guilty == (OPS[5],)
+    assert [changed for changed in command.asked if changed] == 3 * [{OPS[5]}]
+    assert needed_runs(0.5) == 5
 
 
 def test_answers_are_asked_once(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ at all, then ddmin over all operators, likeliest first, for several that are gui
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 ALONE = 6  # suspects that are tried one by one before the search goes over all operators
 LONGEST = 1800.0  # seconds for the first run, when nothing is known of the command
 RECORDING = ("--values", "none")
+CONTROLS = 5  # runs of the command as it is, when it failed the first time alone
+REPEATS = 3  # good runs that make a change good, where an operator was seen to give other results each time
+MOST_RUNS = 12
 # Operators that compute nothing: views and allocators.
 PLAIN = frozenset({
     "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::view", "aten::t",
@@ -61,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers:
-    """Trials judged by an oracle, each set of elements once."""
+    """Trials judged by an oracle, each set of elements once: a set is bad after one bad run, and good after `times` good ones."""
 
     def __init__(
         self, trials: Trials, oracle: Oracle, apply: Callable[[Sequence[str], str], Observation], *, most: int, tell: Tell
@@ -71,21 +75,28 @@ class Answers:
         self.apply = apply
         self.most = most
         self.tell = tell
-        self._told: set[tuple[str, ...]] = set()
+        self.times = 1  # more for a failure that comes and goes
+        self._told: set[str] = set()
 
     def ask(self, elements: Sequence[str]) -> str:
-        """The verdict on a run in which these elements are changed."""
-        known = self.trials.known(elements)
-        if known is None:
+        """The verdict on runs in which these elements are changed."""
+        made = self.trials.known(elements)
+        for record in made:
+            self._tell(record, elements)
+        while not made or (made[-1].verdict == GOOD and len(made) < self.times):
             if self.trials.made >= self.most:
                 raise UnavailableError(f"{self.most} trials were not enough; go on with --trials {2 * self.most}, the log is kept")
             seen = self.apply(elements, f"trial-{len(self.trials.records):03d}")
-            known = self.trials.note(elements, self.oracle.judge(seen), seen)
-        if known.elements not in self._told:  # a search asks the same thing again, and an earlier one of this folder may have asked it
-            named = ", ".join(elements) if 0 < len(elements) <= 3 else f"{len(elements)} changed" if elements else "as it is"
-            self.tell(f"{known.verdict:<8} {known.seconds:6.1f} s  {named}")
-            self._told.add(known.elements)
-        return known.verdict
+            made = (*made, self.trials.note(elements, self.oracle.judge(seen), seen))
+            self._tell(made[-1], elements)
+        return made[-1].verdict
+
+    def _tell(self, record: Record, elements: Sequence[str]) -> None:
+        if record.folder in self._told:  # a search asks the same thing again, and an earlier one of this folder may have asked it
+            return
+        named = ", ".join(elements) if 0 < len(elements) <= 3 else f"{len(elements)} changed" if elements else "as it is"
+        self.tell(f"{record.verdict:<8} {record.seconds:6.1f} s  {named}")
+        self._told.add(record.folder)
 
 
 def bisect_operators(trials: Trials, asked: Asked, *, scan: Scan, open_run: Callable[[Path], Run], tell: Tell) -> tuple[Bisected, Document]:
@@ -110,7 +121,7 @@ def bisect_operators(trials: Trials, asked: Asked, *, scan: Scan, open_run: Call
         return trials.observe((*RECORDING, *rules), {}, name)
 
     answers = Answers(trials, oracle, apply, most=asked.most, tell=tell)
-    _control(answers, oracle)
+    _control(answers, first, flaky=any(finding.kind == "nondeterminism" for finding in document.findings))
     suspects = ranked[: min(ALONE, _accused(document, ranked))]
     guilty = _search(answers, ranked, suspects)
     return _conclude(trials, answers, guilty, len(ranked)), document
@@ -131,12 +142,29 @@ def _first(trials: Trials) -> Observation:
     return seen
 
 
-def _control(answers: Answers, oracle: Oracle) -> None:
+def _control(answers: Answers, first: Observation, *, flaky: bool) -> None:
+    """The command as it is must be bad; one that was so the first time alone is run more often, and so is each change of it then."""
+    oracle = answers.oracle
     verdict = answers.ask(())
+    failed = verdict == GOOD and oracle.judge(first) == BAD
+    if failed:
+        answers.times = CONTROLS
+        verdict = answers.ask(())
     if verdict == GOOD:
-        raise UsageError(f"the command does not fail, nothing to search for; bad would be: {oracle.words}")
+        came = f"it did once, and in none of {CONTROLS} more runs" if failed else "nothing to search for"
+        raise UsageError(f"the command does not fail, {came}; bad would be: {oracle.words}")
     if verdict == UNCLEAR:
         raise UnavailableError(f"cannot tell good from bad on the command as it is: {oracle.doubt}")
+    runs = 1 + len(answers.trials.known(()))
+    answers.times = needed_runs(2 / runs) if failed else REPEATS if flaky else 1
+    if answers.times > 1:
+        came = f"the failure came in 2 of {runs} runs" if failed else "an operator gives other results each time"
+        answers.tell(f"{came}: a change counts as good after {answers.times} good runs")
+
+
+def needed_runs(share: float) -> int:
+    """Runs, of which none fails in one of twenty cases where this share of runs does."""
+    return min(MOST_RUNS, math.ceil(math.log(0.05) / math.log(1 - share)))
 
 
 def _search(answers: Answers, ranked: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...]:
@@ -155,14 +183,14 @@ def _search(answers: Answers, ranked: Sequence[str], suspects: Sequence[str]) ->
 
 def _conclude(trials: Trials, answers: Answers, guilty: Sequence[str], candidates: int) -> Bisected:
     question = answers.oracle.words
-    bad = trials.known(())
+    bad = next((record for record in trials.known(()) if record.verdict == BAD), None)
     bad_folder = None if bad is None else str(trials.show(bad, "bad"))
     if not guilty:
         everything = trials.records[-1] if trials.records else None
         unclear = everything is not None and all(record.verdict != BAD for record in trials.records if record.elements)
         why = "no trial could tell" if unclear else "the failure stays whatever operators are substituted"
         return Bisected(guilty=(), question=question, why=why, trials=trials.made, candidates=candidates, bad=bad_folder)
-    good = trials.known(guilty)
+    good = next(iter(trials.known(guilty)), None)
     return Bisected(
         guilty=tuple(guilty), question=question, why="the failure goes away", trials=trials.made, candidates=candidates, bad=bad_folder,
         good=None if good is None else str(trials.show(good, "good")),

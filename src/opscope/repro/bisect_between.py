@@ -107,7 +107,7 @@ def bisect_differences(trials: Trials, elements: Sequence[Difference], means: Me
         why = "the failure stays under all conditions of the good run that can be changed here"
         return Bisected(guilty=(), question=answers.oracle.words, why=why, trials=trials.made, candidates=len(everything))
     guilty = ddmin(everything, lambda names: answers.ask(names) == GOOD, patience=len(everything))
-    good, bad = trials.known(guilty), trials.known(())
+    good, bad = (next(iter(trials.known(elements)), None) for elements in (guilty, ()))
     return Bisected(
         guilty=tuple(map(_words, (by_name[name] for name in guilty))), question=answers.oracle.words, why="the failure goes away",
         trials=trials.made, candidates=len(everything), proven=good is not None and good.verdict == GOOD,

@@ -79,10 +79,10 @@ class Trials:
             with contextlib.suppress(msgspec.MsgspecError):
                 self.records.append(msgspec.json.decode(line, type=Record))
 
-    def known(self, elements: Sequence[str]) -> Record | None:
+    def known(self, elements: Sequence[str]) -> tuple[Record, ...]:
         """What came of these elements before."""
         wanted = tuple(sorted(elements))
-        return next((record for record in self.records if record.elements == wanted), None)
+        return tuple(record for record in self.records if record.elements == wanted)
 
     def observe(
         self, options: Sequence[str], environment: Mapping[str, str | None], name: str, *, longest: float | None = None
