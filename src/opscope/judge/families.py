@@ -107,9 +107,10 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("loss", re.compile(r"loss|cross_?entropy|kl_?div")),
     ("norm", re.compile(r"(layer|batch|group|instance|rms|local_response)_?norm|^bn|bntraining|bninfer|^lrn|deepnorm")),
     ("softmax", re.compile(r"softmax")),
+    ("sum", re.compile(r"upsample|interpolate|resize")),
     ("product", re.compile(r"matmul|conv|gemm|_mm$|^mm|lstm|gru|rnn|einsum|linear|deconv|moe|_ffn|^ffn|correlation")),
     ("transform", re.compile(r"^_?fft|_fft_|stft")),
-    ("sum", re.compile(r"reduce(sum|mean|prod)|segment|pool.*(backward|grad)|upsample|interpolate|resize|pooling$|scatter_?add|nansum")),
+    ("sum", re.compile(r"reduce(sum|mean|prod)|segment|pool.*(backward|grad)|pooling$|scatter_?add|nansum")),
 )  # fmt: skip
 _SETS: tuple[tuple[str, frozenset[str]], ...] = (
     ("cast", operators.CASTS),

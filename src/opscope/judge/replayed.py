@@ -14,7 +14,8 @@ near the true result of inputs near the given ones). A true result of no wider t
 trusted kernel's nearness to it says nothing. Of operators that work element by element the trusted kernel's own error
 counts at each element, of others its largest; those that move, choose or round once must err no more than it does. In types of
 half width or less the kernel accumulates in a wider type; a root mean square error of more than twice the trusted kernel's
-tells that it did not.
+tells that it did not. Where healthy kernels round P partial sums of an element to its type, sqrt(1 + P / 2) times that is theirs: the
+terms' own roundings, and those of sums that grow as a random walk does.
 
 Verdicts: agree; wrong; ill-conditioned (both kernels are far from the true result); flaky (the same inputs, other bits);
 unknown (no side to compare with, or the trusted sides differ).
@@ -46,11 +47,12 @@ class Terms(msgspec.Struct, frozen=True):
     """How the elements of an output come about: by which operator ("": nobody knows), of count terms each.
 
     kind is linear where the magnitudes of the terms can be had. accumulation is the unit roundoff in which terms are added, None for
-    that of the element type (float32 at least).
+    that of the element type (float32 at least). partial counts the sums on the way that healthy kernels may round to the element type.
     """
 
     op: str = ""
     count: int = 1
+    partial: int = 0
     kind: str = "other"
     accumulation: float | None = None
 
@@ -185,7 +187,7 @@ def _judge_finite(slot: str, sides: Sides, trusted: Array, terms: Terms) -> Repl
     )  # fmt: skip
     if apart.any():
         return msgspec.structs.replace(facts, verdict="wrong", reason=BEYOND)
-    if _accumulated_narrowly(sides, error, own, size):
+    if _accumulated_narrowly(sides, error, own, size, terms.partial):
         return msgspec.structs.replace(facts, verdict="wrong", reason=NARROWLY)
     if own is not None and float(own.max()) > ILL * ROUNDOFF[sides.dtype] * max(float(size.max()), PRECISIONS[sides.dtype].least):
         return msgspec.structs.replace(facts, verdict="ill-conditioned", reason="the trusted kernel is as far from the true result")
@@ -210,12 +212,12 @@ def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Ar
     return allowed if sides.slack is None else allowed + EASE * sides.slack
 
 
-def _accumulated_narrowly(sides: Sides, error: Array, own: Array | None, size: Array) -> bool:
+def _accumulated_narrowly(sides: Sides, error: Array, own: Array | None, size: Array, partial: int) -> bool:
     """Whether many elements are off by more than the rounding of each result, and what goes before it in the wider type, explains."""
     if sides.dtype not in NARROW or own is None or error.size < 32:
         return False
     least = max(0.3 * ROUNDOFF[sides.dtype] * _rms(size), 0.0 if sides.slack is None else EASE * _rms(sides.slack))
-    return _rms(error) > 2.5 * max(_rms(own), least)
+    return _rms(error) > 2.5 * math.sqrt(1 + partial / 2) * max(_rms(own), least)
 
 
 def _rms(values: Array) -> float:

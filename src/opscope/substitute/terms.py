@@ -23,14 +23,30 @@ LINEAR = frozenset({
 })  # fmt: skip
 
 
-def terms_of(bound: Bound, output: torch.Tensor) -> Terms:
-    """Number of terms of an output's elements, from the operator and the shapes it was called with."""
+def terms_of(bound: Bound, slot: str, output: torch.Tensor) -> Terms:
+    """Number of terms of an output's elements, and of partial sums, from the operator and the shapes it was called with."""
     shapes = [laid.shape for laid in bound.call.tensors.values()]
     if bound.call.op.startswith(GRADIENT):  # of whatever formula: what moves elements one way adds them up the other way
         most, widest = max(map(math.prod, shapes), default=1), max((max(shape, default=1) for shape in shapes), default=1)
         return Terms(count=max(most // max(output.numel(), 1), widest, 16))
     count = count_of(bound.call.op, shapes, [tuple(output.shape)])
-    return Terms(op=bound.call.op, count=count, kind="linear" if bound.name in LINEAR else "other")
+    kind = "linear" if bound.name in LINEAR else "other"
+    return Terms(op=bound.call.op, count=count, partial=partial_sums(bound, slot), kind=kind)
+
+
+def partial_sums(bound: Bound, slot: str) -> int:
+    """How many sums on the way to an element of a convolution PyTorch's own kernels, where no library does it, round to its type.
+
+    What is scattered over the window (an input's gradient, a transposed convolution) adds up a product for each place of the
+    window, gradients of weight and bias one for each sample.
+    """
+    forward = bound.name in {"convolution", "_convolution"}
+    if not forward and bound.name != "convolution_backward":
+        return 0
+    tensors, transposed = bound.call.tensors, bound.call.args["args"][6 if forward else 7]
+    if not forward and slot != "0":
+        return tensors["0"].shape[0]
+    return math.prod(tensors["1" if forward else "2"].shape[2:]) if bool(transposed) is forward else 0
 
 
 def absolute(bound: Bound) -> Performed:
