@@ -24,6 +24,7 @@ from opscope.judge.tolerance import PRECISIONS
 from opscope.kernels.calls import writes_to
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
+from opscope.substitute.determined import QUANTITIES, judge_determined
 from opscope.substitute.layout import WRITTEN, Laid
 from opscope.substitute.nudged import DRAWS, Nudged
 from opscope.substitute.perform import Bound, Performed
@@ -89,19 +90,22 @@ def examine(
     """
     start = time.perf_counter()
     own = Attempt("cpu", lambda: seeded(bound))
-    alike = {slot for slot, tensor in target.items() if same_bits(tensor, own.output(slot))}
+    apart = {slot for slot, tensor in target.items() if not same_bits(tensor, own.output(slot))}
     sharing = None if own.performed is None else judge_sharing(bound, outputs or {}, own.performed)
     if sharing is not None:
         return Answer(verdict=sharing, substitute="cpu", seconds=time.perf_counter() - start, outputs=(sharing,))
-    if len(alike) == len(target) and not thorough:
+    if not apart and not thorough:
         return Answer(verdict=Replayed(verdict="agree"), substitute="cpu", seconds=time.perf_counter() - start)
     true = true_result(bound) if bound.call.random is None else own
-    judged = [
-        judge_slot(bound, slot, tensor, own=own, true=true, accumulation=accumulation)
-        if slot not in alike
-        else near_truth(slot, tensor, true)
-        for slot, tensor in target.items()
-    ]
+    if bound.name in QUANTITIES and apart:
+        judged = judge_determined(bound, target, *(side.performed and side.performed.outputs for side in (own, true)))
+    else:
+        judged = [
+            judge_slot(bound, slot, tensor, own=own, true=true, accumulation=accumulation)
+            if slot in apart
+            else near_truth(slot, tensor, true)
+            for slot, tensor in target.items()
+        ]
     found = gravest(judged)
     if found.verdict == "wrong" and own.performed is not None:
         unsure = undefined(bound, found.slot, own)
