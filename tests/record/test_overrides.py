@@ -91,6 +91,27 @@ def test_a_composition(tmp_path: Path) -> None:
     assert findings[0].source is not None
 
 
+def test_a_substituted_operator_keeps_torchs_own_function(tmp_path: Path) -> None:
+    """What the program registers above its kernel is left out, and registered for operators that no rule names."""
+    wrong = {"silu": lambda x: 2 * torch.sigmoid(x) * x, "addcmul": lambda x, a, b, *, value=1: x}
+
+    def program() -> list[float]:
+        x = torch.arange(6.0)
+        return [*nn.functional.silu(x).tolist(), *torch.addcmul(x, x, x).tolist()]
+
+    healthy = program()
+    with opscope.record(tmp_path / "run", substitute="aten::silu*=cpu"):
+        library = torch.library.Library("aten", "IMPL")
+        for op, function in wrong.items():
+            library.impl(op, function, "AutogradCPU")
+        try:
+            seen = program()
+        finally:
+            library._destroy()
+    assert seen[:6] == healthy[:6]
+    assert seen[6:] == list(range(6))
+
+
 def test_what_was_registered_before_recording_is_told(tmp_path: Path) -> None:
     library = torch.library.Library("aten", "IMPL")
     library.impl("silu", Silu.apply, "AutogradCPU")

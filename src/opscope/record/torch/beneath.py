@@ -9,9 +9,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.record.torch.checker import Checker, CheckMode
 from opscope.record.torch.journal import Journal, JournalMode
-from opscope.record.torch.overrides import Overrides
+from opscope.record.torch.overrides import Overrides, without_overrides
 from opscope.record.torch.substitution import SubstituteMode, Substitution
-from opscope.substitute.rules import parse_rules
+from opscope.substitute.rules import parse_rules, rule_for
 
 if TYPE_CHECKING:
     from opscope.record.session import Session
@@ -39,8 +39,10 @@ class Beneath:
             overrides.install()
             session.cleanup.callback(overrides.remove)
         if config.substitute is not None:
-            self.substitution = Substitution(parse_rules(config.substitute), module=self.module)
+            rules = parse_rules(config.substitute)
+            self.substitution = Substitution(rules, module=self.module)
             session.cleanup.callback(self.substitution.close)
+            session.cleanup.enter_context(without_overrides(lambda op: rule_for(rules, op, None) is not None))
             self.modes.append(SubstituteMode(self.substitution))
         if config.journal is not None:
             journal = Journal(config.journal, session.writer.directory, index=self.index, module=self.module)

@@ -64,10 +64,9 @@ class Overrides:
         self._genuine = genuine
 
         def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
-            key = dispatch_key or library.dispatch_key or ABOVE[1]
-            if library.ns not in TORCHS and key.startswith(ABOVE) and fn is not torch.library.fallthrough_kernel:
-                qualified = op_name if isinstance(op_name, torch._ops.OpOverload) else f"{library.ns}::{str(op_name).rpartition('::')[2]}"
-                fn = self._watching(qualified, fn, keyset=bool(options.get("with_keyset")))
+            overridden = registered_above(library, op_name, fn, dispatch_key)
+            if overridden is not None:
+                fn = self._watching(overridden, fn, keyset=bool(options.get("with_keyset")))
             return genuine(library, op_name, fn, dispatch_key, **options)
 
         torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
@@ -142,12 +141,45 @@ class Overrides:
             self._inside.now = False
 
 
+def registered_above(library: Any, op_name: Any, fn: Any, dispatch_key: str) -> Any:
+    """The operator that a program registers a function for above its kernels, by name or as its overload; None for any other function."""
+    key = dispatch_key or library.dispatch_key or ABOVE[1]
+    if library.ns in TORCHS or not key.startswith(ABOVE) or fn is torch.library.fallthrough_kernel:
+        return None
+    return op_name if isinstance(op_name, torch._ops.OpOverload) else f"{library.ns}::{str(op_name).rpartition('::')[2]}"
+
+
+@contextmanager
+def without_overrides(wanted: Callable[[str], bool]) -> Iterator[None]:
+    """A block in which torch's own formulas and compositions stay in place for wanted operators, whatever a program registers."""
+    genuine: Any = torch.library.Library.impl
+
+    def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
+        overridden = registered_above(library, op_name, fn, dispatch_key)
+        if isinstance(overridden, str):
+            overridden = overload_named(overridden) if overridden.startswith(KNOWN) else None
+        if overridden is not None and wanted(full_name(overridden)):
+            return None
+        return genuine(library, op_name, fn, dispatch_key, **options)
+
+    torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        torch.library.Library.impl = genuine  # type: ignore[method-assign]
+
+
+def full_name(func: Any) -> str:
+    """`aten::add.Tensor` of an overload."""
+    return f"{func._schema.name}.{func._overloadname}"
+
+
 class Override:
     """An operator whose function was replaced; called, it runs that function aside of the program."""
 
     def __init__(self, op_name: Any, aside: Callable[[], AbstractContextManager[None]]) -> None:
         self.func = op_name if isinstance(op_name, torch._ops.OpOverload) else overload_named(str(op_name))
-        self.op = f"{self.func._schema.name}.{self.func._overloadname}"
+        self.op = full_name(self.func)
         self.aside = aside
         self._schema = self.func._schema
         self.tags = self.func.tags
