@@ -9,6 +9,7 @@ Each is computed in float64 from a kernel's results and judged in their place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
 from opscope.substitute.arguments import Conditions, values_of
-from opscope.substitute.perform import Bound
+from opscope.substitute.perform import Bound, Performed
 
 Tensor = torch.Tensor
 Outputs = Mapping[str, Tensor]
@@ -84,21 +85,21 @@ QUANTITIES: dict[str, Callable[[Tensor, Outputs], list[Quantity]]] = {
 }  # fmt: skip
 
 
-def judge_determined(bound: Bound, target: Outputs, own: Outputs | None, true: Outputs | None) -> list[Replayed]:
+def judge_determined(bound: Bound, target: Outputs, own: Performed | None, true: Performed | None) -> list[Replayed]:
     """A verdict of each output of a factorisation, by what its results determine beside the trusted kernel's and the true ones."""
     dtype, sizes = str(next(iter(target.values())).dtype).removeprefix("torch."), [shape for out in target.values() for shape in out.shape]
     trusted = own if own is not None else true
     if trusted is None:
         return [Replayed(verdict="unknown", slot=slot, reason="no substitute could make this call") for slot in target]
     for slot, tensor in target.items():
-        if slot not in trusted or trusted[slot].shape != tensor.shape:
+        if slot not in trusted.outputs or trusted.outputs[slot].shape != tensor.shape:
             return [Replayed(verdict="wrong", slot=slot, reason=f"shape {list(tensor.shape)} where the substitute gives another")]
     where = Conditions(device="cpu", wide=torch.float64)
     matrix = values_of(bound.call.args, bound.tensors(where), where)[0][0]
     rule = QUANTITIES[bound.name]
-    here, mine, there = (None if side is None else rule(matrix, widened(side)) for side in (target, own, true))
+    mine, there = (None if side is None else rule(matrix, widened(side.outputs)) for side in (own, true))
     found = []
-    for place, quantity in enumerate(here or ()):
+    for place, quantity in enumerate(rule(matrix, widened(target))):
         sides = Sides(
             dtype=dtype, target=as_numbers(quantity), own=as_numbers(mine[place]) if mine else None,
             true=as_numbers(there[place]) if there else None, wider=dtype not in ("float64", "complex128"),
@@ -118,8 +119,8 @@ def widened(outputs: Outputs) -> dict[str, Tensor]:
     }
 
 
-def as_numbers(quantity: Quantity) -> np.ndarray:
-    return quantity.value.resolve_conj().numpy()  # type: ignore[no-any-return]
+def as_numbers(quantity: Quantity) -> np.ndarray[Any, Any]:
+    return quantity.value.resolve_conj().numpy()
 
 
 def told(quantity: Quantity, found: Replayed) -> Replayed:

@@ -98,7 +98,7 @@ def examine(
         return Answer(verdict=Replayed(verdict="agree"), substitute="cpu", seconds=time.perf_counter() - start)
     true = true_result(bound) if bound.call.random is None else own
     if bound.name in QUANTITIES and apart:
-        judged = judge_determined(bound, target, *(side.performed and side.performed.outputs for side in (own, true)))
+        judged = judge_determined(bound, target, own.performed, true.performed)
     else:
         judged = [
             judge_slot(bound, slot, tensor, own=own, true=true, accumulation=accumulation)
