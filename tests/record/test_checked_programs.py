@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,10 +38,11 @@ def test_no_bit_changes_and_nobody_is_accused(program: Callable[[], list[str]], 
     assert substituted == alone
 
 
+@pytest.mark.parametrize("when", ["at once", "full"])
 def test_a_process_that_ends_is_started_again_then_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(checker, "Apart", Dying)
+    monkeypatch.setattr(checker, "Apart", {"at once": Dying, "full": Overwhelmed}[when])
     with opscope.record(tmp_path / "run", check=True):
         assert programs.linear() == programs.linear()
     assert "no longer checking" in capsys.readouterr().err
@@ -53,3 +55,19 @@ class Dying(Apart):
         super().__init__(started)
         self.process.kill()
         self.process.wait()
+
+
+class Overwhelmed(Apart):
+    """A process that answers nothing and ends as soon as it has all the calls that may be under way."""
+
+    def __init__(self, started: Started | None = None) -> None:
+        super().__init__(started)
+        self.process.send_signal(signal.SIGSTOP)
+
+    @property
+    def full(self) -> bool:
+        found = super().full
+        if found:
+            self.process.kill()
+            self.process.wait()
+        return found

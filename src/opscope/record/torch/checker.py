@@ -302,13 +302,12 @@ class Checker:
 
     def _submit(self, known: Known, request: UnderWay, captured: Captured, given: Given, more: list[torch.Tensor]) -> None:
         """Hand a call over; where no cores are to spare, wait for its verdict."""
-        apart = self._apart
-        if apart is None:
-            return
-        while apart.full:
+        while (apart := self._apart) is not None and apart.full:  # another one where it ends meanwhile
             waiting = time.perf_counter()
             self._take(wait=True)
             self._waited += time.perf_counter() - waiting
+        if apart is None:
+            return
         moves_nothing = known.views and not more  # then only where the outputs lie can be wrong
         ticket = apart.submit(
             captured.call, [] if moves_nothing else [*captured.pieces, *more], given,
