@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,11 @@ from single_calls import record, run_of, run_script
 
 import opscope.repro
 from opscope.repro.case import Failure
-from opscope.repro.scripts.judging import CannotTry, Reference, compare, judge_mismatch, relation
+from opscope.repro.failure import MEMORY
+from opscope.repro.scripts.judging import CannotTry, Kept, Reference, compare, judge_memory, judge_mismatch, relation
 from opscope.run.schema import Judgement, Process
+from opscope.substitute.examine import CHANGED
+from opscope.substitute.places import COPY, SHARED
 
 CASE: dict[str, Any] = {"failure": {"kind": "mismatch", "outputs": {}}}
 
@@ -112,6 +118,46 @@ def test_a_check_that_found_a_call_wrong_is_its_failure() -> None:
     for rows, kind in (([judged], "mismatch"), ([other], "none"), ([msgspec.structs.replace(judged, kind="nondeterminism")], "none")):
         run._rows["judgements"] = rows  # type: ignore[attr-defined]
         assert opscope.repro.build(run, call).case.failure.kind == kind
+
+
+@pytest.mark.parametrize(("op", "kernel", "told"), [
+    ("relu", lambda x: x.clamp_(min=0).clone(), "argument 0 was changed, which the operator only reads by its schema"),
+    ("relu", lambda x: x.clamp_(min=0), "argument 0 was changed, which the operator only reads by its schema; output 0 shares memory"),
+    ("relu_", lambda x: x.clamp_(min=0), ""),
+    ("t", lambda x: x.clone().transpose(0, 1), "output 0 is a copy, though it is a view of an argument by its schema"),
+    ("t", lambda x: x.transpose(0, 1), ""),
+    ("abs", lambda x: x, "output 0 shares memory with an argument, though it is new by its schema"),
+    ("abs", lambda x: torch.where(x < 0, -x, x), ""),
+])  # fmt: skip
+def test_what_a_call_does_to_memory(op: str, kernel: Callable[[torch.Tensor], torch.Tensor], told: str) -> None:
+    tensor = torch.tensor([[-1.0, 2.0, math.nan]])
+    before = Kept({"0": tensor})
+    found = judge_memory(getattr(torch.ops.aten, op).default, before, {"0": kernel(tensor)})
+    assert found.shown is bool(told)
+    assert found.told.startswith(told or "arguments and results lie and stay as the schema says")
+
+
+def test_a_written_argument_among_the_outputs_is_no_result() -> None:
+    tensors = {str(place): torch.ones(1, 3) if place == 0 else torch.zeros(1 if place else 3) for place in range(5)}
+    before = Kept(tensors)
+    results = torch.ops.aten.native_batch_norm(
+        tensors["0"][:, :1], *(tensors[slot] for slot in "1234"), training=True, momentum=0.1, eps=1e-5
+    )  # fmt: skip
+    outputs = {**{str(place): each for place, each in enumerate(results)}, "3": tensors["3"], "4": tensors["4"]}
+    assert not judge_memory(torch.ops.aten.native_batch_norm.default, before, outputs).shown
+
+
+def test_a_check_that_found_memory_used_otherwise_is_its_failure(tmp_path: Path) -> None:
+    run, call = record("aten::relu.default", torch.ones(3))
+    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample=json.dumps({"reason": COPY}))]  # type: ignore[attr-defined]
+    opscope.repro.write(run, call, tmp_path / "case")
+    assert opscope.repro.read_case(tmp_path / "case").failure.kind == "memory"
+    code, document = run_script(tmp_path / "case")
+    assert (code, document["reason"]) == (0, "arguments and results lie and stay as the schema says")
+
+
+def test_words_of_checks_that_mean_memory() -> None:
+    assert all(map(MEMORY.search, (COPY, SHARED, CHANGED)))
 
 
 def test_a_call_in_which_somebody_stopped_the_process_hangs() -> None:

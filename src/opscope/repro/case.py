@@ -19,7 +19,7 @@ from opscope.errors import FormatError, NewerFormatError
 VERSION = 1
 FILE = "case.json"
 LIMIT = 64 << 20
-FAILURES = ("nonfinite", "integer-overflow", "saturation", "mismatch", "exception", "crash", "hang", "none")
+FAILURES = ("nonfinite", "integer-overflow", "saturation", "mismatch", "memory", "exception", "crash", "hang", "none")
 
 
 class Buffer(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,8 @@ class RaisedError(msgspec.Struct, frozen=True):
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What was wrong with the call. kind is one of FAILURES; outputs: classes of non-finite values by output slot.
 
-    A mismatch is an output that is wrong and says nothing: outputs names the slots that are judged, all when it is empty.
+    A mismatch is an output that is wrong and says nothing: outputs names the slots that are judged, all when it is empty. Memory: an
+    argument was changed that is only read, or a result lies elsewhere than the schema says.
     """
 
     kind: str

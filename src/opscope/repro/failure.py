@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 STOPPED = frozenset({2, 9, 15})
+# What judgements say of memory (substitute/examine.py, substitute/places.py).
+MEMORY = re.compile(r"only reads by its schema|shares memory with an argument")
 CLASSES = ("nan", "pos_inf", "neg_inf")
 WORDS = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
 INTEGER_BITS = 0x10 | 0x80 | 0x8  # overflow, negative to unsigned, negating the most negative (architecture.md section 5)
@@ -63,18 +65,21 @@ def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
     if failure.kind != "none":
         return failure
     query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
-    found = [row["sample"] for row in sql(run, query, [call.process, call.index, "replay-mismatch"])]
-    slots = [slot for sample in found if (slot := _slot(sample)) is not None]
-    return Failure(kind="mismatch", outputs=dict.fromkeys(slots, ()), status=failure.status) if found else failure
+    found = [_sample(row["sample"]) for row in sql(run, query, [call.process, call.index, "replay-mismatch"])]
+    if not found:
+        return failure
+    if all(MEMORY.search(str(sample.get("reason"))) for sample in found):
+        return Failure(kind="memory", status=failure.status)
+    slots = [slot for sample in found if isinstance(slot := sample.get("output"), str) and SLOT.fullmatch(slot)]
+    return Failure(kind="mismatch", outputs=dict.fromkeys(slots, ()), status=failure.status)
 
 
-def _slot(sample: str | None) -> str | None:
-    """The output that a check found wrong, as it stands in a judgement's sample."""
+def _sample(text: str | None) -> dict[str, Any]:
+    """What a judgement says of one output that a check found wrong."""
     try:
-        slot = msgspec.json.decode(sample or "{}", type=dict[str, Any]).get("output")
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
     except msgspec.MsgspecError:
-        return None
-    return slot if isinstance(slot, str) and SLOT.fullmatch(slot) else None
+        return {}
 
 
 def _saturated(row: Tensor, inputs: Sequence[Tensor], scalars: Sequence[float]) -> bool:
@@ -106,6 +111,7 @@ def failure_words(failure: Failure) -> str:
         "integer-overflow": "integer overflow",
         "saturation": "an output at the largest value of its type",
         "mismatch": "an output is silently wrong",
+        "memory": "an argument was changed that is only read, or a result lies in other memory than it should",
         "crash": "the process ended inside the call",
         "hang": "the call does not return",
     }.get(failure.kind, "nothing wrong was recorded")

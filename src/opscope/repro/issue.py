@@ -16,6 +16,7 @@ from opscope.repro.runner import Outcome
 ISSUE = "ISSUE.md"
 EXPECTED = {
     "nonfinite": "Finite values, or those that exact arithmetic gives.",
+    "memory": "Arguments and results lie and stay as the operator's schema says.",
     "mismatch": "The result of float64 arithmetic, within rounding.",
     "exception": "No exception.",
     "crash": "The process survives the call.",

@@ -16,8 +16,9 @@ from opscope.repro.case import Case
 
 BEGIN = "# --- the call ---\n"
 END = "# --- end of the call ---\n"
-JUDGING = "# --- judging ---\n"
-JUDGING_END = "# --- end of judging ---\n"
+PARTS = "# --- judging and rebuilding ---\n"
+PARTS_END = "# --- end of judging and rebuilding ---\n"
+MARKS = {"judging.py": "# --- judging ---\n", "rebuilding.py": "# --- rebuilding ---\n"}  # what stands below goes into the script
 
 
 def script_text(case: Case) -> str:
@@ -25,10 +26,10 @@ def script_text(case: Case) -> str:
     parse_operator(case.op)
     before, rest = _template("repro.py").split(BEGIN)
     _, after = rest.split(END)
-    head, rest = after.split(JUDGING)
-    _, tail = rest.split(JUDGING_END)
-    _, judging = _template("judging.py").split(JUDGING)
-    return f"{before}{BEGIN}{call_section(case)}{END}{head}{JUDGING}{judging}\n\n{JUDGING_END}{tail}"
+    head, rest = after.split(PARTS)
+    _, tail = rest.split(PARTS_END)
+    parts = "\n\n".join(_template(name).split(mark)[1] for name, mark in MARKS.items())
+    return f"{before}{BEGIN}{call_section(case)}{END}{head}{PARTS}{parts}\n\n{PARTS_END}{tail}"
 
 
 def call_section(case: Case) -> str:

@@ -242,6 +242,66 @@ def allowance(dtype: Any, true: Any, usual: Any, rule: Any) -> Any:
     return (ALONE if usual is None else 1) * floor + torch.clamp(EASE * own, min=float(rule["scaled"]) * largest) + limits.tiny
 
 
+class Kept:
+    """What the arguments of a call held before it, and in which memories they lie."""
+
+    def __init__(self, tensors: dict[str, Any]) -> None:
+        self.tensors = tensors
+        self.before = {slot: tensor.detach().clone() for slot, tensor in tensors.items()}
+
+
+def judge_memory(operator: Any, kept: Kept, outputs: dict[str, Any]) -> Finding:
+    """What the operator's schema promises: arguments that are only read stay as they are, views share memory, new results do not."""
+    written, told = written_arguments(operator._schema), []
+    pattern: dict[str, Any] = {}
+    changed = {memory_of(tensor) for slot, tensor in kept.tensors.items() if head_of(slot) in written}
+    for slot, tensor in kept.tensors.items():
+        if memory_of(tensor) not in changed and not same_bytes(tensor, kept.before[slot]):
+            pattern[f"argument {slot}"] = {"classes": []}
+            told.append(f"argument {slot} was changed, which the operator only reads by its schema")
+    aliases = [each.alias_info for each in operator._schema.returns]
+    views, fresh = all(each is not None and not each.is_write for each in aliases), all(each is None for each in aliases)
+    for slot, output in outputs.items():
+        if slot in kept.tensors and output is kept.tensors[slot] and slot not in map(str, range(len(aliases))):
+            continue  # an argument that was written, and no result
+        shared = any(memory_of(output) == memory_of(tensor) for tensor in kept.tensors.values() if tensor.numel())
+        if output.numel() and (fresh if shared else views):
+            pattern[f"result {slot}"] = {"classes": []}
+            told.append(f"output {slot} {'shares memory with an argument, though it' if shared else 'is a copy, though it is a view'}")
+            told[-1] += " is new by its schema" if shared else " of an argument by its schema"
+    return Finding("; ".join(told) or "arguments and results lie and stay as the schema says", pattern, shown=bool(told))
+
+
+def head_of(slot: str) -> str:
+    """The argument that a slot is part of: 1 of 1.0, kwargs.out of kwargs.out."""
+    parts = slot.split(".")
+    return ".".join(parts[: 2 if parts[0] == "kwargs" else 1])
+
+
+def written_arguments(schema: Any) -> set[str]:
+    """Arguments that an operator writes to: marked in its schema, or known to torch all the same (running statistics)."""
+    known, found = getattr(torch._C, "_SchemaInfo", None), set()
+    for place, argument in enumerate(schema.arguments):
+        marked = argument.alias_info is not None and argument.alias_info.is_write
+        if marked or (known is not None and known(schema).is_mutable(argument.name)):
+            found |= {f"kwargs.{argument.name}", str(place)}
+    return found
+
+
+def memory_of(tensor: Any) -> Any:
+    """Where a tensor's memory begins; torch before 2.0 had typed ones alone."""
+    memory = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    return tensor.device, memory.data_ptr()
+
+
+def same_bytes(one: Any, other: Any) -> bool:
+    """Whether two tensors of one type and shape hold the same bytes: a NaN equals itself."""
+    left, right = (tensor.detach().reshape(-1) for tensor in (one, other))
+    if one.is_complex():
+        left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right.resolve_conj())
+    return torch.equal(left, right) or bool(((left == right) | (torch.isnan(left) & torch.isnan(right))).all())
+
+
 def normal(text: str) -> str:
     """An error text without what changes from run to run: addresses, numbers, spaces."""
     line = (text.strip().splitlines() or [""])[0]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: B905, FBT003, ARG001
+# ruff: noqa: FBT003, ARG001
 """One operator call, alone: rebuilds the tensors it read, makes the call, says whether the recorded failure shows.
 
 Needs torch and safetensors, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it cannot be tried here
@@ -45,11 +45,12 @@ def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:
 
 # --- end of the call ---
 
-# --- judging ---
-from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the text of that module here
+# --- judging and rebuilding ---
+from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the text of these modules here
     CannotTry,
     Decomposed,
     Finding,
+    Kept,
     Reference,
     beyond,
     describe,
@@ -57,6 +58,7 @@ from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the t
     first_line,
     is_random,
     judge_error,
+    judge_memory,
     judge_mismatch,
     judge_nonfinite,
     kind_of,
@@ -65,14 +67,13 @@ from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the t
     type_name,
     wider_results,
 )
+from opscope.repro.scripts.rebuilding import build_tensors, element_type, restore  # noqa: E402
 
-# --- end of judging ---
+# --- end of judging and rebuilding ---
 
 HERE = Path(__file__).resolve().parent
 BEGUN = b"the call begins"
 LIMIT = 20.0  # seconds after which a call counts as hanging, where the case says nothing else
-# Numbers of CANN's formats, aclFormat in acl_base.h.
-FORMATS = {"NC1HWC0": 3, "FRACTAL_Z": 4, "FRACTAL_NZ": 29, "NDC1HWC0": 32, "FRACTAL_Z_3D": 33}
 WIDEST = {"float": torch.float64, "complex": torch.complex128}
 LIBRARIES = {"npu": "torch_npu", "torchvision": "torchvision", "torchaudio": "torchaudio"}
 UNSUPPORTED = (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError)
@@ -100,13 +101,6 @@ class Conditions:
         made = torch.Generator(device=self.device(name))
         state = self.states.get("generator:" + name)
         return made.manual_seed(self.seed) if state is None else made.set_state(state)
-
-
-def element_type(name: str) -> Any:
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
-        raise CannotTry(f"torch {torch.__version__} has no element type {printable(name)}")
-    return found
 
 
 def widening(name: str) -> dict[str, Any]:
@@ -166,69 +160,11 @@ def find_operator(imports: list[str]) -> Any:
     return found
 
 
-def self_overlapping(shape: list[int], stride: list[int]) -> bool:
-    """Whether two elements may lie at one address (a safe answer: yes when in doubt)."""
-    reach = 0
-    for step, size in sorted((step, size) for size, step in zip(shape, stride) if size > 1):
-        if step <= reach:
-            return True
-        reach += step * (size - 1)
-    return False
-
-
-def fill(memory: Any, row: dict[str, Any], value: Any) -> None:
-    """Write the kept elements where the tensor's strides put them; dimensions of stride 0 were kept once."""
-    value = value.to(memory.dtype).to(memory.device)
-    if value.numel() == 0:
-        return
-    if not self_overlapping(row["kept"], row["stride"]):
-        memory.as_strided(row["kept"], row["stride"], row["offset"]).copy_(value)
-        return
-    places = torch.full(row["kept"], row["offset"], dtype=torch.int64, device=memory.device)
-    for axis, (size, step) in enumerate(zip(row["kept"], row["stride"])):
-        along = [size if i == axis else 1 for i in range(len(row["kept"]))]
-        places += (torch.arange(size, device=memory.device) * step).reshape(along)
-    memory[places.flatten()] = value.flatten()
-
-
 def load_tensors(name: str) -> dict[str, Any]:
     try:
         return dict(load_file(str(HERE / name)))
     except (AttributeError, KeyError) as error:
         raise CannotTry(f"torch {torch.__version__} cannot read {name}: {first_line(error)}") from error
-
-
-def restore(value: Any, name: str, shape: list[int]) -> Any:
-    """Elements as they were kept; types that safetensors lacks were kept as bytes, which may lie unaligned in the file."""
-    dtype = element_type(name)
-    return (value if value.dtype is dtype else value.clone().view(dtype)).reshape(shape)
-
-
-def build_tensors(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> dict[str, Any]:
-    """The tensors of the call by slot, with their strides, offsets and shared memory."""
-    memories: dict[Any, Any] = {}
-    seen = {}
-    # Recorded elements are written last, over invented ones of the same memory.
-    for row in sorted(case["tensors"], key=lambda row: row["values"] == "recorded"):
-        dtype, buffer = where.dtype(row["dtype"]), case["buffers"][row["buffer"]]
-        # Bytes that several types look at cannot be shared once one of these is widened.
-        shared = buffer["dtype"] is None and dtype is element_type(row["dtype"])
-        key = (row["buffer"], "bytes" if shared else dtype)
-        if key not in memories:
-            of = torch.uint8 if shared else dtype
-            memories[key] = torch.zeros(buffer["size"], dtype=of, device=where.device(row["device"]))
-        memory = memories[key].view(dtype) if shared else memories[key]
-        if row["key"] is not None:
-            fill(memory, row, restore(kept[row["key"]], row["dtype"], row["kept"]))
-        seen[row["slot"]] = formatted(memory.as_strided(row["shape"], row["stride"], row["offset"]), row.get("layout"))
-    return {row["slot"]: seen[row["slot"]] for row in case["tensors"]}
-
-
-def formatted(tensor: Any, layout: Any) -> Any:
-    """The tensor in the private format of an NPU that it was recorded in, where torch_npu can cast it."""
-    cast = getattr(sys.modules.get("torch_npu"), "npu_format_cast", None)
-    number = FORMATS.get(str(layout).upper())
-    return tensor if cast is None or number is None or tensor.device.type != "npu" else cast(tensor, number)
 
 
 def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> None:
@@ -240,9 +176,9 @@ def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditio
         torch.cuda.set_rng_state(where.states["cuda"], where.target)
 
 
-def make_call(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> dict[str, Any]:
-    """Make the call once; returns its output tensors by slot, the arguments it wrote to and gradients included."""
-    tensors = build_tensors(case, kept, where)
+def make_call(case: dict[str, Any], kept: dict[str, Any], where: Conditions, given: Any = None) -> dict[str, Any]:
+    """Make the call once, on given tensors or new ones; returns its outputs by slot, arguments it wrote to and gradients included."""
+    tensors = given or build_tensors(case, kept, where)
     set_random_state(case, kept, where)
     leaves = {}
     for row in case["tensors"] if BACKWARD else ():
@@ -422,7 +358,9 @@ def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions, judge
     """Make the call once and judge it by the kind of failure that was recorded."""
     kind = case["failure"]["kind"]
     try:
-        outputs = make_call(case, kept, where)
+        given = build_tensors(case, kept, where)
+        before = Kept(given) if kind == "memory" else None
+        outputs = make_call(case, kept, where, given)
     except CannotTry:
         raise
     except Exception as error:
@@ -434,6 +372,8 @@ def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions, judge
         trial.finding = judge_nonfinite(case, trial.seen)
     elif kind in ("integer-overflow", "saturation"):
         trial.finding = judge_overflow(case, kept, outputs)
+    elif before is not None:
+        trial.finding = judge_memory(judge.operator, before, outputs)
     elif kind == "mismatch":
         trial.finding = judge_mismatch(case, outputs, judge.reference(case, kept, where))
     elif kind in ("crash", "hang", "exception"):
@@ -488,7 +428,7 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     for where.seed in range(options.repeat):
         trials.append(attempt(case, kept, where, judge))
     last = next((trial for trial in trials if trial.finding.shown), trials[-1])
-    if case["failure"]["kind"] == "mismatch" and not last.finding.shown:
+    if case["failure"]["kind"] in ("mismatch", "memory") and not last.finding.shown:
         notes.append("an output was wrong when it was recorded: the fault comes and goes, or needs the calls before this one")
     lines += [f"  out   {slot:<8} {describe(one)}" for slot, one in last.seen.items()]
     more = [] if cast else against_recorded(case, last.outputs)
