@@ -24,7 +24,8 @@ from opscope.record.mindspore.place import Facts, make_place, read_choices, read
 from opscope.record.mindspore.pynative import PyNative
 from opscope.record.mindspore.reading import arguments_text, array_of, attributes_of, plain_call, tensors_in
 from opscope.run.query import calls, tensors_of
-from opscope.run.store.layout import create_run, process_facts, seal_run
+from opscope.run.store.blackbox import read_blackbox
+from opscope.run.store.layout import BLACKBOX, create_run, process_directories, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
 
 
@@ -112,6 +113,18 @@ def test_an_output_read_again_is_the_same_version(recorded: Recorded) -> None:
     assert made.version == read.version
     assert json.loads(second.args) == {"args": [{"tensor": "0"}, 2.0], "kwargs": {}}
     assert (second.name, second.source, second.module) == ("<root>:Mul#1", "net.py:3", "")
+
+
+def test_the_primitive_that_runs_stands_in_the_black_box(recorded: Recorded) -> None:
+    x = FakeTensor(np.ones(3, np.float32))
+    noted = recorded.book.enter(Noted("Exp", HERE, "{}", recorded.book.before([("0", x)])))
+    (directory,) = process_directories(recorded.path)
+    (call,) = read_blackbox(directory / BLACKBOX).open
+    assert (call.op, call.name, call.source, call.index) == ("Exp", "<root>:Exp#1", "net.py:3", noted.index)
+    recorded.book.add(noted, [("0", x)], None)
+    recorded.book.leave(noted)
+    assert read_blackbox(directory / BLACKBOX).open == ()
+    assert [(call.index, call.name) for call in calls(recorded.run())] == [(noted.index, "<root>:Exp#1")]
 
 
 def test_bytes_that_changed_in_place_are_another_version(recorded: Recorded) -> None:

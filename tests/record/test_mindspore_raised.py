@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,11 @@ class Program:
         for slot, io in ((0, "input"), (1, "input"), (0, "output")):
             self.lay("Add-op0", io, slot, ids + ids if io == "output" else ids)
 
+    def lay_places(self) -> None:
+        self.lay("Gather-op1", "input", 0, np.ones((8, 2), np.float32))
+        self.lay("Gather-op1", "input", 1, np.array([1, 7], np.int32))
+        self.lay("Gather-op1", "output", 0, np.ones((2, 2), np.float32))
+
     def raises(self, text: str, *, function: str = "_exec_pip", kind: type[Exception] = RuntimeError) -> None:
         source = f"def {function}(self, obj, *args):\n    raise kind(text)\n"
         names: dict[str, Any] = {"kind": kind, "text": text}
@@ -101,8 +108,10 @@ class Program:
         except kind as error:
             teller(self.place, self.dump)(error)
 
-    def run(self) -> Any:
+    def run(self, signal: int | None = None) -> Any:
         dumps = Dumps(self.path, parse_options(""))
+        if signal is not None:
+            dumps.died(os.getpid(), signal)
         dumps.close()
         self.notes = dumps.notes
         seal_run(self.path)
@@ -185,3 +194,27 @@ def test_what_the_text_says_first() -> None:
     )
     assert first_paragraph("one line") == "one line"
     assert first_paragraph("") == ""
+
+
+def test_a_process_that_died_in_a_kernel_names_it_where_it_is_one(program: Program) -> None:
+    program.lay_add(4)
+    program.lay_places()
+    run = program.run(signal.SIGSEGV)
+    (died,) = [call for call in calls(run) if call.error is not None]
+    assert (died.op, died.source, died.error) == ("Gather", "/home/me/net.py:11", "unfinished")
+
+
+def test_of_several_kernels_that_had_begun_none_is_accused(program: Program) -> None:
+    program.lay_add(4)
+    assert [call.op for call in calls(program.run(signal.SIGSEGV)) if call.error is not None] == []
+    (note,) = program.notes
+    assert "died of signal 11" in note
+    assert "net.py:11" in note
+    assert "net.py:12" in note
+
+
+def test_a_signal_that_somebody_sends_accuses_nobody(program: Program) -> None:
+    program.lay_add(4)
+    program.lay_places()
+    assert [call.op for call in calls(program.run(signal.SIGKILL)) if call.error is not None] == []
+    assert program.notes == []

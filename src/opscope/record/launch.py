@@ -82,6 +82,8 @@ def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> 
         run, environment = _prepare(config, command, tell)
     with watching(run, config) if run is not None else nullcontext() as dumps:
         ending = supervise(command, environment)
+        if dumps is not None and ending.signal is not None:
+            dumps.died(ending.pid, ending.signal)
     for said in dumps.notes if dumps is not None else ():
         tell(said)
     result = LaunchResult(run=run, exit_code=ending.code, seconds=time.monotonic() - start)
@@ -110,14 +112,16 @@ def _prepare(config: RecordConfig, command: Sequence[str], tell: Say) -> tuple[P
     return shown, {**child, **collection(os.environ, run)}
 
 
-def check_command(command: Sequence[str]) -> None:
+def check_command(command: Sequence[str], *, verb: str = "run") -> None:
     """UsageError, with what to type instead, when the first word cannot be run."""
     if not command:
-        raise UsageError("no command given; write: opscope run [options] -- python train.py")
+        raise UsageError(f"no command given; write: opscope {verb} [options] -- python train.py")
     if shutil.which(command[0]) is not None:
         return
     if command[0].endswith(".py") and Path(command[0]).exists():
-        raise UsageError(f"{command[0]} is not a program; write: opscope run -- python {shlex.join(command)}")
+        raise UsageError(f"{command[0]} is not a program; write: opscope {verb} -- python {shlex.join(command)}")
+    if Path(command[0]).is_file():
+        raise UsageError(f"{command[0]}: may not be run; chmod +x it, or name the program that runs it before it")
     raise UsageError(f"{command[0]}: no such command; what follows -- is run as it stands")
 
 

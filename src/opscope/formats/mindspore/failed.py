@@ -3,7 +3,8 @@
 
 It is among the kernels that have not run though all whose outputs they read have, and the error names its primitive ("For 'Gather',
 …") or the source file of its kernel (…/lu_solve_cpu_kernel.cc). Some errors name the kernel itself, as files name it; that one has
-been dumped, with outputs that mean nothing. A graph whose parameters have been dumped has run to its end: they come last.
+been dumped, with outputs that mean nothing. A graph whose parameters have been dumped has run to its end: they come last. Of a
+process that died in a kernel there is no error to say which; it is one of those that had all they read.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A graph that raised: MindSpore's text, and the full name of the kernel where it is known already."""
+    """A graph that raised: MindSpore's text, and the full name of the kernel where it is known already.
+
+    died: the process ended in the graph, and error is no text of MindSpore's.
+    """
 
     error: str
     kernel: str | None = None
+    died: bool = False
 
 
 def first_paragraph(text: str) -> str:
@@ -56,7 +61,7 @@ def failed_kernels(graph: Graph, nodes: dict[Kernel, Node], runs: Sequence[Execu
     if any(run.kernel[0] == PARAMETER or run.occurrence for run in runs):
         return []
     waiting = [node for node in _waiting(graph, nodes, runs) if failed.kernel in {None, node.name}]
-    if failed.kernel is None:
+    if failed.kernel is None and not failed.died:
         waiting = [node for node in waiting if _named(node.op, failed.error)]
     last = max((run.time for run in runs), default=0)
     return [(node, Execution(kernel=(node.op, flat(node.name)), time=last, task=0, stream=0)) for node in waiting]

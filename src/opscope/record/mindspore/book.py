@@ -31,6 +31,8 @@ from opscope.record.steps import Steps
 from opscope.run.arrow import encode_rows
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
+from opscope.run.store.blackbox import BlackBox, Facts, blackbox_text
+from opscope.run.store.layout import BLACKBOX
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -53,12 +55,13 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """A primitive that is about to run: name, site, column args, inputs as they are before it."""
+    """A primitive that is about to run: name, site, column args, inputs as they are before it, its number once it has one."""
 
     op: str
     site: Site
     args: str
     before: list[tuple[str, Any, Array | None]]
+    index: int | None = None
 
 
 class Book:
@@ -100,6 +103,15 @@ class Book:
     def writer(self) -> ProcessWriter:
         """The tables, made with the first row: a program in graph mode has none."""
         return self._make_writer()
+
+    @cached_property
+    def _blackbox(self) -> BlackBox | None:
+        """Names the primitive that runs, should the process die in it; None where the disk has no room for it."""
+        try:
+            return BlackBox.create(self.writer.directory / BLACKBOX)
+        except OSError as error:
+            print(f"opscope: {error}: a call in which the process dies will have no row", file=sys.stderr)
+            return None
 
     @cached_property
     def _ingestor(self) -> Ingestor:
@@ -323,11 +335,26 @@ class Book:
     def _path_of(self, cell: object) -> str | None:
         return next((scope.module for scope in self.scopes if scope.cell is cell), None)
 
+    def enter(self, noted: Noted) -> Noted:
+        """The primitive begins: it gets its number, and stands in the black box until leave()."""
+        index, scope = self._numbers.next_index(), self.scopes[-1] if self.scopes else None
+        if self._blackbox is not None and self.active:
+            module = scope.module if scope is not None else ""
+            name = name_of(noted.op, module, noted.site.phase, 1 + self._counts["operator", noted.site.phase, module, noted.op])
+            facts = Facts(step=self.step, parent=None if scope is None else scope.index, phase=noted.site.phase)
+            self._blackbox.enter(index, threading.get_ident(), blackbox_text(noted.op, name, module, noted.site.source), facts)
+        return msgspec.structs.replace(noted, index=index)
+
+    def leave(self, noted: Noted) -> None:
+        """The primitive has ended, and its row is made."""
+        if self._blackbox is not None and noted.index is not None:
+            self._blackbox.leave(noted.index, threading.get_ident())
+
     def add(self, noted: Noted, results: Slots, error: str | None) -> None:
         """One finished primitive."""
         if "operator" not in self._config.levels:
             return
-        op, site, index = noted.op, noted.site, self._numbers.next_index()
+        op, site, index = noted.op, noted.site, self._numbers.next_index() if noted.index is None else noted.index
         self._done += 1
         inputs = [self._row(index, "input", slot, tensor, array) for slot, tensor, array in noted.before]
         outputs = [self._row(index, "output", slot, tensor, array_of(tensor)) for slot, tensor in results]
@@ -364,8 +391,7 @@ class Book:
 
     def _name(self, level: str, op: str, module: str, phase: str) -> str:
         self._counts[level, phase, module, op] += 1
-        mark = {"backward": "~bwd", "optimizer": "~opt"}.get(phase, "")
-        return f"{module or '<root>'}:{op}{mark}#{self._counts[level, phase, module, op]}"
+        return name_of(op, module, phase, self._counts[level, phase, module, op])
 
     def _stack(self, site: Site) -> int:
         known = self._stacks.get(site.frames)
@@ -402,6 +428,12 @@ class Book:
             return row
         value: ValueRef | None = self.writer.keep_value(bytes_of(array), dtype=dtype_of_numpy(array.dtype).name, shape=array.shape)
         return msgspec.structs.replace(row, value=value)
+
+
+def name_of(op: str, module: str, phase: str, count: int) -> str:
+    """The name of the count-th call of this kind in a step."""
+    mark = {"backward": "~bwd", "optimizer": "~opt"}.get(phase, "")
+    return f"{module or '<root>'}:{op}{mark}#{count}"
 
 
 def _copied(array: Array | None, *, keep: bool) -> Array | None:

@@ -87,7 +87,7 @@ class Ingestor:
         found = NOTHING
         told = read_raised(self._place, folder) if self._place is not None else None
         if told is not None and told.kernel is None:
-            self.problems.append(f"{told.error}: one of {', '.join(told.candidates)}; which of them raised cannot be told")
+            self.problems.append(f"{told.error}: one of {', '.join(told.candidates)}; which of them it was cannot be told")
         try:
             run = open_dump(folder, failed=Failed(told.error, told.kernel) if told is not None and told.kernel is not None else None)
             found = self._write(run, within, told)

@@ -50,9 +50,11 @@ class PyNative:
         except BaseException as error:
             if noted is not None:
                 self._guarded(self.book.add, noted, (), f"{type(error).__name__}: {error}"[:4000])
+                self._guarded(self.book.leave, noted)
             raise
         if noted is not None:
             self._guarded(lambda: self.book.add(noted, list(tensors_in(result, self._tensor)), None))
+            self._guarded(self.book.leave, noted)
         return result
 
     def _note(self, name: str, args: Any, frame: Any) -> Noted | None:
@@ -64,7 +66,7 @@ class PyNative:
         self.book.turn(site)
         if not self.book.wanted(name, site.phase):
             return None
-        return Noted(name, site, arguments_text(operands, self._tensor, attributes_of(args)), before)
+        return self.book.enter(Noted(name, site, arguments_text(operands, self._tensor, attributes_of(args)), before))
 
     # -- Cells ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from opscope.errors import FormatError
 from opscope.record.mindspore.compiled import LOCK, taking
+from opscope.record.mindspore.died import tell_died
 from opscope.record.mindspore.place import FOLDER, RAISED, Facts, read_choices, read_facts, remove_dump
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Dumps:
         self._ingestors: dict[str, Ingestor] = {}
         self._taken: set[Path] = set()
         self._failed = False
+        self._died: tuple[int, int] | None = None
 
     def guarded(self, action: Callable[[], None]) -> bool:
         """Do something that must not fail the command: a failure ends the taking in, and is said once."""
@@ -63,8 +65,16 @@ class Dumps:
             self._taken.update(folders)
             ingestor.end_step(step, finding=any(taken.finding for taken in found))
 
+    def died(self, pid: int, signal: int) -> None:
+        """A process was ended by a signal: where that was in a kernel of a graph, the call is told."""
+        self._died = (pid, signal)
+
     def close(self) -> None:
         """Take what is left, close the tables, and remove what the dumps leave."""
+        for place in (self._run / FOLDER).glob("*") if self._died is not None else ():
+            facts = self._facts(place)
+            if facts is not None and self._died is not None and facts.process.pid == self._died[0]:
+                tell_died(place, Path(facts.dump), self._died[1], self._taken)
         self.poll(ended=True)
         for ingestor in self._ingestors.values():
             ingestor.writer.close()
