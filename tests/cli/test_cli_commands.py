@@ -35,6 +35,9 @@ def only_line(text: str) -> str:
     ("words", "message"),
     [
         (["scna", "x"], 'unknown command "scna". Did you mean "scan"?'),
+        (["frob"], 'unknown command "frob"; see opscope --help'),
+        (["bisect"], "write: opscope bisect [options] -- python train.py"),
+        (["run", "--", "/"], "/: no such command"),
         (["scan"], 'command "scan" parameter RUN requires an argument'),
         (["scan", "nowhere"], "nowhere: no such file or directory"),
         (["scan", "x", "--josn"], "unknown option: --josn. Did you mean --json?"),
@@ -91,6 +94,19 @@ def test_a_closed_pipe_is_quiet(run: Path, tmp_path: Path) -> None:
         line = f"{shlex.join([sys.executable, '-m', 'opscope', *words])} | head -2 >/dev/null; echo ${{PIPESTATUS[0]}}"
         done = subprocess.run(["bash", "-c", line], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr) == ("141\n", "")
+
+
+def test_a_closed_stdout_changes_no_exit_code(run: Path, tmp_path: Path) -> None:
+    line = f"{shlex.join([sys.executable, '-m', 'opscope', 'scan', str(run)])} >&-"
+    done = subprocess.run(["bash", "-c", line], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_output_that_finds_no_room(run: Path, tmp_path: Path) -> None:
+    line = f"{shlex.join([sys.executable, '-m', 'opscope', 'scan', str(run)])} >/dev/full"
+    done = subprocess.run(["bash", "-c", line], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "opscope: No space left on device\n")
 
 
 def test_output_that_cannot_be_encoded_is_escaped(command: Command, run: Path) -> None:
@@ -202,7 +218,7 @@ def test_scan_of_a_torn_clean_run_is_incomplete(command: Command, run: Path) -> 
     tensors.write_bytes(tensors.read_bytes()[:-100])
     done = command("scan", run, "--steps", "0")
     assert done.returncode == 3
-    assert "in what could be read" in done.stdout
+    assert "in what could be read" in " ".join(done.stdout.split())
     shown = command("show", run)
     assert shown.returncode == 3
     assert "tensors.arrow" in only_line(shown.stderr)
@@ -310,11 +326,20 @@ def test_query_csv_is_harmless(command: Command, run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["selct 1", "select nothing from calls", "copy (select 1) to 'x.csv'", "select * from read_text('/etc/passwd')", ""]
+    "sql",
+    [
+        "selct 1",
+        "select nothing from calls",
+        "copy (select 1) to 'x.csv'",
+        "select * from read_text('/etc/passwd')",
+        "",
+        "select 1; select 2",
+    ],
 )
 def test_query_that_cannot_be(command: Command, run: Path, tmp_path: Path, sql: str) -> None:
     done = command("query", run, sql)
-    assert (done.returncode, done.stdout if sql else "") == (2, "") if sql else (0, "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert only_line(done.stderr).startswith("query: ")
     assert not (tmp_path / "x.csv").exists()
 
 

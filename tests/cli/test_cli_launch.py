@@ -145,10 +145,12 @@ def test_a_process_that_could_not_record_says_why() -> None:
         ([], "no command given; write: opscope run [options] -- python train.py"),
         (["pyhton", "x.py"], "pyhton: no such command; what follows -- is run as it stands"),
         (["my train.py", "--lr", "3"], "my train.py is not a program; write: opscope run -- python 'my train.py' --lr 3"),
+        (["./job"], "./job: may not be run; chmod +x it, or name the program that runs it before it"),
     ],
 )
 def test_a_command_that_cannot_run_is_said(command: list[str], message: str) -> None:
-    Path("my train.py").write_text("")
+    for name in ("my train.py", "job"):
+        Path(name).write_text("")
     with pytest.raises(UsageError) as caught:
         check_command(command)
     assert str(caught.value) == message

@@ -97,10 +97,22 @@ def test_a_clean_run_is_one_line(tmp_path: Path, summary: dict[str, Any], comple
     assert only.rstrip().removesuffix("runs/demo").rstrip() == f"opscope  no overflow, NaN or Inf in {line}"
 
 
+def test_an_empty_run_is_not_called_clean(tmp_path: Path) -> None:
+    nothing = document(steps=0, calls_per_step=0.0, ranks=[], overhead=None)
+    assert drawn(nothing, tmp_path)[0].split("  ")[:2] == ["opscope", "nothing was recorded"]
+
+
+def test_every_line_fits_a_terminal(finding: Finding, tmp_path: Path) -> None:
+    clean = msgspec.structs.replace(document(hidden_calls=120), complete=False)
+    other = msgspec.structs.replace(finding, call="model.layers.0.self_attn.q_proj:native_layer_norm_backward~bwd#1")
+    for shown in (clean, document(finding, other)):
+        assert max(map(cell_len, drawn(shown, tmp_path, width=80))) <= 80
+
+
 def test_warnings_and_skips_are_said(tmp_path: Path) -> None:
     skipped = [{"rank": 0, "step": 0, "call": "fc:mm~bwd#1", "op": "aten::mm.default", "source": None}]
     lines = drawn(document(warnings=["values near the limit"], skipped_steps=skipped), tmp_path)
-    assert lines[1:] == ["skipped  1 step by GradScaler on purpose, the first 0: aten::mm fc:mm~bwd#1", "warning  values near the limit"]
+    assert lines[-2:] == ["skipped  1 step by GradScaler on purpose, the first 0: aten::mm fc:mm~bwd#1", "warning  values near the limit"]
 
 
 def test_a_backward_origin_names_its_forward_call(finding: Finding, tmp_path: Path, program: Path) -> None:

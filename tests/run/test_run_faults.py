@@ -95,7 +95,24 @@ class TestDiskFull:
         writer.update(rank=1)
         writer.close(0)
         assert capsys.readouterr().err.count("opscope:") == 1
-        assert NativeRun(path).processes[0].exit_code is None
+        run = NativeRun(path)
+        assert run.processes[0].exit_code is None
+        [problem] = run.problems
+        assert problem.endswith("recording ended before the process did: No space left on device; what came later was not seen")
+
+    def test_why_recording_ended_is_noted_once_there_is_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        path, writer = new_run(tmp_path)
+        monkeypatch.setattr(os, "pwrite", full)
+        monkeypatch.setattr(Path, "replace", full)
+        append_step(writer, 0)
+        writer.flush()
+        assert NativeRun(path).processes[0].failed is None
+        monkeypatch.undo()
+        writer.close(0)
+        assert NativeRun(path).processes[0].failed == "No space left on device"
 
     def test_a_batch_that_did_not_fit_is_cut_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """pwrite may write half of a batch before it fails."""
@@ -407,6 +424,15 @@ class TestBlackBox:
         assert all(row.left for row in found.recent)
         assert (found.open, found.entered, found.pid) == ((), 3000, os.getpid())
         box.close()
+
+    def test_a_full_disk_is_told_with_its_path_and_leaves_no_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("opscope.run.store.blackbox.allocate", full)
+        with pytest.raises(OSError, match="box"):
+            BlackBox.create(tmp_path / "box")
+        assert not list(tmp_path.iterdir())
 
     def test_stacks_of_threads(self, tmp_path: Path) -> None:
         box = BlackBox.create(tmp_path / "box")

@@ -6,15 +6,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from opscope.cli.failing import INTERRUPTED, ended_as_by_ctrl_c, report_bug, report_error
-from opscope.errors import OpscopeError
+from opscope.errors import OpscopeError, UsageError
 
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code (docs/architecture.md, section 6); nothing is raised."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a shell closed it (>&-): what is said goes nowhere
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         # A path that is no valid Unicode, or a terminal that has no ∈, is no reason to fail.
         if hasattr(stream, "reconfigure"):
@@ -34,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except OSError as error:
-        return report_error(error, 2)
+        reason = error.strerror or str(error)
+        return report_error(UsageError(reason if error.filename is None else f"{error.filename}: {reason}"), 2)
     except RuntimeError as error:
         # duckdb takes Ctrl-C during a query and raises this in its place.
         return INTERRUPTED if str(error) == "Query interrupted" else report_bug(error)

@@ -70,5 +70,6 @@ def dispatch(arguments: Sequence[str]) -> int:
 
 def _sentence(message: str) -> str:
     """A message of cyclopts in the manner of ours: one line, no capital, no full stop."""
-    line = " ".join(message.split()).rstrip(".").rstrip(", ")
+    # The commands that it lists are some of them only.
+    line = " ".join(message.split()).partition(" Available commands:")[0].rstrip(".").rstrip(", ")
     return line[:1].lower() + line[1:]

@@ -84,7 +84,7 @@ def bisect(
     """
     from opscope.record.launch import check_command, script_name
 
-    check_command(command)
+    check_command(command, verb="bisect")
     folder = output if output is not None else Path("runs") / f"bisect-{script_name(command)}"
     try:
         if options.between is not None:

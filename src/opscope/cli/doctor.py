@@ -15,7 +15,7 @@ from opscope.cli.options import Json
 if TYPE_CHECKING:
     from opscope.cli.diagnosis import Diagnosis
 
-WIDTH = 10
+INDENT = 10
 
 
 def doctor(*, json: Json = False) -> int:
@@ -32,10 +32,12 @@ def doctor(*, json: Json = False) -> int:
         facts = msgspec.structs.asdict(found)
         print(json_text({"opscope": found.opscope, "verb": "doctor", "verdict": "found" if found.problems else "clean", **facts}))
     else:
-        from opscope.report.console import line, make_console, print_lines
+        from opscope.report.console import folded, make_console, print_lines
 
         style = {"problem": "bold red", "note": "yellow"}
-        print_lines(make_console(), (line((f"{name:{WIDTH}}", style.get(name, "bold")), text) for name, text in rows(found)))
+        console = make_console()
+        for name, text in rows(found):
+            print_lines(console, folded(f"{name:{INDENT}}", text, width=console.width, style=style.get(name, "bold")))
     return 1 if found.problems else 0
 
 

@@ -108,7 +108,9 @@ class Session:
         """Recording ends, the program goes on."""
         if self.closed:
             return
-        print(f"opscope: recording ended: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
+        why = f"{type(error).__name__}: {error}"
+        print(f"opscope: recording ended: {why}; the program goes on", file=sys.stderr)
+        self.writer.update(failed=why)
         self.close()
 
     def pause(self) -> None:

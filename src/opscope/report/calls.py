@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from opscope.report.console import line
+from opscope.report.console import folded, line
 from opscope.report.oneline import number, one_line, row_statistics
 from opscope.report.source import short_place, text_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call, Process, Tensor
 
 WORD = {"input": "in", "output": "out"}
+WIDTH = 80  # a list of calls is as wide in a file as in a terminal
 
 
 def call_lines(call: Call, tensors: Sequence[Tensor], processes: Mapping[int, Process], *, ranks: bool, here: Path) -> Iterator[Text]:
@@ -32,7 +33,7 @@ def call_lines(call: Call, tensors: Sequence[Tensor], processes: Mapping[int, Pr
         yield line(f"  {WORD.get(tensor.io, tensor.io):4} {tensor.slot}  ", (one_line(tensor.dtype, tensor.shape, stats, full=True), style))
         place = value_place(tensor, processes)
         if place is not None:
-            yield line((f"          values in {place}", "dim"))
+            yield from folded("          values in ", place, width=WIDTH, style="dim")
 
 
 def call_page(call: Call, tensors: Sequence[Tensor], processes: Mapping[int, Process], frames: Sequence[str]) -> Iterator[Text]:
@@ -93,7 +94,10 @@ def tensor_block(tensor: Tensor, processes: Mapping[int, Process]) -> Iterator[T
     if tensor.digest is not None:
         yield line(f"  digest {tensor.digest:#018x}")
     place = value_place(tensor, processes)
-    yield line(f"  values in {place}" if place is not None else "  values not kept")
+    if place is None:
+        yield line("  values not kept")
+    else:
+        yield from folded("  values in ", place, width=WIDTH)
 
 
 def _identity(tensor: Tensor) -> list[str]:
@@ -117,11 +121,11 @@ def _statistic(value: float) -> str:
     return str(value) if isinstance(value, int) else number(value)
 
 
-def _wrapped(parts: Sequence[str], *, width: int = 78) -> Iterator[Text]:
-    """Parts between commas on lines of at most this width, none taken apart."""
+def _wrapped(parts: Sequence[str]) -> Iterator[Text]:
+    """Parts between commas on lines of WIDTH, none taken apart."""
     said = ""
     for part in parts:
-        if said and len(said) + 2 + len(part) > width - 2:
+        if said and len(said) + 5 + len(part) > WIDTH:
             yield line(f"  {said},")
             said = ""
         said = f"{said}, {part}" if said else part

@@ -59,4 +59,4 @@ def folded(tag: str, text: str, *, width: int, style: str = "") -> Iterator[Text
             lines.append("")
         lines[-1] += f" {word}" if lines[-1] else word
     for number, said in enumerate(lines):
-        yield line((tag, style) if number == 0 else " " * indent, said)
+        yield line((tag, style) if number == 0 else " " * indent, said.rstrip())

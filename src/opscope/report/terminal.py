@@ -42,11 +42,11 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
     """The lines of a verdict for a terminal of this width; paths below here are shown relative to it."""
     run = document.runs[0] if document.runs else ""
     if document.findings:
-        yield _heading(facts_of(document.summary), run, width)
+        yield from _heading(facts_of(document.summary), run, width)
         yield from finding_lines(document.findings[0], width=width, here=here, ranks=len(document.summary.get("ranks") or ()))
-        yield from _others(document.findings[1:], run, here)
+        yield from _others(document.findings[1:], run, here, width)
     else:
-        yield _heading(_clean(document), run, width)
+        yield from _heading(_clean(document), run, width)
     for words in beside_the_program(document.summary):
         yield from folded(*words, width=width, style="dim")
     yield from _beside(document.summary.get("beside") or {}, width)
@@ -128,16 +128,22 @@ def _count(number: Any, noun: str) -> str:
 
 
 def _clean(document: Document) -> str:
+    if document.summary.get("steps") == 0 and not document.summary.get("calls_per_step"):
+        return "nothing was recorded"
     facts = facts_of(document.summary)
     said = f"no overflow, NaN or Inf in {facts}" if facts else "no overflow, NaN or Inf"
     return said if document.complete else f"{said}, in what could be read"
 
 
-def _heading(facts: str, run: str, width: int) -> Text:
+def _heading(facts: str, run: str, width: int) -> Iterator[Text]:
     """Facts on the left, the run on the right, on lines of their own where they do not fit on one."""
     left, right = printable(f"opscope  {facts}".rstrip()), printable(run)
     room = width - cell_len(left) - cell_len(right)
-    return Text.assemble((left, "bold"), " " * room if room >= 2 else "\n  ", (right, "dim"))
+    if room >= 2:
+        yield Text.assemble((left, "bold"), " " * room, (right, "dim"))
+    else:
+        yield from folded("opscope  ", facts, width=width, style="bold")
+        yield Text.assemble("  ", (right, "dim"))
 
 
 def finding_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> Iterator[Text]:
@@ -252,15 +258,13 @@ def _aligned(inside: list[str], outside: list[str], width: int) -> Iterator[Text
         told = tag
 
 
-def _others(findings: Sequence[Finding], run: str, here: Path) -> Iterator[Text]:
+def _others(findings: Sequence[Finding], run: str, here: Path, width: int) -> Iterator[Text]:
     for finding in findings[:MAX_OTHERS]:
-        place = f"  {short_place(finding.source, here=here)}" if finding.source else ""
+        place = short_place(finding.source, here=here) if finding.source else ""
         fate = fate_of(finding)
-        hidden = f"  {fate}" if fate.startswith("hidden") else ""
-        yield line(
-            ("also", "red"),
-            f"  {kind_words(finding)}  step {finding.step}  {op_word(finding.op or '')}  {finding.call or ''}{place}{hidden}",
-        )
+        words = [kind_words(finding), f"step {finding.step}", op_word(finding.op or ""), finding.call or "", place]
+        said = "  ".join(filter(None, [*words, fate if fate.startswith("hidden") else ""]))
+        yield from folded("also  ", said, width=width, style="red")
     if len(findings) > MAX_OTHERS:
         yield line(("also", "red"), f"  {len(findings) - MAX_OTHERS} more: opscope scan --json {shlex.quote(run)}")
 

@@ -42,14 +42,18 @@ def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.Duc
     removed at the end.
     """
     import tempfile
+    import uuid
+    from pathlib import Path
 
     import duckdb
 
-    with tempfile.TemporaryDirectory(prefix="opscope-") as spill, duckdb.connect(":memory:") as connection:
+    # The database makes this folder when it first needs it, and removes it when it closes.
+    spill = Path(tempfile.gettempdir(), f"opscope-{uuid.uuid4().hex}")
+    with duckdb.connect(":memory:") as connection:
         for table in TABLES:
             connection.register(table, run.table(table))
         connection.register("processes", _processes(run))
-        connection.execute("SET temp_directory = ?", [spill])
+        connection.execute("SET temp_directory = ?", [str(spill)])
         if memory_limit is not None:
             connection.execute("SET memory_limit = ?", [memory_limit])
         for setting in _SETTINGS:
@@ -67,6 +71,9 @@ def sql(run: Run, query: str, parameters: Sequence[Any] = (), *, memory_limit: s
 
     with connect(run, memory_limit=memory_limit) as connection:
         try:
+            statements = len(connection.extract_statements(query))
+            if statements != 1:
+                raise UsageError(f"query: write one SELECT; here are {statements or 'no'} statements")
             cursor = connection.execute(query, list(parameters))
             names = _unique([column[0] for column in cursor.description or ()])
             while rows := cursor.fetchmany(_ROWS_PER_FETCH):

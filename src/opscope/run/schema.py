@@ -133,6 +133,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     waited: float | None = None  # seconds the program waited for the disk, known when the process closed
     overhead: float | None = None  # time with recording / time without, as the recorder measured its own share
     hidden_calls: int = 0  # operators inside compiled graphs, which nobody could see
+    failed: str | None = None  # why recording ended before the process did
     steps: int | None = None  # training steps that ended
     idle: float | None = None  # seconds without a new call before it was stopped, known where somebody stopped it
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped

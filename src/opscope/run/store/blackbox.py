@@ -127,6 +127,9 @@ class BlackBox:
             allocate(file, 0, size)
             os.ftruncate(file, size)
             buffer = mmap.mmap(file, size)
+        except OSError as error:
+            Path(path).unlink()
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         finally:
             os.close(file)
         sizes = (VERSION, HEADER_BYTES, SLOT_BYTES, RING_SLOTS, STACKS, STACK_SLOTS)

@@ -239,12 +239,18 @@ class ProcessReader:
             len(table)
         unfinished = self.unfinished
         process = self.process
-        if self.running:
+        if process.failed is not None:
+            why = f"recording ended before the process did: {process.failed}"
+            self.problems.append(f"{self.directory}: {why}; what came later was not seen")
+        elif self.running:
             self.problems.append(f"{self.directory}: process {process.pid} is still running")
         elif self._known and process.exit_code is None and process.signal is None and process.waited is None:
             # A rank of torchrun closes its files like any process, but nobody there knows its exit code; `waited` tells.
             during = f" in {unfinished[-1].op}" if unfinished else ""
-            self.problems.append(f"{self.directory}: the process ended{during} without closing its files; its last rows may be missing")
+            self.problems.append(
+                f"{self.directory}: the process ended{during} without closing its files: it was killed, or the disk was full; "
+                "what came after its last rows was not seen"
+            )
 
 
 def _with_journal(rows: list[Tensor], entry: Entry, process: int, index: int) -> tuple[Tensor, ...]:

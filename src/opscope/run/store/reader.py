@@ -92,7 +92,7 @@ class NativeRun:
         Damage inside a batch is found when the batch is read; ask again after reading.
         """
         lines = [line for reader in self._checked_processes for line in reader.problems]
-        return (*lines, *self._missing_ranks())
+        return (*lines, *([] if self._processes else [f"{self._directory}: no process recorded into it"]), *self._missing_ranks())
 
     @cached_property
     def _checked_processes(self) -> tuple[ProcessReader, ...]:

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import nanoarrow
 
-from opscope.errors import RecordError
+from opscope.errors import FormatError, RecordError
 from opscope.run.arrow import table_schema
 from opscope.run.schema import Process, ValueRef
 from opscope.run.store.layout import PROCESSES, claim_process, update_process
@@ -158,6 +158,7 @@ class ProcessWriter:
         """Flush, end every file and write the exit code into process.json; the second call does nothing."""
         if self._ended:
             self._wait_for_the_warning()
+            self._note_failure()  # again: there may be room by now
             return
         self.flush()
         with self._changed:
@@ -272,9 +273,17 @@ class ProcessWriter:
             self._changed.notify_all()
         if hasattr(self, "_values"):
             self._values.discard()
+        self.process = msgspec.structs.replace(self.process, failed=why)
+        self._note_failure()
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(f"opscope: {self.failed}\n")
             sys.stderr.flush()
+
+    def _note_failure(self) -> None:
+        """Have process.json say why recording ended, where the disk still takes that."""
+        if self.process.failed is not None and hasattr(self, "_values"):
+            with contextlib.suppress(OSError, FormatError):
+                update_process(self.directory, failed=self.process.failed)
 
 
 def _bytes_of(data: Any) -> memoryview:
