@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import opscope
 from opscope.record.torch import checker
 from opscope.substitute.apart import Apart
 from opscope.substitute.start import Started
+from opscope.substitute.wire import Reply
 from tests.record import programs
 
 PROGRAMS = [
@@ -58,16 +58,11 @@ class Dying(Apart):
 
 
 class Overwhelmed(Apart):
-    """A process that answers nothing and ends as soon as it has all the calls that may be under way."""
+    """A process that answers nothing and ends as soon as an answer is waited for."""
 
-    def __init__(self, started: Started | None = None) -> None:
-        super().__init__(started)
-        self.process.send_signal(signal.SIGSTOP)
+    def _ready(self) -> bool:
+        return False
 
-    @property
-    def full(self) -> bool:
-        found = super().full
-        if found:
-            self.process.kill()
-            self.process.wait()
-        return found
+    def _read(self) -> Reply:
+        self.process.kill()
+        raise self._ended()

@@ -145,7 +145,7 @@ def test_a_convolution_may_scatter_over_its_window_in_a_half_type_but_not_sum_ch
 
 def test_gradients_of_a_convolution_may_be_added_up_in_a_half_type_sample_by_sample() -> None:
     torch.manual_seed(0)
-    x, grad, weight = (torch.randn(shape).to(torch.bfloat16) for shape in ((32, 6, 5, 5), (32, 4, 5, 5), (4, 6, 1, 1)))
+    x, grad, weight = (torch.randn(shape).to(torch.bfloat16) for shape in ((32, 16, 7, 7), (32, 12, 7, 7), (12, 16, 1, 1)))
     result = torch.zeros_like(weight)
     for one, other in zip(x.flatten(2), grad.flatten(2), strict=True):
         result += (other.float() @ one.float().T).to(torch.bfloat16)[:, :, None, None]
@@ -155,7 +155,7 @@ def test_gradients_of_a_convolution_may_be_added_up_in_a_half_type_sample_by_sam
     assert examine(bound, {"1": result}).verdict.verdict == "agree"
     result = torch.zeros_like(weight)
     for one, other in zip(x.flatten(2).unbind(0), grad.flatten(2).unbind(0), strict=True):
-        for place in range(25):
+        for place in range(49):
             result += (other[:, None, place] * one[None, :, place])[:, :, None, None]
     assert examine(bound, {"1": result}).verdict.verdict == "wrong"
 

@@ -14,8 +14,8 @@ near the true result of inputs near the given ones). A true result of no wider t
 trusted kernel's nearness to it says nothing. Of operators that work element by element the trusted kernel's own error
 counts at each element, of others its largest; those that move, choose or round once must err no more than it does. In types of
 half width or less the kernel accumulates in a wider type; a root mean square error of more than twice the trusted kernel's
-tells that it did not. Where healthy kernels round P partial sums of an element to its type, sqrt(1 + P / 2) times that is theirs: the
-terms' own roundings, and those of sums that grow as a random walk does.
+tells that it did not. Where healthy kernels round P partial sums of an element to its type, sqrt(1 + P / 2) times a rounding of it is
+theirs: the terms' own, and those of sums that grow as a random walk does.
 
 Verdicts: agree; wrong; ill-conditioned (both kernels are far from the true result); flaky (the same inputs, other bits);
 unknown (no side to compare with, or the trusted sides differ).
@@ -216,8 +216,8 @@ def _accumulated_narrowly(sides: Sides, error: Array, own: Array | None, size: A
     """Whether many elements are off by more than the rounding of each result, and what goes before it in the wider type, explains."""
     if sides.dtype not in NARROW or own is None or error.size < 32:
         return False
-    least = max(0.3 * ROUNDOFF[sides.dtype] * _rms(size), 0.0 if sides.slack is None else EASE * _rms(sides.slack))
-    return _rms(error) > 2.5 * math.sqrt(1 + partial / 2) * max(_rms(own), least)
+    rounded = 0.3 * math.sqrt(1 + partial / 2) * ROUNDOFF[sides.dtype] * _rms(size)
+    return _rms(error) > 2.5 * max(_rms(own), rounded, 0.0 if sides.slack is None else EASE * _rms(sides.slack))
 
 
 def _rms(values: Array) -> float:
