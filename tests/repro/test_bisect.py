@@ -262,6 +262,27 @@ def test_an_operator_with_other_results_each_time(tmp_path: Path) -> None:
     assert needed_runs(0.5) == 5
 
 
+def test_an_operator_without_a_substitute_is_suspected_when_the_checks_accuse_it(tmp_path: Path) -> None:
+    accused = Document(opscope="0", verb="scan", findings=(Finding(kind="replay-mismatch", op="mine::act.default"),))
+    ops = [*OPS[:2], "mine::act.default", "mine::other.default"]
+    without = dict.fromkeys(ops[2:], "operator is not registered here")
+    run = run_with(ops)
+    run.processes = (Process(process=0, directory="p", substituted={"calls": {}, "refused": without}),)  # type: ignore[misc]
+    command = Command(tmp_path / "s", lambda changed: 134)
+    found, _ = bisect_operators(command, Asked(oracle=None), scan=lambda _: accused, open_run=lambda _: run, tell=lambda line: None)
+    assert (found.guilty, found.proven) == (("mine::act.default",), False)
+    assert found.why.endswith("and there is none for mine::act.default: operator is not registered here")
+
+
+def test_a_trial_that_was_not_recorded_proves_nothing(tmp_path: Path) -> None:
+    trials = Trials(tmp_path / "s", (sys.executable, "-c", "pass"), question="q", timeout=60.0)
+    trials.observe((), {}, "healthy")  # nothing to record, and nothing said against it
+    note = "import os, pathlib; pathlib.Path(os.environ['OPSCOPE_RUN'], 'note-1.txt').write_text('opscope: not recording: full')"
+    trials = Trials(tmp_path / "t", (sys.executable, "-c", note), question="q", timeout=60.0)
+    with pytest.raises(UnavailableError, match="proves nothing: not recording: full"):
+        trials.observe((), {}, "first")
+
+
 def test_answers_are_asked_once(tmp_path: Path) -> None:
     command = Command(tmp_path / "s", lambda changed: 134)
     answers = Answers(command, ExitOracle(134), lambda ops, name: command.observe((), {}, name), most=9, tell=lambda line: None)

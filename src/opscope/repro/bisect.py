@@ -8,7 +8,7 @@ at all, then ddmin over all operators, likeliest first, for several that are gui
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,30 @@ def bisect_operators(trials: Trials, asked: Asked, *, scan: Scan, open_run: Call
     _control(answers, first, flaky=any(finding.kind == "nondeterminism" for finding in document.findings))
     suspects = ranked[: min(ALONE, _accused(document, ranked))]
     guilty = _search(answers, ranked, suspects)
-    return _conclude(trials, answers, guilty, len(ranked)), document
+    found = _conclude(trials, answers, guilty, len(ranked))
+    tried = trials.known(ranked)
+    if guilty or not tried:
+        return found, document
+    return _with_refused(found, document, refused(open_run(trials.folder / tried[-1].folder / "run"))), document
+
+
+def refused(run: Run) -> dict[str, str]:
+    """Operators that ran themselves in a trial because they have no substitute, with the reason."""
+    told: dict[str, str] = {}
+    for process in run.processes:
+        told.update(process.substituted.get("refused", {}))
+    return told
+
+
+def _with_refused(found: Bisected, document: Document, without: Mapping[str, str]) -> Bisected:
+    """A search that found nobody, with what could not be tried; those of them that the checks accuse are suspected."""
+    if not without:
+        return found
+    wrong = dict.fromkeys(finding.op for finding in document.findings if finding.kind == "replay-mismatch" and finding.op in without)
+    suspects = tuple(op for op in wrong if op is not None)
+    named = suspects or tuple(sorted(without))[:5]
+    why = f"{found.why}, and there is none for {', '.join(named)}: {without[named[0]]}"
+    return msgspec.structs.replace(found, guilty=suspects, proven=False, why=why)
 
 
 def _first(trials: Trials) -> Observation:

@@ -17,8 +17,10 @@ from typing import Any
 
 import msgspec
 
-from opscope.errors import FormatError, UsageError
+from opscope.errors import FormatError, UnavailableError, UsageError
+from opscope.record.launch import read_notes
 from opscope.repro.bisect_oracle import Observation
+from opscope.run.store.layout import process_directories
 
 LOG = "bisect.log"
 KILLED_AFTER = 10.0
@@ -100,6 +102,7 @@ class Trials:
         with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
             code = _run(words, own, out, err, longest or self.timeout)
         self.made += 1
+        _check_recorded(folder)
         return Observation(folder=folder, exit_code=code, seconds=round(time.monotonic() - start, 3))
 
     def note(self, elements: Sequence[str], verdict: str, seen: Observation) -> Record:
@@ -122,6 +125,14 @@ class Trials:
             target.unlink()
         target.symlink_to(record.folder)
         return target
+
+
+def _check_recorded(folder: Path) -> None:
+    """UnavailableError for a trial that says nothing: what it was to change was not at work."""
+    run = folder / "run"
+    notes = read_notes(run)
+    if notes and not process_directories(run):
+        raise UnavailableError(f"a run of the command proves nothing: {notes[0]}; see {folder}")
 
 
 def _run(words: Sequence[str], environment: Mapping[str, str], out: Any, err: Any, timeout: float | None) -> int | None:
