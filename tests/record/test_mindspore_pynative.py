@@ -422,6 +422,55 @@ def test_a_primitive_that_raises_keeps_its_inputs(recorded: Recorded) -> None:
     assert [run.value(row).tolist() for row in tensors_of(run, call)] == [[1.0, 1.0]]
 
 
+class Later:
+    """Kernels that run after their primitive returned: what one raises is told to the first that waits, once."""
+
+    name = "Gather"
+
+    def __init__(self, *errors: Exception | None) -> None:
+        self.errors = list(errors)
+        self.pending: Exception | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        self.pending = self.errors.pop(0)
+        return FakeTensor(np.zeros(2, np.float32))
+
+    def settle(self) -> None:
+        error, self.pending = self.pending, None
+        if error is not None:
+            raise error
+
+
+def test_what_a_kernel_raises_later_reaches_the_program_and_the_row(recorded: Recorded) -> None:
+    later = Later(None, RuntimeError("out of range"))
+    pynative = PyNative(recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False, settle=later.settle)
+    x = FakeTensor(np.ones(2, np.float32))
+    pynative.run(later, (x,), None)
+    with pytest.raises(RuntimeError, match="out of range"):
+        pynative.run(later, (x,), None)
+    assert [(call.op, call.error) for call in calls(recorded.run())] == [("Gather", None), ("Gather", "RuntimeError: out of range")]
+
+
+def test_what_a_kernel_that_nobody_watched_raises_is_no_row_of_the_next(recorded: Recorded) -> None:
+    class Watched(Cell):
+        def __call__(self, value: Any) -> Any:
+            later(value)
+            return value
+
+    later = Later(RuntimeError("first"), RuntimeError("second"), None)
+    pynative = PyNative(recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False, settle=later.settle)
+    x = FakeTensor(np.ones(2, np.float32))
+    back = watch_cells(Watched, pynative)
+    with pytest.raises(RuntimeError, match="first"):
+        Watched()(x)
+    back()
+    assert recorded.book.scopes == []
+    later(x)
+    with pytest.raises(RuntimeError, match="second"):
+        pynative.run(later, (x,), None)
+    assert [(call.level, call.error) for call in calls(recorded.run())] == [("module", "RuntimeError: first")]
+
+
 def test_paths_of_cells(recorded: Recorded) -> None:
     leaf = Cell()
     middle = Cell(fc=leaf, other=None)

@@ -22,7 +22,11 @@ from opscope.record.mindspore.reading import arguments_text, attributes_of, plai
 
 
 class PyNative:
-    """What MindSpore's callbacks do: nothing here raises into the program but its own errors."""
+    """What MindSpore's callbacks do: nothing here raises into the program but its own errors.
+
+    settle waits for the kernels that were given to MindSpore, and raises what they raised. MindSpore tells an error to the first
+    that waits: were it the recorder, reading a tensor, the program would never hear of it.
+    """
 
     def __init__(
         self,
@@ -32,9 +36,10 @@ class PyNative:
         *,
         compiles: Callable[[], bool],
         raised: Callable[[BaseException], None] = lambda error: None,  # noqa: ARG005
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self.book = book
-        self._raised = raised
+        self._raised, self._settle = raised, settle
         self._tensor, self._optimizers, self._compiles = tensor_class, optimizer_classes, compiles
         self._inside = threading.local()
 
@@ -44,9 +49,13 @@ class PyNative:
         """One primitive under observation."""
         # Names in small letters are steps of the compiler (typeof), no primitives.
         watched = func.name[:1].isupper() and not self._busy and self.book.observing
+        if watched:
+            self._settle()
         noted: Noted | None = self._guarded(self._note, func.name, args, caller(2)) if watched else None
         try:
             result = func(*args, **(kwargs or {}))
+            if noted is not None:
+                self._settle()
         except BaseException as error:
             if noted is not None:
                 self._guarded(self.book.add, noted, (), f"{type(error).__name__}: {error}"[:4000])
@@ -74,6 +83,7 @@ class PyNative:
         """A Cell is called; in graph mode it is compiled, and no row of ours."""
         if self._busy or not self.book.observing or self._compiles():
             return None
+        self._settle()
         found: Scope | None = self._guarded(self._enter, cell, args)
         return found
 
@@ -89,6 +99,12 @@ class PyNative:
         """The Cell has returned, or raised."""
         if self._busy:
             return
+        if error is None and scope is not None:
+            try:
+                self._settle()
+            except BaseException as late:
+                self.leave(scope, None, late)
+                raise
         if error is not None:
             self._raised(error)
         text = None if error is None else f"{type(error).__name__}: {error}"[:4000]
@@ -150,9 +166,13 @@ def start(book: Book, raised: Callable[[BaseException], None]) -> Callable[[], N
     raised is told of exceptions that leave a Cell, and of the one that ends the program. ImportError before MindSpore 2.10.
     """
     from mindspore import Tensor, context, nn
+    from mindspore.graph.api import _pynative_executor
     from mindspore.utils import MsDispatchMode
 
-    pynative = PyNative(book, Tensor, optimizer_classes, compiles=lambda: context.get_context("mode") == context.GRAPH_MODE, raised=raised)
+    def compiles() -> bool:
+        return bool(context.get_context("mode") == context.GRAPH_MODE)
+
+    pynative = PyNative(book, Tensor, optimizer_classes, compiles=compiles, raised=raised, settle=_pynative_executor.sync)
 
     class Recorder(MsDispatchMode):  # type: ignore[misc]
         """MindSpore's callback for one primitive."""
