@@ -137,6 +137,31 @@ def test_bytes_that_changed_in_place_are_another_version(recorded: Recorded) -> 
     assert len(set(versions)) == 2
 
 
+class FakeView(FakeTensor):
+    """Elements of another tensor's storage."""
+
+    def __init__(self, base: FakeTensor, values: Any) -> None:
+        super().__init__(values)
+        self.base = base
+
+    def untyped_storage(self) -> Any:
+        return SimpleNamespace(data_ptr=self.base.data_ptr, nbytes=lambda: self.base.values.nbytes)
+
+
+def test_a_view_that_no_primitive_made_has_the_version_of_what_it_is_a_part_of(recorded: Recorded) -> None:
+    y = FakeTensor(np.arange(12, dtype=np.float32).reshape(3, 4))
+    view = FakeView(y, y.values[:, 1])
+    recorded.call("Exp", [], [y])
+    recorded.call("Abs", [view], [])
+    recorded.call("Neg", [FakeTensor(view.values.copy())], [])  # a copy that MindSpore made of it
+    y.values[0, 0] = 100
+    recorded.call("Sin", [FakeView(y, y.values[:, 2])], [])
+    run = recorded.run()
+    made, read, copied, changed = (row.version for call in calls(run) for row in tensors_of(run, call))
+    assert made == read == copied
+    assert changed != made
+
+
 def test_the_values_of_an_origin_are_kept_as_they_were_before(recorded: Recorded) -> None:
     x = FakeTensor(np.full(2, 100.0, np.float32))
     recorded.book.turn(HERE)

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.kernels import digest as digest_of
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
 from opscope.record.mindspore.cells import Scope, operator_of, path_below
 from opscope.record.mindspore.frames import Site
 from opscope.record.mindspore.ingest import Ingestor, Within
 from opscope.record.mindspore.numbers import Numbers
-from opscope.record.mindspore.reading import array_of, bytes_of, data_address, described, measured
+from opscope.record.mindspore.reading import array_of, base_of, bytes_of, data_address, described, measured
 from opscope.record.mindspore.relatives import Relatives
 from opscope.record.steps import Steps
 from opscope.run.arrow import encode_rows
@@ -409,19 +410,29 @@ class Book:
         found = measured(row, array)
         if found is row:
             return row, None
-        return msgspec.structs.replace(found, version=self._version(tensor, found.digest)), array
+        return msgspec.structs.replace(found, version=self._version(tensor, array, found.digest)), array
 
-    def _version(self, tensor: Any, digest: int | None) -> int:
-        """Bytes at one address that have not changed are one version; elsewhere they may be what was made before, and was moved."""
+    def _version(self, tensor: Any, array: Array, digest: int | None) -> int:
+        """Bytes at one address that have not changed are one version, views of them too; elsewhere they may be what was made before."""
         key = data_address(tensor)
         seen = self._versions.get(key)
         if seen is None or seen.digest != digest:
             made = next((part[digest] for part in self._made if digest in part), None) if digest is not None else None
-            version = self._numbers.next_version() if made is None else made
+            of_base = self._of_base(tensor, array, digest) if made is None else made
+            version = self._numbers.next_version() if of_base is None else of_base
         else:
             version = seen.version
         self._versions[key] = _Seen(version, digest, self._done)
         return version
+
+    def _of_base(self, tensor: Any, array: Array, digest: int | None) -> int | None:
+        """The version of what a view is a part of, where that has not changed: indexing has no primitive that calls back."""
+        base = base_of(tensor, array.dtype)
+        seen = self._versions.get(base[0]) if base is not None else None
+        if base is None or seen is None or digest is None or seen.digest != digest_of(base[1]):
+            return None
+        self._made[0][digest] = seen.version  # MindSpore may read a copy of the view
+        return seen.version
 
     def _kept(self, row: Tensor, array: Array | None) -> Tensor:
         if array is None:

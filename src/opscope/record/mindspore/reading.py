@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor
 
 Array = np.ndarray[Any, Any]
+LARGEST_BASE = 64 << 20
 
 
 def described(process: int, index: int, io: str, slot: str, tensor: Any) -> Tensor:
@@ -35,6 +37,20 @@ def data_address(tensor: Any) -> tuple[int, int]:
     for length in tensor.shape:
         size *= int(length)
     return int(tensor.data_ptr()), size
+
+
+def base_of(tensor: Any, dtype: np.dtype[Any]) -> tuple[tuple[int, int], Array] | None:
+    """The whole storage that a view on the host lies in: where, as data_address says it, and its elements as this type, one after the
+    other. None for a tensor that has its storage to itself, and for one whose storage is too large to be read for this.
+    """
+    if getattr(tensor, "untyped_storage", None) is None or str(getattr(tensor, "device", "")).upper().partition(":")[0] != "CPU":
+        return None
+    storage = tensor.untyped_storage()
+    start, size = int(storage.data_ptr()), int(storage.nbytes())
+    where = (start, size // dtype.itemsize)
+    if not 0 < size <= LARGEST_BASE or size % dtype.itemsize or not start or where == data_address(tensor):
+        return None
+    return where, np.frombuffer((ctypes.c_char * size).from_address(start), dtype)
 
 
 def array_of(tensor: Any) -> Array | None:
