@@ -211,7 +211,12 @@ def test_no_colour_outside_a_terminal(finding: Finding, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("kind", "evidence", "verb"),
-    [("replay-mismatch", (), "repro"), ("crash", ({"inputs_kept": True},), "repro"), ("crash", ({"signal": 6},), "show")],
+    [
+        ("replay-mismatch", (), "repro"),
+        ("crash", ({"inputs_kept": True},), "repro"),
+        ("crash", ({"signal": 6},), "run --journal aten::bmm.default"),
+        ("nondeterminism", (), "show"),
+    ],
 )
 def test_a_call_whose_inputs_were_kept_is_cut_out_next(
     finding: Finding, kind: str, evidence: tuple[dict[str, Any], ...], verb: str, tmp_path: Path

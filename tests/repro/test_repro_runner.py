@@ -130,6 +130,12 @@ def test_a_script_without_a_verdict_never_counts_as_reproduced(code: str, reason
     assert reason in outcome.reason
 
 
+def test_what_is_missing_is_said_once(tmp_path: Path) -> None:
+    code = "import sys; print('cannot be tried here: No module named mindspore; install mindspore', file=sys.stderr); sys.exit(125)"
+    outcome = opscope.repro.execute(fake(tmp_path / "case", code))
+    assert (outcome.status, outcome.reason) == ("cannot-try", "No module named mindspore; install mindspore")
+
+
 def test_an_operator_that_prints_does_not_hide_the_verdict(tmp_path: Path) -> None:
     code = 'print(\'x\' * 100000)\nprint(\'{"verdict": "reproduced", "shown": 1, "tried": 1}\')\nraise SystemExit(1)\n'
     assert opscope.repro.execute(fake(tmp_path / "case", code)).status == "reproduced"

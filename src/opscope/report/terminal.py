@@ -30,6 +30,8 @@ MAX_SLOTS = 6
 MAX_OTHERS = 4
 INDENT = 7  # "  in   "
 GAP = 3
+# An operator of torch, whose inputs a journal can keep; a gradient formula in Python has no overload in its name.
+OVERLOAD = re.compile(r"\w+::\w+\.\w+", re.ASCII)
 
 
 def print_verdict(document: Document, *, stderr: bool = False) -> None:
@@ -277,10 +279,12 @@ def _skipped(steps: Sequence[dict[str, Any]]) -> str:
 
 
 def _next(document: Document, run: str) -> str | None:
-    """The command to type next; what is printed can be pasted into a shell."""
+    """The command to type next; what is printed can be pasted into a shell, but for the program's own command (CMD)."""
     finding = next((found for found in document.findings if found.call is not None), None)
     if finding is None or finding.call is None:
         return None
     kept = finding.kind in ("overflow-origin", "replay-mismatch") or any(record.get("inputs_kept") for record in finding.evidence)
+    if finding.kind == "crash" and finding.op is not None and OVERLOAD.fullmatch(finding.op) and not kept:
+        return f"opscope run --journal {shlex.quote(finding.op)} -- CMD"
     verb, end = ("repro", " -o case") if kept else ("show", "")
     return f"opscope {verb} {shlex.quote(run)} {shlex.quote(finding.call)}{end}"

@@ -19,6 +19,7 @@ from opscope.errors import UsageError
 
 STATUSES = {"reproduced": "reproduced", "flaky": "flaky", "not reproduced": "not-reproduced", "cannot be tried": "cannot-try"}
 EXIT_CODES = {"reproduced": 1, "flaky": 1, "not-reproduced": 0}
+CANNOT = "cannot be tried here: "  # how a script begins to say so
 OUTPUT_LIMIT = 4 << 20
 
 
@@ -96,7 +97,7 @@ def _outcome(code: int | None, out: str, err: str, timeout: float) -> Outcome:
     if result is None or code not in {0, 1, 125}:
         last = (err.splitlines() or ["no message"])[-1]
         if code == 125:
-            return Outcome(status="cannot-try", exit_code=125, reason=last)
+            return Outcome(status="cannot-try", exit_code=125, reason=last.removeprefix(CANNOT))
         ended = f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
         return Outcome(status="died", exit_code=125, reason=f"the script ended by {ended}: {last}")
     status = STATUSES.get(str(result.get("verdict")), "died")
