@@ -8,6 +8,8 @@ program raises between two graphs.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import mindspore as ms
@@ -70,9 +72,23 @@ def train() -> None:
             raise ValueError("Gather no more data")
 
 
+def square(x):
+    if WORD == "dies" and x.max() > 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return x * x
+
+
+def eager() -> None:
+    custom = ops.Custom(square, out_shape=lambda x: x, out_dtype=lambda x: x, func_type="pyfunc")
+    for last in (1, 2, 4):
+        table = ops.relu(Tensor(np.full((4, 2), last, np.float32)))
+        squares = custom(table)  # <- dies
+        print(ops.gather(squares, Tensor([last], ms.int32), 0).asnumpy())  # <- eager
+
+
 def main() -> None:
     ms.set_seed(1)
-    ms.set_context(mode=ms.PYNATIVE_MODE if WORD.startswith("jit") else ms.GRAPH_MODE)
+    ms.set_context(mode=ms.PYNATIVE_MODE if WORD.startswith(("jit", "eager", "dies")) else ms.GRAPH_MODE)
     spots = Tensor([1, 7], ms.int32)
     if WORD == "first":
         Words()(Tensor([0, 6], ms.int32), spots)
@@ -84,6 +100,8 @@ def main() -> None:
         table = ops.tanh(Tensor(np.ones((3, 4), np.float32)))
         for last in (2, 3):
             print(pick(table, Tensor([last], ms.int32)).asnumpy())
+    elif WORD in {"eager", "dies"}:
+        eager()
     else:
         train()
 

@@ -289,6 +289,18 @@ def test_the_overflow_fails_alone(tmp_path: Path) -> None:
     assert "MINIMIZED 65 2 reproduced" in smaller.stdout
 
 
+@pytest.mark.parametrize(("word", "op", "said"), [("eager", "Gather", "but got 4"), ("dies", "Custom", "died in this call of signal 11")])
+def test_a_primitive_of_pynative_that_fails(word: str, op: str, said: str, tmp_path: Path) -> None:
+    """Kernels run after their primitive returned: the error reaches the program as without opscope, and has a row; so has a death."""
+    done = watched(tmp_path, RAISES, word)
+    assert done.returncode == (1 if word == "eager" else 128 + 11)
+    assert len(done.stdout.splitlines()) == 2
+    line = next(number for number, text in enumerate(RAISES.read_text().splitlines(), 1) if text.endswith(f"# <- {word}"))
+    first = opscope.scan(opscope.open_run(tmp_path / "run")).findings[0]
+    assert (first.kind, first.op, first.source) == ("crash", op, f"{RAISES}:{line}")
+    assert said in first.reasons[0]
+
+
 @pytest.mark.parametrize(
     ("word", "op", "step"),
     [("gather", "Gather", 2), ("solve", "MatrixSolve", 2), ("segment", "UnsortedSegmentSum", 2), ("first", "Gather", 0),
