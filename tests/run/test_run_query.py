@@ -16,7 +16,7 @@ from opscope.errors import UsageError
 from opscope.formats.registry import BUILTIN, Format, Unavailable, formats, open_run
 from opscope.run.arrow import encode_rows
 from opscope.run.memory import MemoryRun
-from opscope.run.names import call_text, parse_call_name, resolve
+from opscope.run.names import parse_call_name, resolve
 from opscope.run.protocol import Run, RunInfo
 from opscope.run.query import arrow_columns, calls, columns, record_of, records, records_at, sql, tensors_of
 from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
@@ -185,7 +185,6 @@ class TestNames:
         assert resolve(run, "fc2:op2#1", step=9).call.step == 0
         exact = resolve(run, "r1/s2/fc2:op2#1")
         assert (exact.call.rank, exact.call.step, exact.note) == (1, 2, None)
-        assert resolve(run, call_text(exact.call)) == exact
         assert resolve(run, "r1/#6").call.index == 6
 
     def test_names_that_do_not_exist(self, run: Run) -> None:

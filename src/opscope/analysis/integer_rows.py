@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from opscope.run.protocol import Run
 
-# No product of two int32 below this leaves int32. The narrower types are so small that every value counts.
-_LARGE = 1 << 15
 _BYTE = 12
 RECORDED_HERE = "opscope"
 _UNJUDGED = """

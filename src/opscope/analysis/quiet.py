@@ -11,13 +11,11 @@ from opscope.analysis.findings import Accusation
 from opscope.analysis.origins import LATER
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.operators import element_of, is_per_element
-from opscope.judge.overflow import INTEGER, NEGATION, UNSIGNED, Status, at_the_limit, status_of
+from opscope.judge.overflow import Status, at_the_limit, status_of
 from opscope.judge.reading import is_finite, is_read
 
 if TYPE_CHECKING:
     from opscope.analysis.rows import Node
-
-_QUIET = NEGATION | INTEGER | UNSIGNED
 
 
 def quiet_accusations(nodes: Iterable[Node], flow: Flow) -> list[Accusation]:

@@ -62,7 +62,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[str, ...] = ()
     id: int | None = None
     stream_id: int | None = None
-    impl_path: str | None = None
 
     @property
     def operator_attributes(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 """Protobuf text (ge_proto_*.txt, ge_onnx_*.pbtxt) as nested dicts of lists: a reader that needs no schema.
 
 Every field becomes a list of its values in order, a message a dict, a scalar a str, int, float or bool, an enumeration its
-name. Depth and size are bounded.
+name. Depth is bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from opscope.errors import FormatError
 
-MAX_SIZE = 1 << 30
 _DEPTH = 200
 _TOKEN = re.compile(
     r"""(?P<skip>[\s,;]+|\#[^\n]*)|(?P<name>[A-Za-z_][\w.]*|\[[\w./]+\])|(?P<sign>[{}<>:\[\]])|(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""

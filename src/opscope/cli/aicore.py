@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from opscope.ascend.codes import Meaning
     from opscope.ascend.unpacked import Unpacked
 
-_MAX_STDIN = 256 << 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class Places:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOUND = 1
-USAGE = 2
 LARGEST = 1 << 20
 
 

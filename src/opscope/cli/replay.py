@@ -50,10 +50,8 @@ def replay(
     run: str,
     /,
     *,
-    output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="Directory for results, where an interrupted replay goes on.")
-    ] = None,
-    csv: Annotated[Path | None, Parameter(help="Also write a table with the standard checker's columns and ours.")] = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help=RESULTS)] = None,
+    csv: Annotated[Path | None, Parameter(help=TABLE)] = None,
     json: Json = False,
     options: Replaying = AS_RECORDED,
     selection: Selected = EVERYTHING,

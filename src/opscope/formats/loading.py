@@ -15,8 +15,6 @@ from opscope.formats.pt import PtFile
 from opscope.formats.text_arrays import read_csv, read_txt
 from opscope.run.dtypes import DType
 
-SUFFIXES = frozenset({".npy", ".npz", ".safetensors", ".pt", ".pth", ".bin", ".txt", ".csv"})
-
 
 def load_array(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:
     """Elements of the array of this key in a file, in their true type; a .bin, .txt or .csv is flat where it has no shape of its own."""

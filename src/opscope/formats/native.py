@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from opscope.formats.registry import Format, later
-from opscope.run.store.layout import RUN_FILE
+from opscope.run.store.layout import PROCESS_FILE, PROCESSES, RUN_FILE
 
 
 def detect(path: Path) -> bool:
     """Whether this is the directory of a native run, torn ones included."""
-    return (path / RUN_FILE).is_file()
+    return (path / RUN_FILE).is_file() or any((path / PROCESSES).glob(f"*/{PROCESS_FILE}"))
 
 
 FORMAT = Format("opscope", detect, later("opscope.run.store.reader:NativeRun"))

@@ -150,17 +150,6 @@ def encode(*, task: int, stream: int, status: int, model: int = 0) -> bytes:
     return bytes(record)
 
 
-def from_document(document: Any, path: str | PathLike[str]) -> OverflowRecord:
-    """The record behind the documented JSON, which MindSpore and converters write. Raises FormatError for any other JSON."""
-    try:
-        if "magic" in document:
-            body = document["acc_list"]
-            return OverflowRecord(units=(_unit(body["acc_type"], body["data"]),), document=document, valid=body["valid"] == 1)
-        return OverflowRecord(units=tuple(_unit(name, document[name]) for name in _CLASSIC_UNITS), document=document)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(path, f"is not the JSON of an overflow record: {error} is missing or of the wrong kind") from error
-
-
 def _hexed(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: hex(value) if key in _HEX else value for key, value in fields.items()}
 

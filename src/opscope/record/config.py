@@ -23,6 +23,7 @@ from opscope.errors import UsageError
 from opscope.formats.settings.steps import step_and_before
 from opscope.run.schema import LEVELS
 from opscope.run.selection import Selection, parse_pattern, parse_selection
+from opscope.run.store.retention import parse_keep
 from opscope.substitute.rules import parse_rules
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def keep_last(self) -> int | None:
         """How many steps are kept whole; None for all of them."""
-        return None if self.keep == "all" else int(self.keep.partition(":")[2])
+        return parse_keep(self.keep)
 
     def words(self) -> Words:
         """What differs from the defaults, by field name, as config_from reads it."""
@@ -363,8 +364,8 @@ def _levels(text: str) -> tuple[str, ...]:
 
 
 def _keep(text: str) -> str:
-    if text != "all" and re.fullmatch(r"last:[0-9]{1,9}", text) is None:
-        raise UsageError(f"--keep {text!r}: neither last:N nor all")
+    """The text of --keep, once it is known to be one."""
+    parse_keep(text)
     return text
 
 

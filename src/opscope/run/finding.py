@@ -14,7 +14,6 @@ KINDS = (
     "overflow-origin", "divergence-origin", "structural-difference", "replay-mismatch", "nondeterminism", "crash",
     "aicore-error", "gradient-explosion", "gradient-vanishing", "rank-mismatch",
 )  # fmt: skip
-CONFIDENCES = ("proven", "likely", "suspected")
 
 
 class Forward(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,11 +47,6 @@ def parse_call_name(text: str) -> CallName:
     return CallName(rank, step, name=match[3])
 
 
-def call_text(call: Call) -> str:
-    """The CALL that means exactly this call."""
-    return f"r{call.rank}/s{call.step}/{call.name}"
-
-
 def resolve(run: Run, text: str, *, step: int | None = None) -> Resolved:
     """The call a text means; step is the one to prefer where the text names none (that of the first finding).
 

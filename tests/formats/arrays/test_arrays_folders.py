@@ -177,3 +177,12 @@ def test_the_shards_of_a_recording_are_no_loose_arrays(tmp_path: Path) -> None:
         open_run(tmp_path)
     np.save(tmp_path / "runs" / "mine.npy", ONES)
     assert [name for name, *_ in calls(tmp_path)] == ["runs/mine"]
+
+
+def test_a_recording_whose_run_json_is_gone_is_no_folder_of_arrays(tmp_path: Path) -> None:
+    shards = tmp_path / "processes" / "p-vm-1-1"
+    shards.mkdir(parents=True)
+    (shards / "process.json").write_text("{}")
+    write_safetensors(shards / "values-00000.safetensors", {"a": ONES})
+    with pytest.raises(FormatError, match=r"it has no run\.json$"):
+        open_run(tmp_path)

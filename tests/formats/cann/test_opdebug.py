@@ -163,33 +163,6 @@ def test_65535_is_not_a_number() -> None:
     assert (unit.context, unit.thread) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [classic_record(status=272), modern_record(1, task_id=3, stream_id=4, status=8), modern_record(0, version=1, status=[8, 0, 0, 0])],
-)
-def test_the_json_can_be_read_again(record: bytes) -> None:
-    decoded = opdebug.decode(record, "f")
-    again = opdebug.from_document(json.loads(json.dumps(decoded.document)), "f.json")
-    assert again == decoded
-
-
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["magic", "acc_list", "data", "status", "AI Core", "task_id"]), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
-@given(JUNK)
-@settings(max_examples=300)
-def test_other_json_is_refused(document: object) -> None:
-    with pytest.raises(FormatError, match=r"f\.json"):
-        opdebug.from_document(document, "f.json")
-
-
 def test_a_record_can_be_written() -> None:
     record = opdebug.encode(task=7, stream=8, status=0x120, model=9)
     unit = opdebug.decode(record, "f").units[2]

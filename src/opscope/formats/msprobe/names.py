@@ -65,9 +65,3 @@ def forward_name(name: str) -> str | None:
     if ".parameters_grad" in name:
         return f"{name.rpartition('.parameters_grad')[0]}.forward.0"
     return None
-
-
-def python_name(op: str) -> str | None:
-    """Where an API op stands in Python ("Functional.linear" gives "torch.nn.functional.linear"), None when that is not known."""
-    prefix, dot, api = op.partition(".")
-    return f"{PLACES[prefix]}.{api}" if dot and prefix in PLACES else None

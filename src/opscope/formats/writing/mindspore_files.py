@@ -20,14 +20,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from opscope import __version__
-from opscope.errors import UsageError
 from opscope.formats.cann.names import stored_name
 from opscope.formats.mindspore.names import flat
 from opscope.formats.writing.array_files import wide, write_npy
+from opscope.formats.writing.call_arguments import written_arguments
 from opscope.formats.writing.mindspore_graph import GraphText, graph_text
 from opscope.run.dtypes import dtype_of, dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
@@ -188,7 +187,7 @@ class MindSporeFiles:
 
     def _arguments(self, folder: Path, call: Call) -> None:
         """Arguments of a kernel as text, the way MindSpore saves them."""
-        named = _decoded(call.args).get("kwargs")
+        named = written_arguments(call.args).get("kwargs")
         if not isinstance(named, dict) or not named:
             return
         name = f"{op_of(call)}.{flat(call.name)}.json"
@@ -235,14 +234,6 @@ def _printed(row: Tensor, name: str) -> Any:
     return "" if value is None else value
 
 
-def _decoded(args: str | None) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(args) if args else {}
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def plan_graphs(
     calls: list[tuple[Call, list[Tensor]]], stacks: dict[tuple[int, int], Stack], level: str | None
 ) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], GraphText]]:
@@ -260,9 +251,3 @@ def plan_graphs(
         numbers[rank, step] = number
         texts.setdefault((rank, number), text)
     return numbers, texts
-
-
-def require_values(count: int) -> None:
-    """UsageError for a run of which nothing was kept."""
-    if count == 0:
-        raise UsageError("the run kept no values, so there is nothing to write; record with --values full")

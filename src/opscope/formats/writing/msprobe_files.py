@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from opscope.formats.msprobe.names import PLACES, parse_name
 from opscope.formats.writing.array_files import write_pt
+from opscope.formats.writing.call_arguments import written_arguments
 from opscope.formats.writing.naming import Names, safe
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
 
@@ -178,7 +178,7 @@ def _body(call: Call, rows: list[Tensor]) -> dict[str, Any]:
     if call.phase == "backward":
         return {"input": _listed(inputs), "output": output}
     named = {slot.removeprefix("kwargs."): inputs.pop(slot) for slot in list(inputs) if slot.startswith("kwargs.")}
-    tree = _decoded(call.args)
+    tree = written_arguments(call.args)
     positional = tree.get("args")
     known = tree.get("kwargs")
     body: dict[str, Any] = {
@@ -288,11 +288,3 @@ def _frame(frame: str) -> str:
     place, _, function = frame.partition(" in ")
     path, _, line = place.rpartition(":")
     return f"File {path}, line {line}, in {function or '?'}, \n "
-
-
-def _decoded(args: str | None) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(args) if args else {}
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -97,7 +97,7 @@ def parse_keep(text: str) -> int | None:
         return None
     match = re.fullmatch(r"\s*last:([0-9]{1,9})\s*", text, re.IGNORECASE)
     if match is None or int(match[1]) == 0:
-        raise UsageError(f"keep {text!r}: write last:N with N at least 1, or all")
+        raise UsageError(f"--keep {text!r}: write last:N with N at least 1, or all")
     return int(match[1])
 
 
