@@ -123,3 +123,92 @@ def test_what_one_side_writes_into_a_tensor_is_named_though_the_dump_has_no_outp
     for number, written in enumerate((True, False)):
         (finding,) = compared(tmp_path / str(number), run(written=written), run(written=not written)).findings
         assert (finding.kind, finding.op) == ("divergence-origin", "Tensor.__setitem__")
+
+
+def mask(shape: tuple[int, ...] = (6, 6)) -> dict[str, Any]:
+    numbers = {"Max": True, "Min": False, "Mean": None, "Norm": None}
+    return {"type": "torch.Tensor", "dtype": "torch.bool", "shape": list(shape), **numbers, "requires_grad": False}
+
+
+def scores() -> dict[str, Any]:
+    return {**tensor(0.0, shape=(2, 6, 6)), "Min": float("-inf"), "Mean": float("-inf"), "Norm": float("inf")}
+
+
+def test_an_argument_whose_effect_statistics_do_not_show_is_named_before_the_call_at_which_values_part(tmp_path: Path) -> None:
+    """A causal mask off by one: masks have no statistics to speak of, nor have scores that are infinite in part."""
+
+    def run(diagonal: int, norm: float) -> list[Entry]:
+        return [
+            ("Tensor.tril.0.forward", [mask(), {"type": "int", "value": diagonal}], [mask()]),
+            ("Tensor.masked_fill.0.forward", [tensor(9.0, shape=(2, 6, 6)), mask()], [scores()]),
+            ("Tensor.softmax.0.forward", [scores()], [tensor(norm, shape=(2, 6, 6))]),
+        ]
+
+    (first,) = compared(tmp_path, run(1, 3.9), run(0, 4.6)).findings
+    assert (first.op, first.reasons[0]) == ("Tensor.tril", "argument 1 is 1, golden has 0")
+
+
+def test_a_call_of_one_side_alone_that_leaves_statistics_as_they_are_is_named(tmp_path: Path) -> None:
+    """What is flipped has the statistics it had; the loss is where values part."""
+
+    def run(*, flipped: bool) -> list[Entry]:
+        flip: list[Entry] = [("Tensor.flip.0.forward", [tensor(11.0)], [tensor(11.0)])]
+        loss = tensor(3.52 if flipped else 3.5, shape=())
+        return [
+            ("Functional.linear.0.forward", [tensor(9.0)], [tensor(11.0)]),
+            *(flip if flipped else []),
+            ("Functional.cross_entropy.0.forward", [tensor(11.0)], [loss]),
+        ]
+
+    for number, flipped in enumerate((True, False)):
+        (finding,) = compared(tmp_path / str(number), run(flipped=flipped), run(flipped=not flipped)).findings
+        assert (finding.kind, finding.op) == ("divergence-origin", "Tensor.flip")
+
+
+def test_a_gradient_that_nobody_recorded_is_of_the_call_that_one_side_alone_ran(tmp_path: Path) -> None:
+    """The loss divided by two on one side alone, in a dump without the gradient of that division."""
+
+    def run(*, divided: bool) -> list[Entry]:
+        half: list[Entry] = [("Tensor.__truediv__.0.forward", [tensor(3.5)], [tensor(1.75)])]
+        return [
+            ("Functional.cross_entropy.0.forward", [tensor(9.0)], [tensor(3.5)]),
+            *(half if divided else []),
+            ("Functional.cross_entropy.0.backward", [tensor(0.5 if divided else 1.0)], [tensor(0.2 if divided else 0.4)]),
+        ]
+
+    first = compared(tmp_path, run(divided=True), run(divided=False)).findings[0]
+    assert (first.kind, first.op) == ("divergence-origin", "Tensor.__truediv__")
+
+
+def test_a_gradient_of_another_node_of_autograd_is_no_difference(tmp_path: Path) -> None:
+    """Pooling of another memory format is composed otherwise, and the tool hooks what comes first of it."""
+
+    def run(read: tuple[int, ...]) -> list[Entry]:
+        pooled = tensor(2.0, shape=(4, 8, 1, 1))
+        return [
+            ("Functional.adaptive_avg_pool2d.0.forward", [tensor(9.0, shape=(4, 8, 4, 4))], [pooled]),
+            ("Functional.adaptive_avg_pool2d.0.backward", [pooled], [tensor(2.0, shape=read)]),
+        ]
+
+    assert compared(tmp_path, run((4, 8, 1, 1)), run((4, 8, 4, 4))).findings == ()
+
+
+def layers(*norms: float) -> list[Entry]:
+    """Layers of equal calls, each with a weight of its own and a constant that all of them share."""
+    found: list[Entry] = []
+    read = 9.0
+    for place, norm in enumerate(norms):
+        table = ("Tensor.outer", [tensor(2.0, shape=(8,))], [tensor(4.0, shape=(8, 8))])
+        found.append((f"{table[0]}.{place}.forward", table[1], table[2]))
+        found.append((f"Functional.linear.{place}.forward", [tensor(read), tensor(norm, shape=(8, 8))], [tensor(read + norm)]))
+        found.append((f"Tensor.relu.{place}.forward", [tensor(read + norm)], [tensor(read + norm)]))
+        read += norm
+    return found
+
+
+def test_without_names_layers_are_told_by_their_weights(tmp_path: Path) -> None:
+    """The layer that one side leaves out is the one whose weight the other side does not have."""
+    document = compared(tmp_path, layers(1.0, 3.0, 4.0), layers(1.0, 2.0, 3.0, 4.0))
+    first = document.findings[0]
+    assert (first.kind, first.op, first.call) == ("divergence-origin", "Functional.linear", "Functional.linear.1.forward")
+    assert first.evidence[0]["side"] == "golden"

@@ -146,7 +146,8 @@ def _match(
     target: Tokens, golden: Tokens, mine: NDArray[np.int64], theirs: NDArray[np.int64], found: _Matching, *, levels: int | None = None
 ) -> None:
     """Match two sequences of calls, level by level; each level fills the gaps that the stricter ones left."""
-    anchors: list[Pair] = []
+    anchors = _anchors(target.signed, golden.signed, mine, theirs)
+    found.add(*_columns(anchors))
     for number in range(len(target.levels) if levels is None else levels):
         mine, theirs = mine[found.target[mine] < 0], theirs[found.golden[theirs] < 0]
         if not len(mine) or not len(theirs):
@@ -161,6 +162,18 @@ def _match(
         anchors = sorted([*anchors, *pairs])
         if number <= target.crossing:
             _match_anywhere(tokens, mine, theirs, found)
+
+
+def _anchors(target: NDArray[np.uint64], golden: NDArray[np.uint64], mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> list[Pair]:
+    """Calls of two sequences that each read what no other call does, on both sides the same, as far as they stand in one order."""
+    signs = []
+    for signed, calls in ((target, mine), (golden, theirs)):
+        names, first, counts = np.unique(signed[calls], return_index=True, return_counts=True)
+        signs.append({int(name): int(calls[at]) for name, at in zip(names[counts == 1], first[counts == 1], strict=True) if name})
+    shared = signs[0].keys() & signs[1].keys()
+    ordered = [sorted((side[name], name) for name in shared) for side in signs]
+    pairs = common([name for _, name in ordered[0]], [name for _, name in ordered[1]])
+    return [(ordered[0][i][0], ordered[1][j][0]) for i, j in pairs]
 
 
 def _gaps(

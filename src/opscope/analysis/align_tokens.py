@@ -41,6 +41,7 @@ _WRAPPERS = re.compile(
 class Tokens(msgspec.Struct, frozen=True):
     """One side for the alignment; part is rank, step and phase, scope is part and module (and level of call).
 
+    signed tells calls by what only they read, in dumps without names; 0 for the others.
     structure is what all levels but the first are made of, as columns: sides of one structure have the same tokens there.
     """
 
@@ -48,6 +49,7 @@ class Tokens(msgspec.Struct, frozen=True):
     scope: NDArray[np.uint64]
     levels: Sequence[NDArray[np.uint64]]
     structure: Sequence[NDArray[Any]]
+    signed: NDArray[np.uint64]
     crossing: int = CROSSING
     certain: int = CERTAIN
 
@@ -86,7 +88,7 @@ def tokens_of(side: Side, flow: Flow, naming: Naming) -> Tokens:
     scope = mixed(part, modules) if naming.by_module else part
     columns = [getattr(side.tensors, name) for name in ("call", "output", "slot", "shape", "dtype", "named")]
     structure = [operators, calls.leaf, flow.producer, flow.source_row, *columns]
-    return Tokens(part, scope, _levels(side, flow, operators, families), structure)
+    return Tokens(part, scope, _levels(side, flow, operators, families), structure, _signed(side, flow, operators))
 
 
 def _placed(numbers: NDArray[np.int64], places: Mapping[int, int]) -> NDArray[np.uint64]:
@@ -151,6 +153,16 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
         alike,
         lambda: np.where(side.which(side.calls.op, lambda op: family(op) in VIEWS), alike(), families),
     )
+
+
+def _signed(side: Side, flow: Flow, operators: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """For calls of a dump without names the operator and the contents that no call produced, as a parameter's are; 0 for other calls."""
+    tensors = side.tensors
+    chosen = np.flatnonzero(~tensors.output & (flow.producer < 0) & (flow.state != 0) & (tensors.size > 1))
+    if tensors.named.any() or not len(chosen):
+        return np.zeros(len(side.calls), dtype=np.uint64)
+    read = _summed(tensors.call[chosen], mixed(tensors.slot[chosen], flow.state[chosen]), len(side.calls))
+    return np.where(read != 0, mixed(operators, read), np.uint64(0))
 
 
 class _Around:

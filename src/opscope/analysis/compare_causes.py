@@ -7,8 +7,9 @@ flow, in the order of the calls, so that every origin is known before anything i
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import msgspec
@@ -16,8 +17,9 @@ import numpy as np
 
 from opscope.analysis.compare_draws import Draws
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
-from opscope.analysis.compare_kinds import HARMLESS, SLACK, STATISTICAL
+from opscope.analysis.compare_kinds import SLACK, STATISTICAL
 from opscope.analysis.compare_leaps import leaps
+from opscope.analysis.compare_lonely import Lonely
 from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_ranks import Collectives
 from opscope.analysis.compare_shapes import Shapes
@@ -26,7 +28,6 @@ from opscope.analysis.compare_structure import enclosing
 from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE
 from opscope.analysis.compare_updates import Updates
-from opscope.judge.operators import family
 
 COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",
@@ -34,7 +35,6 @@ COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
 ROUNDING = 2.0**-24  # of statistics that were taken in float32
 MAX_CAUSES = 4096
 AGREES = 1e-4  # relative error of a result between frameworks, where its type is fine enough
-MAX_WALK = 200_000
 MAX_BEHIND = 2_000
 
 
@@ -68,6 +68,7 @@ class Search:
         self._reached: set[int] = set()  # ranks that a difference reached through a collective
         self._signs = Signs(pairing, measures)
         self._updates = Updates(self._signs)
+        self._lonely = Lonely(pairing)
         self._forward = forward_calls(pairing.target)
 
     # -- where something happens ------------------------------------------------------------------------------
@@ -120,6 +121,9 @@ class Search:
             chosen = chosen[np.array([not self._composed_otherwise(row) for row in chosen.tolist()], dtype=np.bool_)]
         if len(chosen):
             chosen = chosen[~self._signs.named_again[rows.target_call[chosen]]]
+            calls = rows.target_call[chosen]
+            shaped = [self._shapes.recorded_otherwise(*pair) for pair in zip(calls.tolist(), self._forward[calls].tolist(), strict=True)]
+            chosen = chosen[~np.array(shaped, dtype=np.bool_)]
         chosen = chosen[~np.isin(self.calls.rank[rows.target_call[chosen]], list(called))]
         found = []
         for row in leaps(self.pairing, self.measures, chosen, self._signs.steep):
@@ -172,6 +176,8 @@ class Search:
             return begun
         if self.measures.unread[call] and self._signs.earlier_difference(call):
             return None
+        if not words and self._signs.guessed(call) and not self.measures.in_error[call]:
+            return self._made(call, golden)
         return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=words)
 
     def _updated(self, call: int, golden: int) -> Cause | None:
@@ -194,12 +200,47 @@ class Search:
     def _made(self, call: int, golden: int) -> Cause | None:
         if self._signs.random[call]:
             return self._drawn(call, golden)
-        return Cause(COMPUTED, call, golden) if self._exceeds(call) else None
+        if not self._exceeds(call):
+            return None
+        hidden = self._hidden(call)
+        if hidden is not None:
+            return hidden
+        return None if self._signs.vague(call) else Cause(COMPUTED, call, golden)
+
+    def _hidden(self, call: int) -> Cause | None:
+        """The last call before it that differs from golden's, or that only one side runs, where what it did is not seen in statistics."""
+        match, (mine, theirs) = self.pairing.match.target, self._signs.producers
+        waiting, seen = [-call], set[int]()
+        while waiting and len(seen) < MAX_BEHIND:
+            at = -heapq.heappop(waiting)
+            words = self._words(at) if at != call else ()
+            if words:
+                return Cause(ARGUMENT, at, int(match[at]), words=words)
+            for row in self._signs.guessed(at):
+                one, other = int(mine[row]), int(theirs[row])
+                found = self._alone(at, row) if one != other and (one < 0 or match[one] != other) else None
+                if found is not None:
+                    return found
+                if one >= 0 and match[one] == other and one not in seen:
+                    seen.add(one)
+                    heapq.heappush(waiting, -one)
+        return None
+
+    def _alone(self, call: int, row: int) -> Cause | None:
+        """The call of one side alone, more than a view, through which an input came that statistics call equal."""
+        for producers, target in zip(self._signs.producers, (True, False), strict=True):
+            calls, _ = self._lonely.above(int(producers[row]), target=target)
+            first = self._lonely.foremost(calls, target=target) if calls else NONE
+            if calls and self._lonely.computes(first, target=target):
+                return Cause(EXTRA, first, NONE, row) if target else Cause(MISSING, call, first, row)
+        return None
 
     def _exceeds(self, call: int) -> bool:
         """Whether a call's output is further off than allowed, also of inputs that are no closer than the results before it."""
-        if not self.measures.exceeds[call] or not self._signs.blurred(call):
-            return bool(self.measures.exceeds[call])
+        if not self.measures.exceeds[call] or self._shapes.recorded_otherwise(call, int(self._forward[call])):
+            return False
+        if not self._signs.blurred(call):
+            return True
         return bool(self.measures.out_error[call] > SLACK * STATISTICAL * max(self._signs.noise(call), ROUNDING))
 
     def _shaped(self, call: int, golden: int, words: tuple[str, ...]) -> Cause | None:
@@ -237,7 +278,7 @@ class Search:
             return None
         inside = np.flatnonzero((calls.parent == calls.index[golden]) & (calls.process == calls.process[golden]) & calls.leaf)
         inside = inside[np.isin(calls.level[inside], np.unique(self.calls.level))]
-        return Cause(MISSING, call, self._foremost(set(inside.tolist()), target=False)) if len(inside) else None
+        return Cause(MISSING, call, self._lonely.foremost(set(inside.tolist()), target=False)) if len(inside) else None
 
     def _drawn(self, call: int, golden: int) -> Cause | None:
         """The cause of other random numbers: the first draw that one side alone made before, else the first that differs; told once."""
@@ -291,6 +332,9 @@ class Search:
         if other is not None:
             return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(other,))
         earlier = self._computed_before(call)
+        lonely = None if earlier or self._forward[call] < 0 else self._lonely_before(call, row)
+        if lonely is not None:
+            return lonely
         known = tensors.parameter[rows.target[row]] or self.pairing.golden.tensors.parameter[rows.golden[row]] or self._named(row)
         fresh = self._is_first_step(call) and self._is_forward(call) and bool(known)
         if earlier and not fresh:
@@ -299,6 +343,16 @@ class Search:
         reader = min(self._computing(call), self._first_to_compute(call, row))
         golden = int(self.pairing.match.target[reader])
         return Cause(ARRIVED, reader, golden, row, sure=fresh or not earlier, words=self._words(reader))
+
+    def _lonely_before(self, call: int, row: int) -> Cause | None:
+        """The first call of its step that one side alone runs, where nobody recorded what made an input differ: a gradient, mostly."""
+        if self.causes:
+            return None
+        golden = int(self.pairing.match.target[call])
+        found = [self._lonely.first_before(call, target=True), self._lonely.first_before(golden, target=False)]
+        if found[0] >= 0:
+            return Cause(EXTRA, found[0], NONE, row, sure=False)
+        return Cause(MISSING, call, found[1], row, sure=False) if found[1] >= 0 else None
 
     def _computed_before(self, call: int) -> bool:
         """Whether anything of its rank differed before a call but views of what arrived unlike."""
@@ -363,34 +417,27 @@ class Search:
         if extra:
             if self._culprits.intersection(extra):
                 return None
-            partner = self._foremost(missing, target=False) if missing else NONE
-            return Cause(EXTRA, self._foremost(extra, target=True), partner, row)
+            partner = self._lonely.foremost(missing, target=False) if missing else NONE
+            return Cause(EXTRA, self._lonely.foremost(extra, target=True), partner, row)
         if missing:
             absent = self._culprits_golden.intersection(missing)
-            return None if absent else Cause(MISSING, call, self._foremost(missing, target=False), row)
-        if mine < 0 or theirs < 0:
-            over = self._written_over(call, row)
-            if over is not None or self._signs.earlier_difference(call):
-                return over
-            words = self._other_type(row) or "reads a tensor of another origin"
-            return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, sure=False, words=(words,))
-        return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(self._wiring(call),))
+            return None if absent else Cause(MISSING, call, self._lonely.foremost(missing, target=False), row)
+        return self._rewired(call, row)
 
-    def _written_over(self, call: int, row: int) -> Cause | None:
-        """A call of one side alone that wrote to what the other side's producer made, in a dump that has no output of it (x[i] = y)."""
+    def _rewired(self, call: int, row: int) -> Cause | None:
+        """An input of another origin than on the golden side, with no call of one side alone on its way."""
         golden = int(self.pairing.match.target[call])
-        for target, at, match in ((True, call, self.pairing.match.target), (False, golden, self.pairing.match.golden)):
-            made = int(self._signs.producers[1 if target else 0][row])
-            partner = int((self.pairing.match.golden if target else self.pairing.match.target)[made]) if made >= 0 else NONE
-            for one in range(partner + 1, at) if partner >= 0 else ():
-                if match[one] < 0 and partner in self._inputs_of_side(one, target=target) and self._writes_nothing(one, target=target):
-                    return Cause(EXTRA, one, NONE, row) if target else Cause(MISSING, call, one, row)
-        return None
-
-    def _writes_nothing(self, call: int, *, target: bool) -> bool:
-        tensors = (self.pairing.target if target else self.pairing.golden).tensors
-        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-        return not tensors.output[first:last].any()
+        mine, theirs = int(self._signs.producers[0][row]), int(self._signs.producers[1][row])
+        if mine >= 0 and theirs >= 0:
+            return Cause(REWIRED, call, golden, row, words=(self._wiring(call),))
+        over, target = self._lonely.written_over(call, mine, theirs)
+        if over >= 0:
+            return Cause(EXTRA, over, NONE, row) if target else Cause(MISSING, call, over, row)
+        if self._signs.earlier_difference(call):
+            return None
+        words = self._other_type(row)
+        lonely = None if words else self._lonely_before(call, row)
+        return lonely or Cause(REWIRED, call, golden, row, sure=False, words=(words or "reads a tensor of another origin",))
 
     def _composed_otherwise(self, row: int) -> bool:
         """Whether two frameworks only come to the same result by other intermediate ones (a sum of three beside two sums of two)."""
@@ -430,50 +477,14 @@ class Search:
 
     def _alone_above(self, start: int, *, target: bool) -> tuple[set[int], float]:
         """Calls without a partner through which a tensor came, and the error of what they were given; inf where that has an origin."""
-        match = self.pairing.match.target if target else self.pairing.match.golden
-        waiting, found, worst = [start], set[int](), 0.0
-        while waiting and len(found) < MAX_WALK:
-            call = waiting.pop()
-            if call < 0 or call in found:
-                continue
-            if match[call] >= 0:
-                worst = max(worst, self._handed_over(call if target else int(match[call])))
-                continue
-            found.add(call)
-            waiting.extend(self._inputs_of_side(call, target=target))
-        return found, worst
-
-    def _foremost(self, calls: set[int], *, target: bool) -> int:
-        """Of calls without a partner the first that computes with what both sides have; views and constants tell nobody anything."""
-        side, match = (self.pairing.target, self.pairing.match.target) if target else (self.pairing.golden, self.pairing.match.golden)
-        ordered = sorted(calls)
-        words = dict(zip(ordered, side.texts(side.calls.op[np.array(ordered, dtype=np.int64)]), strict=True))
-        computing = [call for call in ordered if family(words[call]) not in HARMLESS]
-
-        def fed(call: int) -> bool:
-            return any(producer >= 0 and match[producer] >= 0 for producer in self._inputs_of_side(call, target=target))
-
-        def shared(call: int) -> bool:
-            return fed(call) or any(producer < 0 for producer in self._inputs_of_side(call, target=target))
-
-        first = next(filter(shared, computing), computing[0] if computing else ordered[0])
-        if self.pairing.between is None:
-            return first
-        return next(filter(fed, computing), first)  # one framework may compute a constant that is written down in the other
+        found, given = self._lonely.above(start, target=target)
+        return found, max((self._handed_over(call) for call in given), default=0.0)
 
     def _handed_over(self, producer: int) -> float:
         """Error of what a matched call hands over, inf when it is a consequence of an origin already."""
         if not self.measures.differs[producer]:
             return 0.0
         return float("inf") if self._is_tainted(producer) else float(self.measures.out_error[producer])
-
-    def _inputs_of_side(self, call: int, *, target: bool) -> Iterator[int]:
-        side, flow = (self.pairing.target, self.pairing.flows[0]) if target else (self.pairing.golden, self.pairing.flows[1])
-        tensors = side.tensors
-        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-        for row in range(first, last):
-            if not tensors.output[row]:
-                yield int(flow.producer[row])
 
     # -- taint ------------------------------------------------------------------------------------------------
 
@@ -516,7 +527,7 @@ class Search:
         if self._forward[call] >= 0:
             found.append(int(self._forward[call]))
         if self.pairing.match.target[call] < 0:
-            found.extend(producer for producer in self._inputs_of_side(call, target=True) if producer >= 0)
+            found.extend(producer for producer in self._lonely.inputs_of(call, target=True) if producer >= 0)
         return found
 
     def _is_first_step(self, call: int) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -80,6 +80,8 @@ class _Book:
 
     def __init__(self, pairing: Pairing, told: Sequence[tuple[Cause, list[Cause]]], blocks: Sequence[Block]) -> None:
         self.pairing = pairing
+        self._blocks = blocks
+        self._parted = _first_steps(pairing, told)
         shown = blocks[:MAX_FINDINGS]
         mine = {cause.target for cause, _ in told} | {block.first for block in shown if block.target}
         theirs = {cause.golden for cause, _ in told} | {block.first for block in shown if not block.target}
@@ -130,6 +132,7 @@ class _Book:
             evidence["golden_outputs"] = [msgspec.to_builtins(slot_of(tensor)) for tensor in partner[1] if tensor.io == "output"]
         evidence |= self._errors(cause, measured)
         reasons = [*self._reasons(cause, call, partner)]
+        reasons.extend(self._whole_module(cause))
         if "bound" in evidence:
             reasons.append(evidence["bound"]["words"])
         if "pattern" in evidence:
@@ -147,9 +150,19 @@ class _Book:
         side = 0 if block.target else 1
         call, tensors = self._calls[side][block.first]
         where = "the target" if block.target else "golden"
-        reasons = [f"only {where} runs this call{_extent(block)}; the values around it agree"]
+        parted = self._parted.get(call.rank, call.step + 1) <= call.step
+        reasons = [f"only {where} runs {_extent(block)}" + ("" if parted else "; the values around it agree")]
         evidence = {"side": "target" if block.target else "golden", "calls": len(block.calls), "steps": sorted(block.steps)[:MAX_NAMED]}
         return self._finding(call, tensors, side, kind="structural-difference", reasons=reasons, evidence=evidence, confidence="proven")
+
+    def _whole_module(self, cause: Cause) -> Iterator[str]:
+        """That the call is one of a module of which the other side runs nothing."""
+        if cause.kind not in {EXTRA, MISSING}:
+            return
+        target = cause.kind == EXTRA
+        for block in self._blocks:
+            if block.module and block.target == target and (cause.target if target else cause.golden) in block.calls:
+                yield f"{'golden' if target else 'the target'} runs nothing of module {block.module}"
 
     def _finding(self, call: Call, tensors: Sequence[Tensor], side: int, **rest: Any) -> Finding:
         forward = self._forward[side].get((call.process, call.forward_index)) if call.forward_index is not None else None
@@ -289,12 +302,14 @@ def _confidence(cause: Cause, call: Call, evidence: dict[str, Any]) -> str:
 
 
 def _once(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """One finding for each operator and place; where it comes back in later steps is evidence of the first."""
+    """One finding for each operator and place; where it comes back, in later steps or for other parameters, is evidence of the first."""
     first: dict[tuple[Any, ...], Finding] = {}
     steps: dict[tuple[Any, ...], list[int]] = {}
     for finding in found:
-        tensor = (finding.evidence[0].get("tensor") or {}).get("tensor_name")
-        site = (finding.rank, finding.kind, finding.op, finding.phase, finding.module, finding.source, tensor, finding.reasons)
+        lonely = finding.evidence[0].get("cause") in {EXTRA, MISSING}
+        tensor = None if lonely else (finding.evidence[0].get("tensor") or {}).get("tensor_name")
+        module = None if lonely and finding.phase != "forward" else finding.module
+        site = (finding.rank, finding.kind, finding.op, finding.phase, module, finding.source, tensor, finding.reasons)
         if site in first:
             steps.setdefault(site, []).append(finding.step)
         else:
@@ -309,9 +324,24 @@ def _again(finding: Finding, steps: list[int]) -> Finding:
     return msgspec.structs.replace(finding, evidence=(*finding.evidence, again))
 
 
+def _first_steps(pairing: Pairing, told: Sequence[tuple[Cause, list[Cause]]]) -> dict[int, int]:
+    """For each rank the step of its first cause."""
+    found: dict[int, int] = {}
+    for cause, _ in told:
+        calls = pairing.target.calls
+        rank, step = int(calls.rank[cause.target]), int(calls.step[cause.target])
+        if cause.kind == MISSING:
+            step = min(step, int(pairing.golden.calls.step[cause.golden]))
+        found[rank] = min(found.get(rank, step), step)
+    return found
+
+
 def _extent(block: Block) -> str:
-    """How many more calls a block has, and how often it is found, in words; "" for a call alone."""
+    """What is in a block, and how often it is found, in words."""
+    if block.places > 1 or block.module:
+        where = f"in module {block.module}" if block.module else f"in {block.places} places"
+        return f"{len(block.calls)} calls {where}" + (f", in {len(block.steps)} steps" if len(block.steps) > 1 else "")
     more = "" if block.length == 1 else f" and {block.length - 1} more after it"
     times = len(block.calls) // block.length
     often = "" if times == 1 else f", in {len(block.steps)} steps" if len(block.steps) > 1 else f", {times} times"
-    return more + often
+    return f"this call{more}{often}"

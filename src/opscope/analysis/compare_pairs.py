@@ -19,6 +19,7 @@ from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_kinds import PRODUCT, finite, kind_of
 from opscope.analysis.compare_tables import ABSENT, NONE, Side, Tensors
 from opscope.analysis.hashes import distinct, mixed
+from opscope.judge.operators import is_workspace
 from opscope.run.dtypes import find_dtype
 
 if TYPE_CHECKING:
@@ -107,11 +108,22 @@ def _judged(
         output[one_sided], output[other] = sides[0].tensors.output[mine[one_sided]], sides[1].tensors.output[theirs[other]]
     error[both], status[both], roundoff[both], reordered[both] = _measured(sides, flows, types, mine[both], theirs[both])
     output[both] = sides[0].tensors.output[mine[both]]
+    scratch = _workspaces(sides[0], mine)
+    error[scratch], status[scratch] = np.nan, np.where(theirs[scratch] >= 0, UNKNOWN, status[scratch])
     coarse = coarser_products(*sides, types)
     if coarse:
         roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
     least = (error > 0) & np.isfinite(error)
     return Rows(mine, theirs, *calls, output, error, np.full(len(mine), np.nan), status, roundoff, reordered, least)
+
+
+def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows whose tensors are a library's scratch memory: what it holds depends on what the memory held."""
+    bytes_ = side.which(side.tensors.dtype, lambda dtype: is_workspace("rnn", dtype))
+    if not bytes_.any():
+        return np.empty(0, dtype=np.int64)
+    owners = side.which(side.calls.op, lambda op: is_workspace(op, "uint8"))[side.tensors.call]
+    return np.flatnonzero((places >= 0) & (bytes_ & owners)[np.maximum(places, 0)])
 
 
 def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -215,15 +227,16 @@ def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> 
 
 
 def _product_types(side: Side, types: Types) -> dict[float, float]:
-    """Share of each unit roundoff among the outputs of a side's products, of all its calls where it has no products."""
+    """Share of each unit roundoff among a side's products, of all its calls where it has no products; a call's coarsest output tells."""
     if not len(side.calls) or not len(side.tensors):
         return {}
     products = side.which(side.calls.op, lambda op: kind_of(op) == PRODUCT) & side.calls.leaf
     known, units, _ = types
     rows = np.flatnonzero(side.tensors.output)
-    unit = units[np.searchsorted(known, side.tensors.dtype[rows])]
+    unit = np.zeros(len(side.calls))
+    np.maximum.at(unit, side.tensors.call[rows], units[np.searchsorted(known, side.tensors.dtype[rows])])
     written = unit > 0
-    chosen = written & products[side.tensors.call[rows]]
+    chosen = written & products
     found, counts = np.unique(unit[chosen if chosen.any() else written], return_counts=True)
     return {float(one): float(count) / int(counts.sum()) for one, count in zip(found, counts, strict=True)}
 

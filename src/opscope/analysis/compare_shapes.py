@@ -51,6 +51,21 @@ class Shapes:
         self._told.add(name)
         return row
 
+    def recorded_otherwise(self, call: int, forward: int) -> bool:
+        """Whether all that differs of a gradient is its shape, though what its forward call read and wrote has the same on both sides.
+
+        A tool that hooks the nodes of autograd takes the gradient of another node then, where kernels are composed otherwise.
+        """
+        shaped, otherwise = self._shaped
+        return forward >= 0 and call in shaped and call not in otherwise and forward not in shaped
+
+    @cached_property
+    def _shaped(self) -> tuple[set[int], set[int]]:
+        """Calls with a tensor of another shape, and those that write one that differs otherwise."""
+        rows = self._pairing.rows
+        shape = rows.status == SHAPE
+        return set(rows.target_call[shape].tolist()), set(rows.target_call[rows.output & ~shape & (rows.error > 0)].tolist())
+
     def draws(self, call: int) -> bool:
         """Whether a draw fills a parameter in a run some of whose parameters have another shape, which sets the bounds of the draw."""
         tensors = self._pairing.target.tensors

@@ -181,8 +181,26 @@ class Signs:
             found[rank, step] = owner[here], rows.error[chosen[here]]
         return found
 
+    @cached_property
+    def sure(self) -> NDArray[np.bool_]:
+        """Rows whose contents are known to be the same element by element: statistics alone may hide that elements changed places."""
+        rows, (mine, theirs) = self.pairing.rows, self.pairing.flows
+        found: NDArray[np.bool_] = (rows.target >= 0) & (rows.golden >= 0)
+        both = np.flatnonzero(found)
+        left, right = rows.target[both], rows.golden[both]
+        found[both] = mine.whole[left] & theirs.whole[right] & (mine.state[left] == theirs.state[right])
+        return found
+
+    def guessed(self, call: int) -> list[int]:
+        """The rows that a call reads and that only statistics call equal."""
+        rows = self.pairing.rows
+        return [row for row in self.rows_of(call) if not rows.output[row] and rows.error[row] == 0 and not self.sure[row]]
+
     def blurred(self, call: int) -> bool:
         """Whether what a call reads is equal by statistics alone, while its run has gone apart before: it is as close as the rest."""
-        rows, whole = self.pairing.rows, self.pairing.flows[0].whole
-        read = [int(rows.target[row]) for row in self.rows_of(call) if not rows.output[row] and rows.target[row] >= 0]
-        return not all(whole[row] for row in read) and self.earlier_difference(call)
+        return bool(self.guessed(call)) and self.earlier_difference(call)
+
+    def vague(self, call: int) -> bool:
+        """Whether the statistics of what a blurred call reads hold no norm (a mask, infinite scores), and so say next to nothing."""
+        norms, places = self.pairing.target.tensors.l2norm, self.pairing.rows.target
+        return self.earlier_difference(call) and any(not np.isfinite(norms[places[row]]) for row in self.guessed(call))

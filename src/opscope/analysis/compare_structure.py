@@ -8,7 +8,7 @@ and out).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +17,7 @@ import numpy as np
 from opscope.analysis.compare_judge import Pairing
 from opscope.analysis.compare_kinds import HARMLESS
 from opscope.analysis.compare_tables import NONE
-from opscope.analysis.hashes import mixed
+from opscope.analysis.hashes import distinct, mixed
 from opscope.analysis.optimizing import unrecorded
 from opscope.judge.operators import family
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Block(msgspec.Struct, frozen=True):
     """Neighbouring calls of one side without a partner; first is the place of the first of them, length how many stand together.
 
-    calls are those of every place and step where the block is found.
+    calls are those of every place and step where the block is found. module: the path of a module of which the other side runs nothing;
+    places: how many single blocks were gathered in this one.
     """
 
     target: bool
@@ -39,6 +40,8 @@ class Block(msgspec.Struct, frozen=True):
     length: int
     calls: frozenset[int]
     steps: frozenset[int]
+    module: str = ""
+    places: int = 1
 
 
 def half_compiled(pairing: Pairing) -> bool:
@@ -58,10 +61,10 @@ def blocks_of(pairing: Pairing) -> list[Block]:
         for calls, side, other in zip(lonely, (pairing.target, pairing.golden), (pairing.golden, pairing.target), strict=True)
     ]
     replaced = _replaced(pairing, lonely)
-    found = []
+    found, match_of = [], (match.target, match.golden)
     for number, (side, calls) in enumerate(zip((pairing.target, pairing.golden), lonely, strict=True)):
         kept = [call for call in calls.tolist() if call not in replaced[number]]
-        found.extend(_merged(side, kept, target=number == 0))
+        found.extend(_gathered(side, match_of[number], _merged(side, kept, target=number == 0)))
     return found
 
 
@@ -178,6 +181,34 @@ def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
         else:
             blocks[site] = msgspec.structs.replace(known, calls=known.calls | set(span), steps=known.steps | {step})
     return list(blocks.values())
+
+
+def _gathered(side: Side, match: NDArray[np.int64], blocks: Sequence[Block]) -> list[Block]:
+    """The blocks of a module that only one side runs as one, and so those of one backward pass and of one optimizer."""
+    paths = distinct(side.calls.module[(match >= 0) & side.calls.leaf])
+    shared = {prefix for path in side.texts(paths) for prefix in _prefixes(path)}
+    groups: dict[tuple[object, ...], list[Block]] = {}
+    for block in blocks:
+        module = next((prefix for prefix in _prefixes(side.words.get(int(side.calls.module[block.first]), "")) if prefix not in shared), "")
+        phase, rank = side.words.get(int(side.calls.phase[block.first]), ""), int(side.calls.rank[block.first])
+        alone = block.first if not module and phase not in {"backward", "optimizer"} else NONE
+        groups.setdefault((rank, module, "" if module else phase, alone), []).append(msgspec.structs.replace(block, module=module))
+    return [_one_block(group) for group in groups.values()]
+
+
+def _prefixes(path: str) -> list[str]:
+    """`a.b.c` as `a`, `a.b`, `a.b.c`."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _one_block(blocks: Sequence[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    calls = frozenset[int]().union(*(block.calls for block in blocks))
+    steps = frozenset[int]().union(*(block.steps for block in blocks))
+    first = min(block.first for block in blocks)
+    return Block(blocks[0].target, first, len(calls), calls, steps, blocks[0].module, len(blocks))
 
 
 def enclosing(calls: Calls, inner: NDArray[np.int64]) -> set[int]:

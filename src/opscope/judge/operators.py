@@ -230,6 +230,11 @@ def element_of(slot: str) -> int | None:
     return int(last)
 
 
+def is_workspace(op: str, dtype: str) -> bool:
+    """Whether a tensor of a call is a library's own scratch memory, which is handed to the backward kernel and means nothing else."""
+    return dtype == "uint8" and any(word in op for word in ("rnn", "cudnn", "miopen", "mkldnn"))
+
+
 def any_of(op: str, names: Iterable[str]) -> bool:
     """Whether the operator's family is one of these words."""
     return family(op) in names

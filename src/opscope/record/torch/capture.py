@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import torch
 
+from opscope.judge.operators import is_workspace
 from opscope.kernels.arguments import Tree
 from opscope.kernels.calls import head_of, writes_to
 from opscope.record.torch.binding import PLAIN, encode
@@ -81,7 +82,7 @@ class Captured:
         fresh: list[tuple[str, torch.Tensor]] = []
         changed = {self.call.tensors[slot].memory: tensor for slot, tensor in self.tensors.items() if writes_to(self.writes, slot)}
         for slot, tensor in outputs_of(result, self.tensors, self.writes).items():
-            if unfit(tensor) is not None or is_workspace(self.call.op, tensor):
+            if unfit(tensor) is not None or is_workspace(self.call.op, str(tensor.dtype).removeprefix("torch.")):
                 continue
             known = self.starts.get(storage_key(tensor))
             if known is None:
@@ -101,11 +102,6 @@ class Captured:
         size = self.call.memories[memory].size
         base = self.starts[storage_key(tensor)][1]
         return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), base, (size,), (1,))
-
-
-def is_workspace(op: str, tensor: torch.Tensor) -> bool:
-    """Whether an output is a library's own scratch memory, which is handed to the backward kernel and means nothing else."""
-    return tensor.dtype is torch.uint8 and any(word in op for word in ("rnn", "cudnn", "miopen", "mkldnn"))
 
 
 def within(laid: Laid, size: int) -> bool:
