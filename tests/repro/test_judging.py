@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from single_calls import record, run_of, run_script
 
 import opscope.repro
+from opscope.errors import UsageError
 from opscope.repro.case import Failure
 from opscope.repro.failure import MEMORY
 from opscope.repro.scripts.judging import CannotTry, Kept, Reference, compare, judge_memory, judge_mismatch, relation
+from opscope.repro.write import cut
 from opscope.run.schema import Judgement, Process
 from opscope.substitute.examine import CHANGED
 from opscope.substitute.places import COPY, SHARED
@@ -154,6 +156,21 @@ def test_a_check_that_found_memory_used_otherwise_is_its_failure(tmp_path: Path)
     assert opscope.repro.read_case(tmp_path / "case").failure.kind == "memory"
     code, document = run_script(tmp_path / "case")
     assert (code, document["reason"]) == (0, "arguments and results lie and stay as the schema says")
+
+
+def test_a_function_above_kernels_has_the_arguments_that_its_check_told() -> None:
+    run, call = record("aten::pow.Tensor_Scalar", torch.ones(3), 2)
+    above, sample = msgspec.structs.replace(call, args=None), {"args": json.loads(call.args or ""), "gradient": "0"}
+    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample=json.dumps(sample))]  # type: ignore[attr-defined]
+    made = cut(run, above)
+    assert (made.case.level, made.case.args) == ("api", {"args": [{"tensor": "0"}, 2], "kwargs": {}})
+    assert made.inputs[-1].load().std() > 0.1, "a drawn gradient, where the sum's would be ones"
+    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample='{"differences": true}')]  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="gradcheck"):
+        opscope.repro.build(run, above)
+    run._rows["judgements"] = []  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="not recorded"):
+        opscope.repro.build(run, above)
 
 
 def test_words_of_checks_that_mean_memory() -> None:

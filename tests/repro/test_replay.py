@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.wrong_kernels.kernels import CATALOGUE, scores
 import opscope
 from opscope.errors import UsageError
 from opscope.report.replay import safe, write_csv
-from opscope.repro.replay import RESULTS, Plan, document_of, replay_calls
+from opscope.repro.replay import RESULTS, Plan, Worker, document_of, replay_calls
 from opscope.repro.replay_kernels import Kernels
 from opscope.repro.replay_worker import Replayer
 from opscope.run.memory import MemoryRun
@@ -141,3 +142,13 @@ def test_cells_are_no_formulas() -> None:
     assert safe("@x") == "'@x"
     assert safe(None) == ""
     assert safe(0.5) == "0.5"
+
+
+def test_a_process_that_was_killed_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    worker = Worker("nowhere", Plan())
+    (place,) = tmp_path.iterdir()
+    (place / "results.pt").write_bytes(b"of a kernel that did not return")
+    worker.process.kill()
+    assert worker.end() == "signal 9"
+    assert not list(tmp_path.iterdir())

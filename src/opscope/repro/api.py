@@ -10,8 +10,10 @@ import msgspec
 
 from opscope.errors import UsageError
 from opscope.repro.arguments import node_code, parse_operator
+from opscope.repro.buffers import dense_strides, kept_shape
 from opscope.repro.build import Material, allowances, build
 from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Failure
+from opscope.repro.rows import judged
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of
 from opscope.run.query import record_of, sql
@@ -67,6 +69,8 @@ def build_api(run: Run, call: Call, *, device: str | None = None, dtype: str | N
         gradient = build(run, call)
         failure = _of_gradients(gradient.case.failure, made.case)
         upstream = _upstream(gradient, made.case)
+    elif any(sample.gradient is not None for sample in judged(run, process=call.process, index=call.index)):
+        upstream = _drawn(made.case)
     rows = [msgspec.structs.replace(row, requires_grad=dtype_of(row.dtype).kind in {"float", "complex"}) for row in made.case.tensors]
     buffers, inputs = dict(made.case.buffers), list(made.inputs)
     if upstream is not None:
@@ -125,6 +129,26 @@ def _upstream(gradient: Material, forward: Case) -> tuple[CaseTensor, Entry] | N
         msgspec.structs.replace(row, slot=slot, key=slot, buffer=slot, offset=0, requires_grad=False),
         msgspec.structs.replace(entry, key=slot),
     )
+
+
+def _drawn(forward: Case) -> tuple[CaseTensor, Entry] | None:
+    """A drawn gradient for the function's first output: the sum's, ones, would hide what is wrong with some formulas."""
+    row = next((row for row in forward.outputs if row.slot == "0" and dtype_of(row.dtype).kind == "float"), None)
+    if row is None:
+        return None
+    slot, dtype = UPSTREAM + "0", dtype_of(row.dtype)
+
+    def load() -> Any:
+        import numpy as np
+
+        return np.random.default_rng(0).standard_normal(row.shape).astype(dtype.to_numpy())
+
+    stride = dense_strides(row.shape)
+    tensor = CaseTensor(
+        slot=slot, dtype=dtype.name, shape=row.shape, stride=stride, offset=0, buffer=slot, device=row.device, key=slot,
+        kept=kept_shape(row.shape, stride), values="exact",
+    )  # fmt: skip
+    return tensor, Entry(key=slot, dtype=dtype, shape=tensor.kept, load=load)
 
 
 def _span(row: CaseTensor) -> int:

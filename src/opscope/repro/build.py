@@ -16,7 +16,7 @@ from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse
 from opscope.repro.buffers import Placed, kept_shape, place
 from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Randomness
 from opscope.repro.failure import arrived_unsound, failure_of, told_by_run
-from opscope.repro.rows import borrow_values, operators_inside, same_elements
+from opscope.repro.rows import argument_text, borrow_values, operators_inside, same_elements
 from opscope.repro.synthesis import synthesise
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of, find_dtype
@@ -130,7 +130,7 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 def rebuild(run: Run, call: Call) -> Rebuilt:
     """Arguments and tensors of a call of any level; UsageError and MissingValueError as build raises them."""
-    tree = parse_arguments(call.args, call=call.name)
+    tree = parse_arguments(argument_text(run, call), call=call.name)
     rows = tensors_of(run, call)
     inputs = borrow_values(run, _inputs(call, [row for row in rows if row.io == "input"], tensor_slots(tree)))
     buffers, placed, warnings = place(inputs)

@@ -12,6 +12,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -180,8 +181,11 @@ class Worker:
         search = [str(Path(opscope.__file__).parents[1]), *(entry for entry in sys.path if entry)]
         code = BOOTSTRAP.format(path=search, arguments=arguments)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPSCOPE", "PYTHON"))}
+        # A process that is killed in a kernel removes nothing: where it puts its files is ours.
+        self._place = tempfile.TemporaryDirectory(prefix="opscope-replay-", ignore_cleanup_errors=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=environment | {"TMPDIR": self._place.name},
         )  # fmt: skip
         self.call: Call | None = None
         self.since = 0.0
@@ -216,6 +220,7 @@ class Worker:
         code = self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+        self._place.cleanup()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opscope.errors import UsageError
 from opscope.run.query import record_of, sql
 from opscope.run.schema import ValueRef
 
@@ -17,9 +19,15 @@ if TYPE_CHECKING:
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What of a judgement's sample is needed: where inputs were kept, by slot."""
+    """What of a judgement's sample is needed: where inputs were kept, by slot, and of a function above kernels its arguments.
+
+    gradient is the argument whose gradient was wrong, None where a result was.
+    """
 
     inputs: dict[str, tuple[str, str]] = {}
+    args: dict[str, Any] | None = None
+    gradient: str | None = None
+    differences: bool = False
 
 
 def operators_inside(run: Run, call: Call, *, limit: int = 5) -> list[str]:
@@ -48,18 +56,39 @@ def borrow_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
     return [row if row not in lacking else _with_value(row, kept) for row in rows]
 
 
+def judged(run: Run, *, process: int, index: int) -> list[Sample]:
+    """What checks told of a call."""
+    query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND sample IS NOT NULL'
+    found = []
+    for row in sql(run, query, [process, index]):
+        with contextlib.suppress(msgspec.MsgspecError):
+            found.append(msgspec.json.decode(row["sample"], type=Sample))
+    return found
+
+
+def argument_text(run: Run, call: Call) -> str | None:
+    """The arguments of a call as its row has them, or, of a function above kernels, as a check told them.
+
+    Raises UsageError for a formula that was judged by differences: those of the operator itself, so that no other process can tell.
+    """
+    if call.args is not None:
+        return call.args
+    told = judged(run, process=call.process, index=call.index)
+    if any(sample.differences for sample in told):
+        raise UsageError(
+            f"{call.name}: the gradient formula of {call.op} was judged by differences of its own results, which a case cannot be;"
+            " torch.autograd.gradcheck shows it"
+        )
+    return next((msgspec.json.encode(sample.args).decode() for sample in told if sample.args is not None), None)
+
+
 def _judged_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
     """The rows, those without values pointing to what run --check kept of a call that it found wrong."""
     if all(row.value is not None for row in rows) or run.info.format != "opscope":
         return list(rows)
-    query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND sample IS NOT NULL'
     kept: dict[str, ValueRef] = {}
-    for found in sql(run, query, [rows[0].process, rows[0].index]):
-        try:
-            inputs = msgspec.json.decode(found["sample"], type=Sample).inputs
-        except msgspec.MsgspecError:
-            continue
-        kept.update({slot: ValueRef(shard, key) for slot, (shard, key) in inputs.items()})
+    for sample in judged(run, process=rows[0].process, index=rows[0].index):
+        kept.update({slot: ValueRef(shard, key) for slot, (shard, key) in sample.inputs.items()})
     return [row if row.value is not None or row.slot not in kept else msgspec.structs.replace(row, value=kept[row.slot]) for row in rows]
 
 

@@ -18,6 +18,7 @@ from opscope.repro.build import Material
 from opscope.repro.case import FILE, Case, encode_case
 from opscope.repro.forms import form_named, form_of
 from opscope.repro.readme import readme_text
+from opscope.repro.rows import judged
 from opscope.repro.tensorfile import write_tensors
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def cut(
     form = form_of(run, call)
     if level == "api" and form.name != "torch":
         raise UsageError(f"{call.name}: --level api is for calls of PyTorch, this one is of {form.name}")
+    if form.name == "torch" and any(sample.gradient is not None for sample in judged(run, process=call.process, index=call.index)):
+        level = "api"  # the formula of a call is wrong, not its result
     material = (build_api if level == "api" else form.build)(run, call, device=device, dtype=dtype)
     return msgspec.structs.replace(material, case=msgspec.structs.replace(material.case, imports=tuple(imports)))
 
