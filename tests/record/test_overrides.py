@@ -13,7 +13,9 @@ import torch
 from torch import nn
 
 import opscope
+from opscope.repro.write import cut
 from opscope.run.finding import Finding
+from opscope.run.names import resolve
 
 Kernel = Callable[..., Any]
 
@@ -80,6 +82,9 @@ def test_the_formula_of_an_operator(key: str, factor: float, tmp_path: Path, mon
     if findings:
         assert "gradient by its own formula" in findings[0].reasons[0]
         assert any("gradient of argument 0" in reason for reason in findings[0].reasons)
+        run = opscope.open_run(tmp_path / "run")
+        case = cut(run, resolve(run, findings[0].call or "").call).case
+        assert (case.level, case.failure.kind, [row.slot for row in case.tensors]) == ("api", "mismatch", ["0", "upstream.0"])
 
 
 def test_a_composition(tmp_path: Path) -> None:

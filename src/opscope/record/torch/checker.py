@@ -32,7 +32,7 @@ from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
 from opscope.substitute.examine import CHANGED
-from opscope.substitute.layout import GRADIENT, GRADS, WANTED, WRITTEN
+from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED, WRITTEN
 from opscope.substitute.perform import outputs_of, strided
 from opscope.substitute.schema import draws_random, only_views
 
@@ -62,6 +62,7 @@ class Known:
     checked: bool
     views: bool = False
     random: bool = False
+    above: bool = False  # a function above kernels, whose row has no arguments
 
 
 @dataclass(eq=False)
@@ -74,6 +75,7 @@ class UnderWay:
     call: Call
     flaky: Sequence[Difference] = ()  # outputs that came out otherwise when the call was made again
     broken: frozenset[str] = frozenset()  # arguments that it changed, though it only reads them
+    above: bool = False  # a function above kernels, whose row has no arguments
 
 
 @dataclass(eq=False)
@@ -255,7 +257,8 @@ class Checker:
         gives = schema is not None and (operator.writes or any("Tensor" in str(each.type) for each in schema.returns))
         special = operator.allocator or operator.collective or operator.hidden or operator.signal or operator.short in LEFT_OUT
         random = schema is not None and torch.Tag.nondeterministic_seeded in func.tags
-        known = self._known[func] = Known(operator, bool(gives) and not special, schema is not None and only_views(func), random)
+        views, above = schema is not None and only_views(func), not isinstance(func, torch._ops.OpOverload)
+        known = self._known[func] = Known(operator, bool(gives) and not special, views, random, above)
         return known
 
     def _guarded(self, action: Callable[..., Any], *arguments: Any) -> Any:
@@ -289,7 +292,9 @@ class Checker:
         if captured.call.random is None and not known.views and signature.closely and not broken:
             outputs = outputs_of(result, captured.tensors, captured.writes)
             flaky = self._repeat({slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
-        request = UnderWay(self.index(), known.operator.op, signature, captured.call, flaky, broken)
+        request = UnderWay(
+            self.index(), known.operator.op, signature, captured.call, flaky, broken, known.above,
+        )  # fmt: skip
         self._submit(known, request, captured, given, more)
 
     def _check_formula(self, known: Known, signature: Signature, formula: Formula) -> None:
@@ -297,7 +302,7 @@ class Checker:
         found = formula()
         if found is not None and not known.random:
             captured, gradients = found
-            request = UnderWay(self.index(), known.operator.op, signature, captured.call)
+            request = UnderWay(self.index(), known.operator.op, signature, captured.call, above=known.above)
             self._submit(known, request, captured, *captured.given(gradients))
 
     def _submit(self, known: Known, request: UnderWay, captured: Captured, given: Given, more: list[torch.Tensor]) -> None:
@@ -380,6 +385,7 @@ class Checker:
         gradient = gradient_slot(request.call, found.slot)
         told = {
             "inputs": self._keep(apart, request, reply) if request.signature.wrong <= 2 else {},
+            **({"args": plain_arguments(request.call)} if request.above else {}),
             "inside": reply.inside,
             "replaced": sorted(replaced_kernels().intersection(reply.inside)),
             **({} if gradient is None else {"gradient": gradient, "output": ""}),
@@ -415,6 +421,11 @@ class Checker:
         )  # fmt: skip
         self.judgements.append(row)
         self.accused += 1
+
+
+def plain_arguments(call: Call) -> dict[str, Any]:
+    """The arguments of a call, or of the one whose gradient it is, as column args has them."""
+    return {**call.args, "kwargs": {key: node for key, node in call.args["kwargs"].items() if key not in {GRADS, WANTED, ARGUMENTS}}}
 
 
 def gradient_slot(call: Call, slot: str) -> str | None:
