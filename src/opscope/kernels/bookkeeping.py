@@ -72,13 +72,31 @@ class Binding(Protocol):
     def batches(self, drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]: ...
 
 
+class Checker(Protocol):
+    """Makes calls for the program and judges those whose turn it is.
+
+    turn answers a tuple for a call that is not to be checked: for so many seconds or until sampling has taken so many
+    (budget.sampled), and for so many calls, none of the same operator, shapes, strides, types and arguments will be. rested
+    counts those that were made since the last time it was asked.
+    """
+
+    budget: Any
+
+    def checks(self, func: Any) -> bool: ...
+    def turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], rested: int = 0, /) -> Any: ...
+    def check(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], turn: Any, /) -> Any: ...
+    def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+
+
 class Recorder:
     """Versions, rows and names of the calls of one process; guarded by the GIL like the program it watches.
 
     active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls of a backward pass,
     overflowed by calls with status bits; pending counts statistics that are still on a device; watching is the seconds spent in
-    observing, the calls themselves left out.
+    observing, the calls themselves left out; rested counts calls of which the checker does not know yet.
     """
+
+    rested = 0
 
     def __init__(self, binding: Binding, *, values: str = "anomaly", sample: int = 1, io: str = "both", selective: bool = False) -> None:
         self.binding = binding
@@ -106,6 +124,7 @@ class Recorder:
         self._phases: dict[int, list[str]] = {}
         self._due = 0.0
         self._box: Any = None
+        self._checker: Checker | None = None
 
     # -- calls ------------------------------------------------------------------------------------------------
 
@@ -123,7 +142,7 @@ class Recorder:
             return func(*args, **kwargs)
         begun = time.perf_counter()
         try:
-            result = self.binding.target(func)(*args, **kwargs)
+            result = self._made(func, types, args, kwargs)
         except BaseException as error:
             self._guarded(self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000])
             raise
@@ -131,6 +150,11 @@ class Recorder:
         self._guarded(self._leave, draft, result, None)
         self.watching += begun - before + time.perf_counter() - ended
         return result
+
+    def _made(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if self._checker is not None and not types:
+            return self._checker.call(func, args, kwargs)
+        return self.binding.target(func)(*args, **kwargs)
 
     def enter_scope(self, level: str, op: str, module: str, tensors: Iterable[tuple[str, Any]]) -> int:
         """Begin a module or API call and return its index; its tensors reuse versions and are never read for it."""
@@ -216,6 +240,10 @@ class Recorder:
     def attach(self, buffer: Any) -> None:
         """Write calls into a black box from now on: the buffer of a run.store.blackbox.BlackBox."""
         self._box = self.binding.black_box(buffer)
+
+    def check_with(self, checker: Checker | None) -> None:
+        """Let a checker make the calls from now on, None for nobody."""
+        self._checker = checker
 
     def use_threads(self, threads: int, openmp: str) -> None:
         """Nothing to do: NumPy's passes run on the calling thread."""

@@ -145,9 +145,8 @@ nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args
         PyErr_SetString(PyExc_RuntimeError, error.what());
         fail();
     }
-    PyObject* target = running.info ? running.info->target.get() : func.ptr();
     const auto begun = Clock::now();
-    Ref result(PyObject_Call(target, args.ptr(), kwargs));
+    Ref result = make(running, func.ptr(), types.ptr(), args.ptr(), kwargs);
     std::string told = result ? std::string() : error_text();
     PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
     if (!result) PyErr_Fetch(&type, &value, &trace);
@@ -170,6 +169,25 @@ nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args
         throw nb::python_error();
     }
     return nb::steal(result.release());
+}
+
+Ref Recorder::make(const Running& running, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
+    if (!running.info) return Ref(PyObject_Call(func, args, kwargs));
+    PyObject* target = running.info->target.get();
+    if (!checks_ || !running.info->checked || !active || !PyTuple_Check(types) || PyTuple_GET_SIZE(types)) return Ref(PyObject_Call(target, args, kwargs));
+    return checks_.call(signature(running), func, target, args, kwargs);
+}
+
+// Numbers what Budget.signature of record/torch/budget.py tells apart, and more; 0 where not all of that is at hand.
+std::uint64_t Recorder::signature(const Running& running) const {
+    if (!running.selected || !running.plain) return 0;
+    std::uint64_t hash = mixed(std::hash<std::string>()(running.args), reinterpret_cast<std::uintptr_t>(running.info));
+    for (const auto& seen : running.inputs) {
+        const TensorRow& row = seen.row;
+        hash = mixed_all(hash, {row.dtype, row.layout, row.tensor_class, row.ndim, row.stride_ndim});
+        for (int i = 0; i < row.ndim + row.stride_ndim; ++i) hash = mixed(hash, static_cast<std::uint64_t>(row.dims.data()[i]));
+    }
+    return hash | 1;
 }
 
 // Hands the error that is set to the session, which ends recording; the program goes on.
@@ -199,6 +217,7 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
     info->hidden = truth(get("hidden").get());
     info->signal = truth(get("signal").get());
     info->random = truth(get("random").get());
+    info->checked = checks_.ever(func);
     const Ref bound = get("bound");
     info->bound = bound.get() == Py_None ? Bound::Unknown : bound_named(text(bound.get()));
     const Ref writes = checked(PySequence_List(get("writes").get()));
@@ -230,6 +249,7 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     arguments_.walk(args, kwargs, running.selected ? &running.args : nullptr);
     const auto found = std::move(arguments_.tensors);
     running.scalars = std::move(arguments_.scalars);
+    running.plain = arguments_.plain;
     if (running.selected) name(running.call);
     running.sampled = running.selected && values_ == Values::Sample && sampled_++ % sample_ == 0;
     running.inputs.reserve(found.size());

@@ -11,6 +11,7 @@
 
 #include "recorder_args.hpp"
 #include "recorder_blackbox.hpp"
+#include "recorder_checks.hpp"
 #include "recorder_python.hpp"
 #include "recorder_rows.hpp"
 #include "recorder_stacks.hpp"
@@ -23,7 +24,7 @@ struct OperatorInfo {
     std::int32_t op = 0, label = 0;
     std::uint64_t writes = 0;                 // positional arguments
     std::vector<std::string> keyword_writes;  // "kwargs.out"
-    bool allocator = false, collective = false, watched = false, hidden = false, signal = false, random = false;
+    bool allocator = false, collective = false, watched = false, hidden = false, signal = false, random = false, checked = false;
     Bound bound = Bound::Unknown;
     Ref function, target;
 };
@@ -50,7 +51,7 @@ struct Running {
     const OperatorInfo* info = nullptr;
     const Site* site = nullptr;
     const Partner* partner = nullptr;
-    bool selected = true, sampled = false, kept = false;
+    bool selected = true, sampled = false, kept = false, plain = true;  // plain: args tells all that is no tensor
     Ref random;         // generator states before the call, as the binding gave them
     Ref accumulator;  // the AccumulateGrad node that runs
     std::vector<Seen> inputs, outputs;
@@ -99,6 +100,9 @@ class Recorder {
     // The mapped file of run/store/blackbox.py; stays mapped as long as the recorder lives.
     void attach(nb::handle buffer);
     void use_threads(int threads, const std::string& openmp);
+    // A Checker of bookkeeping.py that makes the calls from now on, or None.
+    void check_with(nb::handle checker) { checks_.use(checker); }
+    std::int64_t rested() const { return checks_.rested; }
 
     bool active = false, paused = false, backward_seen = false, overflowed = false;
     std::int32_t step = 0;
@@ -113,6 +117,8 @@ class Recorder {
     void enter(Running& running, PyObject* args, PyObject* kwargs);
     void leave(Running& running, PyObject* result, std::string error);
     void count_only(PyObject* func);
+    Ref make(const Running& running, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
+    std::uint64_t signature(const Running& running) const;
     void place(Running& running);
     void follow_backward(Running& running, PyObject* node);
     void own(Running& running, Thread& thread);
@@ -151,6 +157,7 @@ class Recorder {
     Torch torch_;
     Stacks stacks_;
     Arguments arguments_;
+    Checks checks_;
     Rows rows_;
     Values values_;
     bool inputs_wanted_, outputs_wanted_, selective_;

@@ -101,6 +101,7 @@ void append_json_string(std::string& out, std::string_view text) {
 void Arguments::walk(PyObject* args, PyObject* kwargs, std::string* json) {
     tensors.clear();
     scalars.clear();
+    plain = true;
     std::string slot;
     if (json) {
         json->reserve(256);
@@ -212,6 +213,8 @@ void Arguments::leaf(PyObject* object, std::string& json) {
         if (truth(checked(PyObject_CallMethod(torch_.binding(), "constant", "(O)", object)).get())) {
             Py_INCREF(object);
             known_.emplace(object, leaf_json);
+        } else if (leaf_json.rfind("{\"device\"", 0) != 0) {
+            plain = false;
         }
     }
 }

@@ -38,6 +38,7 @@ class Arguments {
     void walk_value(PyObject* value, const std::string& slot);
     std::vector<Found> tensors;
     std::vector<double> scalars;
+    bool plain = true;  // whether the json of two trees is the same only where all that is no tensor is
 
   private:
     void value(PyObject* object, std::string& slot, std::string* json);

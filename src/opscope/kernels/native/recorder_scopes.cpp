@@ -314,12 +314,14 @@ NB_MODULE(_recorder, module) {
         .def("open_calls", &Recorder::open_calls)
         .def("attach", &Recorder::attach)
         .def("use_threads", &Recorder::use_threads)
+        .def("check_with", &Recorder::check_with, nb::arg("checker").none())
         .def_rw("active", &Recorder::active)
         .def_rw("paused", &Recorder::paused)
         .def_rw("backward_seen", &Recorder::backward_seen)
         .def_rw("overflowed", &Recorder::overflowed)
         .def_rw("step", &Recorder::step)
         .def_ro("watching", &Recorder::watching)
+        .def_prop_ro("rested", &Recorder::rested)
         .def_ro("pending", &Recorder::pending);
 }
 
