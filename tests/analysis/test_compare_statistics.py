@@ -212,3 +212,24 @@ def test_without_names_layers_are_told_by_their_weights(tmp_path: Path) -> None:
     first = document.findings[0]
     assert (first.kind, first.op, first.call) == ("divergence-origin", "Functional.linear", "Functional.linear.1.forward")
     assert first.evidence[0]["side"] == "golden"
+
+
+def fed(batch: int, *, width: int = 8) -> list[Entry]:
+    """An embedding, a product and an activation of a batch of some words."""
+    hidden = tensor(9.0 + batch, shape=(batch, 6, width))
+    return [
+        ("Functional.embedding.0.forward", [ids(22, (batch, 6)), tensor(40.0, shape=(24, width))], [hidden]),
+        ("Functional.linear.0.forward", [hidden, tensor(5.0, shape=(width, width))], [hidden]),
+        ("Functional.leaky_relu.0.forward", [hidden], [tensor(4.0 + batch, shape=(batch, 6, width))]),
+        ("Functional.leaky_relu.0.backward", [tensor(1.0, shape=(batch, 6, width))], [tensor(1.5, shape=(batch, 6, width))]),
+    ]
+
+
+def test_a_batch_of_another_size_is_one_finding(tmp_path: Path) -> None:
+    (finding,) = compared(tmp_path, fed(3), fed(4)).findings
+    assert (finding.op, finding.reasons[0]) == ("Functional.embedding", "the batch has another size: [3, 6], golden has [4, 6]")
+
+
+def test_a_wider_model_is_no_batch_of_another_size(tmp_path: Path) -> None:
+    for finding in compared(tmp_path, fed(4, width=16), fed(4)).findings:
+        assert "batch" not in " ".join(finding.reasons)

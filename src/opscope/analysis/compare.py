@@ -24,6 +24,7 @@ from opscope.analysis.align import align
 from opscope.analysis.align_tokens import tokens_of
 from opscope.analysis.between import pair_frameworks
 from opscope.analysis.compare_arguments import Arguments
+from opscope.analysis.compare_batch import without_batch
 from opscope.analysis.compare_causes import ARRIVED, Cause, Search
 from opscope.analysis.compare_details import call_records, tensor_records
 from opscope.analysis.compare_findings import findings_of
@@ -193,7 +194,7 @@ def compare(target: Run | str | os.PathLike[str], golden: Run | str | os.PathLik
         pairing = msgspec.structs.replace(pairing, rows=rows)
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing)
-    causes = sure_of_levels(pairing, search.run())
+    causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
     pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, _first_causes(pairing, causes)))
     document = _document(pairing, causes, measured, chosen)
     if chosen.reference is not None:
