@@ -50,7 +50,7 @@ def base_of(tensor: Any, dtype: np.dtype[Any]) -> tuple[tuple[int, int], Array] 
     where = (start, size // dtype.itemsize)
     if not 0 < size <= LARGEST_BASE or size % dtype.itemsize or not start or where == data_address(tensor):
         return None
-    return where, np.frombuffer((ctypes.c_char * size).from_address(start), dtype)
+    return where, np.frombuffer(memoryview((ctypes.c_char * size).from_address(start)), dtype)
 
 
 def array_of(tensor: Any) -> Array | None:
