@@ -31,10 +31,14 @@ class Beneath:
         if config.check:
             self.checker = Checker(
                 config.share, index=self.index, watching=lambda: float(book.watching), process=session.process,
-                keep=lambda tensor: binding.sentinel.keep(tensor, seal=True) if config.values != "none" else None,
+                steps=config.keep_last, keep=lambda tensor: binding.sentinel.keep(tensor, seal=True) if config.values != "none" else None,
             )  # fmt: skip
+            if config.substitute is None and config.journal is None:
+                book.check_with(self.checker)
+                session.cleanup.callback(book.check_with, None)
+            else:
+                self.modes.append(CheckMode(self.checker, self.watched))
             session.cleanup.callback(self.checker.close)
-            self.modes.append(CheckMode(self.checker, self.watched))
             overrides = Overrides(self.checker, enter=self.enter, leave=self.leave, watched=self.watched)
             overrides.install()
             session.cleanup.callback(overrides.remove)
@@ -81,7 +85,8 @@ class Beneath:
         """What process.json says of it."""
         found: dict[str, Any] = {}
         if self.checker is not None:
-            found["checked"] = self.checker.facts()
+            facts = self.checker.facts()
+            found["checked"] = {**facts, "calls": facts["calls"] + int(self.book.rested)}
         if self.substitution is not None:
             found["substituted"] = self.substitution.facts()
         return found

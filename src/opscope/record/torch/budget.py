@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls are checked: the first ones of every signature, then as many as a share of the program's time allows.
+"""Which calls are checked: the first ones of every signature, then as many as a share of the program's time allows, and one of the last.
 
 A signature is an operator with the types, shapes and strides of its tensors and its other arguments. Numbers among these may
 be others in each step (the step size of an optimizer): an operator whose numbers keep changing is one signature from then on.
@@ -11,12 +11,13 @@ import math
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
 FLOOR = 0.25  # part of the share that sampling has for itself, whatever recording and first checks take
+LATER = 1.25  # times the calls a signature had at its latest check or copy, after which one is copied to be checked at the end
 VARIANTS = 8  # signatures that differ only in numbers, before numbers count no more
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 SHAPES = 256  # signatures of one operator, before new ones are only sampled
@@ -24,7 +25,10 @@ SHAPES = 256  # signatures of one operator, before new ones are only sampled
 
 @dataclass(eq=False)
 class Signature:
-    """Calls seen and checked of one signature; seconds its checks took, sampled those of checks beyond the first."""
+    """Calls seen and checked of one signature; seconds its checks took, sampled those of checks beyond the first.
+
+    latest is how many calls had been seen at the latest that was checked or is held; holding whether this one is to be held.
+    """
 
     seen: int = 0
     checked: int = 0
@@ -34,16 +38,29 @@ class Signature:
     flaky: int = 0
     first: int = FIRST
     sampling: bool = True  # whether it is sampled after the first calls
+    latest: int = 0
+    holding: bool = False
 
     @property
     def closely(self) -> bool:
         """Whether the call that is being checked is also made again here: the first two, and those that are sampled."""
-        return self.checked < 2 or self.checked >= self.first
+        return not self.holding and (self.checked < 2 or self.checked >= self.first)
 
     @property
     def cost(self) -> float:
         """Mean seconds of a check."""
         return self.seconds / max(self.checked, 1)
+
+
+class Rest(NamedTuple):
+    """How long a signature may be left alone: seconds, or until sampling has taken so many in all; and no more than so many calls."""
+
+    seconds: float
+    sampled: float
+    calls: float
+
+
+NEVER = Rest(math.inf, math.inf, math.inf)  # it is checked again
 
 
 class Budget:
@@ -97,6 +114,28 @@ class Budget:
             return False
         return signature.sampled * len(self.signatures) <= self.sampled
 
+    def holds(self, signature: Signature) -> bool:
+        """Whether to copy this call, which is not checked now, so that it can be checked when the program ends."""
+        return bool(self.share) and signature.sampling and signature.seen >= LATER * signature.latest
+
+    def rest(self, signature: Signature, now: float, elsewhere: float) -> Rest:
+        """The least after which `wants` or `holds` may answer otherwise for a signature that both have declined.
+
+        What checks and recording have taken only grows, and the program's own time no faster than the clock.
+        """
+        if not signature.sampling or not self.share:
+            return NEVER
+        own = now - self._started - self.spent - elsewhere
+        within = (self.spent + signature.cost + elsewhere) / self.share
+        floor = (self.sampled + signature.cost) / (FLOOR * self.share)
+        calls = math.ceil(LATER * signature.latest) - signature.seen - 1
+        return Rest(max(0.0, min(within, floor) - own), signature.sampled * len(self.signatures), calls)
+
+    def rested(self, signature: Signature, calls: int) -> None:
+        """Count calls that were made unasked."""
+        signature.seen += calls
+        self.seen += calls
+
     def affords_truth(self, signature: Signature) -> bool:
         """Whether the next check asks for the true result even where the trusted kernel gives the same bits.
 
@@ -119,6 +158,7 @@ class Budget:
             self.sampled += seconds
         signature.seconds += seconds
         if new:
+            signature.latest = max(signature.latest, signature.seen)
             signature.checked += 1
             self.checked += 1
 

@@ -8,11 +8,12 @@ verdict only where there are no cores to spare; its generators, tensors and auto
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Replayed
 from opscope.record.active import active
-from opscope.record.torch.budget import Budget, Signature
+from opscope.record.torch.budget import NEVER, Budget, Rest, Signature
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.determinism import Difference, differences, repeat
+from opscope.record.torch.held import Held
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, unhindered
 from opscope.run.schema import Judgement
@@ -73,6 +75,7 @@ class UnderWay:
     op: str
     signature: Signature
     call: Call
+    accumulation: float | None = None  # unit roundoff of its products where the program allows another than that of their type
     flaky: Sequence[Difference] = ()  # outputs that came out otherwise when the call was made again
     broken: frozenset[str] = frozenset()  # arguments that it changed, though it only reads them
     above: bool = False  # a function above kernels, whose row has no arguments
@@ -95,12 +98,12 @@ class Tally:
 class Checker:
     """Checks the calls of one process. index says which call of the run is being made, watching how long recording took.
 
-    keep stores a tensor's values in the run and says where.
+    keep stores a tensor's values in the run and says where; steps is how many stay in it, None for all.
     """
 
     def __init__(
         self, share: float | None, *, index: Callable[[], int | None], watching: Callable[[], float],
-        keep: Callable[[torch.Tensor], tuple[str, str] | None], process: int = 0,
+        keep: Callable[[torch.Tensor], tuple[str, str] | None], steps: int | None = None, process: int = 0,
     ) -> None:  # fmt: skip
         self.budget = Budget(share)
         self.index = index
@@ -114,6 +117,7 @@ class Checker:
         self._accused_before = 0
         self._known: dict[Any, Known] = {}
         self._under_way: dict[int, UnderWay] = {}
+        self._held: Held[UnderWay] = Held(steps)
         self._starts = 0
         self._waited = 0.0
         # Where both compute on the same cores each slows the other down by more than it takes, so the program waits instead.
@@ -145,20 +149,30 @@ class Checker:
 
     def step_ends(self) -> bool:
         """Wait for the verdicts of this step; whether any of them is against a kernel."""
-        with _disable_current_modes():
-            waiting = time.perf_counter()
+        with _disable_current_modes(), self._waiting():
             self.settle()
-            self._waited += time.perf_counter() - waiting
-            self.budget.spent += time.perf_counter() - waiting
+        self._held.step_ends()
         accused = self.accused > self._accused_before
         self._accused_before = self.accused
         return accused
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """The program waits for verdicts: time that checks take, and that the verdicts need not count again."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            taken = time.perf_counter() - begun
+            self._waited += taken
+            self.budget.spent += taken
 
     def close(self) -> None:
         """Take the last verdicts and end the process."""
         if self._apart is None:
             return
-        with _disable_current_modes():
+        with _disable_current_modes(), contextlib.suppress(UnavailableError), self._waiting():
+            self._check_held()
             self.settle()
         self.active = False
         if self._apart is not None:
@@ -188,6 +202,10 @@ class Checker:
 
     # -- calls ------------------------------------------------------------------------------------------------
 
+    def checks(self, func: Any) -> bool:
+        """Whether calls of an operator are ever checked."""
+        return (self._known.get(func) or self._learn(func)).checked
+
     def call(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], *, run: Callable[[], Any] | None = None,
         formula: Formula | None = None,
@@ -196,38 +214,49 @@ class Checker:
 
         run makes it where func itself would not; formula gives the gradients of its autograd formula, which are judged as well.
         """
-        target = unhindered(func)
-        made_by = run or (lambda: target(*args, **kwargs))
-        begun = time.perf_counter()
+        signature = self.turn(func, args, kwargs)
+        if isinstance(signature, Signature):
+            return self.check(func, args, kwargs, signature, run=run, formula=formula)
+        return run() if run is not None else unhindered(func)(*args, **kwargs)
+
+    def turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], rested: int = 0) -> Signature | Rest:
+        """The signature of a call that is to be checked or held, else how long none like it need be asked for.
+
+        rested counts the calls like it that were made since the last time without asking.
+        """
+        if not self.active:
+            return NEVER
         try:
             known = self._known.get(func) or self._learn(func)
-            signature = self._turn(func, args, kwargs, begun, sampling=not known.views) if known.checked else None
         except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
             self.fail(error)
-            signature = None
-        if signature is None:
-            return made_by()
+            return NEVER
+        return self._turn(func, args, kwargs, sampling=not known.views, rested=rested) if known.checked else NEVER
+
+    def check(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], signature: Signature, *, run: Callable[[], Any] | None = None,
+        formula: Formula | None = None,
+    ) -> Any:  # fmt: skip
+        """Make a call whose turn it is, and check or hold it."""
+        begun = time.perf_counter()
+        target, known, held = unhindered(func), self._known[func], signature.holding
         captured = self._guarded(self._capture, known, signature, func, args, kwargs)
         made = time.perf_counter()
-        result = made_by()
+        result = run() if run is not None else target(*args, **kwargs)
         ended = time.perf_counter()
         if captured is not None:
             self._guarded(self._check, known, signature, captured, result, func, lambda: repeat(captured, target, args, kwargs))
             if formula is not None and signature.closely:
                 self._guarded(self._check_formula, known, signature, formula)
-        self.budget.took(signature, made - begun + time.perf_counter() - ended, new=True)
+        self.budget.took(signature, made - begun + time.perf_counter() - ended, new=not held)
         return result
 
     def formula(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], test: Callable[[], Replayed | None]) -> Replayed | None:
         """What a test says against the gradient formula of a call, if it is the call's turn; generators stay as they are."""
+        signature = self._turn(func, args, kwargs, holding=False)
+        if not isinstance(signature, Signature):
+            return None
         begun = time.perf_counter()
-        try:
-            signature = self._turn(func, args, kwargs, begun)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self.fail(error)
-            return None
-        if signature is None:
-            return None
         found: Replayed | None = None
         if signature.closely:
             with torch.random.fork_rng(devices=[]):
@@ -242,14 +271,26 @@ class Checker:
         self.tally.count("not the derivative")
         self._judge(index, "replay-mismatch", "differences", found, {"output": "", "gradient": found.slot, "differences": True})
 
-    def _turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], begun: float, *, sampling: bool = True) -> Signature | None:
-        """The signature of a call that is to be checked; without sampling only the first calls of one are."""
-        signature = self.budget.signature(func, args, kwargs)
-        signature.sampling = sampling
-        if signature.wrong < MOST_TOLD and self.budget.wants(signature, begun, self.watching()):
-            return signature
-        self.budget.spent += time.perf_counter() - begun
-        return None
+    def _turn(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], *, sampling: bool = True, holding: bool = True, rested: int = 0
+    ) -> Signature | Rest:
+        """The same for an operator that is checked; without sampling only the first calls of a signature are."""
+        begun = time.perf_counter()
+        try:
+            signature = self.budget.signature(func, args, kwargs)
+            signature.sampling = sampling
+            self.budget.rested(signature, rested)
+            if signature.wrong >= MOST_TOLD:
+                return NEVER
+            watching = self.watching()
+            wanted = self.budget.wants(signature, begun, watching)
+            signature.holding = holding and not wanted and self.budget.holds(signature)
+            return signature if wanted or signature.holding else self.budget.rest(signature, begun, watching)
+        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+            self.fail(error)
+            return NEVER
+        finally:
+            self.budget.spent += time.perf_counter() - begun
 
     def _learn(self, func: Any) -> Known:
         operator = describe(func)
@@ -293,9 +334,14 @@ class Checker:
             outputs = outputs_of(result, captured.tensors, captured.writes)
             flaky = self._repeat({slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
         request = UnderWay(
-            self.index(), known.operator.op, signature, captured.call, flaky, broken, known.above,
+            self.index(), known.operator.op, signature, captured.call, allowed_accumulation(captured), flaky, broken, known.above,
         )  # fmt: skip
-        self._submit(known, request, captured, given, more)
+        pieces = [] if known.views and not more else [*captured.pieces, *more]  # of views only where the outputs lie can be wrong
+        if signature.holding:
+            self._held.put(signature, request, pieces, given)
+        else:
+            self._held.drop(signature)
+            self._submit(request, pieces, given)
 
     def _check_formula(self, known: Known, signature: Signature, formula: Formula) -> None:
         """Judge the gradients that a call's own autograd formula gives."""
@@ -303,9 +349,17 @@ class Checker:
         if found is not None and not known.random:
             captured, gradients = found
             request = UnderWay(self.index(), known.operator.op, signature, captured.call, above=known.above)
-            self._submit(known, request, captured, *captured.given(gradients))
+            given, more = captured.given(gradients)
+            self._submit(request, [*captured.pieces, *more], given)
 
-    def _submit(self, known: Known, request: UnderWay, captured: Captured, given: Given, more: list[torch.Tensor]) -> None:
+    def _check_held(self) -> None:
+        """Check the calls that wait for the end."""
+        for held in self._held.take():
+            held.request.signature.holding = False
+            self._submit(held.request, held.pieces, held.given)
+            self.budget.took(held.request.signature, 0.0, new=True)
+
+    def _submit(self, request: UnderWay, pieces: list[torch.Tensor], given: Given) -> None:
         """Hand a call over; where no cores are to spare, wait for its verdict."""
         while (apart := self._apart) is not None and apart.full:  # another one where it ends meanwhile
             waiting = time.perf_counter()
@@ -313,10 +367,8 @@ class Checker:
             self._waited += time.perf_counter() - waiting
         if apart is None:
             return
-        moves_nothing = known.views and not more  # then only where the outputs lie can be wrong
         ticket = apart.submit(
-            captured.call, [] if moves_nothing else [*captured.pieces, *more], given,
-            thorough=self.budget.affords_truth(request.signature), accumulation=allowed_accumulation(captured),
+            request.call, pieces, given, thorough=self.budget.affords_truth(request.signature), accumulation=request.accumulation,
             flaky={each.slot: each.error for each in request.flaky},
         )  # fmt: skip
         self._under_way[ticket] = request
@@ -457,7 +509,7 @@ def allowed_accumulation(captured: Captured) -> float | None:
 
 
 class CheckMode(WatchingMode):
-    """Lies below the recorder's mode and hands every operator call to a checker."""
+    """Hands every operator call to a checker: below the modes that substitutes and the journal bring; else the bookkeeper does."""
 
     def __init__(self, checker: Checker, watched: Callable[[], bool]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
