@@ -185,3 +185,13 @@ def test_two_results_as_near_as_roundings_of_the_inputs_bring_them_are_no_nondet
 def test_a_well_conditioned_result_that_comes_otherwise_is_nondeterminism() -> None:
     bound = inverse_of(torch.eye(6) * 2)
     assert not_defined(bound, {"0": 1e-4}) == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_a_sum_of_products_made_in_a_narrower_type_is_told_and_its_inputs_stay(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    narrow = torch.complex64 if dtype.is_complex else torch.float32
+    a, b = torch.randn(10, 4, dtype=dtype), torch.randn(4, 8, dtype=dtype)
+    before = a.clone()
+    assert verdict_of(aten.mm.default, (a, b), (a.to(narrow).to(dtype)) @ (b.to(narrow).to(dtype))) == "wrong"
+    assert torch.equal(a, before)

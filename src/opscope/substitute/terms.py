@@ -52,7 +52,8 @@ def partial_sums(bound: Bound, slot: str) -> int:
 def absolute(bound: Bound) -> Performed:
     """The call in float64 on the absolute values of its tensors and scalars."""
     where = Conditions(device="cpu", wide=torch.float64)
-    tensors = {slot: tensor.abs_() if tensor.dtype.is_floating_point else tensor for slot, tensor in bound.tensors(where).items()}
+    given = bound.tensors(where)  # which may be the call's own memory
+    tensors = {slot: tensor.abs() if tensor.is_floating_point() or tensor.is_complex() else tensor for slot, tensor in given.items()}
     args, kwargs = values_of(bound.call.args, tensors, where)
     name = bound.name
     if name in {"sub", "sub_", "rsub"}:  # differences lose digits where sums do not
@@ -66,5 +67,5 @@ def absolute(bound: Bound) -> Performed:
 
 
 def magnitude(value: object) -> object:
-    """A real scalar without its sign; everything else as it is."""
-    return abs(value) if type(value) is float else value
+    """A scalar without its sign or phase; everything else as it is."""
+    return abs(value) if isinstance(value, (float, complex)) else value
