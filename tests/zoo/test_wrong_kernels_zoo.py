@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wrong_kernels import healthy, wide
+from tests.wrong_kernels import healthy, rare, wide
 from tests.wrong_kernels.kernels import CATALOGUE
 
 import opscope
@@ -34,7 +34,7 @@ def test_check_names_every_wrong_kernel(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_process")
-@pytest.mark.parametrize("program", [wide.tables, wide.tables_float16, wide.pictures, wide.speech, wide.speech_float64])
+@pytest.mark.parametrize("program", [wide.tables, wide.tables_float16, wide.pictures, wide.speech, wide.speech_float64, *rare.PROGRAMS])
 def test_the_healthy_programs_of_the_wide_catalogue_are_accused_of_nothing(program: Callable[[int], list[float]], tmp_path: Path) -> None:
     alone = program(2)
     with opscope.record(tmp_path / "run", check=True):
