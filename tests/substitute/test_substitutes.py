@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import opscope
 from opscope.errors import UnavailableError, UsageError
-from opscope.record.torch.budget import FIRST, FLOOR, Budget
+from opscope.record.torch.budget import FIRST, FLOOR, NEVER, Budget
 from opscope.substitute.apis import find_api
 from opscope.substitute.examine import examine_places
 from opscope.substitute.layout import Call, Laid, Memory
@@ -175,6 +177,47 @@ def test_every_signature_is_sampled_even_where_recording_takes_the_whole_budget(
     assert min(checked) >= 1
     assert max(checked) - min(checked) <= 2
     assert budget.sampled <= FLOOR * 0.2 * 400
+
+
+@given(
+    share=st.floats(0.01, 2.0), cost=st.floats(1e-4, 1.0), spent=st.floats(0.0, 10.0), elsewhere=st.floats(0.0, 10.0),
+    sampled=st.floats(0.0, 5.0), others=st.integers(0, 3),
+)  # fmt: skip
+def test_a_declined_signature_rests_until_it_may_be_wanted(
+    share: float, cost: float, spent: float, elsewhere: float, sampled: float, others: int
+) -> None:
+    budget = Budget(share)
+    signature, *_ = [budget.signature(*key(torch.ones(size))) for size in range(1, others + 2)]
+    signature.checked, signature.seconds, signature.sampled = FIRST, FIRST * cost, min(sampled, 1.0)
+    budget.spent, budget.sampled = spent, sampled
+    now = budget._started + spent + elsewhere
+    rest = budget.rest(signature, now, elsewhere)
+    margin = 1e-6 * (1.0 + rest.seconds)
+    if rest.seconds > margin:
+        assert not budget.wants(signature, now + rest.seconds - margin, elsewhere)
+    later = now + rest.seconds + margin
+    assert budget.wants(signature, later, elsewhere) is (rest.sampled <= sampled)
+    assert budget.rest(signature, later, elsewhere).seconds == 0.0
+
+
+def test_a_declined_signature_is_asked_for_when_a_call_is_to_be_held() -> None:
+    budget = Budget(0.2)
+    signature = budget.signature(*key(torch.ones(2)))
+    signature.checked, signature.latest, signature.seen, budget.spent = FIRST, 10, 10, 1e9
+    calls = budget.rest(signature, budget._started, 0.0).calls
+    budget.rested(signature, int(calls))
+    assert not budget.holds(signature)
+    budget.rested(signature, 1)
+    assert budget.holds(signature)
+
+
+def test_what_is_never_sampled_rests_for_good() -> None:
+    budget = Budget(0.0)
+    assert budget.rest(budget.signature(*key(torch.ones(2))), budget._started, 0.0) == NEVER
+    budget = Budget(0.2)
+    view = budget.signature(*key(torch.ones(2)))
+    view.sampling = False
+    assert budget.rest(view, budget._started, 0.0) == NEVER
 
 
 def test_the_true_result_is_asked_once_and_not_in_the_first_checks() -> None:
