@@ -25,8 +25,9 @@ def without_data(material: Material) -> Material:
 
     Raises MissingValueError for an input whose statistics were not recorded.
     """
-    made = {row.key: _synthetic(row) for row in material.case.tensors if row.key is not None}
-    rows = tuple(msgspec.structs.replace(row, values="synthesised") if row.key is not None else row for row in material.case.tensors)
+    recorded = [row for row in material.case.tensors if row.key is not None and row.values == "recorded"]
+    made = {row.key: _synthetic(row) for row in recorded}
+    rows = tuple(msgspec.structs.replace(row, values="synthesised") if row in recorded else row for row in material.case.tensors)
     outputs = tuple(msgspec.structs.replace(row, key=None) for row in material.case.outputs)
     case = msgspec.structs.replace(material.case, tensors=rows, outputs=outputs, warnings=(*material.case.warnings, NOTE))
     return Material(case, tuple(made.get(entry.key, entry) for entry in material.inputs), ())
