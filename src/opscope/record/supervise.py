@@ -12,6 +12,8 @@ import msgspec
 # What a user or a scheduler sends to the process it knows, the launcher, and means for the command.
 FORWARDED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 
+LOOK_SECONDS = 0.5
+
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a command ended; code is 128 + signal when a signal ended it."""
@@ -53,8 +55,9 @@ def _wait(process: subprocess.Popen[bytes], early: list[int]) -> None:
         for number in early:
             process.send_signal(number)
         while process.poll() is None:
-            received = signal.sigwaitinfo(waited)
-            if _was_sent_to_us(received, process.pid):
+            # SIGCHLD that comes while this thread is not waiting may go to one that does not block it (a library's), and is lost.
+            received = signal.sigtimedwait(waited, LOOK_SECONDS)
+            if received is not None and _was_sent_to_us(received, process.pid):
                 process.send_signal(received.si_signo)
         _forget_pending(FORWARDED)
     finally:
