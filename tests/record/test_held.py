@@ -98,3 +98,19 @@ def test_calls_are_let_go_with_their_step_with_a_later_check_and_where_there_is_
     waiting.put(other, "fourth", [piece], Given(outputs={}))
     assert [call.request for call in waiting.take()] == ["fourth"]
     assert waiting.size == 0
+
+
+def test_a_later_call_is_copied_into_the_memory_of_the_one_before() -> None:
+    waiting, signature = Held[str](None), Signature()
+    source = torch.arange(4.0)
+    waiting.put(signature, "first", [source], Given(outputs={}))
+    (first,) = waiting.calls[signature].pieces
+    source += 1
+    waiting.put(signature, "second", [source], Given(outputs={}))
+    source += 1
+    (second,) = waiting.calls[signature].pieces
+    assert second is first
+    assert second.tolist() == [1.0, 2.0, 3.0, 4.0]
+    waiting.put(signature, "longer", [torch.ones(5)], Given(outputs={}))
+    assert [piece.tolist() for piece in waiting.calls[signature].pieces] == [[1.0] * 5]
+    assert waiting.size == 20
