@@ -17,6 +17,7 @@ settings.register_profile("same", derandomize=True, **QUIET)
 settings.register_profile("search", **QUIET)
 settings.load_profile(os.environ.get("OPSCOPE_TEST_PROFILE", "same"))
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A job that a shell started in the background ignores it, and so would the commands that tests interrupt.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A job that a shell started in the background, or that is to outlive it, ignores these, and so would the commands that tests end.
+for ending, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ending) is signal.SIG_IGN:
+        signal.signal(ending, handler)

@@ -8,7 +8,7 @@ import zipfile
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opscope.formats.zip_members import content_of, members_of
@@ -27,6 +27,8 @@ def _zip(contents: dict[str, bytes], comment: bytes = b"", method: int = zipfile
 @given(
     contents=st.dictionaries(st.text("abé/.", min_size=1, max_size=12), st.binary(max_size=60), max_size=6), comment=st.binary(max_size=40)
 )
+@example(contents={"a": b"1"}, comment=b"PK\x05\x06")
+@example(contents={"a": b"1"}, comment=b"PK\x05\x06" * 8)
 def test_members_are_those_of_zipfile(contents: dict[str, bytes], comment: bytes) -> None:
     data = _zip(contents, comment)
     found = members_of(data)

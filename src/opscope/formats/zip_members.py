@@ -56,11 +56,7 @@ def members_of(data: Data) -> dict[str, Member]:
 
 def _directory(data: Data) -> tuple[int, int]:
     """Where the directory begins and ends."""
-    at = len(data) - _END.size
-    if at < 0 or data[at : at + 4] != b"PK\x05\x06" or data[-2:] != b"\0\0":
-        at = data.rfind(b"PK\x05\x06", max(0, at - _COMMENT))
-        if at < 0 or at + _END.size > len(data):
-            raise ValueError("its end record is missing")
+    at = _end_record(data)
     size, start = _END.unpack_from(data, at)[5:7]
     if at >= _LOCATOR.size and data[at - _LOCATOR.size : at - _LOCATOR.size + 4] == b"PK\x06\x07":
         at = _LOCATOR.unpack_from(data, at - _LOCATOR.size)[2]
@@ -70,6 +66,22 @@ def _directory(data: Data) -> tuple[int, int]:
     if start + size > at:
         raise ValueError("its directory does not lie before its end")
     return start, start + size
+
+
+def _end_record(data: Data) -> int:
+    """Where the end record lies: the last whose comment ends with the file, as a comment may hold the same bytes; else the last."""
+    last = len(data) - _END.size
+    fitting = -1
+    at = data.rfind(b"PK\x05\x06", max(0, last - _COMMENT))
+    while at >= 0:
+        if at <= last:
+            fitting = max(fitting, at)
+            if at + _END.size + _END.unpack_from(data, at)[7] == len(data):
+                return at
+        at = data.rfind(b"PK\x05\x06", max(0, last - _COMMENT), at + 3)
+    if fitting < 0:
+        raise ValueError("its end record is missing")
+    return fitting
 
 
 def _long(extra: bytes, fields: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict as a person reads it at the end of a run: what failed first, where, what became of it, what to type next.
 
-opscope  6 steps, 907 calls a step, 1 rank, at least 1.11x     runs/demo
+opscope  6 steps, 907 calls a step, 1 rank, >1.11x     runs/demo
 first overflow  step 3  aten::bmm  forward  blocks.2.attn
   train.py:41   scores = q @ k.transpose(-1, -2)
   in   f16[32, 128, 64] x∈[-310, 298]   f16[32, 64, 128] x∈[-287, 305]
@@ -110,11 +110,11 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def facts_of(summary: dict[str, Any]) -> str:
-    """`6 steps, 907 calls a step, 1 rank, at least 1.11x`: what of it is known."""
+    """`6 steps, 907 calls a step, 1 rank, >1.11x`: what of it is known."""
     parts = [_count(summary.get("steps"), "step"), _calls(summary), _count(len(summary.get("ranks") or ()), "rank")]
     overhead = summary.get("overhead")
     if isinstance(overhead, int | float):
-        parts.append(f"at least {overhead:.2f}x")  # what it cannot see itself, as in caches, comes on top
+        parts.append(f">{overhead:.2f}x")  # what it cannot see itself, as in caches, comes on top
     if summary.get("hidden_calls"):
         parts.append(f"{summary['hidden_calls']} calls hidden by compilation")
     return ", ".join(part for part in parts if part)
