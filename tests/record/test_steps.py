@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import opscope
 from opscope.record.steps import Steps
@@ -182,3 +183,20 @@ def test_only_wanted_steps_are_recorded(tmp_path: Path) -> None:
     assert {call.step for call in found.calls} == {1}
     found = record(tmp_path, programs.scaler, steps="0|3")
     assert {call.step for call in found.calls} == {0, 3}
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_recording_that_ends_inside_a_call_leaves_no_mode_behind(plain: bool, tmp_path: Path) -> None:
+    """The step of a scaler ends in its update, an operator: torch puts the modes of a call back after it."""
+    modes = []
+
+    def program() -> None:
+        programs.scaler()
+        programs.linear()
+        modes.append(len(_get_current_dispatch_mode_stack()))
+
+    record(tmp_path / "early", program, plain=plain, steps="0")
+    record(tmp_path / "last", programs.scaler, plain=plain, steps="0|3")
+    assert modes == [0]
+    assert not _get_current_dispatch_mode_stack()
+    assert "Python" not in str(torch._C._dispatch_tls_local_include_set())

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from opscope.record.rank import known_rank, known_world
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from opscope.record.config import RecordConfig
     from opscope.run.store.writer import ProcessWriter
 
@@ -29,6 +31,7 @@ class Recorder(Protocol):
     def start(self) -> None: ...
     def pause(self) -> None: ...
     def stop(self) -> None: ...
+    def exit_modes(self) -> None: ...
     def abandon(self) -> None: ...
     def scaler_updated(self) -> None: ...
     def fetch(self, *, end: bool) -> bool: ...
@@ -48,6 +51,7 @@ class Session:
         self.exit_code: int | None = None
         self.closed = False
         self.recorder: Recorder | None = None
+        self._leave: Callable[[], None] = lambda: None
         self.skipped: list[int] = []
         self.cleanup = ExitStack()
         self.idle: float | None = None
@@ -65,13 +69,15 @@ class Session:
             recorder.pause()
 
     def close(self, exit_code: int | None = None) -> None:
-        """Stop recording and write out what is left; a second call does nothing."""
+        """Stop recording and write out what is left; a second call takes off what the first, inside of a call, could not."""
         if self.closed:
+            self._leave()
             return
         self.closed = True
         self.cleanup.close()
         if self.recorder is not None:
             self.recorder.stop()
+            self._leave = self.recorder.exit_modes  # which waits where a call ended the recording
             self.drain(end=True)
             self.writer.update(**self._facts(self.recorder))
             self.recorder = None

@@ -39,6 +39,7 @@ class OperatorMode(WatchingMode):
 
     def __init__(self, recorder: TorchRecorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.recorder = recorder
         # A C function saves a Python frame a call, and dynamo cannot trace it.
         self.handle(MethodType(recorder.book.dispatch, self))
 

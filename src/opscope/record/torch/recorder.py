@@ -6,12 +6,13 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Hashable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opscope.record.steps import Steps
 from opscope.record.torch.beneath import Beneath
@@ -48,6 +49,7 @@ class TorchRecorder:
         self._scopes = threading.local()
         self._modes = threading.local()
         self._hooks: list[Any] = []
+        self._waits = False  # modes to be taken off once a call is over
         self.beneath = Beneath(session, self.book, self.binding) if config.check or config.substitute or config.journal else None
 
     def watch_formulas(self) -> None:
@@ -155,11 +157,21 @@ class TorchRecorder:
         self._modes.stack.enter_context(OperatorMode(self))
 
     def exit_modes(self) -> None:
-        stack, self._modes.stack = getattr(self._modes, "stack", None), None
-        if stack is not None:
-            # Inside a call (os._exit in a kernel, a full disk) torch has taken the modes off already.
-            with suppress(RuntimeError):
-                stack.close()
+        """Take the modes off the calling thread, or once the call is over in which this is asked."""
+        stack = getattr(self._modes, "stack", None)
+        if stack is None:
+            return
+        if any(isinstance(mode, OperatorMode) and mode.recorder is self for mode in _get_current_dispatch_mode_stack()):
+            self._modes.stack = None
+            stack.close()
+        elif not self._waits:  # torch holds the modes while one of them handles a call, and puts them back after it
+            self._waits = True
+            register_optimizer_step_post_hook(self._call_is_over)
+
+    def _call_is_over(self, *_: Any) -> None:
+        """Optimizer hook, which stays: torch goes through its hooks while it calls them."""
+        if not self.book.active:
+            self.exit_modes()
 
     # -- operators and APIs -----------------------------------------------------------------------------------
 
