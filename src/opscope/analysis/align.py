@@ -168,8 +168,10 @@ def _anchors(target: NDArray[np.uint64], golden: NDArray[np.uint64], mine: NDArr
     """Calls of two sequences that each read what no other call does, on both sides the same, as far as they stand in one order."""
     signs = []
     for signed, calls in ((target, mine), (golden, theirs)):
-        names, first, counts = np.unique(signed[calls], return_index=True, return_counts=True)
-        signs.append({int(name): int(calls[at]) for name, at in zip(names[counts == 1], first[counts == 1], strict=True) if name})
+        known = calls[signed[calls] != 0]
+        names, first, counts = np.unique(signed[known], return_index=True, return_counts=True)
+        once = counts == 1
+        signs.append(dict(zip(names[once].tolist(), known[first[once]].tolist(), strict=True)))
     shared = signs[0].keys() & signs[1].keys()
     ordered = [sorted((side[name], name) for name in shared) for side in signs]
     pairs = common([name for _, name in ordered[0]], [name for _, name in ordered[1]])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.analysis.compare_judge import Pairing
+    from opscope.analysis.compare_tables import Side
 
 FIRST = 2  # of these dimensions one is that of the batch, the other that of a sequence
 WEIGHED = CONTRACTIONS - {"matmul", "mm", "bmm", "baddbmm", "dot", "inner", "einsum", "tensordot"} | {"embedding"}
@@ -48,8 +49,11 @@ def _explained(pairing: Pairing, cause: Cause) -> bool:
 
 def _resized(pairing: Pairing) -> tuple[int, str]:
     """The first row that reads a batch of another size, and how large it is on either side, in words; "" where the batch is none."""
-    fed = _fed(pairing)
-    if not len(fed) or not _everywhere(pairing):
+    if not (pairing.rows.status == SHAPE).any():
+        return -1, ""
+    forward = _forward(pairing.target)
+    fed = _fed(pairing, forward)
+    if not len(fed) or not _everywhere(pairing, forward):
         return -1, ""
     row = int(fed[0])
     places = int(pairing.rows.target[row]), int(pairing.rows.golden[row])
@@ -62,29 +66,28 @@ def _resized(pairing: Pairing) -> tuple[int, str]:
     return row, f"the batch has another size: {mine}, golden has {theirs}"
 
 
-def _fed(pairing: Pairing) -> NDArray[np.int64]:
-    """Rows of the first step that read a tensor of another shape which no recorded call produced; none where one is a parameter."""
+def _fed(pairing: Pairing, forward: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows of these calls that read a tensor of another shape which no recorded call produced; none where one is a parameter."""
     rows, tensors = pairing.rows, pairing.target.tensors
     chosen = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
     made = (pairing.flows[0].producer[rows.target[chosen]] >= 0) | (pairing.flows[1].producer[rows.golden[chosen]] >= 0)
-    chosen = chosen[~made & _forward(pairing)[rows.target_call[chosen]]]
+    chosen = chosen[~made & forward[rows.target_call[chosen]]]
     side, places = pairing.target, rows.target[chosen]
-    weighed = side.which(side.calls.op, lambda op: family(op) in WEIGHED)[rows.target_call[chosen]] & (tensors.slot[places] != hash_of("0"))
-    weighed &= side.which(tensors.dtype, lambda dtype: "int" not in dtype)[places]  # words are looked up by whole numbers
+    weighed = side.which(side.calls.op[rows.target_call[chosen]], lambda op: family(op) in WEIGHED) & (tensors.slot[places] != hash_of("0"))
+    weighed &= side.which(tensors.dtype[places], lambda dtype: "int" not in dtype)  # words are looked up by whole numbers
     return chosen[:0] if (tensors.parameter[places] | weighed).any() else chosen
 
 
-def _everywhere(pairing: Pairing) -> bool:
-    """Whether most results of the first step's forward pass have another shape."""
+def _everywhere(pairing: Pairing, forward: NDArray[np.bool_]) -> bool:
+    """Whether most results of these calls have another shape."""
     rows = pairing.rows
     written = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0))
-    written = written[_forward(pairing)[rows.target_call[written]]]
+    written = written[forward[rows.target_call[written]]]
     return len(written) > 0 and float(np.mean(rows.status[written] == SHAPE)) >= SHARE
 
 
-def _forward(pairing: Pairing) -> NDArray[np.bool_]:
+def _forward(side: Side) -> NDArray[np.bool_]:
     """Calls of the first step before its backward pass."""
-    side = pairing.target
     calls = side.calls
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
     found: NDArray[np.bool_] = calls.leaf & (calls.step == (int(calls.step[0]) if len(calls) else 0))

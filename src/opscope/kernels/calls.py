@@ -177,10 +177,15 @@ class Draft:
 
     @property
     def name(self) -> str:
-        return f"{self.module or '<root>'}:{self.label}{SUFFIX[self.phase]}#{self.k}"
+        return call_name(self.label, self.module, self.phase, self.k)
 
 
 SUFFIX = {"forward": "", "backward": "~bwd", "optimizer": "~opt", "recompute": "~re", "communication": "~comm"}
+
+
+def call_name(label: str, module: str, phase: str, k: int) -> str:
+    """The name of the k-th call of this kind in a step, `blocks.2.attn:bmm#1` (docs/schema.md, column name)."""
+    return f"{module or '<root>'}:{label}{SUFFIX[phase]}#{k}"
 
 
 def forget_oldest(remembered: dict[Any, Any], *, most: int) -> None:

@@ -47,6 +47,11 @@ def dtype_named(name: str) -> torch.dtype:
     return found
 
 
+def dtype_name(tensor: torch.Tensor) -> str:
+    """`float32` of a tensor, as dtype_named reads it."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def values_of(tree: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], where: Conditions) -> tuple[list[Any], dict[str, Any]]:
     """Arguments and keyword arguments; UsageError for a leaf that cannot be made again."""
     args = [_value(node, tensors, where) for node in tree["args"]]

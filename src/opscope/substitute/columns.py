@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 import torch
 
-from opscope.substitute.examine import as_array, dtype_name
+from opscope.substitute.arguments import dtype_name
+from opscope.substitute.examine import as_array
 
 Array = np.ndarray[Any, Any]
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
-from opscope.substitute.arguments import Conditions, values_of
+from opscope.substitute.arguments import Conditions, dtype_name, values_of
 from opscope.substitute.perform import Bound, Performed
 
 Tensor = torch.Tensor
@@ -87,7 +87,7 @@ QUANTITIES: dict[str, Callable[[Tensor, Outputs], list[Quantity]]] = {
 
 def judge_determined(bound: Bound, target: Outputs, own: Performed | None, true: Performed | None) -> list[Replayed]:
     """A verdict of each output of a factorisation, by what its results determine beside the trusted kernel's and the true ones."""
-    dtype, sizes = str(next(iter(target.values())).dtype).removeprefix("torch."), [shape for out in target.values() for shape in out.shape]
+    dtype, sizes = dtype_name(next(iter(target.values()))), [shape for out in target.values() for shape in out.shape]
     trusted = own if own is not None else true
     if trusted is None:
         return [Replayed(verdict="unknown", slot=slot, reason="no substitute could make this call") for slot in target]

@@ -22,6 +22,7 @@ from opscope.errors import UnavailableError
 from opscope.judge.replayed import BEYOND, EASE, ILL, NARROWLY, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.judge.tolerance import PRECISIONS
 from opscope.kernels.calls import writes_to
+from opscope.substitute.arguments import dtype_name
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
 from opscope.substitute.determined import QUANTITIES, judge_determined
@@ -333,10 +334,6 @@ def as_array(tensor: torch.Tensor | None) -> Any:
     if tensor.is_complex():
         return tensor.to(torch.complex128).numpy()
     return (tensor.to(torch.float64) if tensor.dtype.is_floating_point else tensor).numpy()
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def devices(bound: Bound) -> set[str]:

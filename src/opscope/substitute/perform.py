@@ -11,7 +11,7 @@ import torch
 
 from opscope.kernels.arguments import Tree
 from opscope.kernels.calls import writes_to
-from opscope.substitute.arguments import Conditions, dtype_named, values_of
+from opscope.substitute.arguments import Conditions, dtype_name, dtype_named, values_of
 from opscope.substitute.layout import GRADIENT, WRITTEN, Call, Laid, Memory
 from opscope.substitute.schema import find_operator, written_arguments
 
@@ -199,7 +199,7 @@ def lay(tensor: torch.Tensor, memory: int, base: int) -> Laid:
     """The layout of a tensor over a memory that begins at byte `base` of its storage."""
     return Laid(
         memory=memory,
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        dtype=dtype_name(tensor),
         shape=tuple(tensor.shape),
         stride=tuple(tensor.stride()),
         offset=int(tensor.storage_offset()) - base // tensor.element_size(),

@@ -166,13 +166,19 @@ def test_overflow_records_beside_converted_dumps(record: str, tmp_path: Path) ->
     assert (lost.task, lost.status, len(run.problems)) == (9, 272, 1)
 
 
+def recorded(place: Path) -> Path:
+    """A process of a recording, with a shard of values."""
+    process = place / "processes" / "p-vm-1-1"
+    process.mkdir(parents=True)
+    write_safetensors(process / "values-00000.safetensors", {"a": ONES})
+    return process
+
+
 def test_the_shards_of_a_recording_are_no_loose_arrays(tmp_path: Path) -> None:
     """Whoever types `opscope scan .` beside `runs/` is told which runs are there, instead of being shown their raw values."""
     place = tmp_path / "runs" / "demo"
-    shards = place / "processes" / "p-vm-1-1"
-    shards.mkdir(parents=True)
+    recorded(place)
     (place / "run.json").write_text("{}")
-    write_safetensors(shards / "values-00000.safetensors", {"a": ONES})
     with pytest.raises(FormatError, match=r"it holds runs, open one of them: runs/demo$"):
         open_run(tmp_path)
     np.save(tmp_path / "runs" / "mine.npy", ONES)
@@ -180,9 +186,6 @@ def test_the_shards_of_a_recording_are_no_loose_arrays(tmp_path: Path) -> None:
 
 
 def test_a_recording_whose_run_json_is_gone_is_no_folder_of_arrays(tmp_path: Path) -> None:
-    shards = tmp_path / "processes" / "p-vm-1-1"
-    shards.mkdir(parents=True)
-    (shards / "process.json").write_text("{}")
-    write_safetensors(shards / "values-00000.safetensors", {"a": ONES})
+    (recorded(tmp_path) / "process.json").write_text("{}")
     with pytest.raises(FormatError, match=r"it has no run\.json$"):
         open_run(tmp_path)

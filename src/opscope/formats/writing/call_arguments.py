@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-def written_arguments(args: str | None) -> dict[str, Any]:
+def argument_tree(args: str | None) -> dict[str, Any]:
     """The object that column args of table calls holds ("args", "kwargs", …); empty where it holds none."""
     try:
         value = msgspec.json.decode(args) if args else {}

@@ -26,7 +26,7 @@ from opscope import __version__
 from opscope.formats.cann.names import stored_name
 from opscope.formats.mindspore.names import flat
 from opscope.formats.writing.array_files import wide, write_npy
-from opscope.formats.writing.call_arguments import written_arguments
+from opscope.formats.writing.call_arguments import argument_tree
 from opscope.formats.writing.mindspore_graph import GraphText, graph_text
 from opscope.run.dtypes import dtype_of, dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
@@ -187,7 +187,7 @@ class MindSporeFiles:
 
     def _arguments(self, folder: Path, call: Call) -> None:
         """Arguments of a kernel as text, the way MindSpore saves them."""
-        named = written_arguments(call.args).get("kwargs")
+        named = argument_tree(call.args).get("kwargs")
         if not isinstance(named, dict) or not named:
             return
         name = f"{op_of(call)}.{flat(call.name)}.json"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from opscope.formats.writing.call_arguments import written_arguments
+from opscope.formats.writing.call_arguments import argument_tree
 from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Call, Stack, Tensor
 
@@ -84,7 +84,7 @@ class _Builder:
         """Operands in the order of their slots: edges, parameters and constants."""
         by_slot = {row.slot: row for row in inputs}
         found: list[tuple[str, Tensor | None]] = []
-        positional = written_arguments(call.args).get("args")
+        positional = argument_tree(call.args).get("args")
         for i, value in enumerate(positional if isinstance(positional, list) else []):
             row = by_slot.pop(str(i), None)
             found.append((self._reference(call, row), row) if row is not None else (_value(value), None))
@@ -166,7 +166,7 @@ def _device(row: Tensor) -> str:
 
 
 def _attributes(args: str | None) -> str:
-    named = written_arguments(args).get("kwargs")
+    named = argument_tree(args).get("kwargs")
     pairs = named.items() if isinstance(named, dict) else ()
     return ", ".join(f"{re.sub(r'[^ -9;-z|~]', '_', str(key))}: {_value(value)}" for key, value in pairs)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from opscope.formats.msprobe.names import PLACES, parse_name
 from opscope.formats.writing.array_files import write_pt
-from opscope.formats.writing.call_arguments import written_arguments
+from opscope.formats.writing.call_arguments import argument_tree
 from opscope.formats.writing.naming import Names, safe
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
 
@@ -178,7 +178,7 @@ def _body(call: Call, rows: list[Tensor]) -> dict[str, Any]:
     if call.phase == "backward":
         return {"input": _listed(inputs), "output": output}
     named = {slot.removeprefix("kwargs."): inputs.pop(slot) for slot in list(inputs) if slot.startswith("kwargs.")}
-    tree = written_arguments(call.args)
+    tree = argument_tree(call.args)
     positional = tree.get("args")
     known = tree.get("kwargs")
     body: dict[str, Any] = {

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from opscope.kernels import digest as digest_of
+from opscope.kernels.calls import call_name
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
 from opscope.record.mindspore.cells import Scope, operator_of, path_below
@@ -341,7 +342,7 @@ class Book:
         index, scope = self._numbers.next_index(), self.scopes[-1] if self.scopes else None
         if self._blackbox is not None and self.active:
             module = scope.module if scope is not None else ""
-            name = name_of(noted.op, module, noted.site.phase, 1 + self._counts["operator", noted.site.phase, module, noted.op])
+            name = call_name(noted.op, module, noted.site.phase, 1 + self._counts["operator", noted.site.phase, module, noted.op])
             facts = Facts(step=self.step, parent=None if scope is None else scope.index, phase=noted.site.phase)
             self._blackbox.enter(index, threading.get_ident(), blackbox_text(noted.op, name, module, noted.site.source), facts)
         return msgspec.structs.replace(noted, index=index)
@@ -392,7 +393,7 @@ class Book:
 
     def _name(self, level: str, op: str, module: str, phase: str) -> str:
         self._counts[level, phase, module, op] += 1
-        return name_of(op, module, phase, self._counts[level, phase, module, op])
+        return call_name(op, module, phase, self._counts[level, phase, module, op])
 
     def _stack(self, site: Site) -> int:
         known = self._stacks.get(site.frames)
@@ -439,12 +440,6 @@ class Book:
             return row
         value: ValueRef | None = self.writer.keep_value(bytes_of(array), dtype=dtype_of_numpy(array.dtype).name, shape=array.shape)
         return msgspec.structs.replace(row, value=value)
-
-
-def name_of(op: str, module: str, phase: str, count: int) -> str:
-    """The name of the count-th call of this kind in a step."""
-    mark = {"backward": "~bwd", "optimizer": "~opt"}.get(phase, "")
-    return f"{module or '<root>'}:{op}{mark}#{count}"
 
 
 def _copied(array: Array | None, *, keep: bool) -> Array | None:

@@ -15,7 +15,7 @@ from opscope.kernels.arguments import Tree
 from opscope.kernels.calls import head_of, writes_to
 from opscope.record.torch.binding import PLAIN, encode
 from opscope.run.dtypes import find_dtype
-from opscope.substitute.arguments import Conditions, unknown_leaf
+from opscope.substitute.arguments import Conditions, dtype_name, unknown_leaf
 from opscope.substitute.examine import same_bits
 from opscope.substitute.layout import WRITTEN, Call, Flags, Given, Laid
 from opscope.substitute.perform import Bound, Gathered, lay, outputs_of, perform, storage_key
@@ -82,7 +82,7 @@ class Captured:
         fresh: list[tuple[str, torch.Tensor]] = []
         changed = {self.call.tensors[slot].memory: tensor for slot, tensor in self.tensors.items() if writes_to(self.writes, slot)}
         for slot, tensor in outputs_of(result, self.tensors, self.writes).items():
-            if unfit(tensor) is not None or is_workspace(self.call.op, str(tensor.dtype).removeprefix("torch.")):
+            if unfit(tensor) is not None or is_workspace(self.call.op, dtype_name(tensor)):
                 continue
             known = self.starts.get(storage_key(tensor))
             if known is None:

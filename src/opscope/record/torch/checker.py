@@ -149,31 +149,36 @@ class Checker:
 
     def step_ends(self) -> bool:
         """Wait for the verdicts of this step; whether any of them is against a kernel."""
-        with _disable_current_modes(), self._waiting():
-            self.settle()
+        with _disable_current_modes():
+            self._settle_between_calls()
         self._held.step_ends()
         accused = self.accused > self._accused_before
         self._accused_before = self.accused
         return accused
 
+    def _settle_between_calls(self) -> None:
+        """Wait for verdicts where no call is being checked, to which the time would be counted."""
+        begun = time.perf_counter()
+        with self._waiting():
+            self.settle()
+        self.budget.spent += time.perf_counter() - begun
+
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """The program waits for verdicts: time that checks take, and that the verdicts need not count again."""
+        """The program waits for verdicts, which need not count that time again."""
         begun = time.perf_counter()
         try:
             yield
         finally:
-            taken = time.perf_counter() - begun
-            self._waited += taken
-            self.budget.spent += taken
+            self._waited += time.perf_counter() - begun
 
     def close(self) -> None:
         """Take the last verdicts and end the process."""
         if self._apart is None:
             return
-        with _disable_current_modes(), contextlib.suppress(UnavailableError), self._waiting():
+        with _disable_current_modes(), contextlib.suppress(UnavailableError):
             self._check_held()
-            self.settle()
+            self._settle_between_calls()
         self.active = False
         if self._apart is not None:
             self._apart.close()
@@ -204,7 +209,7 @@ class Checker:
 
     def checks(self, func: Any) -> bool:
         """Whether calls of an operator are ever checked."""
-        return (self._known.get(func) or self._learn(func)).checked
+        return self._facts_of(func).checked
 
     def call(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], *, run: Callable[[], Any] | None = None,
@@ -227,7 +232,7 @@ class Checker:
         if not self.active:
             return NEVER
         try:
-            known = self._known.get(func) or self._learn(func)
+            known = self._facts_of(func)
         except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
             self.fail(error)
             return NEVER
@@ -292,6 +297,10 @@ class Checker:
         finally:
             self.budget.spent += time.perf_counter() - begun
 
+    def _facts_of(self, func: Any) -> Known:
+        known = self._known.get(func)
+        return known if known is not None else self._learn(func)
+
     def _learn(self, func: Any) -> Known:
         operator = describe(func)
         schema = getattr(func, "_schema", None)
@@ -355,16 +364,16 @@ class Checker:
     def _check_held(self) -> None:
         """Check the calls that wait for the end."""
         for held in self._held.take():
+            begun = time.perf_counter()
             held.request.signature.holding = False
             self._submit(held.request, held.pieces, held.given)
-            self.budget.took(held.request.signature, 0.0, new=True)
+            self.budget.took(held.request.signature, time.perf_counter() - begun, new=True)
 
     def _submit(self, request: UnderWay, pieces: list[torch.Tensor], given: Given) -> None:
         """Hand a call over; where no cores are to spare, wait for its verdict."""
         while (apart := self._apart) is not None and apart.full:  # another one where it ends meanwhile
-            waiting = time.perf_counter()
-            self._take(wait=True)
-            self._waited += time.perf_counter() - waiting
+            with self._waiting():
+                self._take(wait=True)
         if apart is None:
             return
         ticket = apart.submit(
@@ -375,9 +384,8 @@ class Checker:
         if self._aside or not apart.ready:
             self._take(wait=False)
             return
-        waiting = time.perf_counter()
-        self.settle()
-        self._waited += time.perf_counter() - waiting
+        with self._waiting():
+            self.settle()
 
     def _repeat(self, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> Sequence[Difference]:
         """Make the call once more and compare bits; healthy kernels may differ in the last digits, which is only counted."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opscope.judge.replayed import ROUNDOFF
-from opscope.substitute.arguments import Conditions
-from opscope.substitute.examine import dtype_name, same_bits
+from opscope.substitute.arguments import Conditions, dtype_name
+from opscope.substitute.examine import same_bits
 from opscope.substitute.perform import Bound, outputs_of, perform
 
 if TYPE_CHECKING:

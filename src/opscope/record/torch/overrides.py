@@ -21,6 +21,7 @@ from opscope.kernels.arguments import Tree
 from opscope.record.torch.capture import LEAVES, Captured, NotCapturedError, capture
 from opscope.record.torch.checker import LIMIT
 from opscope.record.torch.derivatives import check_derivative, drawn_like
+from opscope.record.torch.operators import describe
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
 from opscope.substitute.schema import written_arguments
 
@@ -158,7 +159,7 @@ def without_overrides(wanted: Callable[[str], bool]) -> Iterator[None]:
         overridden = registered_above(library, op_name, fn, dispatch_key)
         if isinstance(overridden, str):
             overridden = overload_named(overridden) if overridden.startswith(KNOWN) else None
-        if overridden is not None and wanted(full_name(overridden)):
+        if overridden is not None and wanted(describe(overridden).op):
             return None
         return genuine(library, op_name, fn, dispatch_key, **options)
 
@@ -169,17 +170,12 @@ def without_overrides(wanted: Callable[[str], bool]) -> Iterator[None]:
         torch.library.Library.impl = genuine  # type: ignore[method-assign]
 
 
-def full_name(func: Any) -> str:
-    """`aten::add.Tensor` of an overload."""
-    return f"{func._schema.name}.{func._overloadname}"
-
-
 class Override:
     """An operator whose function was replaced; called, it runs that function aside of the program."""
 
     def __init__(self, op_name: Any, aside: Callable[[], AbstractContextManager[None]]) -> None:
         self.func = op_name if isinstance(op_name, torch._ops.OpOverload) else overload_named(str(op_name))
-        self.op = full_name(self.func)
+        self.op = describe(self.func).op
         self.aside = aside
         self._schema = self.func._schema
         self.tags = self.func.tags
