@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,7 @@ from opscope.errors import FormatError, MissingValueError, RecordError, UsageErr
 from opscope.run.arrow import decode_stream, encode_rows
 from opscope.run.protocol import Run
 from opscope.run.schema import TABLES, Judgement, Stack, ValueRef
+from opscope.run.store.installed import installed_packages
 from opscope.run.store.layout import create_run, process_facts, public_environment, read_run_file, seal_run, segment_files
 from opscope.run.store.reader import NativeRun
 from opscope.run.store.retention import parse_keep
@@ -117,6 +119,21 @@ def test_secrets_are_left_out(tmp_path: Path) -> None:
     text = (path / "run.json").read_text()
     assert not any(secret in text for secret in ("hf_secret", "aws", "hunter2", "k.json"))
     assert json.loads(text)["environment"]["RANK"] == "3"
+
+
+def test_what_a_process_could_import_stands_in_the_run(tmp_path: Path) -> None:
+    for entry in ("Fast_Ops-2.1.dist-info", "old.thing-0.3-py3.9.egg-info", "plain", "torch-9.9.9+x.dist-info", "no-version.dist-info"):
+        (tmp_path / "site" / entry).mkdir(parents=True)
+    (tmp_path / "later" / "fast_ops-1.0.dist-info").mkdir(parents=True)
+    found = installed_packages([str(tmp_path / "missing"), str(tmp_path / "site"), str(tmp_path / "later")])
+    assert found == {"fast_ops": "2.1", "old_thing": "0.3", "torch": "9.9.9+x"}
+    run = create_run(tmp_path / "run", packages={"python": "3.11", "torch": "1"})
+    writer = ProcessWriter(run, msgspec.structs.replace(process_facts(), packages=found))
+    writer.close(0)
+    assert seal_run(run)
+    sealed = read_run_file(run)
+    assert sealed.packages == {"python": "3.11", **found}
+    assert sealed.processes[0].packages == {}
 
 
 class TestValues:

@@ -12,6 +12,7 @@ from opscope.repro.forms import form_named
 from opscope.repro.markdown import code, escape, fence, table
 from opscope.run.dtypes import short_dtype
 
+NUMERIC = frozenset({"python", "torch", "torch_npu", "mindspore", "numpy", "transformers"})
 HOW_TO_RUN = """One operator call, cut out of a recorded run. Run it:
 
 ```sh
@@ -101,8 +102,8 @@ def _library(case: Case) -> list[str]:
 
 
 def environment_rows(case: Case) -> list[list[str]]:
-    """Packages, variables and origin of a run as rows of a table."""
-    packages = case.environment.get("packages", {})
+    """Packages that numbers depend on, variables and origin of a run as rows of a table; case.json has all packages."""
+    packages = {name: version for name, version in case.environment.get("packages", {}).items() if name in NUMERIC}
     variables = case.environment.get("variables", {})
     told = [[code(name), code(value)] for name, value in sorted({**packages, **variables}.items())]
     return [*told, ["run format", code(case.environment.get("run_format"))], ["seed", code(case.environment.get("seed"))]]

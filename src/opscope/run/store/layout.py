@@ -25,6 +25,7 @@ import msgspec
 
 from opscope.errors import FormatError, NewerFormatError, UsageError
 from opscope.run.schema import SCHEMA_MAJOR, SCHEMA_MINOR, Process
+from opscope.run.store.installed import installed_packages
 
 RUN_FILE = "run.json"
 PROCESS_FILE = "process.json"
@@ -131,7 +132,9 @@ def seal_run(path: str | os.PathLike[str], **facts: Any) -> bool:
     except FormatError:
         return False
     found = list(_readable_processes(directory))
-    processes = tuple(msgspec.structs.replace(process, environment={}) for process in found)
+    processes = tuple(msgspec.structs.replace(process, environment={}, packages={}) for process in found)
+    installed = next((process.packages for process in found if process.packages), {})
+    facts.setdefault("packages", {**run.packages, **installed})
     facts.setdefault("overhead", max((process.overhead for process in found if process.overhead is not None), default=None))
     facts.setdefault("hidden_calls", sum(process.hidden_calls for process in found))
     try:
@@ -208,6 +211,7 @@ def process_facts(*, rank: int = 0, local_rank: int | None = None, world: int | 
         world=world,
         start=time.time(),
         environment=public_environment(os.environ),
+        packages=installed_packages(),
     )
 
 
