@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -163,10 +164,22 @@ def test_script_for_people(folder: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = subprocess.run([sys.executable, str(folder / "repro.py")], env=environment, capture_output=True, text=True, cwd="/")
     assert done.returncode == 1
-    assert "90000 is beyond 65504, the largest float16" in done.stdout
+    assert "90000 is beyond 65504, the largest float16" in " ".join(done.stdout.split())
     assert done.stdout.splitlines()[-1] == "reproduced: inf in output 0, as recorded"
     wrong = subprocess.run([sys.executable, str(folder / "repro.py"), "--repeat", "0"], capture_output=True, text=True)
     assert wrong.returncode == 2
+
+
+def test_what_the_script_prints_fits_80_columns(folder: Path) -> None:
+    case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+    note = "an output was wrong when it was recorded: " + "the fault comes and goes, " * 5
+    case |= {"warnings": [note], "source": "/a/" + "b" * 90 + ".py:7"}
+    (folder / "case.json").write_text(json.dumps(case), encoding="utf-8")
+    lines = subprocess.run([sys.executable, str(folder / "repro.py")], capture_output=True, text=True).stdout.splitlines()
+    assert [line.split()[-1] for line in lines if len(line) > 80] == [case["source"]], "what cannot be parted stays whole"
+    begin = next(number for number, line in enumerate(lines) if line.startswith("  note  an output"))
+    assert lines[begin + 1].startswith(" " * 8)
+    assert note.split() == " ".join(lines[begin:-1]).split()[1:]
 
 
 def test_recording_variables_do_not_reach_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,11 @@ import importlib.util
 import json
 import math  # noqa: F401 - for the judging
 import os
-import re  # noqa: F401 - for the judging
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import traceback
 from pathlib import Path
@@ -485,6 +486,13 @@ def watched(command: list[str], limit: float) -> tuple[Any, list[str]]:
         return code, [printable(line) for line in text.splitlines() if line.encode() != BEGUN][-20:]
 
 
+def folded(line: str) -> str:
+    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one, stays whole."""
+    first = re.match(r"\s+\S+\s+|", line)
+    below = " " * (len(first.group()) if first and first.group() else 2)
+    return textwrap.fill(line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Make one recorded call of {OPERATOR} again.")
     parser.add_argument("--device", help="device to use instead of the recorded one: cpu, cuda:0, npu:0")
@@ -532,7 +540,7 @@ def main(argv: list[str]) -> int:
         return 101
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
-    print(json.dumps(result) if options.json else "\n".join(result["lines"]))
+    print(json.dumps(result) if options.json else "\n".join(map(folded, result["lines"])))
     return {"reproduced": 1, "flaky": 1, "not reproduced": 0}.get(str(result["verdict"]), 125)
 
 

@@ -13,8 +13,10 @@ import argparse
 import importlib
 import inspect
 import json
+import re
 import struct
 import sys
+import textwrap
 import traceback
 from pathlib import Path
 from typing import Any
@@ -416,6 +418,13 @@ def wider(case: dict[str, Any], kept: dict[str, Any]) -> str:
     return "wide  " + "; ".join(f"in float64 output {slot} is {describe(statistics(out))}" for slot, out in found.items())
 
 
+def folded(line: str) -> str:
+    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one, stays whole."""
+    first = re.match(r"\s+\S+\s+|", line)
+    below = " " * (len(first.group()) if first and first.group() else 2)
+    return textwrap.fill(line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Make one recorded call of {OPERATOR} again.")
     parser.add_argument("--device", help="device to use: cpu, npu, gpu")
@@ -441,7 +450,7 @@ def main(argv: list[str]) -> int:
     except Exception:  # a traceback's exit code, 1, would claim that the failure shows
         traceback.print_exc()
         return 101
-    print(json.dumps(result) if options.json else "\n".join(result["lines"]))
+    print(json.dumps(result) if options.json else "\n".join(map(folded, result["lines"])))
     return {"reproduced": 1, "flaky": 1, "not reproduced": 0}.get(str(result["verdict"]), 125)
 
 
