@@ -22,6 +22,7 @@ bool screened_halves(const char* data, std::int64_t count, HalfTotal& total, Has
     Halves::Tally tally;
     Halves::Sums sums;
     for (std::int64_t i = 0; i < count; i += Halves::lanes) {
+        fetch_ahead<2 * Halves::lanes>(data + 2 * i);
         const auto bits = Halves::load(data + 2 * i);
         if constexpr (Halves::fused) hash.take_loaded(bits);
         extremes.add(bits);
