@@ -16,12 +16,12 @@ from single_calls import record
 
 import opscope.repro
 from opscope.errors import FormatError, UsageError
-from opscope.repro.candidate import Candidate, load_candidate, settled, size_of, strides_like, write_trial
+from opscope.repro.candidate import Candidate, freed, load_candidate, settled, size_of, strides_like, write_trial
 from opscope.repro.case import Failure
 from opscope.repro.ddmin import ddmin
 from opscope.repro.leaves import integer_leaves, replaced
 from opscope.repro.minimize import Limits, minimize
-from opscope.repro.oracle import Trial, same_failure
+from opscope.repro.oracle import Oracle, Trial, same_failure
 from opscope.repro.search import OutOfTime, Search
 from opscope.repro.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type
 from opscope.repro.shrink_shapes import cut, follow, shrink_shapes
@@ -306,3 +306,42 @@ def test_an_exception_is_shrunk_by_the_real_workers(tmp_path: Path) -> None:
     assert (found.outcome.status, found.directory) == ("reproduced", str(tmp_path / "small"))
     assert "shrunk from 1000 elements" in (tmp_path / "small" / "README.md").read_text()
     assert "shapes cannot be multiplied" in (tmp_path / "small" / "ISSUE.md").read_text()
+
+
+WRONG = """
+import warnings, torch
+warnings.simplefilter("ignore")
+backward = torch.library.get_kernel("aten::native_group_norm_backward", "CPU")
+library = torch.library.Library("aten", "IMPL")
+
+def wrong(keys, grad, *rest):
+    x, weight, bias = backward.call_boxed(keys, grad, *rest)
+    return x + (grad > 9) * 0.5, weight, bias
+
+library.impl("native_group_norm_backward", wrong, "CPU", with_keyset=True)
+"""
+
+
+def test_shapes_that_lead_a_healthy_kernel_into_foreign_memory_are_no_smaller_case(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(WRONG)
+    grad = torch.randn(2, 8, 2, 2)
+    grad[1, 5, 0, 1] = 10
+    op, tensors = "aten::native_group_norm_backward.default", (grad, torch.randn(2, 8, 2, 2), torch.randn(2, 4), torch.rand(2, 4))
+    run, call = record(op, *tensors, torch.ones(8), 2, 8, 4, 4, [True] * 3)
+    opscope.repro.write(run, call, tmp_path / "case")
+    start = freed(load_candidate(tmp_path / "case"))
+    start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=Failure(kind="mismatch", outputs={"0": ()})))
+    channels, groups = ((0, 1), (1, 1), (4, 0)), ((2, 1), (3, 1))
+    with Oracle(tmp_path / "case" / "repro.py", start, imports=(str(tmp_path / "wrong.py"),), limit=240) as oracle:
+        oracle.learn(start)
+        oracle.first = oracle.make(start)
+        assert (oracle.first.status, oracle.first.shown) == ("done", 1)
+        fewer = cut(start, channels, [2, 5])
+        assert fewer is not None
+        args = [*start.case.args["args"][:6], 2, *start.case.args["args"][7:]]
+        assert oracle.fails(fewer.with_args({"args": args, "kwargs": {}})) is None  # two channels in four groups
+        assert oracle.last is not None
+        assert "undefined" in oracle.last.told
+        apart = cut(fewer, groups, [1, 3])
+        assert apart is not None
+        assert oracle.fails(apart.with_args({"args": [*args[:8], 2, args[9]], "kwargs": {}})) is not None

@@ -95,8 +95,7 @@ def minimize(
 
 def _probe(oracle: Oracle, start: Candidate) -> tuple[Candidate, list[Trial]]:
     """The call as it is, a few times; where nothing was recorded as wrong but something is, that is the failure."""
-    if start.case.failure.kind in ("none", "hang"):
-        oracle.learn(start)
+    oracle.learn(start)
     first = oracle.make(start, patient=True)
     if start.case.failure.kind == "none":
         ended = {"died": "crash", "hang": "hang"}.get(first.status, "mismatch")

@@ -30,13 +30,15 @@ START = 300.0
 RESULTS = "results.safetensors"
 WORD = 10.0  # seconds a worker has, beside its child's, to say that the child hangs
 JUDGED_BY_REFERENCE = frozenset({"nonfinite", "mismatch", "none"})
+ENDED = frozenset({"crash", "hang"})
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What making a candidate gave.
 
     status: done, cannot (the call cannot be made or judged), died, hang. pattern: by output slot its classes of non-finite
-    values and what exact arithmetic gives there; grade: the largest error in units of what is allowed; seconds: what it took.
+    values and what exact arithmetic gives there; grade: the largest error in units of what is allowed; undefined: slots of
+    outputs in which a trusted kernel leaves what fresh memory held; seconds: what it took.
     """
 
     status: str
@@ -47,6 +49,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     grade: float = 0.0
     seen: dict[str, Any] = {}
     code: int | None = None
+    undefined: tuple[str, ...] = ()
     seconds: float = 0.0
 
 
@@ -131,6 +134,7 @@ class Oracle:
         self.first: Trial | None = None
         self.last: Trial | None = None
         self.failure: Failure = case.failure
+        self.trusted: Trial | None = None  # what a trusted kernel gave for the first candidate that it was asked about
         form = form_named(case.form)
         worker = SCRIPTS / form.worker
         self._code = form.section
@@ -159,6 +163,8 @@ class Oracle:
         judged = self._judged_by(candidate)
         if judged is not None and judged.status != "done":
             return Trial(status="cannot", told=judged.told or judged.status)
+        if judged is not None and self.trusted is not None and set(judged.undefined) - set(self.trusted.undefined):
+            return Trial(status="cannot", told="a trusted kernel leaves part of its results undefined")
         hangs = self.failure.kind == "hang"
         limit = self.patience.limit(_elements(candidate)) if hangs and not patient else self.limit
         results = None if judged is None else str(self._folder / RESULTS)
@@ -178,15 +184,21 @@ class Oracle:
         return {"folder": str(self._folder), "code": self._code(candidate.case), "limit": limit, "repeat": self.repeat}
 
     def learn(self, candidate: Candidate) -> None:
-        """Have a trusted kernel make the call, where there is one, to see how long it takes when it does not hang."""
+        """Have a trusted kernel make the call, where there is one, to see whether it can, and how long it takes when it does not hang."""
         write_trial(candidate, self._folder)
-        found = self._asked_clean(candidate)
-        if found is not None and found.status == "done":
-            self.patience.learn(found.seconds)
+        self.trusted = self._asked_clean(candidate)
+        if self.trusted is not None and self.trusted.status == "done":
+            self.patience.learn(self.trusted.seconds)
 
     def _judged_by(self, candidate: Candidate) -> Trial | None:
-        """What the process without the case's libraries says of the call, its results in a file; None where they judge nothing."""
-        return self._asked_clean(candidate) if candidate.case.failure.kind in JUDGED_BY_REFERENCE else None
+        """What the process without the case's libraries says of the call, its results in a file; None where they judge nothing.
+
+        A kernel that ends the process or hangs is judged by one that does not, where the latter can make the call at all: shapes
+        that do not fit each other end healthy kernels too.
+        """
+        kind = candidate.case.failure.kind
+        returns = self.trusted is not None and self.trusted.status == "done"
+        return self._asked_clean(candidate) if kind in JUDGED_BY_REFERENCE or (kind in ENDED and returns) else None
 
     def _asked_clean(self, candidate: Candidate) -> Trial | None:
         if self._clean is None:

@@ -12,7 +12,7 @@ request  {"folder": path, "code": source of `call`, "limit": seconds, "repeat": 
           "threads": n, 0 for as many as torch wants, "results": path or null}
 answer   {"status": "done | cannot | died | hang", "shown": n, "tried": n, "told": text, "pattern": {...}, "grade": x,
           "seen": {slot: statistics}, "code": exit status of a child that died,
-          "seconds": what it took}
+          "undefined": with --clean, slots of outputs that show what fresh memory held, "seconds": what it took}
 """
 
 from __future__ import annotations
@@ -62,11 +62,20 @@ class Server:
             kept = script.load_tensors("inputs.safetensors")
             if self.clean:
                 where = script.Conditions(case["device"], "cpu", {})
-                script.save_results(request["results"], script.clean_results(case, kept, where, self.operator))
-                return {"status": "done"}
+                found = script.clean_results(case, kept, where, self.operator)
+                script.save_results(request["results"], found)
+                return {"status": "done", "undefined": self.undefined(case, kept, where, found.plain)}
             return self.judged(case, kept, request)
         except (script.CannotTry, *script.UNSUPPORTED) as error:
             return {"status": "cannot", "told": script.first_line(error)}
+
+    def undefined(self, case: dict[str, Any], kept: dict[str, Any], where: Any, plain: dict[str, Any]) -> list[str]:
+        """Outputs that show what fresh memory held: some kernels leave them so, others where shapes do not fit each other."""
+        torch = self.script.torch
+        with contextlib.suppress(AttributeError):  # of old versions of torch
+            torch._C._set_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003 - fills it with NaN and large integers
+        again = self.script.make_call(case, kept, where)
+        return [slot for slot, value in plain.items() if slot in again and not same_classes(torch, value, again[slot])]
 
     def judged(self, case: dict[str, Any], kept: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
         script = self.script
@@ -96,6 +105,13 @@ class Server:
                 seen["exact"] = self.script.relation(exact, trial.outputs[slot])
             except (self.script.CannotTry, *self.script.UNSUPPORTED):  # noqa: PERF203
                 seen["exact"] = "unknown"
+
+
+def same_classes(torch: Any, one: Any, other: Any) -> bool:
+    """Whether NaN stands in the same places of two results, and whole numbers are the same."""
+    if one.is_floating_point() or one.is_complex():
+        return bool(torch.equal(torch.isnan(one), torch.isnan(other)))
+    return bool(torch.equal(one, other))
 
 
 def forked(work: Any, limit: float) -> dict[str, Any]:
