@@ -60,6 +60,33 @@ def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_o
     assert {row["Status"] for row in rows} <= {"pass", "warning", "error", "SKIP"}
 
 
+def random_calls() -> None:
+    torch.manual_seed(3)
+    torch.nn.functional.dropout(torch.ones(40, 5), 0.3)
+    torch.randn(70)
+    torch.randint(0, 9, (20,))
+    torch.empty(30).exponential_(2.0).normal_(0.5)
+    torch.empty(6).copy_(torch.arange(6.0))
+
+
+def test_random_calls_go_on_from_the_recorded_state_and_memory_that_is_only_filled_needs_no_values(tmp_path: Path) -> None:
+    with opscope.record(tmp_path / "run", values="full"):
+        random_calls()
+    lines = list(replay_calls(opscope.open_run(tmp_path / "run"), selection=None, plan=Plan(), output=None, progress=None))
+    words = {line.op: line.word for line in lines if "empty" not in line.op}
+    assert words.keys() >= {
+        f"aten::{op}" for op in ("bernoulli_.float", "randn.default", "randint.low", "normal_.default", "copy_.default")
+    }
+    assert set(words.values()) == {"agree"}
+
+
+def test_a_wrong_random_kernel_is_found_from_the_recorded_state(tmp_path: Path) -> None:
+    with CATALOGUE["dropout-biased"].installed(), opscope.record(tmp_path / "run", values="full"):
+        random_calls()
+    (finding,) = opscope.replay(opscope.open_run(tmp_path / "run")).findings
+    assert (finding.op, finding.confidence) == ("aten::bernoulli_.float", "proven")
+
+
 def test_a_result_that_is_an_earlier_calls_is_said_to_be_stale(tmp_path: Path) -> None:
     with CATALOGUE["silu-stale"].installed(), opscope.record(tmp_path / "run", values="full"):
         for seed in (1, 2):

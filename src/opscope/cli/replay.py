@@ -137,9 +137,8 @@ def show(document: Document, run: str) -> None:
     lines = [Text(f"opscope replay  {printable(run)}", style="bold"), Text(f"{summary['calls']} calls: {counts or 'none selected'}")]
     for finding in document.findings[:10]:
         word = "wrong" if finding.kind == "replay-mismatch" else "flaky"
-        lines.append(
-            Text.assemble((f"{word}  ", "bold red"), printable(f"step {finding.step}  {finding.op}  {finding.phase}  {finding.call}"))
-        )
+        what = f"step {finding.step}  {finding.op}  {finding.phase}  {finding.call}"
+        lines += list(folded(f"{word}  ", what, width=console.width, style="bold red"))
         lines += [Text("  " + printable(finding.source))] if finding.source else []
         for reason in finding.reasons:
             lines += list(folded("  why  ", reason, width=console.width))

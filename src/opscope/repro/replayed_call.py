@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 # Their outputs hold whatever memory held.
 ALLOCATORS = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_", "set_"})
 
+# What they write is told by their arguments or drawn, whatever it was before.
+FILLS = frozenset({
+    "copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_",
+})  # fmt: skip
+
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):
     """A call ready to be made: memories as bytes, recorded outputs by slot as (element type, array); values says what fills the inputs."""
@@ -138,7 +143,8 @@ def from_material(material: Material) -> Again:
     """The same from the material of a repro folder."""
     case = material.case
     kinds = {tensor.values for tensor in case.tensors}
-    if "uninitialised" in kinds:
+    blank = {tensor.slot for tensor in case.tensors if tensor.values == "uninitialised"}
+    if blank and not (blank == {"0"} and case.op.partition("::")[2].partition(".")[0] in FILLS):
         raise UsageError("an input was memory that nobody had written yet")
     names = list(case.buffers)
     memories = filled(material, names)
@@ -148,13 +154,23 @@ def from_material(material: Material) -> Again:
         )
         for tensor in case.tensors
     }  # fmt: skip
-    plain = Plain(op=case.op, args=case.args, tensors=tensors, memories=tuple(Memory(size=m.size) for m in memories), flags=Flags())
+    plain = Plain(
+        op=case.op, args=case.args, tensors=tensors, memories=tuple(Memory(size=m.size) for m in memories), flags=Flags(),
+        random=generator_state(material),
+    )  # fmt: skip
     loads = {entry.key: entry for entry in material.expected}
     outputs = {
         out.slot: (dtype_of(out.dtype).name, loads[out.key].load()) for out in case.outputs if out.key is not None and out.key in loads
     }
     values = "synthesised" if "synthesised" in kinds else "recorded"
     return Again(call=plain, memories=memories, outputs=outputs, values=values, device=case.device)
+
+
+def generator_state(material: Material) -> bytes | None:
+    """State of the CPU's own generator before the call; None where the run does not have it."""
+    key = material.case.random.states.get("cpu")
+    entry = next((entry for entry in material.inputs if entry.key == key), None)
+    return None if entry is None else entry.load().tobytes()
 
 
 def filled(material: Material, names: list[str]) -> list[Array]:

@@ -9,9 +9,10 @@ tried: what it leaves uninitialised, or gives otherwise the second time, proves 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -146,12 +147,20 @@ def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bo
 
 def seeded(bound: Bound) -> Performed:
     """The call on the trusted kernel, from the state of the generator that it had."""
-    if bound.call.random is None:
+    with drawing_from(bound.call.random):
         return Cpu().run(bound)
+
+
+@contextlib.contextmanager
+def drawing_from(state: bytes | None) -> Iterator[None]:
+    """Has the CPU's generator go on from a state, and puts it back; None leaves it as it is."""
+    if state is None:
+        yield
+        return
     before = torch.get_rng_state()
-    torch.set_rng_state(torch.frombuffer(bytearray(bound.call.random), dtype=torch.uint8))
+    torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
     try:
-        return Cpu().run(bound)
+        yield
     finally:
         torch.set_rng_state(before)
 

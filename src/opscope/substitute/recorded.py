@@ -16,7 +16,7 @@ from opscope.errors import UnavailableError
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import Replayed
 from opscope.substitute.arguments import Conditions, dtype_named
-from opscope.substitute.examine import FAILURES, Answer, Attempt, examine, same_bits
+from opscope.substitute.examine import FAILURES, Answer, Attempt, drawing_from, examine, same_bits, seeded
 from opscope.substitute.gradients import function_named
 from opscope.substitute.layout import WRITTEN, Call
 from opscope.substitute.perform import Bound, perform
@@ -134,7 +134,12 @@ def literal(call: Call) -> tuple[list[Any], dict[str, Any]]:
 
 def made(bound: Bound, device: str) -> dict[str, torch.Tensor]:
     """Outputs of the call on a device; UnavailableError when it fails there."""
-    attempt = Attempt(device, lambda: perform(bound, Conditions(device=device)) if device == "cpu" else on_device(bound, device))
+
+    def run() -> Any:
+        with drawing_from(bound.call.random):
+            return perform(bound, Conditions(device=device)) if device == "cpu" else on_device(bound, device)
+
+    attempt = Attempt(device, run)
     if attempt.performed is None:
         raise UnavailableError(attempt.reason)
     return attempt.performed.outputs
@@ -170,9 +175,11 @@ def measured(bound: Bound, target: Mapping[str, torch.Tensor], answer: Answer) -
     """The standard checker's columns for each output, against the trusted result."""
     from opscope.substitute.columns import columns_of
 
-    trusted = Attempt("cpu", lambda: perform(bound, Conditions(device="cpu", wide=wider(target)))).performed
+    trusted = None  # a wider type draws other numbers
+    if bound.call.random is None:
+        trusted = Attempt("cpu", lambda: perform(bound, Conditions(device="cpu", wide=wider(target)))).performed
     if trusted is None:
-        trusted = Attempt("cpu", lambda: perform(bound, Conditions(device="cpu"))).performed
+        trusted = Attempt("cpu", lambda: seeded(bound)).performed
     if trusted is None:
         return ()
     verdicts = {each.slot: each.verdict for each in answer.outputs}
