@@ -195,3 +195,20 @@ def test_a_sum_of_products_made_in_a_narrower_type_is_told_and_its_inputs_stay(d
     before = a.clone()
     assert verdict_of(aten.mm.default, (a, b), (a.to(narrow).to(dtype)) @ (b.to(narrow).to(dtype))) == "wrong"
     assert torch.equal(a, before)
+
+
+ONE_SIGN = {
+    "mse": lambda x, y, rows: (aten.mse_loss.default, (x, y), (x - y).square()),
+    "huber": lambda x, y, rows: (aten.huber_loss.default, (x, y), torch.nn.functional.huber_loss(x, y, reduction="none")),
+    "nll": lambda x, y, rows: (aten.nll_loss_forward.default, (x.log_softmax(1), rows, None, 1, -100), -x.log_softmax(1).gather(1, rows[:, None])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_SIGN)
+def test_a_mean_of_many_terms_of_one_sign_is_judged_by_itself(name: str) -> None:
+    torch.manual_seed(0)
+    x, y, rows = torch.randn(300, 300), torch.randn(300, 300), torch.randint(0, 300, (300,))
+    func, args, terms = ONE_SIGN[name](x, y, rows)
+    one_by_one = terms.flatten().cumsum(0)[-1] / terms.numel()  # the worst order
+    assert verdict_of(func, args, one_by_one) == "agree"
+    assert verdict_of(func, args, one_by_one * 1.003) == "wrong"

@@ -35,6 +35,13 @@ BOX_MULLER = 16
 ROUNDED = 1  # ULPs that a device's division, root or fused multiply-add may err
 
 
+# Sums of terms of one sign: the result itself is the sum of their magnitudes. (nll_loss: logarithms of probabilities.)
+OF_ONE_SIGN = frozenset({
+    "mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "linalg_vector_norm",
+    "norm", "_foreach_norm",
+})  # fmt: skip
+
+
 # How a trusted kernel's own error counts: at each element, by its largest, or not beyond the rounding of the result.
 EACH, LARGEST, ONCE = "each", "largest", "once"
 _OWN = {"exact": ONCE, "cast": ONCE, "arithmetic": EACH, "elementary": EACH, "composed": EACH, "optimizer": EACH}
@@ -137,6 +144,7 @@ def one_side(op: str, dtype: str, *, terms: int = 1, accumulation: float | None 
     if accumulation is not None and kind in ("product", "attention", "unknown"):
         precision = Precision(max(precision.unit, accumulation), max(precision.accumulated, accumulation), precision.least)
     both = _RULES[kind](Case(name, precision, max(1, terms), None))
+    both = msgspec.structs.replace(both, scaled=both.share) if name in OF_ONE_SIGN else both
     return msgspec.structs.replace(
         both, absolute=min(both.absolute, KEPT) if both.judged else both.absolute, relative=both.relative / 2, ulp=both.ulp // 2,
         scaled=max(both.scaled / 2, BOX_MULLER * precision.accumulated if unjudged == "random" else 0.0), share=both.share / 2,
