@@ -169,6 +169,7 @@ def right(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[to
 OWN: dict[str, tuple[Kernel, Kernel, bool]] = {
     "right": (lambda x, w: torch.sin(x) * w, right, False),
     "wrong_weight": (lambda x, w: torch.sin(x) * w, lambda g, x, w: (right(g, x, w)[0], right(g, x, w)[1] * 1.05), True),
+    "wrong_by_little": (lambda x, w: torch.sin(x) * w, lambda g, x, w: (right(g, x, w)[0] + 0.002 * g * x * w, right(g, x, w)[1]), True),
     "straight_through": (lambda x, w: (x * w).round(), lambda g, x, w: (g, None), False),
     "reversed": (lambda x, w: x.clone(), lambda g, x, w: (-g, None), False),
     "kinked": (lambda x, w: x.relu() * w, lambda g, x, w: (g * (x > 0) * w, (g * x.relu()).sum(0)), False),
