@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What --check costs at its default budget: whole trainings of the GPT of gpt.py, without opscope, under `opscope run`, and under
+"""What --check costs at its default budget: whole trainings of a model of shapes.py, without opscope, under `opscope run`, and under
 `opscope run --check`, in turns.
 
-    python benchmarks/check.py [--pairs 3] [--steps 150] [--budget 20%]
+    python benchmarks/check.py [--model gpt|gpt2|resnet|lstm] [--pairs 3] [--steps 150] [--budget 20%]
     python benchmarks/check.py --journal [--pairs 30]
 
 Each training is a process of its own, timed from before its first step until its recording is closed: the first checks of
@@ -18,20 +18,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from gpt import Training
+from shapes import TRAININGS
 
 import opscope
 from opscope.record.active import active
 
 
-def training(steps: int) -> None:
+def training(model: str, steps: int) -> None:
     """Train, and print the seconds from before the first step until the recording, if there is one, is closed."""
-    trained = Training()
+    torch.manual_seed(0)
+    trained = TRAININGS[model]()
     start = time.perf_counter()
     for _ in range(steps):
         trained.step()
@@ -40,9 +41,8 @@ def training(steps: int) -> None:
     print(time.perf_counter() - start)
 
 
-def in_own_process(steps: int, *options: str) -> dict[str, Any]:
-    """Seconds of one training, and what was checked; options are those of `opscope run`, none for a training without it."""
-    words = [sys.executable, __file__, "--one", "--steps", str(steps)]
+def in_own_process(words: Sequence[str], *options: str) -> dict[str, Any]:
+    """Seconds of one training, and what was checked; words start it, options are those of `opscope run`, none for a training without it."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         before = [sys.executable, "-m", "opscope", "run", "-o", str(run), *options, "--"] if options else []
@@ -53,19 +53,20 @@ def in_own_process(steps: int, *options: str) -> dict[str, Any]:
 
 def whole_runs(options: argparse.Namespace) -> None:
     ratios: list[tuple[float, float]] = []
+    words = [sys.executable, __file__, "--one", "--model", options.model, "--steps", str(options.steps), "--threads", str(options.threads)]
     for _ in range(options.pairs):
-        plain = in_own_process(options.steps)
-        recorded = in_own_process(options.steps, "--keep", "last:100")
-        checked = in_own_process(options.steps, "--check", "--budget", options.budget)
+        plain = in_own_process(words)
+        recorded = in_own_process(words, "--keep", "last:100")
+        checked = in_own_process(words, "--check", "--budget", options.budget)
         ratios.append((recorded["seconds"] / plain["seconds"], checked["seconds"] / plain["seconds"]))
         facts = checked["checked"]
         print(
-            f"{options.steps} steps, {plain['seconds']:.1f} s; recorded {ratios[-1][0]:.3f}, checked {ratios[-1][1]:.3f}; "
+            f"{options.model}, {options.steps} steps, {plain['seconds']:.1f} s; recorded {ratios[-1][0]:.3f}, checked {ratios[-1][1]:.3f}; "
             f"{facts['checked']} of {facts['calls']} calls in {facts['seconds']:.1f} s, {facts['signatures']} signatures",
             flush=True,
         )
     recorded, checked = (statistics.median(side) for side in zip(*ratios, strict=True))
-    print(f"budget={options.budget} pairs={options.pairs} median ratios: recorded {recorded:.3f}, checked {checked:.3f}")
+    print(f"{options.model} budget={options.budget} pairs={options.pairs} median ratios: recorded {recorded:.3f}, checked {checked:.3f}")
 
 
 def journal(pairs: int) -> None:
@@ -103,6 +104,7 @@ def journal(pairs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=sorted(TRAININGS), default="gpt")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--budget", default="20%")
@@ -112,7 +114,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.one:
-        training(options.steps)
+        training(options.model, options.steps)
     elif options.journal:
         journal(max(options.pairs, 10))
     else:

@@ -51,17 +51,19 @@ class GPT(nn.Module):
 
 
 class Training:
-    """The model, its optimizer and its data; `step` runs one training step and returns the loss."""
+    """A model, its optimizer and its data, those of this GPT where none are given; `step` runs one training step and returns the loss."""
 
-    def __init__(self, batch: int = 8, length: int = 128) -> None:
+    def __init__(self, model: nn.Module | None = None, inputs: torch.Tensor | None = None, labels: torch.Tensor | None = None) -> None:
         torch.manual_seed(0)
-        self.model = GPT()
+        self.model = GPT() if model is None else model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
-        self.data = torch.randint(0, 256, (batch, length + 1))
+        words = torch.randint(0, 256, (8, 129))
+        self.inputs = words[:, :-1] if inputs is None else inputs
+        self.labels = words[:, 1:] if labels is None else labels
 
     def step(self) -> torch.Tensor:
-        logits = self.model(self.data[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), self.data[:, 1:].flatten())
+        scores = self.model(self.inputs)
+        loss = F.cross_entropy(scores.flatten(0, -2), self.labels.flatten())
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()

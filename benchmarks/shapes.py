@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings in the shapes that models have, by name: what watching costs depends on how much an operator computes for each byte.
+
+gpt is the small GPT of gpt.py, in which tensors are large beside the work; gpt2 has GPT-2's width, heads and feed-forward, four of its
+twelve blocks and a sixth of its vocabulary; resnet is ResNet-18 on 32 x 32 images; lstm two layers of 512 over 64 words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+from gpt import GPT, Training
+from torch import nn
+from torch.nn import functional as F
+
+
+class Residual(nn.Module):
+    """A basic block of ResNet-18."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        stride = 1 + (before != after)
+        self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.bn1, self.bn2 = nn.BatchNorm2d(after), nn.BatchNorm2d(after)
+        self.down: nn.Module = nn.Identity()
+        if before != after:
+            self.down = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + self.down(x))
+
+
+class ResNet(nn.Module):
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
+        self.blocks = nn.Sequential(*(Residual(*widths) for widths in pairwise([64, 64, 64, 128, 128, 256, 256, 512, 512])))
+        self.head = nn.Linear(512, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, vocabulary: int = 1024, width: int = 512) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, width)
+        self.layers = nn.LSTM(width, width, num_layers=2, batch_first=True)
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layers(self.words(words))[0])
+
+
+def gpt2() -> Training:
+    model = GPT(vocabulary=8192, width=768, blocks=4, heads=12, length=256)
+    words = torch.randint(0, 8192, (2, 257))
+    return Training(model, words[:, :-1], words[:, 1:])
+
+
+def resnet() -> Training:
+    return Training(ResNet(), torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,)))
+
+
+def lstm() -> Training:
+    words = torch.randint(0, 1024, (16, 65))
+    return Training(Recurrent(), words[:, :-1], words[:, 1:])
+
+
+TRAININGS: dict[str, Callable[[], Training]] = {"gpt": Training, "gpt2": gpt2, "resnet": resnet, "lstm": lstm}
