@@ -17,7 +17,7 @@ from single_calls import record
 import opscope.repro
 from opscope.errors import FormatError, UsageError
 from opscope.repro.candidate import Candidate, freed, load_candidate, settled, size_of, strides_like, write_trial
-from opscope.repro.case import Failure
+from opscope.repro.case import Failure, RaisedError
 from opscope.repro.ddmin import ddmin
 from opscope.repro.leaves import integer_leaves, replaced
 from opscope.repro.minimize import Limits, minimize
@@ -345,3 +345,37 @@ def test_shapes_that_lead_a_healthy_kernel_into_foreign_memory_are_no_smaller_ca
         apart = cut(fewer, groups, [1, 3])
         assert apart is not None
         assert oracle.fails(apart.with_args({"args": [*args[:8], 2, args[9]], "kwargs": {}})) is not None
+
+
+RAISES = """
+import warnings, torch
+warnings.simplefilter("ignore")
+embedding = torch.library.get_kernel("aten::embedding", "CPU")
+library = torch.library.Library("aten", "IMPL")
+
+def wrong(keys, weight, places, *rest):
+    if (places == 9).any():
+        raise IndexError("index out of range in self")
+    return embedding.call_boxed(keys, weight, places, *rest)
+
+library.impl("embedding", wrong, "CompositeExplicitAutograd", with_keyset=True)
+"""
+
+
+def test_an_exception_that_a_healthy_kernel_raises_too_is_another_failure(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(RAISES)
+    run, call = record("aten::embedding.default", torch.randn(12, 3), torch.tensor([4, 9, 11]))
+    opscope.repro.write(run, call, tmp_path / "case")
+    start = freed(load_candidate(tmp_path / "case"))
+    raised = Failure(kind="exception", error=RaisedError("IndexError", "index out of range in self"))
+    start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=raised))
+    with Oracle(tmp_path / "case" / "repro.py", start, imports=(str(tmp_path / "wrong.py"),), limit=240) as oracle:
+        oracle.learn(start)
+        oracle.first = oracle.make(start)
+        assert (oracle.first.status, oracle.first.shown) == ("done", 1)
+        places = cut(start, ((1, 0),), [1])
+        assert places is not None
+        assert oracle.fails(places) is not None
+        rows = cut(places, ((0, 0),), [0])
+        assert rows is not None
+        assert oracle.fails(rows) is None  # row 9 of a table of one

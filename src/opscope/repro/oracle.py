@@ -30,7 +30,7 @@ START = 300.0
 RESULTS = "results.safetensors"
 WORD = 10.0  # seconds a worker has, beside its child's, to say that the child hangs
 JUDGED_BY_REFERENCE = frozenset({"nonfinite", "mismatch", "none"})
-ENDED = frozenset({"crash", "hang"})
+WITHOUT_RESULT = frozenset({"crash", "hang", "exception"})
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,12 +193,12 @@ class Oracle:
     def _judged_by(self, candidate: Candidate) -> Trial | None:
         """What the process without the case's libraries says of the call, its results in a file; None where they judge nothing.
 
-        A kernel that ends the process or hangs is judged by one that does not, where the latter can make the call at all: shapes
-        that do not fit each other end healthy kernels too.
+        A kernel that raises, ends the process or hangs is judged by one that does not, where the latter can make the call at all:
+        shapes that do not fit each other end healthy kernels too, and in the same words.
         """
         kind = candidate.case.failure.kind
         returns = self.trusted is not None and self.trusted.status == "done"
-        return self._asked_clean(candidate) if kind in JUDGED_BY_REFERENCE or (kind in ENDED and returns) else None
+        return self._asked_clean(candidate) if kind in JUDGED_BY_REFERENCE or (kind in WITHOUT_RESULT and returns) else None
 
     def _asked_clean(self, candidate: Candidate) -> Trial | None:
         if self._clean is None:
