@@ -29,7 +29,7 @@ from opscope.repro.bisect_oracle import (
     metric_oracle,
     oracle_for,
 )
-from opscope.repro.bisect_trials import Trials
+from opscope.repro.bisect_trials import LONGEST, Trials
 from opscope.run.finding import Document, Finding, Forward
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
@@ -125,7 +125,7 @@ class Command(Trials):
         self.ends = ends
         self.asked: list[set[str]] = []
 
-    def observe(self, options: Sequence[str], environment: Any, name: str, *, longest: float | None = None) -> Observation:
+    def observe(self, options: Sequence[str], environment: Any, name: str) -> Observation:
         rules = [word.rpartition("=")[0] for before, word in itertools.pairwise(options) if before == "--substitute"]
         changed = {op for rule in rules for op in rule.split(",")} | {f"{key}={value}" for key, value in environment.items()}
         self.asked.append(changed)
@@ -172,8 +172,8 @@ class Printing(Command):
         super().__init__(folder, lambda changed: 0)
         self.losses = losses
 
-    def observe(self, options: Sequence[str], environment: Any, name: str, *, longest: float | None = None) -> Observation:
-        found = super().observe(options, environment, name, longest=longest)
+    def observe(self, options: Sequence[str], environment: Any, name: str) -> Observation:
+        found = super().observe(options, environment, name)
         (found.folder / "stdout.txt").write_text(f"step 1 loss 9.0\nstep 2 loss {self.losses(self.asked[-1])}\n")
         return found
 
@@ -283,6 +283,15 @@ def test_a_trial_that_was_not_recorded_proves_nothing(tmp_path: Path) -> None:
         trials.observe((), {}, "first")
 
 
+def test_how_long_a_run_may_take_follows_from_the_first(tmp_path: Path) -> None:
+    trials = Trials(tmp_path / "s", (sys.executable, "-c", "pass"), question="q", timeout=None)
+    took = trials.observe((), {}, "first").seconds
+    assert trials.timeout == 60 + 50 * took
+    hung = Trials(tmp_path / "t", ("python", "train.py"), question="q", timeout=None)
+    hung.learn(None, LONGEST)
+    assert hung.timeout == LONGEST
+
+
 def test_answers_are_asked_once(tmp_path: Path) -> None:
     command = Command(tmp_path / "s", lambda changed: 134)
     answers = Answers(command, ExitOracle(134), lambda ops, name: command.observe((), {}, name), most=9, tell=lambda line: None)
@@ -329,9 +338,9 @@ def test_a_hook_changes_packages(tmp_path: Path) -> None:
     packages = (Difference(kind="package", key="torch", bad="2.1", good="2.0"), Difference(kind="package", key="numpy", bad="1", good="2"))
 
     class Installed(Command):
-        def observe(self, options: Sequence[str], environment: Any, name: str, *, longest: float | None = None) -> Observation:
+        def observe(self, options: Sequence[str], environment: Any, name: str) -> Observation:
             self.ends = lambda changed: 0 if "torch==2.0" in note.read_text().splitlines()[-1] else 134
-            return super().observe(options, environment, name, longest=longest)
+            return super().observe(options, environment, name)
 
     found = bisect_differences(
         Installed(tmp_path / "s", lambda changed: None), packages, Means(hook=hook), scan=lambda run: NOTHING, tell=print

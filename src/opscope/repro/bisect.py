@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 ALONE = 6  # suspects that are tried one by one before the search goes over all operators
-LONGEST = 1800.0  # seconds for the first run, when nothing is known of the command
 RECORDING = ("--values", "none")
 CONTROLS = 5  # runs of the command as it is, when it failed the first time alone
 REPEATS = 3  # good runs that make a change good, where an operator was seen to give other results each time
@@ -156,12 +155,10 @@ def _first(trials: Trials) -> Observation:
     done = folder / "ended.json"
     if done.exists():
         code, seconds = msgspec.json.decode(done.read_bytes(), type=tuple[int | None, float])
-        seen = Observation(folder=folder, exit_code=code, seconds=seconds)
-    else:
-        seen = trials.observe((*RECORDING, "--check"), {}, "first", longest=trials.timeout or LONGEST)
-        done.write_bytes(msgspec.json.encode((seen.exit_code, seen.seconds)))
-    if trials.timeout is None:
-        trials.timeout = 60 + 50 * seen.seconds
+        trials.learn(code, seconds)
+        return Observation(folder=folder, exit_code=code, seconds=seconds)
+    seen = trials.observe((*RECORDING, "--check"), {}, "first")
+    done.write_bytes(msgspec.json.encode((seen.exit_code, seen.seconds)))
     return seen
 
 

@@ -92,6 +92,8 @@ def bisect_differences(trials: Trials, elements: Sequence[Difference], means: Me
     if not changeable:
         raise UsageError("the two runs do not differ in anything that can be changed here; --hook CMD changes packages")
     by_name = {element.name: element for element in changeable}
+    for record in trials.records[:1]:  # of an earlier search that is gone on with
+        trials.learn(record.exit_code, record.seconds)
 
     def apply(names: Sequence[str], folder: str) -> Observation:
         return _observe(trials, [(element, element.name in names) for element in changeable], means.hook, folder)

@@ -23,6 +23,7 @@ from opscope.repro.bisect_oracle import Observation
 from opscope.run.store.layout import process_directories
 
 LOG = "bisect.log"
+LONGEST = 1800.0  # seconds a run may take while nothing is known of the command, or nothing but that it does not end
 KILLED_AFTER = 10.0
 # A shell that reads a line from who started it; when that one is gone without having written any, the group of processes is ended.
 GUARD = f'read line || {{ kill -s TERM -- "-$1"; sleep {KILLED_AFTER:g}; kill -s KILL -- "-$1"; }}'
@@ -86,10 +87,13 @@ class Trials:
         wanted = tuple(sorted(elements))
         return tuple(record for record in self.records if record.elements == wanted)
 
-    def observe(
-        self, options: Sequence[str], environment: Mapping[str, str | None], name: str, *, longest: float | None = None
-    ) -> Observation:
-        """Run the command under `opscope run` with these options, for at most longest seconds; a variable that is None is taken out."""
+    def learn(self, exit_code: int | None, seconds: float) -> None:
+        """How long a run may take, from how the first one ended, where nobody said it."""
+        if self.timeout is None:
+            self.timeout = LONGEST if exit_code is None else 60 + 50 * seconds
+
+    def observe(self, options: Sequence[str], environment: Mapping[str, str | None], name: str) -> Observation:
+        """Run the command under `opscope run` with these options; a variable that is None is taken out."""
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)  # of a trial that was interrupted
         folder.mkdir(parents=True)
@@ -100,10 +104,12 @@ class Trials:
             own.update({} if value is None else {key: value})
         start = time.monotonic()
         with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
-            code = _run(words, own, out, err, longest or self.timeout)
+            code = _run(words, own, out, err, self.timeout or LONGEST)
         self.made += 1
         _check_recorded(folder)
-        return Observation(folder=folder, exit_code=code, seconds=round(time.monotonic() - start, 3))
+        seconds = round(time.monotonic() - start, 3)
+        self.learn(code, seconds)
+        return Observation(folder=folder, exit_code=code, seconds=seconds)
 
     def note(self, elements: Sequence[str], verdict: str, seen: Observation) -> Record:
         """Write what came of a trial."""
