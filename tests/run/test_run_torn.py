@@ -23,7 +23,7 @@ from opscope.run.arrow import decode_stream, encode_rows, table_schema
 from opscope.run.query import columns, sql
 from opscope.run.schema import TABLES
 from opscope.run.store.ipc import IpcFile
-from opscope.run.store.layout import create_run, seal_run
+from opscope.run.store.layout import create_run, seal_run, update_process
 from opscope.run.store.reader import NativeRun
 from opscope.run.store.tables import TableFile
 
@@ -60,12 +60,33 @@ def test_torn_at_every_byte_of_the_last_batch(tmp_path: Path, table: str) -> Non
 
 def test_a_file_cut_between_batches_or_without_its_end_is_whole(tmp_path: Path) -> None:
     path, process = small_run(tmp_path)
+    update_process(process, rows={})  # as of a process that was killed: nobody counted
     file = process / "calls.arrow"
     whole = file.read_bytes()
     for size, steps in ((len(whole) - 8, 3), (IpcFile(file).batches[2].offset, 2)):
         file.write_bytes(whole[:size])
         run = NativeRun(path)
         assert (len(list(decode_stream("calls", run.table("calls")))), run.problems) == (4 * steps, ())
+
+
+def test_a_table_of_a_closed_process_that_is_gone_or_cut_between_batches_is_missed(tmp_path: Path) -> None:
+    path, process = small_run(tmp_path)
+    file = process / "calls.arrow"
+    file.write_bytes(file.read_bytes()[: IpcFile(file).batches[2].offset])
+    (process / "tensors.arrow").unlink()
+    told = "rows that were written are here: a file was left behind or cut, copy the run again"
+    assert NativeRun(path).problems == (f"{file}: 8 of the 12 {told}", f"{process / 'tensors.arrow'}: 0 of the 12 {told}")
+
+
+def test_rows_that_left_with_old_steps_are_not_missed(tmp_path: Path) -> None:
+    path, writer = new_run(tmp_path, keep=4)
+    for step in range(40):
+        append_step(writer, step)
+    writer.close(0)
+    seal_run(path)
+    run = NativeRun(path)
+    assert 0 < len(list(decode_stream("calls", run.table("calls")))) < 160
+    assert run.problems == ()
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 100, 1000])

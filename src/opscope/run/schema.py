@@ -132,6 +132,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     packages: dict[str, str] = {}  # version by name of what it could import; in run.json once the run is sealed
     waited: float | None = None  # seconds the program waited for the disk, known when the process closed
+    rows: dict[str, int] = {}  # rows by table that it left on disk, known when the process closed
     overhead: float | None = None  # time with recording / time without, as the recorder measured its own share
     hidden_calls: int = 0  # operators inside compiled graphs, which nobody could see
     failed: str | None = None  # why recording ended before the process did

@@ -235,8 +235,8 @@ class ProcessReader:
 
     def check(self) -> None:
         """Open everything, so that problems is complete."""
-        for table in self.tables.values():
-            len(table)
+        for name, table in self.tables.items():
+            table.expect(self.process.rows.get(name, 0))
         unfinished = self.unfinished
         process = self.process
         if process.failed is not None:

@@ -102,7 +102,7 @@ def parse_keep(text: str) -> int | None:
 
 
 class Segment:
-    """Which steps one segment of the tables holds, and which shards its rows point into.
+    """Which steps one segment of the tables holds, how many rows of each, and which shards these point into.
 
     A step of more than STEP_CALLS calls counts as several: a program that ends no step is bounded too.
     """
@@ -113,6 +113,7 @@ class Segment:
         self.ended = 0
         self.finding = False
         self.shards: set[str] = set()
+        self.rows: dict[str, int] = {}
 
 
 def outdated(segments: Iterable[Segment], *, last_step: int, keep: int) -> list[Segment]:

@@ -29,6 +29,7 @@ class SegmentedTables:
         self._current = Segment(0)
         self._closed: list[Segment] = []
         self._ranges: list[Range] = []
+        self._whole: dict[str, int] = {}  # rows of the tables that have no segments
         self._row_bytes: dict[str, int] = {}
         self._calls = 0  # since a step ended, or counted as one
         self._extra = 0  # how many steps were counted beside those that ended
@@ -45,6 +46,8 @@ class SegmentedTables:
         before = file.size
         file.write(batch)
         self._row_bytes[table] = max(256, (file.size - before) // max(1, batch.length))
+        counts = self._current.rows if table in SEGMENTED else self._whole
+        counts[table] = counts.get(table, 0) + int(batch.length)
         if table in SEGMENTED:
             self._current.steps.add(step + self._extra)
         if table == "tensors":
@@ -53,6 +56,11 @@ class SegmentedTables:
     def row_bytes(self, table: str) -> int:
         """About how many bytes a row of a table takes, from those written last; safe to ask from any thread."""
         return self._row_bytes.get(table, 512)
+
+    def rows(self) -> dict[str, int]:
+        """Rows by table that are on disk: those of deleted segments are not."""
+        kept = [segment.rows for segment in (*self._closed, self._current)]
+        return {table: total for table in SEGMENTED if (total := sum(rows.get(table, 0) for rows in kept))} | self._whole
 
     def end_step(self, step: int, *, finding: bool, touched: Iterable[str]) -> None:
         """Note that a step is over; begin a new segment and delete outdated ones when it is time."""

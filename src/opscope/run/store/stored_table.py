@@ -15,7 +15,7 @@ from opscope.run.arrow import Column
 from opscope.run.schema import RECORDS, TABLES
 from opscope.run.store.canonical import open_table
 from opscope.run.store.ipc import Batch, IpcFile
-from opscope.run.store.layout import segment_files
+from opscope.run.store.layout import segment_files, segment_name
 
 _NONE: Mapping[str, int] = {}
 _REQUIRED = {table: [field.name for field in msgspec.structs.fields(record) if field.required] for table, record in RECORDS.items()}
@@ -59,6 +59,7 @@ class StoredTable:
         self._screened: set[int] = set()
         self._checked: set[int] = set()
         self._damaged: set[int] = set()
+        self._torn = False
 
     @cached_property
     def _batches(self) -> tuple[tuple[IpcFile, Batch], ...]:
@@ -74,10 +75,12 @@ class StoredTable:
             try:
                 file = open_table(path, self._table)
             except FormatError as error:
+                self._torn = True
                 self._problems.append(f"{error}; no batch of it was read")
                 continue
             batches = file.batches
             if file.torn is not None:
+                self._torn = True
                 where = FormatError(path, f"{file.torn_reason}, {len(batches)} whole batches read", offset=file.torn)
                 self._problems.append(str(where))
             yield from ((file, batch) for batch in batches)
@@ -88,6 +91,14 @@ class StoredTable:
     def rows(self, number: int) -> int:
         """Rows in a batch."""
         return self._batches[number][1].rows
+
+    def expect(self, rows: int) -> None:
+        """A problem where fewer rows are here than the process wrote, and nothing that was read says why."""
+        here = sum(self.rows(number) for number in range(len(self)))
+        if here < rows and not self._torn:
+            path = self._directory / segment_name(self._table, 0)
+            why = "a file was left behind or cut, copy the run again"
+            self._problems.append(f"{path}: {here} of the {rows} rows that were written are here: {why}")
 
     def usable(self) -> Iterator[int]:
         """Numbers of the batches whose columns of numbers are sound and complete."""

@@ -167,7 +167,7 @@ class ProcessWriter:
         self._thread.join()
         if self._close_values():
             self.waited += self._values.waited
-            self.update(exit_code=exit_code, waited=self.waited)
+            self.update(exit_code=exit_code, waited=self.waited, rows=self._tables.rows())
         self._ended = True
 
     def _wait_for_the_warning(self) -> None:
