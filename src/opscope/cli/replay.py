@@ -68,22 +68,21 @@ def replay(
     from opscope.formats.registry import open_run
     from opscope.repro.replay import Plan, document_of, replay_calls
 
-    if options.repeat < 1 or (options.jobs is not None and options.jobs < 1) or options.timeout <= 0:
-        raise UsageError("--repeat and --jobs want at least 1, --timeout more than 0")
+    refuse_senseless(options)
     plan = Plan(
         device=options.device, repeat=options.repeat, jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2), timeout=options.timeout,
         synthesise=not options.no_synthesise, limit=options.limit, python=interpreter(options.python),
         imports=tuple(map(lasting, options.imports)),
     )  # fmt: skip
-    opened = open_run(run)
+    opened, wanted = open_run(run), selection.selection()
     try:
         with progress_bar() as progress:
-            lines = list(replay_calls(opened, selection=selection.selection(), plan=plan, output=output, progress=progress))
+            lines = list(replay_calls(opened, selection=wanted, plan=plan, output=output, progress=progress))
     except KeyboardInterrupt:
         kept = f"the same command goes on where it was (results in {output})" if output is not None else "with -o DIR it could go on"
         note(f"interrupted; {kept}")
         return INTERRUPTED
-    document = msgspec.structs.replace(document_of(opened, lines), runs=(run,))
+    document = msgspec.structs.replace(document_of(opened, lines, wanted), runs=(run,))
     table = csv if csv is not None else None if output is None else output / "replayed.csv"
     if table is not None:
         from opscope.report.replay import write_csv
@@ -98,6 +97,14 @@ def replay(
     if document.findings:
         return 1
     return 0 if document.complete else INCOMPLETE
+
+
+def refuse_senseless(options: ReplayOptions) -> None:
+    """UsageError for numbers that are too small."""
+    if any(number is not None and number < 1 for number in (options.repeat, options.jobs, options.limit)):
+        raise UsageError("--repeat, --jobs and --limit want at least 1")
+    if options.timeout <= 0:
+        raise UsageError("--timeout wants more than 0")
 
 
 class progress_bar:  # noqa: N801 - a with-block

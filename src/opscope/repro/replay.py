@@ -26,6 +26,7 @@ from opscope.repro.oracle import START
 from opscope.repro.stale import stale
 from opscope.run.finding import Document, Finding, Slot
 from opscope.run.query import calls, tensors_of
+from opscope.run.unmatched import unmatched
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -103,7 +104,7 @@ def replay(
     verdicts, lists ill-conditioned calls and those that could not be replayed with the reason. complete is false when none could.
     """
     lines = list(replay_calls(run, selection=selection, plan=plan, output=output, progress=progress))
-    return document_of(run, lines)
+    return document_of(run, lines, selection)
 
 
 def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: Path | None, progress: Progress | None) -> Iterator[Line]:
@@ -268,8 +269,8 @@ def line_of(call: Call, found: dict[str, Any]) -> Line:
 # -- what it says -------------------------------------------------------------------------------------------------
 
 
-def document_of(run: Run, lines: Sequence[Line]) -> Document:
-    """Findings of the wrong and the flaky, counts of the others."""
+def document_of(run: Run, lines: Sequence[Line], selection: Selection | None = None) -> Document:
+    """Findings of the wrong and the flaky, counts of the others; incomplete when no call was replayed."""
     counts: dict[str, int] = {}
     for line in lines:
         counts[line.word] = counts.get(line.word, 0) + 1
@@ -278,7 +279,7 @@ def document_of(run: Run, lines: Sequence[Line]) -> Document:
     reasons: dict[str, int] = {}
     for line in left_out:
         reasons[line.reason or ""] = reasons.get(line.reason or "", 0) + 1
-    warnings = [*run.problems]
+    warnings = [*run.problems, *unmatched(run, selection)]
     if not lines:
         warnings.append("no operator or API call of the run was selected; see opscope show")
     invented = sum(line.values == "synthesised" for line in lines)
@@ -295,7 +296,7 @@ def document_of(run: Run, lines: Sequence[Line]) -> Document:
     }  # fmt: skip
     return Document(
         opscope=opscope.__version__, verb="replay", runs=(run.info.path,), verdict="found" if suspects else "clean",
-        complete=not run.problems and len(left_out) < max(len(lines), 1), findings=tuple(finding_of(run, line) for line in suspects),
+        complete=not run.problems and len(left_out) < len(lines), findings=tuple(finding_of(run, line) for line in suspects),
         summary=summary,
     )  # fmt: skip
 
