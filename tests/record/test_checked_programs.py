@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import opscope
 from opscope.record.torch import checker
@@ -36,6 +37,34 @@ def test_no_bit_changes_and_nobody_is_accused(program: Callable[[], list[str]], 
     with opscope.substitute("*", to="cpu"):
         substituted = program()
     assert substituted == alone
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_what_takes_the_default_type_is_made_again_in_that(dtype: torch.dtype, tmp_path: Path) -> None:
+    """`aten::randn` and quotients of integers have it without an argument that says so."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with opscope.record(tmp_path / "run", check=True):
+            numbers = torch.arange(6)
+            _ = torch.randn(3) + torch.ones(3), numbers / 4, numbers.sqrt(), torch.linspace(0, 1, 5), torch.full((2,), 0.5)
+    finally:
+        torch.set_default_dtype(before)
+    run = opscope.open_run(tmp_path / "run")
+    assert opscope.scan(run).verdict == "clean"
+    assert run.processes[0].checked["verdicts"]["agree"] >= 8
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot flush them")
+def test_denormal_numbers_that_the_program_flushes_are_flushed_there_too(tmp_path: Path) -> None:
+    torch.set_flush_denormal(True)
+    try:
+        with opscope.record(tmp_path / "run", check=True):
+            tiny = torch.full((64,), 3.0, dtype=torch.int32).view(torch.float32)
+            _ = tiny.to(torch.float64), tiny.clamp(min=0.0), tiny.relu(), tiny * 2, tiny.sign()
+    finally:
+        torch.set_flush_denormal(False)
+    assert opscope.scan(opscope.open_run(tmp_path / "run")).verdict == "clean"
 
 
 @pytest.mark.parametrize("when", ["at once", "full"])

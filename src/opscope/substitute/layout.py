@@ -41,6 +41,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     matmul_precision: str = "highest"
     mkldnn: bool = True
     flush_denormal: bool = False
+    default_dtype: str = "float32"  # of what is created from nothing and of quotients of integers
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ class Leaves:
 
 
 LEAVES = Leaves()
+LEAST = sys.float_info.min  # of normal numbers
 
 
 class NotCapturedError(Exception):
@@ -166,4 +168,6 @@ def flags() -> Flags:
         threads=torch.get_num_threads(),
         matmul_precision=torch.get_float32_matmul_precision(),
         mkldnn=bool(torch._C._get_mkldnn_enabled()),
+        flush_denormal=LEAST / 2 == 0.0,  # torch sets it and does not tell
+        default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
     )
