@@ -231,6 +231,8 @@ def test_what_was_checked_and_moved_is_told(finding: Finding, tmp_path: Path) ->
     said = drawn(document(finding, checked={"0": facts}, substituted={"0": moved}), tmp_path)
     assert "checked  580 of 4810 calls, 116 signatures, 3.4 s; not judged: mylib::scale" in said
     assert "moved  aten::native_group_norm 3 calls" in said
+    nothing = {"calls": 0, "checked": 0, "signatures": 0, "seconds": 0.0, "unjudged": {}}
+    assert "checked  0 of 0 calls, 0.0 s" in drawn(document(finding, checked={"0": nothing}), tmp_path)
 
 
 def test_a_budget_that_first_checks_exceeded_is_told(finding: Finding, tmp_path: Path) -> None:

@@ -120,9 +120,10 @@ def test_the_failure_itself_tells(tmp_path: Path) -> None:
 class Command(Trials):
     """Trials whose command is a function: which elements are changed -> exit code."""
 
-    def __init__(self, folder: Path, ends: Callable[[set[str]], int | None], question: str = "q") -> None:
+    def __init__(self, folder: Path, ends: Callable[[set[str]], int | None], question: str = "q", err: str = "") -> None:
         super().__init__(folder, ("python", "train.py"), question=question, timeout=None)
         self.ends = ends
+        self.err = err
         self.asked: list[set[str]] = []
 
     def observe(self, options: Sequence[str], environment: Any, name: str) -> Observation:
@@ -130,7 +131,7 @@ class Command(Trials):
         changed = {op for rule in rules for op in rule.split(",")} | {f"{key}={value}" for key, value in environment.items()}
         self.asked.append(changed)
         self.made += 1
-        found = seen(self.folder / name, code=self.ends(changed))
+        found = seen(self.folder / name, code=self.ends(changed), err=self.err)
         found.run.mkdir()
         return found
 
@@ -144,10 +145,11 @@ def run_with(ops: Sequence[str]) -> MemoryRun:
     return MemoryRun(RunInfo(path="x", format="opscope"), (), calls)
 
 
-def search(trials: Command, *, document: Document = NOTHING, ops: Sequence[str] = OPS, **asked: Any) -> Any:
-    return bisect_operators(
-        trials, Asked(**{"oracle": None, **asked}), scan=lambda run: document, open_run=lambda run: run_with(ops), tell=lambda line: None
-    )[0]
+def search(
+    trials: Command, *, document: Document = NOTHING, ops: Sequence[str] = OPS, wanted: Callable[[str], bool] = bool, **asked: Any
+) -> Any:
+    asking = Asked(**{"oracle": None, "ops": wanted, **asked})
+    return bisect_operators(trials, asking, scan=lambda run: document, open_run=lambda run: run_with(ops), tell=lambda line: None)[0]
 
 
 def test_one_guilty_operator_among_many(tmp_path: Path) -> None:
@@ -238,6 +240,11 @@ def test_failures_that_cannot_be_searched_for(tmp_path: Path) -> None:
         search(Command(tmp_path / "unclear", lambda changed: 3), oracle=ExitOracle(134))
     with pytest.raises(UsageError, match="ran no operator"):
         search(Command(tmp_path / "early", lambda changed: 1), ops=())
+    said = "opscope: recording into x\nno such file: y\nopscope  nothing was recorded  x\nchecked  0 of 0 calls\n"
+    with pytest.raises(UsageError, match=r"ended with exit code 1 \(no such file: y\); see"):
+        search(Command(tmp_path / "says", lambda changed: 1, err=said), ops=())
+    with pytest.raises(UsageError, match=r"--ops leaves nothing to search: none of 20 operators matches, aten::op0\.default for one"):
+        search(Command(tmp_path / "none", lambda changed: 1), wanted=lambda op: False)
     other = search(Command(tmp_path / "other", lambda changed: 139 if changed else 134))
     assert (other.guilty, other.why) == ((), "no trial could tell")
 

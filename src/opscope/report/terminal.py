@@ -87,7 +87,7 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if checked:
         calls, made, signatures = (sum(each.get(name, 0) for each in checked) for name in ("checked", "calls", "signatures"))
         seconds = max(each.get("seconds", 0.0) for each in checked)
-        told = [f"{calls} of {made} calls, {_count(signatures, 'signature')}, {seconds:.1f} s"]
+        told = [", ".join(filter(None, (f"{calls} of {made} calls", _count(signatures, "signature"), f"{seconds:.1f} s")))]
         left = sorted({op for each in checked for op in each.get("unjudged", {})})
         if left:
             told.append(f"not judged: {', '.join(map(op_word, left[:4]))}{' …' if len(left) > 4 else ''}")

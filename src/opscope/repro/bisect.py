@@ -107,9 +107,12 @@ def bisect_operators(trials: Trials, asked: Asked, *, scan: Scan, open_run: Call
     tell(f"runs the command as it is, to see how it fails; everything is kept in {trials.folder}")
     first = _first(trials)
     document = scan(first.run) if first.run.exists() else None
-    ops = _operators(open_run(first.run), asked) if document is not None else []
-    if document is None or not ops:
+    ran = _operators(open_run(first.run)) if document is not None else []
+    if document is None or not ran:
         raise UsageError(f"the command ran no operator of torch before it ended{_last_words(first)}; see {first.folder}")
+    ops = [op for op in ran if asked.ops(op)]
+    if not ops:
+        raise UsageError(f"--ops leaves nothing to search: none of {len(ran)} operators matches, {ran[0]} for one; see {first.folder}")
     ranked = ranking(document, ops)
     oracle = asked.oracle or oracle_for(first, scan)
     if oracle is None:
@@ -226,10 +229,10 @@ def _unobserved(document: Document, ranked: Sequence[str], trials: Trials) -> Bi
     )  # fmt: skip
 
 
-def _operators(run: Run, asked: Asked) -> list[str]:
+def _operators(run: Run) -> list[str]:
     """Operators of a run that compute something, in the order of their first call."""
     query = "SELECT op, min(\"index\") AS first FROM calls WHERE level = 'operator' GROUP BY op ORDER BY first"
-    return [row["op"] for row in sql(run, query) if row["op"].partition(".")[0] not in PLAIN and asked.ops(row["op"])]
+    return [row["op"] for row in sql(run, query) if row["op"].partition(".")[0] not in PLAIN]
 
 
 def ranking(document: Document, ops: Sequence[str]) -> list[str]:
@@ -248,7 +251,8 @@ def _names(finding: Finding) -> list[str]:
 
 
 def _last_words(seen: Observation) -> str:
-    lines = [line for line in seen.stderr.splitlines() if line.strip() and not line.startswith("opscope:")]
+    own, _, _ = seen.stderr.partition("\nopscope  ")  # where the verdict of the recording begins
+    lines = [line for line in own.splitlines() if line.strip() and not line.startswith("opscope:")]
     ended = "" if seen.exit_code in {0, None} else f" with exit code {seen.exit_code}"
     return f"{ended} ({lines[-1].strip()[:200]})" if lines and ended else ended
 
