@@ -52,12 +52,28 @@ def only_line(text: str) -> str:
         (["run", "--steps", "8-5", "--", "true"], "steps '8-5': the range '8-5' runs backwards or is too large"),
         (["run", "--", "pyhton"], "pyhton: no such command"),
         (["run", "-o"], "-o requires an argument"),
+        (["replay", "x", "--limit", "-3"], "--limit -3: wants a number above 0"),
+        (["repro", "x", "y", "--repeat", "0"], "--repeat 0: wants a number above 0"),
+        (["repro", "x", "y", "--timeout", "nan"], "--timeout nan: wants a number above 0"),
+        (["repro", "x", "y", "--python", "/nowhere"], "--python /nowhere: no such program"),
+        (["minimize", "x", "--timeout", "-1"], "--timeout -1: wants a number above 0"),
+        (["bisect", "--trials", "0", "--", "true"], "--trials 0: wants a number above 0"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(command: Command, words: list[str], message: str) -> None:
     done = command(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert message.lower() in only_line(done.stderr).lower()
+
+
+def test_a_call_that_lay_in_what_cannot_be_read_is_not_just_unknown(command: Command, run: Path) -> None:
+    (table,) = run.glob("processes/p-*/calls.arrow")
+    table.unlink()
+    done = command("repro", run, "blocks.0:mm#1")
+    missing, unknown = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert "0 of the 4 rows that were written are here" in missing
+    assert "no call of that name" in unknown
 
 
 def test_nothing_asked_is_help(command: Command) -> None:

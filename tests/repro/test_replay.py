@@ -12,7 +12,6 @@ import torch
 from tests.wrong_kernels.kernels import CATALOGUE, scores
 
 import opscope
-from opscope.cli.app import dispatch
 from opscope.errors import UsageError
 from opscope.report.replay import safe, write_csv
 from opscope.repro.replay import RESULTS, Plan, Worker, document_of, replay_calls
@@ -187,9 +186,3 @@ def test_a_selection_of_nothing_agrees_with_nothing(recorded: Path) -> None:
     document = opscope.replay(opscope.open_run(recorded), selection=parse_selection(ops="nll_los"))
     assert (document.verdict, document.complete) == ("clean", False)
     assert any(line.startswith("--ops 'nll_los' matches nothing in this run; near names: ") for line in document.summary["warnings"])
-
-
-@pytest.mark.parametrize("words", [["--limit", "0"], ["--limit", "-3"], ["--jobs", "0"]])
-def test_numbers_that_make_no_sense_are_refused_before_anything_is_replayed(recorded: Path, words: list[str]) -> None:
-    with pytest.raises(UsageError, match=words[0]):
-        dispatch(["replay", str(recorded), *words])

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import Json
+from opscope.cli.options import Json, positive
 from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
 
@@ -85,6 +85,7 @@ def bisect(
     from opscope.record.launch import check_command, script_name
 
     check_command(command, verb="bisect")
+    positive(trials=options.trials, timeout=options.timeout)
     folder = output if output is not None else Path("runs") / f"bisect-{script_name(command)}"
     try:
         if options.between is not None:

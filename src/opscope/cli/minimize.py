@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import Json, Python, interpreter, lasting
+from opscope.cli.options import Json, Python, interpreter, lasting, positive
 from opscope.errors import UsageError
 from opscope.run.finding import Document
 
@@ -62,6 +62,7 @@ def minimize(
     from opscope.repro.minimize import Limits
     from opscope.repro.minimize import minimize as shrink
 
+    positive(budget=search.seconds, timeout=search.timeout)
     if is_case(directory):
         reason = "a compiled kernel runs with the shapes and the tiling it was given, so its case cannot shrink"
         raise UsageError(f"{directory}: {reason}; opscope repro tries it")

@@ -31,6 +31,13 @@ def interpreter(given: str | None) -> str | None:
     return str(Path(found).absolute())
 
 
+def positive(**given: float | None) -> None:
+    """UsageError for the first of these options whose number is not above zero; None is one that was not given."""
+    for name, number in given.items():
+        if number is not None and not number > 0:
+            raise UsageError(f"--{name} {number:g}: wants a number above 0")
+
+
 def lasting(name: str) -> str:
     """A library's name as it is understood from every directory."""
     return str(Path(name).absolute()) if Path(name).is_file() else name

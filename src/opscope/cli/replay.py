@@ -13,9 +13,8 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import EVERYTHING, Json, Python, Selected, interpreter, lasting
+from opscope.cli.options import EVERYTHING, Json, Python, Selected, interpreter, lasting, positive
 from opscope.cli.printing import INCOMPLETE
-from opscope.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +67,7 @@ def replay(
     from opscope.formats.registry import open_run
     from opscope.repro.replay import Plan, document_of, replay_calls
 
-    refuse_senseless(options)
+    positive(repeat=options.repeat, jobs=options.jobs, timeout=options.timeout, limit=options.limit)
     plan = Plan(
         device=options.device, repeat=options.repeat, jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2), timeout=options.timeout,
         synthesise=not options.no_synthesise, limit=options.limit, python=interpreter(options.python),
@@ -97,14 +96,6 @@ def replay(
     if document.findings:
         return 1
     return 0 if document.complete else INCOMPLETE
-
-
-def refuse_senseless(options: ReplayOptions) -> None:
-    """UsageError for numbers that are too small."""
-    if any(number is not None and number < 1 for number in (options.repeat, options.jobs, options.limit)):
-        raise UsageError("--repeat, --jobs and --limit want at least 1")
-    if options.timeout <= 0:
-        raise UsageError("--timeout wants more than 0")
 
 
 class progress_bar:  # noqa: N801 - a with-block

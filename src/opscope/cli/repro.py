@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import chosen_call
-from opscope.cli.options import Json, Python, interpreter, lasting, recorded_by
+from opscope.cli.options import Json, Python, interpreter, lasting, positive, recorded_by
 from opscope.cli.printing import completeness
 from opscope.errors import UsageError
 from opscope.run.finding import Document
@@ -83,6 +83,8 @@ def repro(
     """
     from opscope.cli.aicore_case import is_aicore, repro_aicore
 
+    positive(repeat=trial.repeat, timeout=trial.timeout)
+    python = interpreter(trial.python)
     if is_aicore(run, call):
         return repro_aicore(run, call, output, repeat=trial.repeat or 1, timeout=trial.timeout, json=json)
     if call is None and Path(run).exists():
@@ -94,7 +96,11 @@ def repro(
     from opscope.repro.write import cut, free_folder
 
     opened = open_run(run)
-    chosen = chosen_call(opened, call or "")
+    try:
+        chosen = chosen_call(opened, call or "")
+    except UsageError:
+        completeness(opened)  # the call may be in what could not be read
+        raise
     if chosen.note is not None:
         note(f"{chosen.call.name}: {chosen.note}")
     imports = tuple(map(lasting, trial.imports))
@@ -104,9 +110,7 @@ def repro(
     if folder != output:
         note(f"{output} exists; written to {folder}")
     case = read_case(folder)
-    outcome = execute(
-        folder, repeat=trial.repeat or (1 if case.failure.kind == "hang" else 3), timeout=trial.timeout, python=interpreter(trial.python)
-    )
+    outcome = execute(folder, repeat=trial.repeat or (1 if case.failure.kind == "hang" else 3), timeout=trial.timeout, python=python)
     write_issue(folder, case, outcome)
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:
