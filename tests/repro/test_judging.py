@@ -122,6 +122,14 @@ def test_a_check_that_found_a_call_wrong_is_its_failure() -> None:
         assert opscope.repro.build(run, call).case.failure.kind == kind
 
 
+def test_a_check_that_found_a_call_wrong_says_more_than_a_result_at_the_end_of_its_type() -> None:
+    run, call = record("aten::add.Tensor", torch.tensor([65472.0], dtype=torch.float16), torch.tensor([32.0], dtype=torch.float16))
+    overflown = msgspec.structs.replace(call, status=0x10)
+    assert [opscope.repro.build(run, each).case.failure.kind for each in (call, overflown)] == ["saturation", "integer-overflow"]
+    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample='{"output": "0"}')]  # type: ignore[attr-defined]
+    assert [opscope.repro.build(run, each).case.failure.kind for each in (call, overflown)] == ["mismatch", "mismatch"]
+
+
 @pytest.mark.parametrize(("op", "kernel", "told"), [
     ("relu", lambda x: x.clamp_(min=0).clone(), "argument 0 was changed, which the operator only reads by its schema"),
     ("relu", lambda x: x.clamp_(min=0), "argument 0 was changed, which the operator only reads by its schema; output 0 shares memory"),

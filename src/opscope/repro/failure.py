@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 STOPPED = frozenset({2, 9, 15})
 # What judgements say of memory (substitute/examine.py, substitute/places.py).
 MEMORY = re.compile(r"only reads by its schema|shares memory with an argument")
+# What the extremes of results alone suggest; a trusted kernel that gave other results in the same types knows better.
+SUGGESTED = frozenset({"none", "saturation", "integer-overflow"})
 CLASSES = ("nan", "pos_inf", "neg_inf")
 WORDS = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
 INTEGER_BITS = 0x10 | 0x80 | 0x8  # overflow, negative to unsigned, negating the most negative (architecture.md section 5)
@@ -62,7 +64,7 @@ def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
     if failure.kind == "crash":
         ending = next((process.signal for process in run.processes if process.process == call.process), None)
         return Failure(kind="hang") if ending in STOPPED else failure
-    if failure.kind != "none":
+    if failure.kind not in SUGGESTED:
         return failure
     query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
     found = [_sample(row["sample"]) for row in sql(run, query, [call.process, call.index, "replay-mismatch"])]
