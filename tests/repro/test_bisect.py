@@ -332,6 +332,10 @@ def test_the_variables_that_make_a_run_fail(tmp_path: Path) -> None:
     found = bisect_differences(command, elements, Means(), scan=lambda run: NOTHING, tell=lambda line: None)
     assert set(found.guilty) == {"variable V2: bad -> good", "variable V7: bad -> good"}
     assert found.proven
+    assert command.asked.count({f"V{i}=bad" for i in range(9)}) == 1
+    again = Command(tmp_path / "s", command.ends)
+    assert bisect_differences(again, elements, Means(), scan=lambda run: NOTHING, tell=lambda line: None).guilty == found.guilty
+    assert again.asked == []
     stays = Command(tmp_path / "stays", lambda changed: 134)
     assert bisect_differences(stays, elements, Means(), scan=lambda run: NOTHING, tell=lambda line: None).guilty == ()
     packages = (Difference(kind="package", key="torch", bad="2.1", good="2.0"),)

@@ -98,7 +98,7 @@ def bisect_differences(trials: Trials, elements: Sequence[Difference], means: Me
     def apply(names: Sequence[str], folder: str) -> Observation:
         return _observe(trials, [(element, element.name in names) for element in changeable], means.hook, folder)
 
-    answers = Answers(trials, means.oracle or _own_oracle(apply, scan), apply, most=means.most, tell=tell)
+    answers = Answers(trials, means.oracle or _own_oracle(trials, apply, scan), apply, most=means.most, tell=tell)
     first = answers.ask(())
     if first == GOOD:
         raise UsageError("the command does not fail under the conditions of the bad run; nothing to search for")
@@ -117,12 +117,15 @@ def bisect_differences(trials: Trials, elements: Sequence[Difference], means: Me
     )  # fmt: skip
 
 
-def _own_oracle(apply: Callable[[Sequence[str], str], Observation], scan: Scan) -> Oracle:
-    """The failure that the command shows under the conditions of the bad run; UsageError when it shows none."""
-    seen = apply((), "first")
+def _own_oracle(trials: Trials, apply: Callable[[Sequence[str], str], Observation], scan: Scan) -> Oracle:
+    """The failure that the command shows under the conditions of the bad run, which is a trial too; UsageError when it shows none."""
+    known = trials.known(())
+    seen = trials.seen(known[0]) if known else apply((), "first")
     found = oracle_for(seen, scan)
     if found is None:
         raise UsageError("the command does not fail under the conditions of the bad run; say what good is with --metric or --oracle")
+    if not known:
+        trials.note((), found.judge(seen), seen)
     return found
 
 

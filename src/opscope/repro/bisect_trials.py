@@ -87,6 +87,10 @@ class Trials:
         wanted = tuple(sorted(elements))
         return tuple(record for record in self.records if record.elements == wanted)
 
+    def seen(self, record: Record) -> Observation:
+        """What a trial of the log showed."""
+        return Observation(folder=self.folder / record.folder, exit_code=record.exit_code, seconds=record.seconds)
+
     def learn(self, exit_code: int | None, seconds: float) -> None:
         """How long a run may take, from how the first one ended, where nobody said it."""
         if self.timeout is None:
