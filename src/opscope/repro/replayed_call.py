@@ -34,6 +34,8 @@ ALLOCATORS = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted"
 FILLS = frozenset({
     "copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_",
 })  # fmt: skip
+# What torch.set_default_dtype takes, its own first.
+DEFAULTS = ("float32", "float64", "float16", "bfloat16")
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,8 +157,8 @@ def from_material(material: Material) -> Again:
         for tensor in case.tensors
     }  # fmt: skip
     plain = Plain(
-        op=case.op, args=case.args, tensors=tensors, memories=tuple(Memory(size=m.size) for m in memories), flags=Flags(),
-        random=generator_state(material),
+        op=case.op, args=case.args, tensors=tensors, memories=tuple(Memory(size=m.size) for m in memories),
+        flags=Flags(default_dtype=default_type(case)), random=generator_state(material),
     )  # fmt: skip
     loads = {entry.key: entry for entry in material.expected}
     outputs = {
@@ -164,6 +166,21 @@ def from_material(material: Material) -> Again:
     }
     values = "synthesised" if "synthesised" in kinds else "recorded"
     return Again(call=plain, memories=memories, outputs=outputs, values=values, device=case.device)
+
+
+def default_type(case: Case) -> str:
+    """The program's default element type where the call has it: its result is floating, no input is, no argument names a type."""
+    inputs = [dtype_of(tensor.dtype).name for tensor in case.tensors]
+    if names_type([*case.args["args"], *case.args["kwargs"].values()]) or any(name in DEFAULTS for name in inputs):
+        return DEFAULTS[0]
+    return next((name for out in case.outputs if (name := dtype_of(out.dtype).name) in DEFAULTS), DEFAULTS[0])
+
+
+def names_type(node: object) -> bool:
+    """Whether an element type is among these arguments."""
+    if isinstance(node, list):
+        return any(map(names_type, node))
+    return isinstance(node, dict) and "dtype" in node
 
 
 def generator_state(material: Material) -> bytes | None:

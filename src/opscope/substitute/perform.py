@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,9 +142,23 @@ def perform(bound: Bound, where: Conditions, function: Callable[..., Any] | None
     """Make the call, with another function in place of the operator where one is given; errors of the function pass through."""
     tensors = bound.tensors(where)
     args, kwargs = values_of(bound.call.args, tensors, where)
-    with torch.no_grad():
+    with torch.no_grad(), default_type(dtype_named(bound.call.flags.default_dtype)):
         result = (function or bound.func)(*args, **kwargs)
     return Performed(outputs_of(result, tensors, bound.writes), tensors)
+
+
+@contextlib.contextmanager
+def default_type(dtype: torch.dtype) -> Iterator[None]:
+    """Has torch create numbers in a type, which quotients of integers take as well, and puts its own back."""
+    before = torch.get_default_dtype()
+    if before is dtype:
+        yield
+        return
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def outputs_of(result: Any, tensors: Mapping[str, torch.Tensor], writes: frozenset[str]) -> dict[str, torch.Tensor]:

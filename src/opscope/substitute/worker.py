@@ -51,7 +51,6 @@ class Worker:
         torch.set_float32_matmul_precision(flags.matmul_precision)
         torch._C._set_mkldnn_enabled(flags.mkldnn)
         torch.set_flush_denormal(flags.flush_denormal)
-        torch.set_default_dtype(dtype_named(flags.default_dtype))
         self.flags = flags
 
     def _memories(self, request: Request) -> list[torch.Tensor]:
