@@ -90,6 +90,14 @@ def test_an_issue_says_what_a_maintainer_asks_and_quotes_safely() -> None:
     assert "````text\none\n``` two\n````" in text
 
 
+def test_an_issue_of_a_call_that_only_executing_it_shows_to_be_wrong_says_so() -> None:
+    case = cut(*record("aten::relu.default", torch.ones(3))).case
+    outcome = Outcome(status="reproduced", exit_code=1, shown=3, tried=3, reason="1 of 3 elements are wrong", device="cpu")
+    title, text = issue_text(case, outcome).split("\n", 1)
+    assert title == "# `aten::relu.default`: an output is silently wrong"
+    assert "The result of float64 arithmetic" in text
+
+
 def test_private_formats_are_cast_back_where_torch_npu_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, call = record("aten::relu.default", torch.ones(2, 2))
     opscope.repro.write(run, call, tmp_path / "case")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from opscope.repro.case import Case
+from opscope.repro.case import Case, Failure
 from opscope.repro.failure import failure_words
 from opscope.repro.forms import form_named
 from opscope.repro.markdown import code, escape, fence, table
@@ -39,11 +39,12 @@ def write_issue(directory: Path, case: Case, outcome: Outcome) -> Path:
 
 def issue_text(case: Case, outcome: Outcome) -> str:
     """Markdown of one issue: environment, case, expected, actual, line. Text of a run appears only in code spans and fences."""
+    failure = shown_failure(case, outcome)
     counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
     device = code(outcome.device or case.run_on or case.device)
     inputs = [[code(row.slot), code(tensor_line(row.dtype, row.shape, row.stats)), code(list(row.stride))] for row in case.tensors]
     sections = [
-        f"# {code(case.op)}: {escape(failure_words(case.failure))}",
+        f"# {code(case.op)}: {escape(failure_words(failure))}",
         f"Executed by opscope: **{WORDS.get(outcome.status, 'no verdict')}{counted}** on {device}.",
         "## The smallest case",
         fence(form_named(case.form).code(case), "python"),
@@ -51,9 +52,9 @@ def issue_text(case: Case, outcome: Outcome) -> str:
         "The folder beside this file holds the values and a script that stands alone:",
         fence(["python repro.py", *(f"# loads {json.dumps(name)}" for name in case.imports)]),
         "## Expected",
-        EXPECTED.get(case.failure.kind, "What other kernels give for the same inputs."),
+        EXPECTED.get(failure.kind, "What other kernels give for the same inputs."),
         "## Actual",
-        escape(outcome.reason) if outcome.reason else escape(failure_words(case.failure)),
+        escape(outcome.reason) if outcome.reason else escape(failure_words(failure)),
         fence(list(outcome.lines), "text"),
         *(["## Where it was met", _line(case)] if case.source or case.module else []),
         *(["## Beware", "\n".join(f"- {escape(warning)}" for warning in case.warnings)] if case.warnings else []),
@@ -61,6 +62,11 @@ def issue_text(case: Case, outcome: Outcome) -> str:
         table(["", ""], environment_rows(case)),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def shown_failure(case: Case, outcome: Outcome) -> Failure:
+    """The failure that was recorded, or the one that executing a call showed in which nothing had been told."""
+    return Failure(kind="mismatch") if case.failure.kind == "none" and outcome.shown else case.failure
 
 
 def _line(case: Case) -> str:
