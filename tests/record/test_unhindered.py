@@ -45,6 +45,30 @@ def test_checked_they_keep_their_values_and_nobody_is_accused(tmp_path: Path) ->
     assert [(finding.call, finding.reasons) for finding in opscope.scan(opscope.open_run(tmp_path / "run")).findings] == []
 
 
+def bilinears() -> list[torch.Tensor]:
+    """Results and gradients of a bilinear layer, under autocast and without."""
+    torch.manual_seed(0)
+    found = []
+    for enabled in (True, False):
+        x, y, weight = (torch.randn(shape, requires_grad=True) for shape in ((8, 16), (8, 12), (5, 16, 12)))
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            result = torch.nn.functional.bilinear(x, y, weight)
+        result.sum().backward()
+        found += [result.detach(), *(leaf.grad for leaf in (x, y, weight) if leaf.grad is not None)]
+    return found
+
+
+def test_bilinear_under_autocast_keeps_its_values_and_nobody_is_accused(tmp_path: Path) -> None:
+    plain = bilinears()
+    with opscope.record(tmp_path / "run", check=True, budget="all", values="full"):
+        watched = bilinears()
+    for one, other in zip(plain, watched, strict=True):
+        assert torch.equal(one, other)
+    run = opscope.open_run(tmp_path / "run")
+    assert opscope.scan(run).findings == ()
+    assert opscope.replay(run).findings == ()
+
+
 def test_an_ordinary_operator_is_called_itself() -> None:
     assert unhindered(torch.ops.aten.mm.default) is torch.ops.aten.mm.default
     assert unhindered(torch.ops.aten.linalg_pinv.atol_rtol_tensor) is not torch.ops.aten.linalg_pinv.atol_rtol_tensor

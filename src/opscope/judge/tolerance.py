@@ -42,6 +42,9 @@ OF_ONE_SIGN = frozenset({
 })  # fmt: skip
 
 
+# Unit roundoff of products that a kernel makes within itself, in the type of autocast where that is on: results do not tell whether.
+WITHIN = {"_trilinear": 2.0**-8}
+
 # How a trusted kernel's own error counts: at each element, by its largest, or not beyond the rounding of the result.
 EACH, LARGEST, ONCE = "each", "largest", "once"
 _OWN = {"exact": ONCE, "cast": ONCE, "arithmetic": EACH, "elementary": EACH, "composed": EACH, "optimizer": EACH}
@@ -141,6 +144,8 @@ def one_side(op: str, dtype: str, *, terms: int = 1, accumulation: float | None 
     unjudged = families.unjudged_kind(name)
     if unjudged in ("random", "conditioning"):
         kind = "unknown"
+    if name in WITHIN and precision.unit < WITHIN[name]:
+        accumulation = WITHIN[name]
     if accumulation is not None and kind in ("product", "attention", "unknown"):
         precision = Precision(max(precision.unit, accumulation), max(precision.accumulated, accumulation), precision.least)
     both = _RULES[kind](Case(name, precision, max(1, terms), None))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -42,8 +43,12 @@ WATCHED = frozenset({
     "_to_copy", "to", "copy_", "_foreach_add_", "_foreach_mul_", "index_add_", "scatter_add_", "addmv", "mv", "baddbmm",
 })  # fmt: skip
 
-# Their kernels conjugate lazily inside themselves.
-CONJUGATING = frozenset({"aten::linalg_pinv"})
+# Keys that the operators go through which these kernels call, and the device whose autocast has to be on: the first conjugates lazily
+# inside itself, the product of the second follows autocast. torch 2.13, the only two of all that its operator database samples.
+CALLED_THROUGH: dict[str, dict[str, str | None]] = {
+    "aten::linalg_pinv": {"Conjugate": None, "Negative": None},
+    "aten::_trilinear": {"AutocastCPU": "cpu", "AutocastCUDA": "cuda"},
+}
 
 
 @functools.cache
@@ -74,22 +79,34 @@ def describe(func: Any) -> Operator:
     )
 
 
+def autocast_above(device: str) -> bool:
+    """Whether autocast is on for a device where the program made the call that a mode is handling: below the mode it never is."""
+    restored = getattr(torch._C, "_RestorePythonTLSSnapshot", None)
+    if restored is not None:
+        with contextlib.suppress(RuntimeError), restored():  # an error where no mode is handling a call
+            return torch.is_autocast_enabled(device)
+    return torch.is_autocast_enabled(device)
+
+
 @functools.cache
 def unhindered(func: Any) -> Callable[..., Any]:
     """What makes a call below a dispatch mode as it is made without one: func itself for nearly every operator.
 
-    torch keeps the keys that resolve lazy conjugates from whatever a kernel calls below a mode: complex linalg_pinv then gives other
-    values (torch 2.13, the only one of all that its operator database samples).
+    torch keeps these keys from whatever a kernel calls below a mode: complex linalg_pinv, and bilinear under autocast, then give other
+    values.
     """
     guard = getattr(torch._C, "_ForceDispatchKeyGuard", None)
     schema = getattr(func, "_schema", None)
-    if guard is None or schema is None or schema.name not in CONJUGATING:
+    withheld = CALLED_THROUGH.get(schema.name) if schema is not None else None
+    if guard is None or withheld is None:
         return func  # type: ignore[no-any-return]
-    lazy = torch._C.DispatchKeySet(torch._C.DispatchKey.Conjugate) | torch._C.DispatchKeySet(torch._C.DispatchKey.Negative)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-        with guard(included, excluded - lazy):
+        for name, device in withheld.items():
+            if device is None or autocast_above(device):
+                excluded = excluded - torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name))
+        with guard(included, excluded):
             return func(*args, **kwargs)
 
     return call
