@@ -171,6 +171,7 @@ def test_terms_from_shapes() -> None:
     assert terms_of("addmm", [(96,), (64, 512), (512, 96)], [(64, 96)]) == 512
     assert terms_of("linear", [(2, 7, 512), (96, 512), (96,)], [(2, 7, 96)]) == 512
     assert terms_of("mm", [(8, 8), (8, 8)], [(8, 8)]) == 8
+    assert terms_of("aten::nll_loss_forward.default", [(64, 100), (64,)], [(), ()]) == 64  # one of each row
     assert terms_of("upsample_bicubic2d", [(2, 3, 4, 4)], [(2, 3, 6, 6)]) == 16  # the neighbours of one place
     assert terms_of("upsample_bilinear2d_backward", [(2, 3, 60, 60)], [(2, 3, 6, 6)]) == 100
     assert terms_of("Conv2D", [(2, 16, 20, 20), (24, 16, 3, 3)], [(2, 24, 20, 20)]) == 144

@@ -197,6 +197,15 @@ def test_a_sum_of_products_made_in_a_narrower_type_is_told_and_its_inputs_stay(d
     assert torch.equal(a, before)
 
 
+def test_one_wrong_term_of_the_loss_of_many_rows_is_told() -> None:
+    torch.manual_seed(0)
+    x, rows = torch.randn(9_000, 25).log_softmax(1), torch.randint(0, 25, (9_000,))
+    right, _ = aten.nll_loss_forward(x, rows, None, 1, -100)
+    off = x.gather(1, rows[:, None])[0, 0] / 9_000
+    assert verdict_of(aten.nll_loss_forward.default, (x, rows, None, 1, -100), right) == "agree"
+    assert verdict_of(aten.nll_loss_forward.default, (x, rows, None, 1, -100), right + off) == "wrong"
+
+
 ONE_SIGN = {
     "mse": lambda x, y, rows: (aten.mse_loss.default, (x, y), (x - y).square()),
     "huber": lambda x, y, rows: (aten.huber_loss.default, (x, y), torch.nn.functional.huber_loss(x, y, reduction="none")),

@@ -13,6 +13,8 @@ from opscope.judge.operators import family
 Shape = Sequence[int]
 # Sums as long as a dimension, whose result is no smaller than what they read.
 RUNNING = frozenset({"cumsum", "cumprod", "logcumsumexp"})
+# Losses that read one element of each row: as many as the second input has, the rows' labels.
+PICKING = frozenset({"nll_loss", "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward"})
 # Neighbours that an interpolated value is a sum of, by a part of the operator's name.
 NEIGHBOURS = {"bicubic": 16, "trilinear": 8, "bilinear": 4, "linear": 2, "sampler": 16}
 
@@ -34,8 +36,8 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
     """Answers how many terms one element of the result sums up, from the shapes of tensors; at least 1.
 
     Of products: the multiplications of all elements, which are the elements of both operands and the result multiplied and rooted
-    (of m x k by k x n it is k), rounded up. Of norms and softmaxes: the last dimensions; of other reductions: elements read for
-    each element written, and of interpolations at least the neighbours that one is taken from.
+    (of m x k by k x n it is k), rounded up. Of norms and softmaxes: the last dimensions; of other reductions: elements (of losses that
+    pick one of each row: rows) read for each element written, and of interpolations at least the neighbours that one is taken from.
     """
     name = family(op)
     kind = families.kind_of(name)
@@ -52,7 +54,8 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
     if name in RUNNING:
         return max(inputs[0], default=1)
     if kind in ("sum", "loss"):
-        read = -(-sizes[0] // min((size for shape in outputs if (size := math.prod(shape))), default=1))
+        most = math.prod(inputs[1]) if name in PICKING and len(inputs) > 1 else sizes[0]
+        read = -(-most // min((size for shape in outputs if (size := math.prod(shape))), default=1))
         return max(1, read, next((count for part, count in NEIGHBOURS.items() if part in name), 1))
     if kind == "transform":
         return sizes[0]
