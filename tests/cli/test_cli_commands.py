@@ -76,6 +76,13 @@ def test_a_call_that_lay_in_what_cannot_be_read_is_not_just_unknown(command: Com
     assert "no call of that name" in unknown
 
 
+def test_repro_of_no_call_takes_the_first_findings(command: Command, run: Path, tmp_path: Path) -> None:
+    done = command("repro", run, "-o", tmp_path / "case")
+    assert only_line(done.stderr) == "blocks.0:mm#1: the call of the first finding"
+    assert (tmp_path / "case" / "repro.py").exists()
+    assert done.returncode == 125, "this run holds no values"
+
+
 def test_nothing_asked_is_help(command: Command) -> None:
     done = command()
     assert done.returncode == 0

@@ -33,6 +33,17 @@ def chosen_call(run: Run, text: str) -> Resolved:
     return resolve(run, text, step=findings[0].step) if findings else found
 
 
+def first_found(run: Run) -> Resolved:
+    """The call of the first finding that has one; UsageError where nothing was found."""
+    from opscope.analysis.scan import scan
+    from opscope.run.names import Resolved, resolve
+
+    found = next((finding for finding in scan(run).findings if finding.call), None)
+    if found is None:
+        raise UsageError("which call? nothing was found in this run; opscope show lists its calls")
+    return Resolved(resolve(run, f"r{found.rank}/s{found.step}/{found.call}").call, "the call of the first finding")
+
+
 def calls_of_line(run: Run, text: str, selection: Selection) -> Iterator[Call]:
     """Calls that FILE:LINE ran, by any frame of their stack or by their source; UsageError when there is none.
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from opscope import __version__
 from opscope.cli.failing import note
-from opscope.cli.finding_calls import chosen_call
+from opscope.cli.finding_calls import chosen_call, first_found
 from opscope.cli.options import Json, Python, interpreter, lasting, positive, recorded_by
 from opscope.cli.printing import completeness
 from opscope.errors import UsageError
@@ -79,7 +79,8 @@ def repro(
     run
         A run, or any known dump; for an AI Core error a case of opscope aicore, its -o folder, or the logs.
     call
-        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first. Of several AI Core errors one, by number.
+        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first. None given: that of the first finding.
+        Of several AI Core errors one, by number.
     """
     from opscope.cli.aicore_case import is_aicore, repro_aicore
 
@@ -87,8 +88,6 @@ def repro(
     python = interpreter(trial.python)
     if is_aicore(run, call):
         return repro_aicore(run, call, output, repeat=trial.repeat or 1, timeout=trial.timeout, json=json)
-    if call is None and Path(run).exists():
-        raise UsageError(f"which call? opscope repro {run} CALL; opscope show {run} lists them")
     from opscope.formats.registry import open_run
     from opscope.repro import execute, read_case, save
     from opscope.repro.issue import write_issue
@@ -97,7 +96,7 @@ def repro(
 
     opened = open_run(run)
     try:
-        chosen = chosen_call(opened, call or "")
+        chosen = first_found(opened) if call is None else chosen_call(opened, call)
     except UsageError:
         completeness(opened)  # the call may be in what could not be read
         raise
