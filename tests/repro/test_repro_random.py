@@ -76,6 +76,20 @@ def test_repro_draws_the_same_numbers(tmp_path: Path) -> None:
     assert len(tried) >= 10, "these are no longer the random operators"
 
 
+@pytest.mark.parametrize(("probability", "code"), [(0.0, 0), (0.5, 125)])
+def test_a_dropout_of_nothing_is_judged_as_what_draws_nothing(tmp_path: Path, probability: float, code: int) -> None:
+    with opscope.record(tmp_path / "run", values="full"):
+        F.scaled_dot_product_attention(*torch.randn(3, 1, 1, 4, 2), dropout_p=0.0)
+        F.dropout(torch.ones(4), 0.5)
+    run, name = opscope.open_run(tmp_path / "run"), "attention" if probability == 0 else "bernoulli"
+    folder = tmp_path / "case"
+    opscope.repro.write(run, next(call for call in calls(run) if name in call.op), folder)
+    told = json.loads((folder / "case.json").read_text())
+    told["failure"] = {"kind": "mismatch", "outputs": {}}
+    (folder / "case.json").write_text(json.dumps(told))
+    assert run_script(folder)[0] == code
+
+
 def test_a_suspicious_draw_keeps_its_state(tmp_path: Path) -> None:
     """Which elements of a dropout overflow depends on what was drawn."""
     x = torch.full((64,), 60000.0, dtype=torch.float16)
