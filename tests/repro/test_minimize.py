@@ -24,7 +24,7 @@ from opscope.repro.minimize import Limits, minimize
 from opscope.repro.oracle import Oracle, Trial, same_failure
 from opscope.repro.search import OutOfTime, Search
 from opscope.repro.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type
-from opscope.repro.shrink_shapes import cut, follow, shrink_shapes
+from opscope.repro.shrink_shapes import cut, follow, inside, shrink_shapes
 from opscope.repro.shrink_values import rounded, shrink_values
 
 
@@ -117,6 +117,23 @@ def test_a_wrong_tile_keeps_its_place(tmp_path: Path) -> None:
     shrink_values(search)
     assert size_of(search.best).shapes == {"0": (65, 1), "1": (1, 8)}
     assert size_of(search.best).telling == 0
+
+
+def test_windows_are_cut_with_what_they_lie_on(tmp_path: Path) -> None:
+    grad, x = torch.zeros(1, 1, 64, 32), torch.zeros(1, 1, 129, 65)
+    grad[0, 0, 41, 7] = 9
+    args = (grad, x, [3, 3], [2, 2], [0, 0], [1, 1], False, torch.zeros(1, 1, 64, 32, dtype=torch.int64))
+    base = freed(candidate_of(tmp_path / "case", "aten::max_pool2d_with_indices_backward.default", *args))
+
+    def fails(candidate: Candidate) -> bool | None:
+        given = arrays(candidate)
+        expected = tuple((length - 3) // 2 + 1 for length in given["1"].shape[2:])
+        return bool((given["0"] == 9).any()) if given["0"].shape[2:] == given["7"].shape[2:] == expected else None
+
+    search = searching(base, fails)
+    shrink_shapes(search)
+    assert size_of(search.best).elements <= 11
+    assert inside([0, 3], 4, 9) == [0, 1, 6, 7, 8]
 
 
 def indexed(weight: Any, places: Any) -> bool | None:

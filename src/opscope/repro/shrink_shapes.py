@@ -3,12 +3,14 @@
 
 Which axes belong together is not known of an operator in general, but axes of one size often do (rows of two matrices, the
 inner dimension of a product). Groups of axes of one size are tried, from all of them down to single ones; the operator
-itself refuses what does not fit. Along a group ddmin looks for the indices that are needed. Where any index is (a kernel
+itself refuses what does not fit. What is left large is tried with axes of two sizes, one a multiple of the other and a rest: the
+windows of a pooling or a convolution. Along a group ddmin looks for the indices that are needed. Where any index is (a kernel
 that is wrong in one tile), the shortest beginning that still fails is kept, so that positions and tile edges stay.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from opscope.repro.candidate import Candidate, Part
+from opscope.repro.candidate import Candidate, Part, size_of
 from opscope.repro.ddmin import ddmin
 from opscope.repro.leaves import integer_leaves, replaced
 from opscope.repro.search import Search
@@ -24,6 +26,7 @@ from opscope.repro.shrink_values import with_values
 
 Axis = tuple[int, int]  # place of a part, axis
 GROUPS = 24
+SMALL = 100  # elements; a case that has no more needs no axes of two sizes
 FINEST = 32  # chunks of an axis; when more than half of as many are needed, its length is what matters
 
 
@@ -38,11 +41,16 @@ def shrink_shapes(search: Search) -> bool:
     while True:
         size = next((size for size in _sizes(search.best) if (size, _axes(search.best, size)) not in done), None)
         if size is None:
-            return search.best is not before
+            break
         done.add((size, _axes(search.best, size)))
         for group in itertools.islice(groups(_axes(search.best, size)), GROUPS):
             if all(search.best.parts[part].row.shape[axis] == size for part, axis in group):
                 _shrink_group(search, group, size)
+    for size, larger in itertools.combinations(reversed(_sizes(search.best)), 2):
+        if size_of(search.best).elements <= SMALL:
+            break
+        _shrink_windows(search, size, larger)
+    return search.best is not before
 
 
 def _sizes(candidate: Candidate) -> list[int]:
@@ -92,6 +100,52 @@ def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
             _shortest_beginning(kept, fails)
     except _Refused:
         return
+
+
+def _shrink_windows(search: Search, size: int, larger: int) -> None:
+    """Cut axes of one size together with those of a larger one at the same place of their shapes, by as many windows."""
+    for number in range(max((len(part.row.shape) for part in search.best.parts), default=0)):
+        few, many = (tuple(axis for axis in _axes(search.best, each) if axis[1] == number) for each in (size, larger))
+        if few and many:
+            _shrink_window_axes(search, few, many, (size, larger))
+
+
+def _shrink_window_axes(search: Search, few: Sequence[Axis], many: Sequence[Axis], sizes: tuple[int, int]) -> None:
+    base, refused = search.best, 0
+
+    def fails(indices: list[int]) -> bool:
+        nonlocal refused
+        if any(search.keeps(candidate) for candidate in _window_cuts(base, few, many, indices, sizes)):
+            return True
+        refused += search.last is not None and search.last.status == "cannot"
+        if search.best is base and refused == 2:
+            raise _Refused
+        return False
+
+    with contextlib.suppress(_Refused):
+        ddmin(range(sizes[0]), fails, patience=8, finest=FINEST)
+
+
+def _window_cuts(
+    base: Candidate, few: Sequence[Axis], many: Sequence[Axis], indices: list[int], sizes: tuple[int, int]
+) -> Iterator[Candidate]:
+    """The candidates that keep these windows: one whose arguments follow both lengths, one whose arguments stay."""
+    windows = inside(indices, *sizes)
+    smaller = cut(base, few, indices)
+    smaller = cut(smaller, many, windows) if smaller is not None else None
+    if smaller is None:
+        return
+    args = next(follow(base.case.args, sizes[0], len(indices), 1))
+    args = next(follow(args, sizes[1], len(windows), 1))
+    yield smaller.with_args(args)
+    if args != base.case.args:
+        yield smaller
+
+
+def inside(indices: Sequence[int], size: int, larger: int) -> list[int]:
+    """Indices of an axis that windows with these numbers cover: equal parts of it, and the rest at its end, which is kept."""
+    width = larger // size
+    return [width * index + place for index in indices for place in range(width)] + list(range(width * size, larger))
 
 
 def _shortest_beginning(indices: list[int], fails: Any) -> None:
