@@ -39,6 +39,16 @@ def without_values(recorded: tuple[MemoryRun, Call], *slots: str) -> tuple[Memor
     return run_of(rows, {(row.io, row.slot): run.value(row) for row in rows if row.value is not None}, call)
 
 
+@pytest.mark.parametrize(
+    "values", [[2**53 + 1] * 2, [2**53 + 1, 2**53 + 3, 2**53 + 5], [-(2**53) - 3, -(2**53) - 1], [-(2**62) - 1, 3, 2**62 + 1]]
+)
+def test_whole_numbers_that_no_float_holds_are_met(values: list[int]) -> None:
+    array = np.array(values)
+    made, exact = synthesise(row_of(array), array.size)
+    assert (made.min(), made.max()) == (array.min(), array.max())
+    assert not exact or np.array_equal(made, array)
+
+
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 TYPES = [*FLOATS, np.int8, np.int64, np.uint8, np.int32, np.bool_]
 

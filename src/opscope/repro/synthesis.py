@@ -146,18 +146,21 @@ def _elements(row: Tensor, dtype: DType, counts: Counts) -> Array:
     of_above, of_below = _moments(row, counts)
     positive, negative = above.values(*of_above), below.values(*of_below)
     if whole:
-        return np.concatenate([_whole(positive, high), _whole(-negative, low), np.zeros(counts.zero, np.int64)])
+        parts = _whole(positive, max(low, 1), high, known=low > 0), _whole(-negative, min(high, -1), low, known=high < 0)
+        return np.concatenate([*parts, np.zeros(counts.zero, np.int64)])
     special = ((math.nan, counts.nan), (math.inf, counts.pos_inf), (-math.inf, counts.neg_inf), (0.0, counts.zero))
     return np.concatenate([positive, -negative, *(np.full(count, value) for value, count in special)])
 
 
-def _whole(values: Array, extreme: float) -> Array:
-    """Values as integers, the last one exactly the extreme of its sign (float64 does not hold every int64)."""
+def _whole(values: Array, near: float, far: float, *, known: bool) -> Array:
+    """Values of one sign as integers from near to far, which is the last; known: near occurs too. float64 does not hold every int64."""
     import numpy as np
 
     found: Array = np.rint(np.clip(values, -(2.0**62), 2.0**62)).astype(np.int64)
     if found.size:
-        found[-1] = extreme
+        found = np.clip(found, min(near, far), max(near, far))
+        found[0] = near if known else found[0]
+        found[-1] = far
     return found
 
 
