@@ -16,7 +16,10 @@ from pathlib import Path
 from opscope.errors import UnavailableError
 
 SLOTS = 16
-BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.substitute.worker import main; main({requests}, {replies}, {files})"
+# It ends without taking torch down, which would take half a second for which the program waits.
+BOOTSTRAP = (
+    "import os, sys; sys.path[:] = {path!r}; from opscope.substitute.worker import main; main({requests}, {replies}, {files}); os._exit(0)"
+)
 
 
 @dataclass(eq=False)
