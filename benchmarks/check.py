@@ -1,72 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
 """What --check costs at its default budget: whole trainings of a model of shapes.py, without opscope, under `opscope run`, and under
-`opscope run --check`, in turns.
+`opscope run --check`, which take turns of some steps.
 
-    python benchmarks/check.py [--model gpt|gpt2|resnet|lstm] [--pairs 3] [--steps 150] [--budget 20%]
+    python benchmarks/check.py [--model gpt|gpt2|resnet|lstm] [--steps 200] [--turn 10] [--budget 20%]
     python benchmarks/check.py --journal [--pairs 30]
 
-Each training is a process of its own, timed from before its first step until its recording is closed: the first checks of
-every signature and what sampling takes afterwards are in the ratio. With --journal instead: what journalling one operator adds
-to a step, beside a plain write of the same inputs to a file in the same place.
+All seconds are in the ratios, from before the first step until the recording is closed: the first checks of every signature,
+what sampling takes afterwards, and the checks of the end. With --journal instead: what journalling one operator adds to a step,
+beside a plain write of the same inputs to a file in the same place.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from shapes import TRAININGS
+from turns import Process, in_turns
 
 import opscope
-from opscope.record.active import active
 
 
-def training(model: str, steps: int) -> None:
-    """Train, and print the seconds from before the first step until the recording, if there is one, is closed."""
-    torch.manual_seed(0)
-    trained = TRAININGS[model]()
-    start = time.perf_counter()
-    for _ in range(steps):
-        trained.step()
-    if active.session is not None:
-        active.session.close()
-    print(time.perf_counter() - start)
-
-
-def in_own_process(words: Sequence[str], *options: str) -> dict[str, Any]:
-    """Seconds of one training, and what was checked; words start it, options are those of `opscope run`, none for a training without it."""
+def whole_trainings(options: argparse.Namespace) -> None:
+    """Ratios of all seconds of the watched trainings to those without, and the median of the turns after the first."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        before = [sys.executable, "-m", "opscope", "run", "-o", str(run), *options, "--"] if options else []
-        done = subprocess.run([*before, *words], capture_output=True, text=True, check=True)
-        checked = opscope.open_run(run).processes[0].checked if options else {}
-    return {"seconds": float(done.stdout.splitlines()[-1]), "checked": checked}
-
-
-def whole_runs(options: argparse.Namespace) -> None:
-    ratios: list[tuple[float, float]] = []
-    words = [sys.executable, __file__, "--one", "--model", options.model, "--steps", str(options.steps), "--threads", str(options.threads)]
-    for _ in range(options.pairs):
-        plain = in_own_process(words)
-        recorded = in_own_process(words, "--keep", "last:100")
-        checked = in_own_process(words, "--check", "--budget", options.budget)
-        ratios.append((recorded["seconds"] / plain["seconds"], checked["seconds"] / plain["seconds"]))
-        facts = checked["checked"]
+        recorded, checked = Path(folder) / "recorded", Path(folder) / "checked"
+        processes = [
+            Process(options.model, options.threads),
+            Process(options.model, options.threads, run=recorded, options=["--keep", "last:100"]),
+            Process(options.model, options.threads, run=checked, options=["--check", "--budget", options.budget]),
+        ]
+        plain, *watched = in_turns(processes, steps=options.steps, turn=options.turn)
+        facts = opscope.open_run(checked).processes[0].checked
+    print(f"{options.model}, {options.steps} steps, {sum(plain):.1f} s, budget {options.budget}")
+    for name, seconds in zip(["recorded", "checked"], watched, strict=True):
+        ratios = [with_ / without for with_, without in zip(seconds[1:-1], plain[1:-1], strict=True)]
         print(
-            f"{options.model}, {options.steps} steps, {plain['seconds']:.1f} s; recorded {ratios[-1][0]:.3f}, checked {ratios[-1][1]:.3f}; "
-            f"{facts['checked']} of {facts['calls']} calls in {facts['seconds']:.1f} s, {facts['signatures']} signatures",
-            flush=True,
+            f"{name:8} {sum(seconds) / sum(plain):.3f}; the first {options.turn} steps {seconds[0] - plain[0]:+.1f} s, later turns "
+            f"{statistics.median(ratios):.3f} (median; quartiles {quartiles(ratios)}), its end {seconds[-1]:.1f} s"
         )
-    recorded, checked = (statistics.median(side) for side in zip(*ratios, strict=True))
-    print(f"{options.model} budget={options.budget} pairs={options.pairs} median ratios: recorded {recorded:.3f}, checked {checked:.3f}")
+    print(
+        f"{facts['checked']} of {facts['calls']} calls checked in {facts['seconds']:.1f} s, {facts['sampling']:.1f} of them sampling, "
+        f"beside {facts['recording']:.1f} s of recording; {facts['signatures']} signatures"
+    )
+
+
+def quartiles(ratios: Sequence[float]) -> str:
+    first, _, third = statistics.quantiles(ratios)
+    return f"{first:.3f} to {third:.3f}"
 
 
 def journal(pairs: int) -> None:
@@ -105,20 +91,20 @@ def journal(pairs: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=sorted(TRAININGS), default="gpt")
-    parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--turn", type=int, default=10, help="steps of one training before the next has its turn")
     parser.add_argument("--budget", default="20%")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--journal", action="store_true")
-    parser.add_argument("--one", action="store_true", help="one training, in this process")
+    parser.add_argument("--pairs", type=int, default=30, help="of --journal")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    if options.one:
-        training(options.model, options.steps)
-    elif options.journal:
-        journal(max(options.pairs, 10))
+    if options.journal:
+        torch.set_num_threads(options.threads)
+        journal(options.pairs)
+    elif options.steps < 4 * options.turn:
+        parser.error("at least four turns are needed: more --steps, or a smaller --turn")
     else:
-        whole_runs(options)
+        whole_trainings(options)
 
 
 if __name__ == "__main__":
