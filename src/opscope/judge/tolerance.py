@@ -24,6 +24,7 @@ import msgspec
 
 from opscope.judge import families
 from opscope.judge.operators import family
+from opscope.judge.terms import PICKING
 from opscope.run.dtypes import find_dtype
 
 LAMBDA = 3.0
@@ -36,10 +37,7 @@ ROUNDED = 1  # ULPs that a device's division, root or fused multiply-add may err
 
 
 # Sums of terms of one sign: the result itself is the sum of their magnitudes. (nll_loss: logarithms of probabilities.)
-OF_ONE_SIGN = frozenset({
-    "mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "linalg_vector_norm",
-    "norm", "_foreach_norm",
-})  # fmt: skip
+OF_ONE_SIGN = PICKING | {"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "linalg_vector_norm", "norm", "_foreach_norm"}
 
 
 # Unit roundoff of products that a kernel makes within itself, in the type of autocast where that is on: results do not tell whether.

@@ -11,8 +11,9 @@ that is wrong in one tile), the shortest beginning that still fails is kept, so 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -75,15 +76,17 @@ def groups(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
             yield group
 
 
-def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
-    base = search.best
-    choice: list[int] = []  # the way in which arguments follow, once it is known
+def _probe(search: Search, candidates: Callable[[list[int]], Iterator[Candidate]]) -> Callable[[list[int]], bool]:
+    """Whether a case that keeps some indices still fails, for ddmin: tries its candidates until it is known which of them does.
+
+    Raises _Refused when the operator takes none.
+    """
+    choice: list[int] = []
     refused = 0
 
     def fails(indices: list[int]) -> bool:
         nonlocal refused
-        tried = list(_cuts(base, group, indices, size))
-        for number, candidate in enumerate(tried):
+        for number, candidate in enumerate(candidates(indices)):
             if choice and number != choice[0]:
                 continue
             if search.keeps(candidate):
@@ -94,12 +97,15 @@ def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
             raise _Refused
         return False
 
-    try:
+    return fails
+
+
+def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
+    fails = _probe(search, functools.partial(_cuts, search.best, group, size))
+    with contextlib.suppress(_Refused):
         kept = ddmin(range(size), fails, patience=8, finest=FINEST)
         if len(kept) == size or len(kept) > FINEST:
             _shortest_beginning(kept, fails)
-    except _Refused:
-        return
 
 
 def _shrink_windows(search: Search, size: int, larger: int) -> None:
@@ -107,27 +113,13 @@ def _shrink_windows(search: Search, size: int, larger: int) -> None:
     for number in range(max((len(part.row.shape) for part in search.best.parts), default=0)):
         few, many = (tuple(axis for axis in _axes(search.best, each) if axis[1] == number) for each in (size, larger))
         if few and many:
-            _shrink_window_axes(search, few, many, (size, larger))
-
-
-def _shrink_window_axes(search: Search, few: Sequence[Axis], many: Sequence[Axis], sizes: tuple[int, int]) -> None:
-    base, refused = search.best, 0
-
-    def fails(indices: list[int]) -> bool:
-        nonlocal refused
-        if any(search.keeps(candidate) for candidate in _window_cuts(base, few, many, indices, sizes)):
-            return True
-        refused += search.last is not None and search.last.status == "cannot"
-        if search.best is base and refused == 2:
-            raise _Refused
-        return False
-
-    with contextlib.suppress(_Refused):
-        ddmin(range(sizes[0]), fails, patience=8, finest=FINEST)
+            fails = _probe(search, functools.partial(_window_cuts, search.best, few, many, (size, larger)))
+            with contextlib.suppress(_Refused):
+                ddmin(range(size), fails, patience=8, finest=FINEST)
 
 
 def _window_cuts(
-    base: Candidate, few: Sequence[Axis], many: Sequence[Axis], indices: list[int], sizes: tuple[int, int]
+    base: Candidate, few: Sequence[Axis], many: Sequence[Axis], sizes: tuple[int, int], indices: list[int]
 ) -> Iterator[Candidate]:
     """The candidates that keep these windows: one whose arguments follow both lengths, one whose arguments stay."""
     windows = inside(indices, *sizes)
@@ -159,7 +151,7 @@ def _shortest_beginning(indices: list[int], fails: Any) -> None:
             low = middle
 
 
-def _cuts(base: Candidate, group: Sequence[Axis], indices: list[int], size: int) -> Iterator[Candidate | None]:
+def _cuts(base: Candidate, group: Sequence[Axis], size: int, indices: list[int]) -> Iterator[Candidate]:
     """The candidates in which these axes keep these indices: one for each way in which arguments, and then indices too, may follow."""
     smaller = cut(base, group, indices)
     if smaller is None:
