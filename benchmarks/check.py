@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What --check costs at its default budget: whole trainings of a model of shapes.py, without opscope, under `opscope run`, and under
-`opscope run --check`, which take turns of some steps.
+`opscope run --check`, several of each, which take turns of some steps.
 
-    python benchmarks/check.py [--model gpt|gpt2|resnet|lstm] [--steps 200] [--turn 10] [--budget 20%]
+    python benchmarks/check.py [--model gpt|gpt2|resnet|lstm] [--steps 200] [--each 3] [--turn 5] [--budget 20%]
     python benchmarks/check.py --journal [--pairs 30]
 
 All seconds are in the ratios, from before the first step until the recording is closed: the first checks of every signature,
@@ -16,7 +16,7 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -27,22 +27,24 @@ import opscope
 
 
 def whole_trainings(options: argparse.Namespace) -> None:
-    """Ratios of all seconds of the watched trainings to those without, and the median of the turns after the first."""
+    """Ratios of all seconds of the watched trainings to those without opscope, and of the turns after the first."""
+    kinds = {"plain": None, "recorded": ["--keep", "last:100"], "checked": ["--check", "--budget", options.budget]}
     with tempfile.TemporaryDirectory() as folder:
-        recorded, checked = Path(folder) / "recorded", Path(folder) / "checked"
-        processes = [
-            Process(options.model, options.threads),
-            Process(options.model, options.threads, run=recorded, options=["--keep", "last:100"]),
-            Process(options.model, options.threads, run=checked, options=["--check", "--budget", options.budget]),
-        ]
-        plain, *watched = in_turns(processes, steps=options.steps, turn=options.turn)
-        facts = opscope.open_run(checked).processes[0].checked
-    print(f"{options.model}, {options.steps} steps, {sum(plain):.1f} s, budget {options.budget}")
-    for name, seconds in zip(["recorded", "checked"], watched, strict=True):
-        ratios = [with_ / without for with_, without in zip(seconds[1:-1], plain[1:-1], strict=True)]
+        runs = [(kind, Path(folder) / f"{kind}{number}") for number in range(options.each) for kind in kinds]
+        processes = [Process(options.model, options.threads, run=run, options=kinds[kind]) for kind, run in runs]
+        seconds = in_turns(processes, steps=options.steps, turn=options.turn)
+        facts = opscope.open_run(Path(folder) / "checked0").processes[0].checked
+    of_kind = {kind: seconds[place :: len(kinds)] for place, kind in enumerate(kinds)}
+    plain = of_kind["plain"]
+    whole = statistics.mean(map(sum, plain))
+    print(f"{options.model}, {options.steps} steps, {whole:.1f} s ({between(sum(turns) for turns in plain)}), budget {options.budget}")
+    for kind in ("recorded", "checked"):
+        watched = of_kind[kind]
+        later = sum(sum(turns[1:-1]) for turns in watched) / sum(sum(turns[1:-1]) for turns in plain)
+        first = statistics.mean(turns[0] for turns in watched) - statistics.mean(turns[0] for turns in plain)
         print(
-            f"{name:8} {sum(seconds) / sum(plain):.3f}; the first {options.turn} steps {seconds[0] - plain[0]:+.1f} s, later turns "
-            f"{statistics.median(ratios):.3f} (median; quartiles {quartiles(ratios)}), its end {seconds[-1]:.1f} s"
+            f"{kind:8} {statistics.mean(map(sum, watched)) / whole:.3f} ({between(sum(turns) / whole for turns in watched)}); "
+            f"the first {options.turn} steps {first:+.1f} s, the others {later:.3f}, its end {watched[0][-1]:.1f} s"
         )
     print(
         f"{facts['checked']} of {facts['calls']} calls checked in {facts['seconds']:.1f} s, {facts['sampling']:.1f} of them sampling, "
@@ -50,9 +52,9 @@ def whole_trainings(options: argparse.Namespace) -> None:
     )
 
 
-def quartiles(ratios: Sequence[float]) -> str:
-    first, _, third = statistics.quantiles(ratios)
-    return f"{first:.3f} to {third:.3f}"
+def between(figures: Iterable[float]) -> str:
+    found = sorted(figures)
+    return f"{found[0]:.2f} to {found[-1]:.2f}"
 
 
 def journal(pairs: int) -> None:
@@ -92,7 +94,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=sorted(TRAININGS), default="gpt")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--turn", type=int, default=10, help="steps of one training before the next has its turn")
+    parser.add_argument("--each", type=int, default=3, help="processes of each kind: one and the same training differs by a tenth")
+    parser.add_argument("--turn", type=int, default=5, help="steps of one training before the next has its turn")
     parser.add_argument("--budget", default="20%")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--journal", action="store_true")

@@ -19,10 +19,10 @@ CLOSE = "close"  # asks for the end of the recording: the checks of held calls a
 
 
 class Process:
-    """A training of a model of shapes.py: without opscope, or under `opscope run` with options, which writes to the folder run."""
+    """A training of a model of shapes.py, under `opscope run` with these options, which writes to the folder run, or without opscope."""
 
-    def __init__(self, model: str, threads: int, *, run: Path | None = None, options: Sequence[str] = ()) -> None:
-        before = [] if run is None else ["-m", "opscope", "run", "-o", str(run), *options, "--", sys.executable]
+    def __init__(self, model: str, threads: int, *, run: Path, options: Sequence[str] | None) -> None:
+        before = [] if options is None else ["-m", "opscope", "run", "-o", str(run), *options, "--", sys.executable]
         words = [sys.executable, *before, __file__, model, str(threads)]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self._answer()
