@@ -161,6 +161,17 @@ def test_collectives_in_another_order_are_told_at_the_first() -> None:
     assert "where rank 0 runs allreduce_" in finding.reasons[0]
 
 
+def test_what_a_rank_sends_is_not_what_all_ranks_get() -> None:
+    rows = Builder()
+    for rank in (0, 1):
+        sent = content(10 + rank, slot="1.0")
+        rows.call(
+            "c10d::allgather_", [content(1, slot="0.0.0"), sent], [content(2, slot="0.0.0"), sent],
+            process=rank, phase="communication", args=args(),
+        )  # fmt: skip
+    assert scan(rows.run()).findings == ()
+
+
 def test_collectives_of_other_shapes_are_told() -> None:
     rows = Builder()
     for rank, shape in enumerate(((4,), (4,), (8,))):

@@ -141,6 +141,29 @@ def test_a_sum_over_ranks_that_overflows_is_the_collective_itself() -> None:
     ]
 
 
+def test_memory_that_a_collective_or_a_copy_is_to_fill_is_no_finding() -> None:
+    """Sharded parameters: NaN of fresh memory in the parts handed to all_gather, in the result of a reduce_scatter under way."""
+    rows = Builder()
+    parameter = {"role": "parameter", "nan": 3}
+    rows.call("split", [state(1)], [state(2, **parameter), state(3, slot="1", **parameter)])
+    rows.call("c10d::allgather_", [state(2, slot="0.0.0", **parameter), state(3, slot="0.0.1", **parameter)], [], phase="communication")
+    rows.call("c10d::_reduce_scatter_base_", [state(4, slot="1")], [state(5, role="gradient", nan=2)], phase="communication")
+    rows.call("copy_", [state(5, role="gradient", nan=2), state(6, slot="1")], [state(7, role="gradient")])
+    assert scan(rows.run()).verdict == "clean"
+    rows.call("mul", [state(5, role="gradient", nan=2)], [state(8, nan=2)])
+    assert ops(scan(rows.run()).findings) == ["c10d::_reduce_scatter_base_"]
+
+
+def test_what_is_waited_for_is_its_collectives_result() -> None:
+    rows = Builder()
+    rows.call("_c10d_functional::all_reduce", [state(1)], [unread(2, storage=9)], phase="communication")
+    rows.call("_c10d_functional::_wrap_tensor_autograd", [unread(2, storage=9)], [unread(2, storage=9)], phase="communication")
+    rows.call("_c10d_functional::wait_tensor", [unread(2, storage=9)], [state(3, storage=9, pos_inf=1)], phase="communication")
+    rows.call("mul", [state(3, storage=9, pos_inf=1)], [state(4, pos_inf=1)])
+    (finding,) = scan(rows.run()).findings
+    assert (finding.op, finding.confidence) == ("_c10d_functional::all_reduce", "likely")
+
+
 def test_nothing_spreads_from_rank_to_rank_without_a_collective() -> None:
     rows = Builder()
     for rank in (0, 1):

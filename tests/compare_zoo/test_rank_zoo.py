@@ -57,3 +57,14 @@ def test_ranks_that_stay_together_are_clean_and_the_first_cause_across_ranks_com
     first = document["findings"][0]
     assert (first["rank"], first["step"], first["op"]) == (1, 1, "aten::mul_.Tensor")
     assert {finding["rank"] for finding in document["findings"] if finding["kind"] == "divergence-origin"} == {1}
+
+
+@pytest.mark.parametrize("way", ["wrapped", "fully_shard", "tensor_parallel"])
+def test_ranks_that_share_one_models_parameters_are_clean(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Memory that a collective is yet to fill is nobody's result, and what one sends is not what all ranks get."""
+    launch = [*LAUNCH[:-1], str(PROGRAM.with_name("sharded.py")), way]
+    command = [sys.executable, "-m", "opscope", "run", "--check", "-o", str(tmp_path / "run"), "--", *launch]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    document = scanned(tmp_path / "run", capsys)
+    assert [(finding["op"], finding["reasons"]) for finding in document["findings"]] == []

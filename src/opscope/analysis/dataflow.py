@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Identity = tuple[int, str, object]
 KINDS = ("nan", "pos_inf", "neg_inf")
+HANDS_ON = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # give what a collective began as their result
 MAX_ORIGINS = 4096  # told apart; later ones count as the last
 
 
@@ -84,6 +85,7 @@ class Flow:
         self._names: dict[tuple[int, str], Mark] = {}
         self._last: dict[int, Mark] = {}
         self._unseen: dict[Identity, Node] = {}
+        self._overwritten: set[Identity] = set()
         for node in nodes:
             self._take(node)
 
@@ -127,7 +129,8 @@ class Flow:
         if judged.kind in {"origin", "pending"}:
             received = is_collective(node.op, node.phase)
             cause = "received" if received else judged.cause or "computed"
-            self.add(Origin(mark, node, cause, confirmed=judged.kind == "origin"))
+            maker = self._awaited(inputs) if family(node.op) in HANDS_ON else None
+            self.add(Origin(mark, maker or node, cause, confirmed=judged.kind == "origin"))
         self._confirm(judged.confirmed)
         if any(one.condition.taint for one in held):
             self.unsound.add(id(node))
@@ -186,11 +189,23 @@ class Flow:
 
     def _note_unseen(self, node: Node, row: Row) -> None:
         """An output that was not looked at on return, of sound inputs: if it turns out unsound, this is where it began."""
-        identity = identity_of(row)
-        if identity is not None:
-            self._unseen[identity] = node
-        if row.storage is not None:
-            self._unseen[row.process, "storage", row.storage] = node
+        for key in self._keys(row):
+            if family(node.op) not in HANDS_ON:
+                self._unseen[key] = node
+
+    def _awaited(self, rows: Sequence[Row]) -> Node | None:
+        """The collective whose result a call waited for."""
+        return next((self._unseen[key] for row in rows for key in self._keys(row) if key in self._unseen), None)
+
+    @staticmethod
+    def _keys(row: Row) -> list[Identity]:
+        keys: list[Identity | None] = [identity_of(row), None if row.storage is None else (row.process, "storage", row.storage)]
+        return [key for key in keys if key is not None]
+
+    def only_overwritten(self, node: Node) -> bool:
+        """Whether every result of a call that is not finite was looked at only where another call was to overwrite it."""
+        unsound = [identity_of(row) for row in node.outputs if is_read(row) and not is_finite(row)]
+        return bool(unsound) and all(one in self._overwritten and not self.readers.get(one) for one in unsound if one is not None)
 
     # -- one input --------------------------------------------------------------------------------------------
 
@@ -202,7 +217,10 @@ class Flow:
         condition = None if identity is None else self._conditions.get(identity)
         if condition is None:
             condition = self._search(node, row, identity)
-        if condition != FINITE and not is_overwritten(node.op, row.slot):
+        if is_overwritten(node.op, row.slot):
+            if identity is not None:
+                self._overwritten.add(identity)
+        elif condition != FINITE:
             self.read.append(Mark(node, row, condition))
             if identity is not None:
                 self.readers[identity].append(node)
@@ -253,15 +271,13 @@ class Flow:
         mark = self.mark
         condition = arrived(row, role=row.role, mark=mark)
         if condition.taint or condition.pending:
-            self.add(self._arrived(node, row, identity, mark, confirmed=bool(condition.taint)))
+            self.add(self._arrived(node, row, mark, confirmed=bool(condition.taint)))
         if identity is not None:
             self._conditions[identity] = condition
         return condition
 
-    def _arrived(self, node: Node, row: Row, identity: Identity | None, mark: int, *, confirmed: bool) -> Origin:
-        maker = self._unseen.get(identity) if identity is not None else None
-        if maker is None and row.storage is not None:
-            maker = self._unseen.get((row.process, "storage", row.storage))
+    def _arrived(self, node: Node, row: Row, mark: int, *, confirmed: bool) -> Origin:
+        maker = self._awaited([row])
         if maker is None:
             return Origin(mark, node, "arrived", row=row, confirmed=confirmed)
         received = is_collective(maker.op, maker.phase)

@@ -33,8 +33,8 @@ _CALLS = """
     WHERE (c.phase = 'communication' OR c.op LIKE '%c10d%') AND c.level = 'operator' ORDER BY c.rank, c."index"
 """
 _TENSORS = """
-    SELECT t.process, t."index", t.io, t.slot, t.dtype, t.shape, t.digest, t.l2norm, t.mean, t.size FROM tensors t
-    SEMI JOIN calls c ON t.process = c.process AND t."index" = c."index" AND c.level = 'operator'
+    SELECT t.process, t."index", c.op, t.io, t.slot, t.dtype, t.shape, t.digest, t.l2norm, t.mean, t.size FROM tensors t
+    JOIN calls c ON t.process = c.process AND t."index" = c."index" AND c.level = 'operator'
         AND (c.phase = 'communication' OR c.op LIKE '%c10d%')
 """
 
@@ -87,10 +87,10 @@ def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iter
 def _exchanges(tables: Tables) -> Iterator[Exchange]:
     inputs: dict[tuple[int, int], list[tuple[int, ...]]] = defaultdict(list)
     outputs: dict[tuple[int, int], dict[str, tuple[Any, ...]]] = defaultdict(dict)
-    for process, index, io, slot, dtype, shape, *state in tables.stream(_TENSORS):
+    for process, index, op, io, slot, dtype, shape, *state in tables.stream(_TENSORS):
         if io == "input":
             inputs[process, index].append(tuple(shape or ()))
-        else:
+        elif op.startswith("_c10d") or slot.partition(".")[0] == "0":  # c10d's first argument is what it fills, the others are sent
             outputs[process, index][slot] = (dtype, *state)
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
         group = group_of(args)

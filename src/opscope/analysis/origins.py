@@ -94,6 +94,8 @@ class _Primaries:
 def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) -> bool:
     if not origin.confirmed or (reached is None and _guarded_by_its_own_node(origin)):
         return False
+    if origin.cause in {"received", "moved"} and flow.only_overwritten(origin.node):
+        return False  # memory that its owner had not filled yet
     if origin.cause == "received":
         return not _was_sent(origin, flow, reach)
     if origin.cause in {"moved", "constant"} or _is_placeholder(origin):
@@ -128,6 +130,7 @@ def _was_sent(origin: Origin, flow: Flow, reach: Reach) -> bool:
         return True
     return any(
         other.cause != "received" and other.node.step == node.step and other.bit in reach.first
+        and not (other.cause == "moved" and flow.only_overwritten(other.node))
         and (other.node.rank != node.rank or other.node.index < node.index)
         for other in flow.origins
     )  # fmt: skip

@@ -10,6 +10,8 @@ import torch
 
 from opscope.errors import UnavailableError
 
+# Arguments that torch's own operators write to though no schema marks them.
+UNMARKED = {"fsdp::all_gather_copy_in": "all_gather_output"}
 DROPOUTS = frozenset({"dropout_p", "dropout"})
 
 
@@ -29,7 +31,7 @@ def written_arguments(schema: Any) -> frozenset[str]:
     slots = set()
     for position, argument in enumerate(schema.arguments):
         marked = argument.alias_info is not None and argument.alias_info.is_write
-        if marked or info.is_mutable(argument.name):
+        if marked or info.is_mutable(argument.name) or UNMARKED.get(schema.name) == argument.name:
             slots.add(f"kwargs.{argument.name}")
             if not argument.kwarg_only:
                 slots.add(str(position))

@@ -255,8 +255,8 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     running.inputs.reserve(found.size());
     for (const auto& [slot, tensor] : found) {
         const std::string& place = texts_[slot];
-        bool written = info.collective;
-        if (!written && info.writes && place[0] >= '0' && place[0] <= '9')
+        bool written = false;
+        if (info.writes && place[0] >= '0' && place[0] <= '9')
             if (const int position = std::atoi(place.c_str()); position < 64) written = info.writes >> position & 1u;
         for (const auto& keyword : info.keyword_writes) written = written || place.rfind(keyword, 0) == 0;
         if (!running.selected && !written) continue;

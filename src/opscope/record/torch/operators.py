@@ -13,10 +13,11 @@ import torch
 from opscope.kernels.calls import Operator
 from opscope.substitute.schema import written_arguments
 
-# Outputs hold whatever the memory held before.
+# Outputs hold whatever the memory held before; of all_gather_copy_in (FSDP) what the other ranks are to fill.
 ALLOCATORS = frozenset({
     "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "empty_quantized",
     "_efficientzerotensor", "resize_",
+    "all_gather_copy_in",
 })  # fmt: skip
 
 # Their previous content cannot show in the result.
@@ -52,6 +53,20 @@ CALLED_THROUGH: dict[str, dict[str, str | None]] = {
 }
 
 
+COMMUNICATION = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
+
+# What collectives write where their schemas do not say so: c10d's its first argument, but for those that only send or wait.
+SENDING = frozenset({"send", "barrier", "monitored_barrier_", "check_for_nan"})
+RECEIVING = {"irecv": frozenset({"0"}), "batch_p2p_ops": frozenset({"3"}), "wait_tensor": frozenset({"0"})}
+
+
+def exchanged(namespace: str, short: str, marked: frozenset[str]) -> frozenset[str]:
+    """Slots that a collective writes, now or until it has been waited for."""
+    if namespace == "c10d":
+        return frozenset() if short in SENDING else frozenset({"0"})
+    return RECEIVING.get(short, marked)
+
+
 @functools.cache
 def describe(func: Any) -> Operator:
     """Facts of one operator: name `namespace::name.overload`, the arguments it writes, and its family."""
@@ -61,16 +76,18 @@ def describe(func: Any) -> Operator:
     namespace, _, short = schema.name.partition("::")
     overload = schema.overload_name or "default"
     writes = written_arguments(schema)
-    collective = namespace in {"c10d", "_c10d_functional", "_c10d_functional_autograd"} and short != "wait_tensor"
+    collective = namespace in COMMUNICATION
     if collective:
-        writes = frozenset(str(i) for i in range(len(schema.arguments)))
+        writes = exchanged(namespace, short, writes)
+    # The result of a functional collective holds nothing until somebody waits for it (wait_tensor).
+    pending = collective and namespace != "c10d" and short not in {"wait_tensor", "_wrap_tensor_autograd"}
     bound = "overwritten" if short in OVERWRITING else BOUNDS.get(short.removeprefix("_foreach_"))
     out_variant = bool(writes) and not short.endswith("_") and all(w.startswith("kwargs.") for w in writes)
     return Operator(
         op=f"{schema.name}.{overload}",
         short=short,
         writes=writes,
-        allocator=short in ALLOCATORS,
+        allocator=pending or short in ALLOCATORS,
         collective=collective,
         watched=short in WATCHED,
         hidden=namespace in {"profiler", "prim"},
