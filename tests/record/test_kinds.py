@@ -164,3 +164,19 @@ def test_no_values_where_none_are_wanted(tmp_path: Path) -> None:
     assert call.status
     assert {row.value for row in found.tensors} == {None}
     assert not list(Path(found.run.info.path).rglob("values-*"))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_a_library_keeps_for_its_backward_kernel_is_not_read(tmp_path: Path, *, plain: bool) -> None:
+    """Half of it may never have been written: reading it takes memory pages that the program's own kernels then fault on."""
+    lstm, x = nn.LSTM(8, 8), torch.randn(3, 2, 8)
+
+    def read(folder: Path, values: str) -> tuple[set[bool], set[bool]]:
+        found = record(folder, lambda: lstm(x)[0].sum().backward(), plain=plain, values=values)
+        rows = [row for call in found.all("mkldnn_rnn_layer") for row in (*found.inputs(call).values(), *found.outputs(call).values())]
+        return {row.max is None for row in rows if row.dtype == "uint8"}, {row.max is None for row in rows if row.dtype == "float32"}
+
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("torch was built without oneDNN")
+    assert read(tmp_path / "anomaly", "anomaly") == ({True}, {False})
+    assert read(tmp_path / "full", "full") == ({False}, {False})

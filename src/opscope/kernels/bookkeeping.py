@@ -468,9 +468,11 @@ class Recorder:
             version = storage.versions[key] = Version(self._count_up("version"), order)
         return Observed(io, slot, tensor, facts, storage, version, copies, order)
 
-    def _observe(self, io: str, slot: str, tensor: Any, *, readable: bool = True) -> Observed:
+    def _observe(self, io: str, slot: str, tensor: Any, *, readable: bool = True, workspace: bool = False) -> Observed:
         seen = self._touch(io, slot, tensor)
         version = seen.version
+        if seen.storage is not None and workspace and seen.facts.dtype == "uint8" and self.values != "full":
+            seen.storage.uninitialised = True  # reading gives memory that nobody has written pages, which cost again once written
         if version is None or not version.unread or not readable or (seen.storage is not None and seen.storage.uninitialised):
             return seen
         if seen.facts.readable:
@@ -486,7 +488,8 @@ class Recorder:
         return seen
 
     def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> Observed:
-        seen = self._observe("output", slot, tensor, readable=not (operator.collective or operator.allocator))
+        readable = not (operator.collective or operator.allocator)
+        seen = self._observe("output", slot, tensor, readable=readable, workspace=operator.workspace)
         if operator.allocator and seen.storage is not None and not any(seen.storage is given.storage for given in draft.inputs):
             seen.storage.uninitialised = True
         return seen

@@ -31,6 +31,7 @@ class Operator:
     signal: bool = False
     bound: str | None = None
     random: bool = False
+    workspace: bool = False
 
 
 UNKNOWN = Operator(op="", short="")

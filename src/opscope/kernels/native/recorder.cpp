@@ -217,6 +217,7 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
     info->hidden = truth(get("hidden").get());
     info->signal = truth(get("signal").get());
     info->random = truth(get("random").get());
+    info->workspace = truth(get("workspace").get());
     info->checked = checks_.ever(func);
     const Ref bound = get("bound");
     info->bound = bound.get() == Py_None ? Bound::Unknown : bound_named(text(bound.get()));
@@ -317,7 +318,7 @@ void Recorder::outputs_of(Running& running, PyObject* result, const std::string&
 Seen& Recorder::output(Running& running, PyObject* tensor, std::int32_t slot) {
     running.outputs.emplace_back();
     const OperatorInfo& info = *running.info;
-    observe(running.outputs.back(), tensor, false, slot, !info.collective && !info.allocator);
+    observe(running.outputs.back(), tensor, false, slot, !info.collective && !info.allocator, info.workspace);
     Seen& seen = running.outputs.back();
     if (info.allocator && seen.row.storage) {
         const bool given = std::any_of(running.inputs.begin(), running.inputs.end(), [&](const Seen& in) { return in.row.storage == seen.row.storage; });
@@ -483,10 +484,12 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
     row.storage->versions.emplace_back(what.key, row.version);
 }
 
-void Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable) {
+void Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace) {
     Facts facts;
     touch(seen, tensor, facts, input, slot);
     Version* version = seen.row.version.get();
+    // Reading memory that nobody has written gives it pages, which cost once more when they are written.
+    if (version && workspace && values_ != Values::Full && facts.code == static_cast<int>(DType::UInt8)) seen.row.storage->uninitialised = true;
     if (!version || !version->unread || !readable || seen.row.storage->uninitialised) return;
     if (facts.readable) {
         read(seen, tensor, facts);

@@ -25,6 +25,7 @@ struct OperatorInfo {
     std::uint64_t writes = 0;                 // positional arguments
     std::vector<std::string> keyword_writes;  // "kwargs.out"
     bool allocator = false, collective = false, watched = false, hidden = false, signal = false, random = false, checked = false;
+    bool workspace = false;                   // its uint8 outputs are a library's own memory, handed to the backward kernel
     Bound bound = Bound::Unknown;
     Ref function, target;
 };
@@ -128,7 +129,7 @@ class Recorder {
 
     std::shared_ptr<Storage> storage_of(PyObject* tensor, const Facts& facts, bool input);
     void touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot);
-    void observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable);
+    void observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace = false);
     void touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool input);
     void read(Seen& seen, PyObject* tensor, Facts& facts);
     Seen& output(Running& running, PyObject* tensor, std::int32_t slot);

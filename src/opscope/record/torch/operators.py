@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opscope.judge.operators import is_workspace
 from opscope.kernels.calls import Operator
 from opscope.substitute.schema import written_arguments
 
@@ -94,6 +95,7 @@ def describe(func: Any) -> Operator:
         signal=short == "_amp_update_scale_",
         bound="overwritten" if out_variant else bound,
         random=torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()),
+        workspace=is_workspace(schema.name, "uint8"),
     )
 
 
