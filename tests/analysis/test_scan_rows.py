@@ -337,6 +337,26 @@ def test_judgements_are_listed() -> None:
     assert found[0].evidence[0]["error"] == 0.5
 
 
+def test_a_wrong_operator_that_calls_another_wrong_one_comes_after_it_before_an_overflow_too() -> None:
+    rows = Builder()
+    rows.call("slogdet", [state(1)], [state(2)])
+    rows.call("diagonal", [state(3)], [state(4)])
+    rows.call("log", [state(4)], [state(5, nan=1)])
+    sample = '{"inside": ["aten::diagonal"], "replaced": ["aten::diagonal"]}'
+    rows.judgements.append(Judgement(process=0, index=0, kind="replay-mismatch", sample=sample))
+    rows.judgements.append(Judgement(process=0, index=1, kind="replay-mismatch"))
+    assert ops(scan(rows.run()).findings) == ["aten::diagonal.default", "aten::log.default", "aten::slogdet.default"]
+
+
+def test_a_wrong_operator_comes_before_the_crash_that_followed() -> None:
+    rows = Builder()
+    rows.call("searchsorted", [state(1)], [state(2)])
+    rows.call("embedding", [state(3), state(2)], [], error="IndexError: index out of range in self")
+    rows.judgements.append(Judgement(process=0, index=0, kind="replay-mismatch"))
+    rows.ends(0, exit_code=1)
+    assert ops(scan(rows.run()).findings) == ["aten::searchsorted.default", "aten::embedding.default"]
+
+
 def test_hidden_operators_make_an_arrival_likely_only() -> None:
     rows = Builder()
     rows.call("mm", [state(1, nan=1)], [state(2, nan=1)])

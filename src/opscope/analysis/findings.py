@@ -56,7 +56,7 @@ def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, .
         found = calls.get(key(one.process, one.index))
         if found is not None:
             made.append((one.order, _for_owner(_finding(one, found[0], found[1], partners), found[0], partners)))
-    made = _wrong_before_overflow(_callers_last(made))
+    made = _callers_last(_wrong_before_failure(made))
     made.sort(key=lambda item: (item[0], *_position(item[1]), item[1].rank))
     return _once(made)
 
@@ -66,12 +66,12 @@ def _position(finding: Finding) -> tuple[int, int]:
     return finding.step, finding.index if finding.index is not None else -1
 
 
-def _wrong_before_overflow(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
-    """A kernel that gave wrong results before the first overflow counts as much: what overflows later may come of it."""
-    origins = [(order, *_position(finding)) for order, finding in made if finding.kind == "overflow-origin"]
-    if not origins:
+def _wrong_before_failure(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+    """A kernel that gave wrong results before the first overflow or crash counts as much: what fails later may come of it."""
+    failures = [(order, *_position(finding)) for order, finding in made if finding.kind in {"overflow-origin", "crash"}]
+    if not failures:
         return made
-    first, *position = min(origins)
+    first, *position = min(failures)
     return [
         (min(order, first) if finding.kind == "replay-mismatch" and [*_position(finding)] < position else order, finding)
         for order, finding in made
