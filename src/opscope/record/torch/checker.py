@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,6 +124,8 @@ class Checker:
         # Where both compute on the same cores each slows the other down by more than it takes, so the program waits instead.
         self._aside = cores() >= 2 * torch.get_num_threads()
         self._apart: Apart | None = None
+        # One thread of the program at a time deals with the process; no kernel of the program is called meanwhile.
+        self._alone = threading.RLock()
         self._start()
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -144,14 +147,15 @@ class Checker:
 
     def settle(self) -> None:
         """Wait for the verdicts of calls that are under way."""
-        while self._under_way:
-            self._take(wait=True)
+        with self._alone:
+            while self._under_way:
+                self._take(wait=True)
 
     def step_ends(self) -> bool:
         """Wait for the verdicts of this step; whether any of them is against a kernel."""
-        with _disable_current_modes():
+        with _disable_current_modes(), self._alone:
             self._settle_between_calls()
-        self._held.step_ends()
+            self._held.step_ends()
         accused = self.accused > self._accused_before
         self._accused_before = self.accused
         return accused
@@ -176,13 +180,14 @@ class Checker:
         """Take the last verdicts and end the process."""
         if self._apart is None:
             return
-        with _disable_current_modes(), contextlib.suppress(UnavailableError):
-            self._check_held()
-            self._settle_between_calls()
-        self.active = False
-        if self._apart is not None:
-            self._apart.close()
-            self._apart = None
+        with self._alone:
+            with _disable_current_modes(), contextlib.suppress(UnavailableError):
+                self._check_held()
+                self._settle_between_calls()
+            self.active = False
+            if self._apart is not None:
+                self._apart.close()
+                self._apart = None
 
     def take(self) -> list[Judgement]:
         """Judgements since the last time."""
@@ -318,8 +323,9 @@ class Checker:
         except NotCapturedError as reason:
             self.tally.miss(arguments[0].operator.op, str(reason))
         except UnavailableError:
-            self._under_way.clear()
-            self._start()
+            with self._alone:
+                self._under_way.clear()
+                self._start()
         except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
             self.fail(error)
         return None
@@ -341,16 +347,17 @@ class Checker:
         flaky: Sequence[Difference] = ()
         if captured.call.random is None and not known.views and signature.closely and not broken:
             outputs = outputs_of(result, captured.tensors, captured.writes)
-            flaky = self._repeat({slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
+            flaky = self._repeat(captured.call, {slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
         request = UnderWay(
             self.index(), known.operator.op, signature, captured.call, allowed_accumulation(captured), flaky, broken, known.above,
         )  # fmt: skip
         pieces = [] if known.views and not more else [*captured.pieces, *more]  # of views only where the outputs lie can be wrong
-        if signature.holding:
-            self._held.put(signature, request, pieces, given)
-        else:
-            self._held.drop(signature)
-            self._submit(request, pieces, given)
+        with self._alone:
+            if signature.holding:
+                self._held.put(signature, request, pieces, given)
+            else:
+                self._held.drop(signature)
+                self._submit(request, pieces, given)
 
     def _check_formula(self, known: Known, signature: Signature, formula: Formula) -> None:
         """Judge the gradients that a call's own autograd formula gives."""
@@ -359,7 +366,8 @@ class Checker:
             captured, gradients = found
             request = UnderWay(self.index(), known.operator.op, signature, captured.call, above=known.above)
             given, more = captured.given(gradients)
-            self._submit(request, [*captured.pieces, *more], given)
+            with self._alone:
+                self._submit(request, [*captured.pieces, *more], given)
 
     def _check_held(self) -> None:
         """Check the calls that wait for the end."""
@@ -387,9 +395,9 @@ class Checker:
         with self._waiting():
             self.settle()
 
-    def _repeat(self, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> Sequence[Difference]:
+    def _repeat(self, call: Call, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> Sequence[Difference]:
         """Make the call once more and compare bits; healthy kernels may differ in the last digits, which is only counted."""
-        found = differences(outputs, again())
+        found = differences(call, outputs, again())
         beyond = [each for each in found if each.beyond_rounding]
         if found and not beyond:
             self.tally.count("flaky in the last digits")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opscope.judge.replayed import ROUNDOFF
+from opscope.judge.terms import terms_of
+from opscope.judge.tolerance import tolerance_of
 from opscope.substitute.arguments import Conditions, dtype_name
 from opscope.substitute.examine import same_bits
 from opscope.substitute.perform import Bound, outputs_of, perform
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from opscope.record.torch.capture import Captured
+    from opscope.substitute.layout import Call
+
+LEAST = 16  # roundings of the largest element that no operator is accused of
 
 
 @dataclass(frozen=True)
@@ -52,19 +57,26 @@ def kept_generators(captured: Captured) -> Iterator[None]:
             torch.cuda.set_rng_state(on_device, device)
 
 
-def differences(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[Difference]:
-    """The outputs in which two results are not the same bit for bit, the furthest apart first."""
+def differences(call: Call, before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[Difference]:
+    """The outputs of a call in which two results are not the same bit for bit, the furthest apart first."""
     found: list[Difference] = []
     for slot, one in before.items():
         other = after.get(slot)
         if other is None or same_bits(one, other):
             continue
-        found.append(difference(slot, one, other))
+        found.append(difference(slot, one, other, roundings=roundings(call, one)))
     return sorted(found, key=lambda each: (each.beyond_rounding, each.error), reverse=True)
 
 
-def difference(slot: str, one: torch.Tensor, other: torch.Tensor) -> Difference:
-    """How far two results are apart that are not the same."""
+def roundings(call: Call, output: torch.Tensor) -> float:
+    """How far two results of a healthy kernel may lie apart, as a share of the largest: sums may be taken in another order."""
+    terms = terms_of(call.op, [laid.shape for laid in call.tensors.values()], [tuple(output.shape)])
+    rule = tolerance_of(call.op, dtype_name(output), terms=terms)
+    return max(LEAST * ROUNDOFF.get(dtype_name(output), 0.0), rule.share if rule.judged else 0.0)
+
+
+def difference(slot: str, one: torch.Tensor, other: torch.Tensor, *, roundings: float) -> Difference:
+    """How far two results are apart that are not the same; roundings as a share of the largest element are no difference."""
     if one.shape != other.shape or one.dtype is not other.dtype:
         return Difference(slot, float("inf"), f"output {slot} has another shape or type the second time", beyond_rounding=True)
     if not (one.dtype.is_floating_point or one.dtype.is_complex):
@@ -76,6 +88,5 @@ def difference(slot: str, one: torch.Tensor, other: torch.Tensor) -> Difference:
     apart = (left - right).abs()
     error = float(apart[apart.isfinite()].max()) if apart.isfinite().any() else 0.0
     size = float(left[left.isfinite()].abs().max()) if left.isfinite().any() else 0.0
-    rounding = 16 * ROUNDOFF.get(dtype_name(one), 0.0) * size
     reason = f"output {slot} differs by up to {error:.3g} when the same call is made again"
-    return Difference(slot, error, reason, beyond_rounding=error > rounding)
+    return Difference(slot, error, reason, beyond_rounding=error > roundings * size)
