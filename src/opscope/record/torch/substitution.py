@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ class Substitution:
         self._chosen: dict[Any, Chosen] = {}
         self._apart: Apart | None = None
         self._pid = os.getpid()
+        self._alone = threading.Lock()  # one thread of the program at a time talks to the process
 
     def close(self) -> None:
         """End the process that substitutes run in."""
@@ -119,14 +121,15 @@ class Substitution:
             raise UnavailableError((str(error).splitlines() or [type(error).__name__])[0]) from error
 
     def _elsewhere(self, kind: str, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Given, list[torch.Tensor]]:
-        if self._apart is None:
-            self._apart = Apart()
-        try:
-            reply, pieces = self._apart.substitute(kind, captured.call, captured.pieces)
-        except UnavailableError:
-            if self._apart.process.poll() is not None:
-                self.close()
-            raise
+        with self._alone:
+            if self._apart is None:
+                self._apart = Apart()
+            try:
+                reply, pieces = self._apart.substitute(kind, captured.call, captured.pieces)
+            except UnavailableError:
+                if self._apart.process.poll() is not None:
+                    self.close()
+                raise
         if reply.random is not None:
             generator = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)), torch.default_generator)
             generator.set_state(torch.frombuffer(bytearray(reply.random), dtype=torch.uint8))
