@@ -72,3 +72,15 @@ def test_bilinear_under_autocast_keeps_its_values_and_nobody_is_accused(tmp_path
 def test_an_ordinary_operator_is_called_itself() -> None:
     assert unhindered(torch.ops.aten.mm.default) is torch.ops.aten.mm.default
     assert unhindered(torch.ops.aten.linalg_pinv.atol_rtol_tensor) is not torch.ops.aten.linalg_pinv.atol_rtol_tensor
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_an_exported_program_can_be_decomposed(tmp_path: Path) -> None:
+    """torch traces it with tensors whose operators a mode of torch's own has to see: it lies below the recorder's."""
+    data = torch.randn(2, 8)
+    exported = torch.export.export(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.GELU()), (data,))
+    alone = exported.run_decompositions().module()(data)
+    with opscope.record(tmp_path / "run"):
+        watched = exported.run_decompositions().module()(data)
+    assert torch.equal(watched, alone)
+    assert opscope.scan(opscope.open_run(tmp_path / "run")).verdict == "clean"

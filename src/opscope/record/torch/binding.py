@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 storage_address: Callable[[torch.Tensor], int] = torch._C._storage_address  # type: ignore[attr-defined]
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 ENUMS = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format"}
-# Subclasses that are recorded as they are; calls on all others are left to the subclass, so that its inner kernels are seen.
-OPAQUE = frozenset({"FakeTensor"})
+# Subclasses that are recorded as they are, their operators being for a mode of torch's own that lies below; calls on all others are
+# left to the subclass, so that its inner kernels are seen.
+OPAQUE = frozenset({"FakeTensor", "FunctionalTensor"})
 
 
 class TorchBinding:
