@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,17 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
+
+
+@contextmanager
+def wrong_sigmoid() -> Iterator[None]:
+    """torch's sigmoid on the CPU, made wrong by a hundredth."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("sigmoid", lambda data: 1 / (1 + torch.exp(-data)) + 0.01, "CPU")
+    yield
+    library._destroy()  # type: ignore[no-untyped-call]
 
 
 def together(work: Callable[[int], None]) -> list[BaseException]:
@@ -64,6 +77,19 @@ def test_calls_of_several_threads_are_checked(tmp_path: Path, capsys: pytest.Cap
     verdicts = run.processes[0].checked["verdicts"]
     assert set(verdicts) == {"agree"}
     assert verdicts["agree"] >= THREADS * len(SHAPES) * 4
+
+
+@pytest.mark.usefixtures("one_process", "restless")
+def test_a_wrong_kernel_is_named_and_not_what_another_thread_was_calling(tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        for size in SHAPES:
+            data = torch.full((THREADS * size + number,), 0.5)
+            ((data * size).sigmoid() + number).sum()
+
+    with wrong_sigmoid(), opscope.record(tmp_path / "run", check=True):
+        assert not together(work)
+    found = opscope.scan(opscope.open_run(tmp_path / "run")).findings
+    assert {finding.op for finding in found} == {"aten::sigmoid.default"}
 
 
 @pytest.mark.usefixtures("one_process", "restless")

@@ -190,8 +190,9 @@ class Recorder:
             stack.pop()
 
     def open_calls(self) -> list[tuple[int, str]]:
-        """(index, module) of calls that were entered and not left, outermost first."""
-        return [(draft.index, draft.module) for stack in self._open.values() for draft in stack]
+        """(index, module) of calls that were entered and not left, outermost first, those of this thread last."""
+        stacks = sorted(self._open.items(), key=lambda entry: entry[0] == get_ident())
+        return [(draft.index, draft.module) for _, stack in stacks for draft in stack]
 
     # -- steps and rows ---------------------------------------------------------------------------------------
 

@@ -58,8 +58,8 @@ class Beneath:
         return bool(self.book.active and not self.book.paused)
 
     def index(self) -> int | None:
-        """The call that is being made: entered last."""
-        return max((index for index, _ in self.book.open_calls()), default=None)
+        """The call that this thread is making: entered last."""
+        return next((index for index, _ in reversed(self.book.open_calls())), None)
 
     def enter(self, op: str, tensors: list[tuple[str, Any]]) -> int:
         """Begin the row of a call that no mode sees."""
@@ -72,7 +72,7 @@ class Beneath:
 
     def module(self) -> str:
         """The module of the call that is being made, of a gradient that of its forward call."""
-        return max(self.book.open_calls(), default=(0, ""))[1]
+        return next((module for _, module in reversed(self.book.open_calls())), "")
 
     def judgements(self) -> list[Judgement]:
         return self.checker.take() if self.checker is not None else []
