@@ -7,7 +7,7 @@ function of several operators, that is the last one's), or what reaches its argu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -34,9 +34,9 @@ def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
         grads, wanted, wanted_arguments = kwargs.pop(GRADS), kwargs.pop(WANTED), kwargs.pop(ARGUMENTS)
         found = dict(Tree(LEAVES).find(args, kwargs))
         leaves = [found[slot].detach().requires_grad_() for slot in wanted]
+        writes = in_place(function, kwargs)  # to a leaf or a view of one autograd lets nobody write
         with torch.enable_grad():
-            # A view stands for each leaf, so that functions which write to their arguments may do so.
-            fresh = {id(found[slot]): leaf.view_as(leaf) for slot, leaf in zip(wanted, leaves, strict=True)}
+            fresh = {id(found[slot]): leaf.clone() if writes else leaf.view_as(leaf) for slot, leaf in zip(wanted, leaves, strict=True)}
             result = function(*put(args, fresh), **{key: put(value, fresh) for key, value in kwargs.items()})
             outputs = [tensor for _, tensor in Tree(LEAVES).find_result(result) if tensor.requires_grad]
             pairs = [(out, grad.to(out.dtype).reshape(out.shape)) for out, grad in zip(outputs, grads, strict=False)]
@@ -46,6 +46,11 @@ def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
         return [torch.zeros_like(leaf) if each is None else each for leaf, each in zip(leaves, made, strict=True)]
 
     return run
+
+
+def in_place(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call writes to its first argument: `mul_`, `relu(…, inplace=True)`."""
+    return getattr(function, "__name__", "").partition(".")[0].endswith("_") or kwargs.get("inplace") is True
 
 
 def of_node(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[Any]:
