@@ -337,6 +337,14 @@ def test_judgements_are_listed() -> None:
     assert found[0].evidence[0]["error"] == 0.5
 
 
+def test_what_a_process_checked_is_told_if_it_closed() -> None:
+    rows, nothing = Builder(), {"calls": 0, "checked": 0}
+    rows.call("mm", [state(1)], [state(2)])
+    rows.ends(0, checked={"calls": 9, "checked": 5}, rows={"calls": 1})
+    rows.ends(1, checked=nothing, exit_code=-6)
+    assert scan(rows.run()).summary["checked"] == {"0": {"calls": 9, "checked": 5}}
+
+
 def test_a_wrong_operator_that_calls_another_wrong_one_comes_after_it_before_an_overflow_too() -> None:
     rows = Builder()
     rows.call("slogdet", [state(1)], [state(2)])

@@ -87,10 +87,9 @@ def _scanned(tables: Tables, selection: Selection | None) -> Document:
 
 
 def beside_the_program(run: Run) -> dict[str, Any]:
-    """What --check and --substitute did, by rank; nothing where they were not asked for."""
-    found = {
-        name: {str(each.rank): getattr(each, name) for each in run.processes if getattr(each, name)} for name in ("checked", "substituted")
-    }
+    """What --check and --substitute did, by rank; nothing where they were not asked for, or the process could not tell any more."""
+    told = [each for each in run.processes if each.rows]
+    found = {name: {str(each.rank): getattr(each, name) for each in told if getattr(each, name)} for name in ("checked", "substituted")}
     return {name: facts for name, facts in found.items() if facts}
 
 
