@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forty steps of a small net in graph mode; prints each loss, exactly, so that a run can be compared with one under opscope.
 
-Words: choose (opscope.set_dump), and what happens after step 2: raise, kill (SIGKILL), interrupt (Ctrl-C).
+Words: choose (opscope.set_dump), slow (a fifth of a second a step), and what happens after step 2: raise, kill (SIGKILL), interrupt (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import mindspore as ms
 import numpy as np
@@ -34,6 +35,8 @@ def main() -> None:
     for number in range(40):
         loss = step(Tensor(np.random.RandomState(number).randn(4, 8).astype(np.float32)))
         print(number, float(loss.asnumpy()).hex(), flush=True)
+        if sys.argv[1:] == ["slow"]:
+            time.sleep(0.2)
         if sys.argv[1:] == ["raise"] and number == 2:
             raise ValueError("no more data")
         if number == 2 and sys.argv[1:2] in (["kill"], ["interrupt"]):

@@ -97,7 +97,7 @@ def test_statistics_on_cpu_equal_numpy(tmp_path: Path) -> None:
 
 
 def test_around_a_step_ends_the_program_cleanly(tmp_path: Path) -> None:
-    done = watched(tmp_path, LOOP, options=("--around", "5"))
+    done = watched(tmp_path, LOOP, "slow", options=("--around", "5"))
     assert done.returncode == 0, done.stderr
     assert len(losses(done.stdout)) < 40
     assert steps(opscope.open_run(tmp_path / "run")) == [4, 5]
