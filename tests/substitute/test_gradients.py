@@ -26,6 +26,13 @@ def test_a_function_that_writes_to_its_argument_has_the_gradients_of_its_other_f
     assert x.tolist() == [1.0, -2.0, 3.0]
 
 
+def test_so_has_an_augmented_assignment() -> None:
+    x, y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([4.0, 5.0, 6.0])
+    found = gradients("Tensor.__imul__", x, y, wanted=["0", "1"], by_argument=True)
+    assert [each.tolist() for each in found] == [[8.0, 10.0, 12.0], [2.0, -4.0, 6.0]]
+    assert x.tolist() == [1.0, -2.0, 3.0]
+
+
 def test_so_has_one_that_is_asked_to() -> None:
     x = torch.tensor([1.0, -2.0, 3.0])
     (found,) = gradients("torch.nn.functional.relu", x, wanted=["0"], by_argument=True, inplace=True)

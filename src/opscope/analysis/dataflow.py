@@ -18,6 +18,7 @@ from opscope.judge.arguments import Arguments, parse_arguments
 from opscope.judge.operators import (
     BRINGS,
     GUARDS,
+    HANDS_ON,
     MOVES,
     PREDICATES,
     SILENT,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 Identity = tuple[int, str, object]
 KINDS = ("nan", "pos_inf", "neg_inf")
-HANDS_ON = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # give what a collective began as their result
 MAX_ORIGINS = 4096  # told apart; later ones count as the last
 
 
@@ -189,9 +189,8 @@ class Flow:
 
     def _note_unseen(self, node: Node, row: Row) -> None:
         """An output that was not looked at on return, of sound inputs: if it turns out unsound, this is where it began."""
-        for key in self._keys(row):
-            if family(node.op) not in HANDS_ON:
-                self._unseen[key] = node
+        if family(node.op) not in HANDS_ON:
+            self._unseen.update(dict.fromkeys(self._keys(row), node))
 
     def _awaited(self, rows: Sequence[Row]) -> Node | None:
         """The collective whose result a call waited for."""

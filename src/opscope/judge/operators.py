@@ -203,6 +203,9 @@ def is_loss(op: str) -> bool:
     return _LOSS.search(name) is not None and _LOSS_BACKWARD.search(name) is None
 
 
+HANDS_ON = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # give what a functional collective began as their result
+
+
 @lru_cache(maxsize=65536)
 def is_overwritten(op: str, slot: str) -> bool:
     """Whether what this input held before the call cannot show in the result: out= arguments, destinations of copy_ and fill_."""

@@ -34,7 +34,7 @@ def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
         grads, wanted, wanted_arguments = kwargs.pop(GRADS), kwargs.pop(WANTED), kwargs.pop(ARGUMENTS)
         found = dict(Tree(LEAVES).find(args, kwargs))
         leaves = [found[slot].detach().requires_grad_() for slot in wanted]
-        writes = in_place(function, kwargs)  # to a leaf or a view of one autograd lets nobody write
+        writes = may_write(function, kwargs)  # to a leaf or a view of one autograd lets nobody write
         with torch.enable_grad():
             fresh = {id(found[slot]): leaf.clone() if writes else leaf.view_as(leaf) for slot, leaf in zip(wanted, leaves, strict=True)}
             result = function(*put(args, fresh), **{key: put(value, fresh) for key, value in kwargs.items()})
@@ -48,8 +48,8 @@ def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
     return run
 
 
-def in_place(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call writes to its first argument: `mul_`, `relu(…, inplace=True)`."""
+def may_write(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call may write to its first argument: `mul_`, `__iadd__` (and `__add__`, to which a copy does no harm), `inplace=True`."""
     return getattr(function, "__name__", "").partition(".")[0].endswith("_") or kwargs.get("inplace") is True
 
 

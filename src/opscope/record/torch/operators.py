@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opscope.judge.operators import is_workspace
+from opscope.judge.operators import HANDS_ON, is_workspace
 from opscope.kernels.calls import Operator
 from opscope.substitute.schema import written_arguments
 
@@ -81,7 +81,7 @@ def describe(func: Any) -> Operator:
     if collective:
         writes = exchanged(namespace, short, writes)
     # The result of a functional collective holds nothing until somebody waits for it (wait_tensor).
-    pending = collective and namespace != "c10d" and short not in {"wait_tensor", "_wrap_tensor_autograd"}
+    pending = collective and namespace != "c10d" and short not in HANDS_ON
     bound = "overwritten" if short in OVERWRITING else BOUNDS.get(short.removeprefix("_foreach_"))
     out_variant = bool(writes) and not short.endswith("_") and all(w.startswith("kwargs.") for w in writes)
     return Operator(
