@@ -6,7 +6,7 @@
     python benchmarks/check.py --journal [--pairs 30]
 
 All seconds are in the ratios, from before the first step until the recording is closed: the first checks of every signature,
-what sampling takes afterwards, and the checks of the end. With --journal instead: what journalling one operator adds to a step,
+what sampling takes afterwards, and the checks of the end. With --journal instead: what journalling one operator adds to a call,
 beside a plain write of the same inputs to a file in the same place.
 """
 

@@ -15,6 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import torch
+from shapes import TRAININGS
+
+from opscope.record.active import active
+
 CLOSE = "close"  # asks for the end of the recording: the checks of held calls and what is still to be written
 
 
@@ -71,11 +76,6 @@ def asked_for() -> Iterator[str]:
 
 
 def train(model: str, threads: int) -> None:
-    import torch
-    from shapes import TRAININGS
-
-    from opscope.record.active import active
-
     torch.set_num_threads(threads)
     training = TRAININGS[model]()
     print(0, flush=True)
