@@ -15,7 +15,10 @@ NAN, INF = math.nan, math.inf
 
 
 class Faulty(msgspec.Struct, frozen=True, kw_only=True):
-    """op, phase and status of the first finding; others are the operators that may be found besides it."""
+    """op, phase and status of the first finding; others are the operators that may be found besides it.
+
+    guarded: the program removes it on purpose, so that it is told on request only.
+    """
 
     program: Callable[[], object]
     op: str
@@ -28,6 +31,7 @@ class Faulty(msgspec.Struct, frozen=True, kw_only=True):
     says: str = ""
     confidence: str = "proven"
     others: tuple[str, ...] = ()
+    guarded: bool = False
 
 
 PROGRAMS: dict[str, Faulty] = {}
@@ -118,14 +122,14 @@ def sqrt_of_zero_backward_times_zero() -> None:
     learn(torch.sqrt(inner).sum(), x)
 
 
-@faulty(op="div", phase="backward", forward="sqrt", hidden_by="where")
+@faulty(op="div", phase="backward", forward="sqrt", hidden_by="where", guarded=True)
 def sqrt_of_zero_backward_hidden_by_where_negative() -> None:
     x = parameter(0.0, 1.0)
     safe = torch.where(x > 0, x, torch.zeros_like(x))
     learn(-torch.sqrt(safe).sum(), x)
 
 
-@faulty(op="div", phase="backward", forward="sqrt", hidden_by="where")
+@faulty(op="div", phase="backward", forward="sqrt", hidden_by="where", guarded=True)
 def sqrt_of_zero_backward_hidden_by_where() -> None:
     x = parameter(0.0, 1.0)
     safe = torch.where(x > 0, x, torch.zeros_like(x))
@@ -170,13 +174,13 @@ def log_in_place() -> None:
     learn((x * w).sum(), w)
 
 
-@faulty(op="nan_to_num", arrived=True, status=None, says="arrived unsound", hidden_by="nan_to_num")
+@faulty(op="nan_to_num", arrived=True, status=None, says="arrived unsound", hidden_by="nan_to_num", guarded=True)
 def nan_in_data_replaced() -> None:
     w = parameter(1.0, 2.0)
     learn(F.mse_loss(torch.nan_to_num(OUTSIDE) + w, torch.ones(2)), w)
 
 
-@faulty(op="lift_fresh", arrived=True, status=None, says="arrived unsound", hidden_by="where")
+@faulty(op="lift_fresh", arrived=True, status=None, says="arrived unsound", hidden_by="where", guarded=True)
 def nan_in_a_literal_replaced() -> None:
     x = torch.tensor([1.0, NAN, 3.0])
     torch.where(torch.isnan(x), torch.zeros_like(x), x).sum()

@@ -14,7 +14,9 @@ from opscope.judge.operators import family
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_first_finding_is_the_origin(name: str) -> None:
     expected = PROGRAMS[name]
-    document = scan(record(expected.program))
+    run = record(expected.program)
+    plain, document = scan(run), scan(run, show_hidden=True)
+    assert (plain.verdict, plain.summary["hidden"]) == (("clean", 1) if expected.guarded else ("found", 0))
     assert document.verdict == "found"
     first = document.findings[0]
     assert (family(first.op or ""), first.phase, first.status) == (expected.op, expected.phase, expected.status)

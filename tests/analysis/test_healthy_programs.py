@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from healthy_masks import PROGRAMS
+from healthy_guards import PROGRAMS
 from recorder import record
 
 from opscope.analysis.scan import scan

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import faulty
-import healthy_masks
+import healthy_guards
 import pytest
 
 import opscope
@@ -15,22 +15,22 @@ from opscope.judge.operators import family
 from opscope.run.finding import Document
 
 
-def recorded(program: Callable[[], object], place: Path) -> Document:
+def recorded(program: Callable[[], object], place: Path, *, show_hidden: bool = False) -> Document:
     with opscope.record(place / "run"):
         program()
-    return opscope.scan(opscope.open_run(place / "run"))
+    return opscope.scan(opscope.open_run(place / "run"), show_hidden=show_hidden)
 
 
-@pytest.mark.parametrize("name", healthy_masks.PROGRAMS)
+@pytest.mark.parametrize("name", healthy_guards.PROGRAMS)
 def test_healthy(name: str, tmp_path: Path) -> None:
-    document = recorded(healthy_masks.PROGRAMS[name], tmp_path)
+    document = recorded(healthy_guards.PROGRAMS[name], tmp_path)
     assert [(finding.call, finding.reasons) for finding in document.findings] == []
 
 
 @pytest.mark.parametrize("name", faulty.PROGRAMS)
 def test_faulty(name: str, tmp_path: Path) -> None:
     expected = faulty.PROGRAMS[name]
-    document = recorded(expected.program, tmp_path)
+    document = recorded(expected.program, tmp_path, show_hidden=expected.guarded)
     assert document.findings, document.summary
     first = document.findings[0]
     assert (family(first.op or ""), first.phase, first.status) == (expected.op, expected.phase, expected.status)

@@ -36,7 +36,7 @@ def stored(run: MemoryRun, place: Path) -> NativeRun:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_answer(name: str, tmp_path: Path) -> None:
     memory = record(faulty.PROGRAMS[name].program)
-    expected, found = scan(memory), scan(stored(memory, tmp_path))
+    expected, found = scan(memory, show_hidden=True), scan(stored(memory, tmp_path), show_hidden=True)
     assert msgspec.to_builtins(found.findings) == msgspec.to_builtins(expected.findings)
     assert found.summary["tensors"] == expected.summary["tensors"]
     assert found.complete

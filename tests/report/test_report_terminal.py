@@ -240,3 +240,10 @@ def test_a_budget_that_first_checks_exceeded_is_told(finding: Finding, tmp_path:
     said = drawn(document(finding, checked={"0": {**facts, "beyond": 0.0}, "1": {**facts, "beyond": 2.26}}), tmp_path)
     assert "budget   20% exceeded by 2.3 s: first checks 3.1 s, recording 0.9 s" in said
     assert not any(text.startswith("budget") for text in drawn(document(finding, checked={"0": {**facts, "beyond": 0.01}}), tmp_path))
+
+
+def test_guarded_origins_are_counted_unless_they_are_listed(finding: Finding, tmp_path: Path) -> None:
+    guarded = msgspec.structs.replace(finding, evidence=({"reached": None, "hidden_by": "net:where#2", "guarded": True},))
+    told = "guarded  1 origin that the program removes itself: opscope scan --show-hidden runs/demo"
+    assert drawn(document(hidden=1), tmp_path, width=160)[-1] == told
+    assert told not in drawn(document(guarded, hidden=1), tmp_path, width=160)

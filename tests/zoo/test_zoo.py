@@ -113,12 +113,15 @@ def test_zoo(program: Program, tmp_path: Path) -> None:
     opscope = [sys.executable, "-m", "opscope"]
     run = tmp_path / "run"
     watched = execute([*opscope, "run", "-o", str(run), "--", *command(program)], tmp_path)
-    answer = execute([*opscope, "scan", str(run), "--json"], tmp_path)
+    plain = answer = execute([*opscope, "scan", str(run), "--json"], tmp_path)
+    if program.guarded:
+        answer = execute([*opscope, "scan", str(run), "--json", "--show-hidden"], tmp_path)
 
     assert (alone.returncode, watched.returncode) == (program.exit_code, program.exit_code), alone.stderr + watched.stderr
     assert printed(watched.stdout, program) == printed(alone.stdout, program)
     assert answer.returncode == (1 if program.origins else 0), answer.stderr + answer.stdout
     document = json.loads(answer.stdout)
     assert document["complete"], document
+    assert (json.loads(plain.stdout)["summary"]["hidden"], plain.returncode) == (len(program.origins), 0) or not program.guarded
     problems = complaints(program, document)
     assert not problems, "\n".join(problems)

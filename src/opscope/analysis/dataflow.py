@@ -22,11 +22,14 @@ from opscope.judge.operators import (
     MOVES,
     PREDICATES,
     SILENT,
+    VIEWS,
     element_of,
     family,
+    in_place,
     is_collective,
     is_overwritten,
     is_per_element,
+    removes,
 )
 from opscope.judge.reading import is_finite, is_read
 from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
@@ -45,7 +48,8 @@ class Origin(msgspec.Struct):
     cause: computed, mask, uninitialised, constant, moved (judge.soundness), arrived (nobody recorded produced it), received (by a
     collective, from sound values of this rank) or unseen (by a call of sound inputs whose result was read later). confirmed: it
     is an accusation; pending ones are not until NaN or +Inf derives from them or they get somewhere. used: some call computed
-    with it, beyond moving and guarding. hidden_by: the first call that left no trace of it; asked_by: the first that only asked
+    with it, beyond moving and guarding. hidden_by: the first call that left no trace of it; guarded: every such call did so on
+    purpose and in the origin's own step; asked_by: the first that only asked
     what it is; failed_in: the first that raised an error on it.
     """
 
@@ -56,8 +60,14 @@ class Origin(msgspec.Struct):
     confirmed: bool = False
     used: bool = False
     hidden_by: Node | None = None
+    guarded: bool = True
     asked_by: Node | None = None
     failed_in: Node | None = None
+
+    def hidden(self, by: Node, *, on_purpose: bool) -> None:
+        """A call left no trace of it."""
+        self.hidden_by = self.hidden_by or by
+        self.guarded = self.guarded and on_purpose and by.step == self.node.step
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -135,9 +145,12 @@ class Flow:
         if any(one.condition.taint for one in held):
             self.unsound.add(id(node))
         given = 0
-        for one in held:
-            if not is_overwritten(node.op, one.reading.slot):
+        for one, row in zip(held, inputs, strict=True):
+            if not is_overwritten(node.op, row.slot):
                 given |= one.condition.taint | one.condition.pending
+            elif self._replaces_a_part(node, row):
+                for origin in self.of(one.condition.taint):
+                    origin.hidden(node, on_purpose=True)
         self._note_reading(node, given, hides=judged.kind == "hider")
         for row, condition in zip(outputs, judged.outputs, strict=True):
             if condition != FINITE:
@@ -163,6 +176,7 @@ class Flow:
             return
         name = family(node.op)
         computes = name not in MOVES and name not in GUARDS and name not in SILENT
+        guards = removes(node.op, masked=any(row.dtype == "bool" for row in node.inputs))
         if is_collective(node.op, node.phase):
             self.sending[node.step, name].add(node.rank)
         for origin in self.of(given):
@@ -170,8 +184,8 @@ class Flow:
             origin.failed_in = origin.failed_in or (node if node.error else None)
             if hides and name in PREDICATES:
                 origin.asked_by = origin.asked_by or node
-            elif hides:
-                origin.hidden_by = origin.hidden_by or node
+            elif hides and not _is_gradient_of(node, origin.node):
+                origin.hidden(node, on_purpose=guards)
 
     def _note_output(self, mark: Mark) -> None:
         row = mark.row
@@ -201,10 +215,25 @@ class Flow:
         keys: list[Identity | None] = [identity_of(row), None if row.storage is None else (row.process, "storage", row.storage)]
         return [key for key in keys if key is not None]
 
+    def left_open(self) -> int:
+        """Bits of the origins of results that nobody read: what became of those is not known."""
+        bits = 0
+        for mark in self.written:
+            identity = identity_of(mark.row)
+            if family(mark.node.op) not in VIEWS and identity is not None and not self.readers.get(identity):
+                bits |= mark.condition.taint
+        return bits
+
     def only_overwritten(self, node: Node) -> bool:
         """Whether every result of a call that is not finite was looked at only where another call was to overwrite it."""
         unsound = [identity_of(row) for row in node.outputs if is_read(row) and not is_finite(row)]
         return bool(unsound) and all(one in self._overwritten and not self.readers.get(one) for one in unsound if one is not None)
+
+    def _replaces_a_part(self, node: Node, row: Row) -> bool:
+        """Whether a call puts something else over part of a tensor: its diagonal, a row. Whole ones are overwritten to be used again."""
+        if not in_place(node.op) or is_collective(node.op, node.phase) or row.storage is None:
+            return False
+        return any((mark.row.size or 0) > (row.size or 0) for mark in self._storages.get((row.process, row.storage), ()))
 
     # -- one input --------------------------------------------------------------------------------------------
 
@@ -281,6 +310,11 @@ class Flow:
             return Origin(mark, node, "arrived", row=row, confirmed=confirmed)
         received = is_collective(maker.op, maker.phase)
         return Origin(mark, maker, "received" if received else "unseen", row=row, confirmed=confirmed, used=True)
+
+
+def _is_gradient_of(node: Node, forward: Node) -> bool:
+    """Whether a call is the gradient of another, to which the other's results are handed for that alone."""
+    return node.phase == "backward" and (node.process, node.forward_index) == (forward.process, forward.index)
 
 
 def identity_of(row: Row) -> Identity | None:

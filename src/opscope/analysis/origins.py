@@ -31,9 +31,10 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Sorted(msgspec.Struct, frozen=True):
-    """Origins that are findings, and those of steps that a GradScaler skipped on purpose."""
+    """Origins that are findings, those that the program guards against, and those of steps that a GradScaler skipped on purpose."""
 
     accusations: tuple[Accusation, ...]
+    guarded: tuple[Accusation, ...]
     skipped: tuple[tuple[Origin, Reached | None], ...]
 
 
@@ -56,10 +57,14 @@ def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> So
         if primary is not None:
             followers.setdefault(primary.bit, []).append(origin)
     following = {origin.bit for found in followers.values() for origin in found}
-    accusations = tuple(
-        _accusation(origin, reached, followers.get(bit, []), context) for bit, (origin, reached) in accused.items() if bit not in following
-    )
-    return Sorted(accusations, tuple(skipped))
+    left_open, found = flow.left_open(), []
+    for bit, (origin, reached) in accused.items():
+        if bit not in following:
+            guarded = _is_guarded(origin, reached, left_open)
+            one = _accusation(origin, reached, followers.get(bit, []), context)
+            found.append(msgspec.structs.replace(one, evidence={**one.evidence, "guarded": True}) if guarded else one)
+    guarded_ones = tuple(one for one in found if one.evidence.get("guarded"))
+    return Sorted(tuple(one for one in found if not one.evidence.get("guarded")), guarded_ones, tuple(skipped))
 
 
 class _Primaries:
@@ -104,6 +109,13 @@ def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) 
     if origin.cause == "arrived":
         return origin.used or reached is not None or origin.hidden_by is not None
     return True
+
+
+def _is_guarded(origin: Origin, reached: Reached | None, left_open: int) -> bool:
+    """Whether the program itself removed all of it: by a guard, in the same step, before it reached or stopped anything."""
+    if reached is not None or origin.failed_in is not None or origin.bit & left_open:
+        return False
+    return origin.hidden_by is not None and origin.guarded
 
 
 def _is_placeholder(origin: Origin) -> bool:

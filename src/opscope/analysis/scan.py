@@ -38,29 +38,37 @@ class Soundness(msgspec.Struct, frozen=True):
     """What following the values that are not finite gave."""
 
     accusations: tuple[Accusation, ...] = ()
+    guarded: tuple[Accusation, ...] = ()
     skipped: tuple[tuple[Origin, Reached | None], ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def scan(run: Run, *, selection: Selection | None = None) -> Document:
+def scan(run: Run, *, selection: Selection | None = None, show_hidden: bool = False) -> Document:
     """Findings of a run, most likely culprit first; the document's verdict is "clean" when there are none.
 
     selection chooses among the findings. The whole run is followed all the same, since the cause of what happens in step 5
     may lie in step 3; findings outside of the selection are counted in summary.warnings, and patterns of it that match nothing
-    named there. complete is false when the run has problems. Raises FormatError for a table that cannot be read.
+    named there. Origins that a guard of the program removed are counted in summary.hidden, findings only with show_hidden.
+    complete is false when the run has problems. Raises FormatError for a table that cannot be read.
     """
     with open_tables(run) as tables:
-        return _scanned(tables, selection)
+        return _scanned(tables, selection, show_hidden=show_hidden)
 
 
-def _scanned(tables: Tables, selection: Selection | None) -> Document:
+def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool) -> Document:
     run = tables.run
     facts = counts(run)
     found = screen(tables, facts.status)
     sound = _follow(tables, found, facts.first_steps)
     recorded = {(rank, step) for _, rank, step in facts.spans}
     apart = [*exchange_accusations(tables, recorded), *replica_accusations(tables)] if len(facts.ranks) > 1 else []
-    accusations = [*sound.accusations, *crash_accusations(tables), *recorded_judgements(run), *apart]
+    accusations = [
+        *sound.accusations,
+        *(sound.guarded if show_hidden else ()),
+        *crash_accusations(tables),
+        *recorded_judgements(run),
+        *apart,
+    ]
     gradients = gradient_report(tables, facts.spans)
     every = (*build(tables, accusations), *gradients.findings)
     chosen = tuple(finding for finding in every if wants_finding(finding, selection))
@@ -75,6 +83,7 @@ def _scanned(tables: Tables, selection: Selection | None) -> Document:
         "tensors": found.tensors,
         "warnings": warnings,
         "skipped_steps": _skipped(sound),
+        "hidden": sum(wants_finding(finding, selection) for finding in build(tables, sound.guarded)),
         "first": first_line(chosen[0]) if chosen else None,
         "hidden_calls": run.info.hidden_calls,
         "overhead": run.info.overhead,
@@ -110,7 +119,7 @@ def _follow(tables: Tables, found: Screen, first_steps: dict[int, int]) -> Sound
         stubborn = skips.stubborn(process)
         if stubborn:
             warnings.append(f"GradScaler skipped {len(stubborn)} steps in a row of {len(steps)}: the scale keeps falling")
-    return Soundness((*origins.accusations, *quiet_accusations(nodes, flow)), origins.skipped, tuple(warnings))
+    return Soundness((*origins.accusations, *quiet_accusations(nodes, flow)), origins.guarded, origins.skipped, tuple(warnings))
 
 
 def _skipped(sound: Soundness) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE
 from opscope.run.finding import Document, Finding
 
+SHOW_HIDDEN = "List what the program itself guards against too: NaN and Inf that a where, clamp, mask or nanmean removed in the same step."
 FAIL_ON = "Exit 1 for any finding, or only for one that reached a loss, a gradient or a parameter."
 
 
@@ -21,6 +22,7 @@ def scan(
     *,
     json: Json = False,
     fail_on: Annotated[Literal["any", "reached"], Parameter(help=FAIL_ON)] = "any",
+    show_hidden: Annotated[bool, Parameter(help=SHOW_HIDDEN, negative=())] = False,
     selection: Selected = EVERYTHING,
 ) -> int:
     """Name the first overflow, NaN or Inf of a run: its origin, what spread it, what hid it, and its source line.
@@ -35,7 +37,7 @@ def scan(
     from opscope.analysis.scan import scan as ask
     from opscope.formats.registry import open_run
 
-    document = msgspec.structs.replace(ask(open_run(run), selection=selection.selection()), runs=(run,))
+    document = msgspec.structs.replace(ask(open_run(run), selection=selection.selection(), show_hidden=show_hidden), runs=(run,))
     if json:
         from opscope.report.json import json_text
 

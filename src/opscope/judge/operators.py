@@ -107,6 +107,9 @@ GUARDS = frozenset({
     "_assert_async", "_assert_scalar",
 })  # fmt: skip
 
+# A constant in the place of elements that are chosen by where they lie, not by what they are.
+FILLS = frozenset({"index_fill", "fill_diagonal", "masked_scatter"})
+
 # Asking what a value is: the answer is not what became of it.
 PREDICATES = frozenset({
     "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal", "eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and",
@@ -129,7 +132,8 @@ PLACES = frozenset({
     "fill", "fills", "full", "full_like", "new_full", "masked_fill", "where", "scalar_tensor", "index_fill", "fill_diagonal",
     "constant_pad_nd", "pad", "padv3", "scatter", "lift_fresh", "lift_fresh_copy", "clamp", "clamp_min", "clamp_max", "clip",
     "nan_to_num",
-    "hardtanh", "threshold", "add", "sub", "rsub", "index_put", "maximum", "minimum", "const", "constant", "_foreach_add", "_foreach_sub",
+    "hardtanh", "threshold", "add", "sub", "rsub", "index_put", "maximum", "minimum", "fmin", "fmax", "const", "constant",
+    "_foreach_add", "_foreach_sub",
     "_foreach_clamp_min", "_foreach_clamp_max", "tensor", "as_tensor", "sub_scalar", "slice_scatter", "scalartotensor", "upper_tri",
     "triu",
     "tril", "arange", "linspace", "empty", "value",
@@ -172,6 +176,14 @@ ELEMENTWISE = frozenset({
     "logit", "xlogy", "hypot", "logaddexp", "_to_copy", "to", "cast", "copy", "relu", "clamp", "dropout", "native_dropout", "mish",
     "hardswish",
 })  # fmt: skip
+
+
+@lru_cache(maxsize=8192)
+def removes(op: str, *, masked: bool) -> bool:
+    """Whether a call leaves out what is not finite on purpose, bounds it or puts something else there; masked: it reads a mask of bools."""
+    name = family(op)
+    return name in FILLS or (name in GUARDS and (masked or name in PLACES or name.startswith("nan")))
+
 
 _LOSS = re.compile(r"loss|cross_?entropy|kl_div|crossentropy|kldiv")
 _LOSS_BACKWARD = re.compile(r"backward|grad|_bw")

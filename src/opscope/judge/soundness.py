@@ -142,11 +142,14 @@ def judge(
 def _beside_scratch(
     op: str, arguments: Arguments, inputs: Sequence[Held], outputs: Sequence[Reading], *, mark: int, backward: bool
 ) -> Judgement:
-    """The judgement of the other outputs; what scratch memory holds means nothing."""
+    """The judgement of the other outputs; what scratch memory holds means nothing, but for what unsound inputs may have put there."""
     scratch = SCRATCH[family(op)]
     rest = judge(op, arguments, inputs, [out for out in outputs if out.slot not in scratch], mark=mark, backward=backward)
     conditions = iter(rest.outputs)
-    merged = tuple(FINITE if out.slot in scratch else next(conditions) for out in outputs)
+    memory = UNINITIALISED
+    for held in inputs:
+        memory |= Condition(taint=held.condition.taint)
+    merged = tuple((FINITE if is_finite(out) else memory) if out.slot in scratch else next(conditions) for out in outputs)
     return msgspec.structs.replace(rest, kind="uninitialised" if rest.kind == "sound" else rest.kind, outputs=merged)
 
 

@@ -55,11 +55,21 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
     skipped = document.summary.get("skipped_steps")
     if skipped:
         yield from folded("skipped  ", _skipped(skipped), width=width, style="yellow")
+    yield from _guarded(document, run, width)
     for warning in document.summary.get("warnings", ()):
         yield from folded("warning  ", str(warning), width=width, style="yellow")
     command = _next(document, run)
     if command is not None:
         yield line(("next  ", "bold"), command)
+
+
+def _guarded(document: Document, run: str, width: int) -> Iterator[Text]:
+    """How many origins the program itself guards against, and how to see them; nothing once they are listed."""
+    hidden = document.summary.get("hidden") or 0
+    listed = sum(bool(_evidence(finding).get("guarded")) for finding in document.findings)
+    if hidden > listed:
+        told = f"{_count(hidden - listed, 'origin')} that the program removes itself: opscope scan --show-hidden {shlex.quote(run)}"
+        yield from folded("guarded  ", told, width=width, style="dim")
 
 
 def _beside(found: dict[str, Any], width: int) -> Iterator[Text]:
