@@ -253,6 +253,8 @@ def test_npu_format_is_the_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert npu_format(torch.ones(1)) == "FRACTAL_NZ"
     monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(get_npu_format=lambda tensor: 29))
     assert npu_format(torch.ones(1)) == "29"
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(get_npu_format=lambda tensor: SimpleNamespace(name="ND")))
+    assert npu_format(torch.ones(1)) is None
 
 
 def test_a_block_inside_a_recording_joins_it(tmp_path: Path) -> None:

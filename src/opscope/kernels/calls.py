@@ -123,7 +123,7 @@ class Observed:
             return {}
         found = {name: getattr(known, name) for name in STATISTICS}
         if self.copies != 1:
-            found.update({name: found[name] * self.copies for name in COUNTS})
+            found.update({name: found[name] * self.copies for name in COUNTS if found[name] is not None})
             if found["l2norm"] is not None:
                 found["l2norm"] *= sqrt(self.copies)
         if self.version is not None and self.copies == 1 and self.order == self.version.order:

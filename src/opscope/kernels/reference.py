@@ -27,9 +27,9 @@ class Statistics(msgspec.Struct, frozen=True):
 
     `nan`, `pos_inf`, `neg_inf`, `zero`, `neg` and `pos` are counts that add up to `size`; `neg` and `pos` are of finite elements, and -0
     is a zero. `near_limit` counts finite elements beyond 0.9 of the largest finite value (float16 and float8) or beyond 65504 (other
-    floating types). `min`, `max`, `mean` and `l2norm` are over the finite elements, of a complex array over the magnitudes; a complex
-    element is NaN when either part is, else `pos_inf` when either part is infinite. `min_int` and `max_int` are exact, of integers and
-    booleans that fit in 64 signed bits. `digest` is what `digest()` answers.
+    floating types); None where it is only known that there are some. `min`, `max`, `mean` and `l2norm` are over the finite elements, of
+    a complex array over the magnitudes; a complex element is NaN when either part is, else `pos_inf` when either part is infinite.
+    `min_int` and `max_int` are exact, of integers and booleans that fit in 64 signed bits. `digest` is what `digest()` answers.
     """
 
     size: int
@@ -39,7 +39,7 @@ class Statistics(msgspec.Struct, frozen=True):
     zero: int
     neg: int
     pos: int
-    near_limit: int
+    near_limit: int | None
     min: float | None = None
     max: float | None = None
     mean: float | None = None

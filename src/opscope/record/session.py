@@ -119,6 +119,10 @@ class Session:
         self.writer.update(failed=why)
         self.close()
 
+    def device_lost(self, device: str, error: BaseException) -> None:
+        """A device can be asked no more: its tensors have no statistics from now on, their calls are still recorded."""
+        print(f"opscope: statistics of {device} end here: {type(error).__name__}: {error}; calls are still recorded", file=sys.stderr)
+
     def pause(self) -> None:
         """Watch nothing until resume()."""
         if self.recorder is not None:

@@ -657,12 +657,13 @@ nb::object Recorder::as_observed(const Seen& seen, bool input) {
         nb::dict found;
         const std::pair<const char*, std::int64_t> counts[] = {{"size", s->size}, {"nan", s->nan}, {"pos_inf", s->pos_inf}, {"neg_inf", s->neg_inf},
                                                                {"zero", s->zero}, {"neg", s->neg}, {"pos", s->pos}, {"near_limit", s->near_limit}};
-        for (const auto& [key, value] : counts) found[key] = value * seen.row.copies;
+        for (const auto& [key, value] : counts)
+            if (value != Statistics::unknown) found[key] = value * seen.row.copies;
         if (s->has_range) {
             found["min"] = s->min;
             found["max"] = s->max;
             found["mean"] = s->mean;
-            found["l2norm"] = s->l2norm;
+            if (!std::isnan(s->l2norm)) found["l2norm"] = s->l2norm;
         }
         if (s->has_int) {
             found["min_int"] = s->min_int;

@@ -147,12 +147,16 @@ void Rows::export_statistics(const TensorRow& row, Table& table) {
     }
     const Statistics& s = row.version->statistics;
     const std::int64_t counts[] = {s.size, s.nan, s.pos_inf, s.neg_inf, s.zero, s.neg, s.pos, s.near_limit};
-    for (int i = 0; i < 8; ++i) table[t_size + i].number(counts[i] * row.copies);
+    for (int i = 0; i < 8; ++i) {
+        if (counts[i] == Statistics::unknown) table[t_size + i].null();
+        else table[t_size + i].number(counts[i] * row.copies);
+    }
     if (s.has_range) {
         table[t_min].real(s.min);
         table[t_max].real(s.max);
         table[t_mean].real(s.mean);
-        table[t_l2norm].real(row.copies == 1 ? s.l2norm : s.l2norm * std::sqrt(static_cast<double>(row.copies)));
+        if (std::isnan(s.l2norm)) table[t_l2norm].null();
+        else table[t_l2norm].real(row.copies == 1 ? s.l2norm : s.l2norm * std::sqrt(static_cast<double>(row.copies)));
     } else {
         for (int column = t_min; column <= t_l2norm; ++column) table[column].null();
     }

@@ -8,6 +8,7 @@
 #include "recorder.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace opscope {
 namespace {
@@ -18,11 +19,17 @@ Statistics statistics_of(nb::handle told) {
     const std::pair<const char*, std::int64_t*> counts[] = {{"size", &found.size}, {"nan", &found.nan}, {"pos_inf", &found.pos_inf},
                                                             {"neg_inf", &found.neg_inf}, {"zero", &found.zero}, {"neg", &found.neg},
                                                             {"pos", &found.pos}, {"near_limit", &found.near_limit}};
-    for (const auto& [name, place] : counts) *place = nb::cast<std::int64_t>(told.attr(name));
+    for (const auto& [name, place] : counts) {
+        const nb::object count = told.attr(name);
+        *place = count.is_none() ? Statistics::unknown : nb::cast<std::int64_t>(count);
+    }
     found.has_range = !told.attr("min").is_none();
     const std::pair<const char*, double*> numbers[] = {{"min", &found.min}, {"max", &found.max}, {"mean", &found.mean}, {"l2norm", &found.l2norm}};
     if (found.has_range)
-        for (const auto& [name, place] : numbers) *place = nb::cast<double>(told.attr(name));
+        for (const auto& [name, place] : numbers) {
+            const nb::object number = told.attr(name);
+            *place = number.is_none() ? std::numeric_limits<double>::quiet_NaN() : nb::cast<double>(number);
+        }
     found.has_int = !told.attr("min_int").is_none();
     if (found.has_int) {
         found.min_int = nb::cast<std::int64_t>(told.attr("min_int"));
@@ -196,11 +203,12 @@ void Recorder::label(nb::handle tensor, const std::string& role, nb::object name
 }
 
 void Recorder::fill(std::int64_t ticket, nb::handle told) {
-    const Statistics statistics = statistics_of(told);
     const auto found = staged_.find(ticket);
     if (found == staged_.end()) return;
-    found->second->statistics = statistics;
-    found->second->known = true;
+    if (!told.is_none()) {
+        found->second->statistics = statistics_of(told);
+        found->second->known = true;
+    }
     staged_.erase(found);
     --pending;
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opscope.formats.layouts.plain import is_plain
 from opscope.kernels import statistics
 from opscope.kernels.calls import Draft, Facts, Operator, Site, base
 from opscope.kernels.compiled import NUMBERS
@@ -60,7 +61,7 @@ class TorchBinding:
         self.sentinel = sentinel
         self.modules = modules
         self.stacks = Stacks()
-        self.staging = Staging()
+        self.staging = Staging(session.device_lost)
         self.selection = session.config.selection
         narrowed = any(part is not None for part in (self.selection.ops, self.selection.skip, self.selection.phases))
         self.selective = narrowed or session.config.set_dump
@@ -93,7 +94,7 @@ class TorchBinding:
             requires_grad=tensor.requires_grad,
             counter=0 if tensor.is_inference() else tensor._version,
             readable=memory and host,
-            staged=memory and not host,
+            staged=memory and not host and layout_name(tensor) == "strided",
         )
 
     @staticmethod
@@ -267,12 +268,13 @@ def layout_name(tensor: torch.Tensor) -> str:
 
 
 def npu_format(tensor: torch.Tensor) -> str | None:
-    """Name or number of the device format, by torch_npu.get_npu_format."""
+    """Name or number of a private device format, by torch_npu.get_npu_format; None where elements lie as torch's strides say."""
     reader = getattr(sys.modules.get("torch_npu"), "get_npu_format", None)
     if reader is None:
         return None
     answer = reader(tensor)
-    return str(getattr(answer, "name", answer))
+    name = str(getattr(answer, "name", answer))
+    return None if name in {"UNDEFINED", "ND"} or is_plain(name) else name
 
 
 def encode(value: object) -> str:

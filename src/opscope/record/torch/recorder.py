@@ -113,7 +113,7 @@ class TorchRecorder:
             return False
         for ticket, statistics in staging.fetch():
             self.book.fill(ticket, statistics)
-            self.book.overflowed = self.book.overflowed or non_finite(statistics)
+            self.book.overflowed = self.book.overflowed or (statistics is not None and non_finite(statistics))
         return True
 
     def batches(self, *, process: int, rank: int) -> dict[str, Any]:
