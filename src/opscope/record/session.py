@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from opscope.record.config import RecordConfig
     from opscope.run.store.writer import ProcessWriter
+
+
+STEP_SECONDS = 0.1  # for which the rows of steps that have ended may wait, so that short steps go to the disk together
 
 
 class Recorder(Protocol):
@@ -58,6 +62,10 @@ class Session:
         self._started = 0.0
         self._heard = time.monotonic()
         self._quiet = 0.0
+        self._handing = threading.RLock()  # a signal handler of the program may end a step too
+        self._handed = 0.0
+        self._ended: list[tuple[int, bool]] = []  # steps whose rows wait, and whether they have a finding
+        writer.idle = self._hand_over_when_idle
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -150,16 +158,19 @@ class Session:
         recorder = self.recorder
         if recorder is None or self.closed:
             return
-        book = recorder.book
+        book, ended = recorder.book, recorder.book.step
         accused = recorder.beneath is not None and recorder.beneath.step_ends()
-        self.drain(end=True)
-        if self.recorder is None:
-            return  # the disk ended the recording
+        recorder.fetch(end=True)
         finding = book.overflowed and not skipped
         if skipped:
-            self.skipped.append(book.step)
-        self.writer.end_step(book.step, finding=finding or accused)
-        ended = book.step
+            self.skipped.append(ended)
+        self._ended.append((ended, finding or accused))
+        if self._step_due(recorder, ended, finding=finding or accused):
+            self.drain(end=True)
+        else:
+            self._hear()
+        if self.recorder is None:
+            return  # the disk ended the recording
         if ended == 0:  # the program has set what it wants by now; it may be killed before it ends
             self.writer.update(torch=recorder.settings())
         book.next_step()
@@ -194,18 +205,48 @@ class Session:
 
     def drain(self, *, end: bool = False) -> None:
         """Hand finished rows to the writer; at the end of a step (or of all) also those that wait for a device."""
-        now = time.monotonic()
-        self._quiet, self._heard = now - self._heard, now
+        self._hear()
         if self.recorder is None or not self.recorder.fetch(end=end):
             return
+        with self._handing:
+            self._hand_over(self.recorder)
+        if self.writer.failed is not None and not self.closed:
+            self.close()  # the writer has said why
+
+    def _hear(self) -> None:
+        """A call has ended."""
+        now = time.monotonic()
+        self._quiet, self._heard = now - self._heard, now
+
+    def _step_due(self, recorder: Recorder, step: int, *, finding: bool) -> bool:
+        """Whether the rows of the step that has just ended, and of those before it that wait, are to be handed over now.
+
+        Those of the first step are, those with a finding, and the last ones of a segment of the tables.
+        """
+        segment = max(1, (self.config.keep_last or 1 << 30) // 4)
+        waited = time.monotonic() - self._handed
+        return finding or step == 0 or recorder.beneath is not None or (step + 1) % segment == 0 or waited >= STEP_SECONDS
+
+    def _hand_over(self, recorder: Recorder) -> None:
+        self._handed = time.monotonic()
         rank = self.rank
         if rank != self.writer.process.rank:  # torch.distributed has been initialised since
             self.writer.update(rank=rank, world=known_world(os.environ))
-        step = self.recorder.book.step
-        for table, batch in self.recorder.batches(process=self.process, rank=rank).items():
-            self.writer.append(table, batch, step=step)
-        if self.writer.failed is not None and not self.closed:
-            self.close()  # the writer has said why
+        ended = self._ended[:]  # another thread may be adding more
+        del self._ended[: len(ended)]
+        for table, batch in recorder.batches(process=self.process, rank=rank).items():
+            self.writer.append(table, batch, step=recorder.book.step)
+        self.writer.end_steps(ended)
+
+    def _hand_over_when_idle(self) -> None:
+        """On the writer's thread: a program that makes no more calls has its last steps on disk."""
+        recorder = self.recorder
+        if recorder is None or self.closed or recorder.book.pending or not self._ended or not self._handing.acquire(blocking=False):
+            return
+        try:
+            self._hand_over(recorder)
+        finally:
+            self._handing.release()
 
     def _stop_program(self, code: int) -> None:
         self.close(code)

@@ -120,7 +120,7 @@ class TorchRecorder:
         """Arrow batches of what was finished since the last time, by table."""
         calls, tensors = self.book.take(process, rank, sum(1 << LEVELS.index(level) for level in self.levels))
         found = {table: batch for table, batch in (("calls", calls), ("tensors", tensors)) if batch is not None}
-        stacks, self.binding.stacks.fresh = self.binding.stacks.fresh, []
+        stacks = self.binding.stacks.take()
         judgements = self.beneath.judgements() if self.beneath is not None else []
         if judgements:
             found["judgements"] = encode_rows("judgements", judgements)

@@ -26,6 +26,12 @@ class Stacks:
         self._sites: dict[tuple[CodeType | int, ...], Site] = {}
         self._count = 0
 
+    def take(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The rows of table stacks since the last time; another thread may be adding more."""
+        found = self.fresh[:]
+        del self.fresh[: len(found)]
+        return found
+
     def site(self, skip: int = 1) -> Site:
         """Site of the caller, skip frames up."""
         frame: FrameType | None = sys._getframe(skip)

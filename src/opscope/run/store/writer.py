@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ class ProcessWriter:
     ) -> None:
         self.failed: RecordError | None = None
         self.waited = 0.0
+        self.idle: Callable[[], None] = lambda: None  # asked by the writing thread at every flush, for rows that wait elsewhere
         self.process = facts
         self._ended = False
         self._closing = False
@@ -132,8 +133,13 @@ class ProcessWriter:
 
     def end_step(self, step: int, *, finding: bool = False) -> None:
         """Say that the rows of a step are all appended; a step with a finding is kept whatever its age."""
-        if not self._ended:
-            self._put(_StepEnd(step, finding, frozenset(self._values.take_touched())))
+        self.end_steps([(step, finding)])
+
+    def end_steps(self, steps: Sequence[tuple[int, bool]]) -> None:
+        """The same of several steps, each with whether it has a finding."""
+        if steps and not self._ended:
+            touched = frozenset(self._values.take_touched())
+            self._put(*(_StepEnd(step, finding, touched) for step, finding in steps))
 
     def flush(self) -> None:
         """Return when everything appended so far is in the files (or recording has ended)."""
@@ -193,18 +199,20 @@ class ProcessWriter:
             self._values.drop_after_fork()
             self._tables.abandon()
 
-    def _put(self, job: _Rows | _StepEnd) -> None:
+    def _put(self, *jobs: _Rows | _StepEnd) -> None:
+        nbytes = sum(job.nbytes for job in jobs)
+        own = threading.get_ident() == self._thread.ident  # which would wait for itself
         with self._changed:
             start = None
-            while self._queued and self._queued + job.nbytes > self._queue_bytes and not self._ended:
+            while self._queued and self._queued + nbytes > self._queue_bytes and not self._ended and not own:
                 start = time.perf_counter() if start is None else start
                 self._flush_wanted += 1
                 self._changed.notify_all()
                 self._changed.wait(0.5)
             if start is not None:
                 self.waited += time.perf_counter() - start
-            self._jobs.append(job)
-            self._queued += job.nbytes
+            self._jobs.extend(jobs)
+            self._queued += nbytes
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -213,6 +221,7 @@ class ProcessWriter:
             while not self._ended and not (self._closing and self._flush_done == self._flush_wanted):
                 ticket, due = self._wait(flushed + self._flush_seconds)
                 if due:
+                    self.idle()
                     self._values.seal()
                     flushed = time.monotonic()
                 self._drain()
