@@ -484,6 +484,7 @@ class Recorder:
             version.value = self.binding.keep(tensor) if self.values == "full" else None
         elif seen.facts.staged:
             version.unread = False
+            version.value = self.binding.keep(tensor) if self.values == "full" else None
             self._staged[self.binding.stage(tensor)] = version
             self.pending += 1
         return seen

@@ -129,7 +129,8 @@ class Session:
 
     def device_lost(self, device: str, error: BaseException) -> None:
         """A device can be asked no more: its tensors have no statistics from now on, their calls are still recorded."""
-        print(f"opscope: statistics of {device} end here: {type(error).__name__}: {error}; calls are still recorded", file=sys.stderr)
+        why = str(error).partition("\n")[0]
+        print(f"opscope: statistics of {device} end here: {type(error).__name__}: {why}; calls are still recorded", file=sys.stderr)
 
     def pause(self) -> None:
         """Watch nothing until resume()."""

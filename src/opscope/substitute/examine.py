@@ -185,6 +185,11 @@ def near_truth(slot: str, tensor: torch.Tensor, true: Attempt) -> Replayed:
     return judge_output(slot, Sides(dtype=dtype_name(tensor), target=values, own=values, true=as_array(expected)))
 
 
+def narrowed(bound: Bound, mine: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a device that has no float64 gave float32 where it was asked for the former: an NPU does so for `.double()`."""
+    return (mine.dtype, tensor.dtype) == (torch.float64, torch.float32) and any(device != "cpu" for device in devices(bound))
+
+
 def well_conditioned(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether all is finite and near the true result: then nothing more needs to be asked."""
     error = float((expected.to(torch.float64) - tensor).abs().max())
@@ -206,6 +211,8 @@ def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, t
         if trusted is not None and trusted.shape != tensor.shape:
             reason = f"shape {list(tensor.shape)} where the substitute gives {list(trusted.shape)}"
             return Replayed(verdict="wrong", slot=slot, reason=reason, size=tensor.numel())
+    if mine is not None and narrowed(bound, mine, tensor):
+        mine = mine.to(tensor.dtype)
     if mine is not None and mine.dtype is not tensor.dtype:
         reason = f"{dtype_name(tensor)} where the substitute gives {dtype_name(mine)}"
         return Replayed(verdict="wrong", slot=slot, reason=reason, size=tensor.numel())

@@ -495,6 +495,7 @@ void Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t sl
         read(seen, tensor, facts);
     } else if (facts.staged) {
         version->unread = false;
+        if (values_ == Values::Full) keep(*version, tensor);
         staged_.emplace(integer(checked(PyObject_CallMethod(torch_.binding(), "stage", "(O)", tensor)).get()), seen.row.version);
         ++pending;
     }
@@ -527,10 +528,12 @@ void Recorder::read(Seen& seen, PyObject* tensor, Facts& facts) {
     }
     version->known = true;
     seen.arrived = seen.row.input && (version->statistics.nan || version->statistics.pos_inf);
-    if (values_ == Values::Full) {
-        const Ref kept = checked(PyObject_CallMethod(torch_.binding(), "keep", "(O)", tensor));
-        if (kept.get() != Py_None) version->value = value_at(kept.get());
-    }
+    if (values_ == Values::Full) keep(*version, tensor);
+}
+
+void Recorder::keep(Version& version, PyObject* tensor) {
+    const Ref kept = checked(PyObject_CallMethod(torch_.binding(), "keep", "(O)", tensor));
+    if (kept.get() != Py_None) version.value = value_at(kept.get());
 }
 
 // The calls of an AccumulateGrad node hand a gradient to its parameter.

@@ -141,6 +141,7 @@ class Recorder {
     void judge(Running& running);
     void keep_all(Running& running);
     void keep_random(Running& running);
+    void keep(Version& version, PyObject* tensor);
     void keep(Seen& seen, PyObject* tensor);
     nb::object as_draft(Running& running);
     nb::object as_observed(const Seen& seen, bool input);

@@ -319,7 +319,7 @@ NB_MODULE(_recorder, module) {
         .def("next_step", &Recorder::next_step)
         .def("forget", &Recorder::forget)
         .def("close", &Recorder::close)
-        .def("fill", &Recorder::fill)
+        .def("fill", &Recorder::fill, nb::arg(), nb::arg().none())
         .def("label", &Recorder::label, nb::arg("tensor"), nb::arg("role"), nb::arg("name").none())
         .def("take", &Recorder::take)
         .def("open_calls", &Recorder::open_calls)
