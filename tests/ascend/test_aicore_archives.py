@@ -75,3 +75,15 @@ def test_a_torn_archive_gives_what_is_whole(tmp_path: Path, capsys: pytest.Captu
     path.write_bytes(gzip.compress(text, 0)[:-2000])
     assert main(["aicore", str(path)]) == 1
     assert "cannot be unpacked to its end" in capsys.readouterr().out.replace("\n         ", " ")
+
+
+def test_holes_of_a_sparse_log_are_not_read(aicore: Aicore, tmp_path: Path) -> None:
+    """A log of 20 GiB, an error at its head and one at its end: read in no time, offsets are those of the file."""
+    text = (classic(1.0) + failed(1.1, "0_11_L2Loss")).encode()
+    with (tmp_path / "plog-1_1.log").open("wb") as file:
+        file.write(text)
+        file.seek(20 << 30)
+        file.write(b"x\n" + (classic(2.0, serial=8) + failed(2.1, "0_12_Other")).encode())
+    code, document = aicore(tmp_path)
+    assert (code, len(document["findings"])) == (1, 2)
+    assert [part(finding, "error")["offset"] for finding in document["findings"]] == [0, (20 << 30) + 2]

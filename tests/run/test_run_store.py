@@ -110,10 +110,10 @@ def test_secrets_are_left_out(tmp_path: Path) -> None:
         "https_proxy": "http://user:hunter2@proxy:8080/", "NO_PROXY": "localhost", "RANK": "3", "ODD": "\udcff",
     }  # fmt: skip
     assert public_environment(environment) == {
-        "https_proxy": "http://***@proxy:8080/",
+        "https_proxy": "***",
         "NO_PROXY": "localhost",
         "RANK": "3",
-        "ODD": "\\udcff",
+        "ODD": "***",
     }
     path = create_run(tmp_path / "run", environment=environment)
     text = (path / "run.json").read_text()

@@ -15,7 +15,7 @@ from opscope.ascend.cores import completed, core_of, fault_of, kernel_in
 from opscope.ascend.dumps import Dump, dump_of_core, find_dump, read_dump
 from opscope.ascend.fault import Fault
 from opscope.ascend.find import Collection
-from opscope.ascend.graphs import Node, find_nodes
+from opscope.ascend.graphs import Node, find_nodes, text_of
 from opscope.ascend.kernels import Kernel, choose, kernel_names
 from opscope.ascend.log import LogReader
 from opscope.ascend.objects import Place
@@ -191,10 +191,10 @@ def _by_ending(kernel: str, found: Collection, problems: list[str]) -> list[Node
     nodes: list[Node] = []
     for path, form in found.graphs:
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = text_of(path)
             said = {name for name in re.findall(r'^ *name: "([^"\\]{1,512})"$', text, re.MULTILINE) if name.replace("/", "_") in tails}
             nodes += find_nodes(path, names=said, form=form) if said else []
-        except (FormatError, OSError) as error:  # noqa: PERF203 - one bad graph leaves the others
+        except FormatError as error:  # noqa: PERF203 - one bad graph leaves the others
             problems.append(str(error))
     return nodes
 

@@ -252,6 +252,7 @@ _HCCL = (
 )  # fmt: skip
 _ACL_LIKE = 999_999  # decimal codes of AscendCL have six digits
 _MOST = 64
+_LONGEST = 40  # characters of a number
 _NEAR = 1000  # distance within which a known code may have been meant
 _INNER = 0x7150000  # the runtime's inner codes: 0x715, then the return code
 
@@ -325,14 +326,16 @@ def _unknown(text: str, code: int) -> Meaning:
 
 def _number(text: str) -> int:
     try:
+        if len(text) > _LONGEST:
+            raise ValueError
         return int(text, 10 if text.isdecimal() else 0)
     except ValueError:
         raise UsageError(f"{text[:80]!r} is no code: write 0x800000, 507015, 95,330 (Ascend 950), EI0006 or hccl:9") from None
 
 
 def _hccl(text: str) -> tuple[Meaning, ...]:
-    if not text.isdecimal() or int(text) >= len(_HCCL):
-        raise UsageError(f"hccl:{text} is no HCCL result; they are 0 to {len(_HCCL) - 1}")
+    if not text.isdecimal() or len(text) > 9 or int(text) >= len(_HCCL):
+        raise UsageError(f"hccl:{text[:80]} is no HCCL result; they are 0 to {len(_HCCL) - 1}")
     return (Meaning(text, "HCCL", f"HCCL result {text}", _HCCL[int(text)]),)
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from opscope.ascend import texts
 from opscope.ascend.texts import first
-from opscope.errors import FormatError
+from opscope.formats.bounded import read_bounded_text
 from opscope.formats.bounded_json import load_json
 
 _MAX_BLOCK = 64 << 20
@@ -72,6 +72,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in self.attributes.items() if _is_operators(name)}
 
 
+_SIZE_LIMIT = 1 << 30
 _ENGINE = re.compile(
     r"^_|kernelname|_pattern$|^(INPUT|OUTPUT)_IS_VAR$|^OwnerGraph|^(src|dst|input|output)_(name|index|i|desc|para)|^is_(first|last|input)|^id$"
     r"|^compile_info|^globalworkspace|^tvm_|^tbe_|^op_para_size$|^(fusion_scope|imply_type|stream_id|workspace.*|wspMode|optional\w+Mode)$"
@@ -97,15 +98,17 @@ def kind(path: Path) -> str | None:
     return None
 
 
+def text_of(path: Path) -> str:
+    """The text of a graph dump; FormatError for a file that cannot be read, or is larger than any graph."""
+    return read_bounded_text(path, limit=_SIZE_LIMIT, what="a graph")
+
+
 def find_nodes(path: Path, *, names: Iterable[str], kernels: Iterable[str] = (), form: str | None = None) -> list[Node]:
     """The nodes of these names, or whose text holds one of these kernel names. FormatError for a file that cannot be read."""
     form = form or kind(path) or PROTO
     if form == JSON:
         return _json_nodes(path, set(names), tuple(kernels))
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    text = text_of(path)
     word = "op" if form == PROTO else "node"
     spans = dict.fromkeys(_spans(text, word, names=set(names), kernels=tuple(kernels)))
     blocks = [first(texts.parse(text[start:stop], path), word) for start, stop in spans]

@@ -59,7 +59,6 @@ def locate(offset: int, *, objects: Sequence[Path], functions: Sequence[str], be
 
 def _in_object(path: Path, offset: int, functions: Sequence[str]) -> Place:
     """Symbol and line by the object's own tables; the function's start is added where the object has several functions."""
-    from elftools.common.exceptions import DWARFError, ELFError
     from elftools.elf.elffile import ELFFile
 
     try:
@@ -71,8 +70,11 @@ def _in_object(path: Path, offset: int, functions: Sequence[str]) -> Place:
             start = next((symbols[name][0] for wanted in functions for name in (f"{wanted}$local", wanted) if name in symbols), 0)
             name, inside = _covering(symbols, start + offset)
             source = _line(file, start + offset)
-    except (ELFError, DWARFError, OSError, ValueError, KeyError, IndexError, UnicodeDecodeError, AttributeError, TypeError) as error:
-        raise FormatError(path, f"is no object that can be read: {error}") from error
+    except FormatError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FormatError(path, f"is no object that can be read: {reason}") from error
     hint = None if source else f"{path.name} has no line table; op_debug_level 2 (or ccec_g) keeps one"
     return Place(offset=offset, symbol=name, symbol_offset=inside, source=source, object=str(path), hint=hint)
 

@@ -9,8 +9,11 @@ marked, and when the next line of the same place goes on with it the two are joi
 from __future__ import annotations
 
 import codecs
+import errno
+import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
 import msgspec
@@ -20,6 +23,7 @@ from opscope.ascend.pasted import LIMIT, whole_lines
 CUT_FROM = 1000  # characters of a record that may have been cut; the logger's limit is 1,023 with its head
 _CHUNK = 4 << 20
 _LINE_LIMIT = 1 << 16
+_ZEROS = re.compile(rb"\0{64,}")
 _FOLLOW = 400  # lines after the head of a register list, whose own lines may have no word of ours
 _BACK = 64  # lines to look back for the head of a line that has none
 
@@ -89,27 +93,56 @@ def records(stream: BinaryIO, name: str) -> Iterator[Record]:
         yield held
 
 
-def _utf8(stream: BinaryIO) -> Iterator[bytes]:
-    """Chunks of the stream; text in UTF-16, as Windows writes it, becomes UTF-8, and what was pasted gets whole lines."""
-    first = stream.read(_CHUNK)
+def _utf8(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Chunks of the stream with their offsets; text in UTF-16, as Windows writes it, becomes UTF-8, what was pasted gets whole lines."""
+    chunks = _written(stream)
+    at, first = next(chunks, (0, b""))
     decoder = None
     if first[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
-    if len(first) <= LIMIT:
-        more = stream.read(_CHUNK)
-        if not more:
-            yield whole_lines(first if decoder is None else decoder.decode(first).encode("utf-8", "replace"))
-            return
-        first += more
-    while first:
-        yield first if decoder is None else decoder.decode(first).encode("utf-8", "replace")
-        first = stream.read(_CHUNK)
+    following = next(chunks, None)
+    if following is None and len(first) <= LIMIT:
+        yield at, whole_lines(first if decoder is None else decoder.decode(first).encode("utf-8", "replace"))
+        return
+    for start, chunk in chain([(at, first)], [following] if following else [], chunks):
+        yield start, chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
+def _written(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Pieces of the stream with their offsets. Runs of zero bytes, which no log has, are left out, holes of a sparse file unread."""
+    at = 0
+    while chunk := stream.read(_CHUNK):
+        start = 0
+        for zeros in _ZEROS.finditer(chunk):
+            if zeros.start() > start:
+                yield at + start, chunk[start : zeros.start()]
+            start = zeros.end()
+        if start < len(chunk):
+            yield at + start, chunk[start:]
+        at += len(chunk)
+        if start == len(chunk):
+            at = _after_hole(stream, at)
+
+
+def _after_hole(stream: BinaryIO, at: int) -> int:
+    """The offset of the next data of a file whose holes the system knows; the same offset for any other stream."""
+    try:
+        at = os.lseek(stream.fileno(), at, os.SEEK_DATA)
+    except OSError as error:  # a pipe, or nothing but a hole to the end
+        if error.errno != errno.ENXIO:
+            return at
+        at = os.lseek(stream.fileno(), 0, os.SEEK_END)
+    return stream.seek(at)
+
+
+def _lines(chunks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bytes, int, bytes]]:
     """Lines with one of WORDS in them and those that belong to them: line, offset, and the last line with a head before it."""
     rest, base, follow, head = b"", 0, 0, b""
-    for chunk in chunks:
+    for offset, chunk in chunks:
+        if offset > base + len(rest):
+            for start, end, _ in _hits(rest, follow):
+                yield rest[start:end][:_LINE_LIMIT], base + start, _head_before(rest, start, head)
+            rest, base = b"", offset
         data = rest + chunk
         stop = data.rfind(b"\n") + 1
         if stop == 0:

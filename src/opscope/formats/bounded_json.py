@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read JSON that strangers wrote: NaN and Infinity accepted (msprobe writes them), size and depth bounded, errors with an offset."""
+"""Read JSON that strangers wrote: NaN and Infinity accepted (msprobe writes them), size and depth bounded, errors with an offset.
+
+What comes out can be written again: no text holds half of a surrogate pair, no integer has more digits than Python prints.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,8 @@ from opscope.formats.bounded import read_bounded
 
 SIZE_LIMIT = 4 << 30
 DEPTH_LIMIT = 400
+DIGITS = 40  # of an integer; the largest that any field of a dump holds has 20
+_ESCAPE = re.compile(r"\\(?:[^u]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2}))", re.DOTALL)
 
 
 def load_json(path: str | Path) -> Any:
@@ -37,7 +44,7 @@ def parse_json(data: bytes, path: str | Path) -> Any:
     except UnicodeDecodeError as error:
         raise FormatError(path, "is not UTF-8 text", offset=error.start) from None
     try:
-        value = json.loads(text)
+        value = json_value(text)
     except RecursionError:
         raise FormatError(path, "JSON nested too deep") from None
     except ValueError as error:
@@ -46,6 +53,20 @@ def parse_json(data: bytes, path: str | Path) -> Any:
     if too_deep(value):
         raise FormatError(path, f"JSON nested deeper than {DEPTH_LIMIT}")
     return value
+
+
+def json_value(text: str, *, table: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The value of a JSON text: an escape of half a surrogate pair, which is no character, stays the six characters it was written with.
+
+    table makes an object of its pairs. Raises ValueError and RecursionError as json.loads does.
+    """
+    if "\\ud" in text or "\\uD" in text:
+        text = _ESCAPE.sub(lambda found: f"\\\\{found[1]}" if found[1] else found[0], text)
+    return json.loads(text, parse_int=_integer, object_pairs_hook=table)
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= DIGITS else float(digits)
 
 
 def too_deep(value: Any, limit: int = DEPTH_LIMIT) -> bool:

@@ -78,7 +78,7 @@ def read_txt(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
     dtype = find_dtype(head[2]) if head else true
     values = _numbers(path, text, dtype, skip=text.find("\n") + 1 if head else 0)
     sizes = [part.strip() for part in head[1].split(",") if part.strip()] if head else []
-    if len(sizes) > _RANK_LIMIT or not all(size.isdigit() for size in sizes):
+    if len(sizes) > _RANK_LIMIT or not all(size.isdecimal() and len(size) < 19 for size in sizes):
         raise FormatError(path, "the first line's shape is not numbers", offset=0)
     shape = tuple(int(size) for size in sizes) if head else values.shape
     if math.prod(shape) != values.size:
@@ -99,7 +99,7 @@ def read_csv(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
     lines = rest.splitlines()
     values = _numbers(path, "\n".join(line.rpartition(",")[2] for line in lines), find_dtype(head[2]) or true, skip=0)
     last = lines[-1].split(",")[:rank] if lines else []
-    if not all(part.isdigit() for part in last):
+    if not all(part.isdecimal() and len(part) < 19 for part in last):
         raise FormatError(path, "the last line has no indices", offset=len(text))
     shape = tuple(int(part) + 1 for part in last) if lines else (0,) * max(rank, 1)
     if math.prod(shape) != values.size:
@@ -124,7 +124,8 @@ def _numbers(path: Path, text: str, dtype: DType | None, *, skip: int) -> np.nda
             numbers = [float(word) for word in words]
         wanted = dtype.to_numpy() if dtype is not None and dtype.numpy is not None else np.dtype(np.float64)
         if kind == "float" and wanted.itemsize < 8:
-            return np.array(numbers, np.float64).astype(np.float32).astype(wanted)
+            with np.errstate(over="ignore"):  # a number that the type cannot hold is its infinity
+                return np.array(numbers, np.float64).astype(np.float32).astype(wanted)
         return np.array(numbers, dtype=wanted)
     except (ValueError, OverflowError) as error:
         raise FormatError(path, f"not numbers of {dtype.name if dtype else 'float64'}: {error}", offset=skip) from None

@@ -58,6 +58,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 OPTIONS: tuple[Option, ...] = (
     Option(word="output", short="-o", takes="PATH", help="directory of the run; an existing one gets a sibling [runs/NAME-TIME]"),
     Option(word="tag", takes="NAME", help="name of the run where -o gives none"),
+    Option(word="shared", help="others may read the run, as the umask says; else only you"),
+    Option(word="keep-argv", help="keep the command line whole; else values that may be secret are ***"),
     Option(
         word="values",
         takes="KIND",
@@ -122,6 +124,8 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     journal: str | None = None
     layout: str | None = None
     set_dump: bool = False
+    shared: bool = False
+    keep_argv: bool = False
 
     @property
     def share(self) -> float | None:
@@ -199,6 +203,8 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         journal=_pattern(text.get("journal")),
         layout=text.get("layout"),
         set_dump=words.get("set_dump") is True,
+        shared=words.get("shared") is True,
+        keep_argv=words.get("keep_argv") is True,
     )
 
 

@@ -39,6 +39,7 @@ def begin(config: RecordConfig, run: Path) -> Session:
         rank=known_rank(os.environ) or 0,
         local_rank=first_number(os.environ, LOCAL_VARIABLES),
         world=first_number(os.environ, WORLD_VARIABLES),
+        keep_argv=config.keep_argv,
     )
     writer = ProcessWriter(run, facts, keep=config.keep_last)
     session = Session(config, writer, process=writer.process.process)
@@ -102,7 +103,14 @@ class Recording:
         config = self.config
         wanted = Path(config.output or Path("runs") / (config.tag or "recording"))
         self.path = create_run(
-            wanted, command=sys.argv, config=config.words(), version=__version__, seed=config.seed, deterministic=config.deterministic
+            wanted,
+            command=sys.argv,
+            config=config.words(),
+            shared=config.shared,
+            keep_argv=config.keep_argv,
+            version=__version__,
+            seed=config.seed,
+            deterministic=config.deterministic,
         )
         if self.path.name != wanted.name:
             print(f"opscope: {wanted} exists, recording into {wanted.with_name(self.path.name)}", file=sys.stderr)

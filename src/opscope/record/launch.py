@@ -101,7 +101,8 @@ def _prepare(config: RecordConfig, command: Sequence[str], tell: Say) -> tuple[P
     wanted = Path(config.output) if config.output is not None else default_path(config, command)
     facts: dict[str, Any] = {"run_id": identity, "version": opscope.__version__, "seed": config.seed, "deterministic": config.deterministic}
     try:
-        run = create_run(wanted, command=command, config=config.words(), packages=packages(command), **facts)
+        facts |= {"packages": packages(command), "shared": config.shared, "keep_argv": config.keep_argv}
+        run = create_run(wanted, command=command, config=config.words(), **facts)
     except UsageError as error:
         tell(f"not recording: {error}; the command runs without it")
         return None, dict(os.environ)

@@ -60,8 +60,11 @@ def parse_arguments(text: str | None, *, call: str) -> dict[str, Any]:
 
 
 def random_states(text: str | None) -> dict[str, tuple[ValueRef, int]]:
-    """Where the generator states of a call lie, and of how many bytes each is, by the names of repro/case.py."""
-    tree = msgspec.json.decode(text or "{}")
+    """Where the generator states of a call lie, and of how many bytes each is, by the names of repro/case.py; none for what is no JSON."""
+    try:
+        tree = msgspec.json.decode(text or "{}")
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
     told = tree.get("random") if isinstance(tree, dict) else None
     found = {}
     for name, place in (told if isinstance(told, dict) else {}).items():

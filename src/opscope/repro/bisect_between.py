@@ -19,6 +19,7 @@ from opscope.repro.bisect import Answers, Bisected
 from opscope.repro.bisect_oracle import BAD, GOOD, UNCLEAR, Observation, Oracle, Scan, oracle_for
 from opscope.repro.bisect_trials import Tell, Trials
 from opscope.repro.ddmin import ddmin
+from opscope.run.store.public import HIDDEN
 
 if TYPE_CHECKING:
     from opscope.run.protocol import RunInfo
@@ -54,9 +55,13 @@ class Recorded(Protocol):
 
 
 def differences(bad: Recorded, good: Recorded) -> tuple[Difference, ...]:
-    """What differs between two runs; the kinds in the order variable, switch, flag, autocast, package."""
+    """What differs between two runs; the kinds in the order variable, switch, flag, autocast, package.
+
+    A variable whose value one of them did not record is none of them.
+    """
+    left_out = {key for run in (bad, good) for key, value in run.info.environment.items() if value == HIDDEN}
     tables = (
-        ("variable", _computing(bad.info.environment), _computing(good.info.environment)),
+        ("variable", _computing(bad.info.environment, left_out), _computing(good.info.environment, left_out)),
         ("switch", _switches(bad.info), _switches(good.info)),
         *_settings(bad, good),
         ("package", bad.info.packages, good.info.packages),
@@ -154,8 +159,8 @@ def _call_hook(hook: str, packages: Sequence[str]) -> None:
         raise UnavailableError(f"--hook {hook!r} ended with {code} for {' '.join(packages)}")
 
 
-def _computing(environment: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in environment.items() if key not in PLACES and not key.startswith("OPSCOPE")}
+def _computing(environment: dict[str, str], left_out: set[str]) -> dict[str, str]:
+    return {key: value for key, value in environment.items() if key not in PLACES | left_out and not key.startswith("OPSCOPE")}
 
 
 def _switches(info: RunInfo) -> dict[str, str]:

@@ -21,6 +21,7 @@ from opscope.errors import FormatError, UnavailableError, UsageError
 from opscope.record.launch import read_notes
 from opscope.repro.bisect_oracle import Observation
 from opscope.run.store.layout import process_directories
+from opscope.run.store.public import public_command
 
 LOG = "bisect.log"
 LONGEST = 1800.0  # seconds a run may take while nothing is known of the command, or nothing but that it does not end
@@ -40,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of the log: what is searched, as a number that changes with command, oracle and options."""
+    """First line of the log: what is searched, as a number that changes with command, oracle and options; command is for people."""
 
     search: str
     command: tuple[str, ...]
@@ -59,13 +60,13 @@ class Trials:
         self.records: list[Record] = []
         self.made = 0
         search = hashlib.sha256(repr((self.command, question, str(Path.cwd()))).encode()).hexdigest()[:16]
-        self._head = Head(search=search, command=self.command)
+        self._head = Head(search=search, command=public_command(self.command))
         self._read()
 
     def _read(self) -> None:
         path = self.folder / LOG
         if not self.folder.exists() or not any(self.folder.iterdir()):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(0o700, parents=True, exist_ok=True)
             path.write_bytes(msgspec.json.encode(self._head) + b"\n")
             return
         try:

@@ -145,12 +145,12 @@ def _sections(path: Path, stream: BinaryIO, head: bytes) -> list[_Section]:
     rows = [_SECTION.unpack_from(data) for data in (stream.read(row) for _ in range(count))]
     texts = b""
     if names < count and rows[names][5] <= _MAX_ABOUT:
-        stream.seek(rows[names][4])
+        stream.seek(min(rows[names][4], end))
         texts = stream.read(rows[names][5])
     return [
         _Section(
             name=texts[name : texts.find(b"\0", name)].decode("ascii", "replace") if name < len(texts) else "",
-            type=kind, address=address, offset=offset, size=size, link=link, info=info,
+            type=kind, address=address, offset=min(offset, end), size=size, link=link, info=info,
         )
         for name, kind, _, address, offset, size, link, info, _, _ in rows
     ]  # fmt: skip

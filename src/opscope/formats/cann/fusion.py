@@ -108,19 +108,25 @@ def read_graph(path: Path) -> Graph:
 
 def _entries(items: list[Any], key: str) -> Iterator[dict[str, Any]]:
     for item in items:
-        found = item.get(key) if isinstance(item, dict) else None
-        yield from (entry for entry in found or () if isinstance(entry, dict))
+        yield from _tables(item.get(key) if isinstance(item, dict) else None)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _tables(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a list; none of anything else."""
+    yield from (one for one in _listed(value) if isinstance(one, dict))
 
 
 def _op(entry: dict[str, Any]) -> FusedOp | None:
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         return None
-    listed = _attribute(entry, "_datadump_original_op_names")
-    originals = (
-        None if listed is None else tuple(word for word in (listed.get("list") or {}).get("s") or () if isinstance(word, str) and word)
-    )
-    descriptions = [one for one in entry.get("output_desc") or () if isinstance(one, dict)]
+    held = _attribute(entry, "_datadump_original_op_names")
+    originals = None if held is None else _words(held.get("list"))
+    descriptions = list(_tables(entry.get("output_desc")))
     outputs = tuple(_output(name, originals, one, number) for number, one in enumerate(descriptions))
     level1 = (_attribute(entry, "_L1_fusion_sub_graph_no") or {}).get("s")
     return FusedOp(
@@ -129,9 +135,13 @@ def _op(entry: dict[str, Any]) -> FusedOp | None:
     )  # fmt: skip
 
 
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(word for word in _listed(value.get("s") if isinstance(value, dict) else None) if isinstance(word, str) and word)
+
+
 def _attribute(entry: dict[str, Any], key: str) -> dict[str, Any] | None:
-    for one in entry.get("attr") or ():
-        if isinstance(one, dict) and one.get("key") == key and isinstance(one.get("value"), dict):
+    for one in _tables(entry.get("attr")):
+        if one.get("key") == key and isinstance(one.get("value"), dict):
             found: dict[str, Any] = one["value"]
             return found
     return None
@@ -152,7 +162,7 @@ def _fallback(name: str, originals: tuple[str, ...] | None, number: int) -> Outp
 
 
 def _producers(inputs: Any) -> Iterator[tuple[str, int]]:
-    for text in inputs if isinstance(inputs, list) else ():
+    for text in _listed(inputs):
         name, _, number = str(text).rpartition(":")
         if name and number.isascii() and number.isdigit() and len(number) < 8:
             yield name, int(number)

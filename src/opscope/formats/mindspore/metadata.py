@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from opscope.errors import FormatError
 from opscope.formats.bounded import read_bounded_text
-from opscope.formats.bounded_json import load_json
+from opscope.formats.bounded_json import json_value, load_json
 
 _NAME_LIMIT = 4096
 _ORDER_LIMIT = 1 << 28
@@ -67,6 +66,6 @@ def _said(value: Any) -> Any:
     if text in {"true", "True", "false", "False"}:
         return text.lower() == "true"
     try:
-        return json.loads(text.replace("(", "[").replace(")", "]")) if re.match(r"[-\d\[(]", text) else value
+        return json_value(text.replace("(", "[").replace(")", "]")) if re.match(r"[-\d\[(]", text) else value
     except (ValueError, RecursionError):
         return value

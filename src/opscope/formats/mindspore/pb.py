@@ -217,7 +217,7 @@ def _value(message: Wire, depth: int) -> Any:
             scalar = part - (1 << 64) if part >= 1 << 63 else part
         elif number == 4:
             scalar = part
-        elif number in {5, 6} and isinstance(part, Wire):
+        elif number in {5, 6} and isinstance(part, Wire) and len(part.data) in {4, 8}:
             scalar = struct.unpack("<f" if len(part.data) == 4 else "<d", part.data)[0]
         elif number == 7 and isinstance(part, Wire):
             scalar = part.text

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from opscope.errors import UsageError
+from opscope.formats.bounded_json import json_value
 from opscope.formats.settings.problem import Problem
 
 
@@ -22,7 +23,7 @@ def parse_settings(text: str) -> tuple[Any, list[Problem]]:
         return dict(pairs)
 
     try:
-        return json.loads(text, object_pairs_hook=table), twice
+        return json_value(text, table=table), twice
     except json.JSONDecodeError as error:
         raise UsageError(f"not JSON at line {error.lineno}, column {error.colno}: {_why(text, error)}") from error
     except RecursionError as error:

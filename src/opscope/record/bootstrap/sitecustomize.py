@@ -140,7 +140,8 @@ def complain(message):
         sys.stderr.write(line)
         # One file for each process, so that two never write into one another's lines.
         path = os.path.join(os.environ["OPSCOPE_RUN"], "note-" + str(os.getpid()) + ".txt")  # noqa: PTH118
-        with open(path, "a", encoding="utf-8", errors="replace") as note:  # noqa: PTH123
+        mode = os.stat(os.path.dirname(path)).st_mode & 0o666  # noqa: PTH116, PTH120 - open to whom the run is
+        with open(path, "a", encoding="utf-8", errors="replace", opener=lambda name, flags: os.open(name, flags, mode)) as note:
             note.write(line)
     except (OSError, ValueError, AttributeError, KeyError):
         return  # stderr closed or the run directory gone: there is nobody left to tell
@@ -152,7 +153,7 @@ def mark_started():
         path = os.path.join(os.environ["OPSCOPE_RUN"], "started")  # noqa: PTH118
         if not os.path.isabs(path):  # noqa: PTH117 - the launcher always writes an absolute one
             return
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:
         return  # it is there already, or the directory cannot be written
 

@@ -64,7 +64,10 @@ def begin(config: RecordConfig, run: Path) -> Joined:
     if config.seed is not None:
         seed_all(config.seed, deterministic=config.deterministic)
     process = process_facts(
-        rank=rank, local_rank=first_number(os.environ, LOCAL_VARIABLES), world=first_number(os.environ, WORLD_VARIABLES)
+        rank=rank,
+        local_rank=first_number(os.environ, LOCAL_VARIABLES),
+        world=first_number(os.environ, WORLD_VARIABLES),
+        keep_argv=config.keep_argv,
     )
     place, dump = make_place(run, process)
     theirs = users_dump(os.environ, run)

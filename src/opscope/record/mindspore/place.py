@@ -26,7 +26,7 @@ from opscope.errors import FormatError
 from opscope.formats.settings.mindspore import FILE
 from opscope.record.chosen import Choices
 from opscope.run.schema import Process
-from opscope.run.store.layout import write_json
+from opscope.run.store.layout import make_directory, write_json
 
 FOLDER = "mindspore"
 FACTS = "facts.json"
@@ -54,7 +54,8 @@ def make_place(run: Path, process: Process) -> tuple[Path, Path]:
     """The folder of this process, made, and the folder MindSpore is to dump into; OSError when they cannot be made."""
     start = int((process.start or 0) * 1000)
     place = (run / FOLDER / f"{process.pid}-{start}").absolute()
-    place.mkdir(parents=True)
+    make_directory(place.parent, exist_ok=True)
+    make_directory(place)
     dump = place / "dump"
     if SAFE.fullmatch(str(dump)) is None:
         dump = Path(tempfile.mkdtemp(prefix=TEMPORARY)) / "dump"

@@ -53,6 +53,7 @@ import msgspec
 
 from opscope.errors import FormatError
 from opscope.run.schema import LEVELS, PHASES
+from opscope.run.store.layout import file_mode
 from opscope.run.store.spool import allocate
 
 MAGIC = b"OPSCOPBB"
@@ -122,7 +123,7 @@ class BlackBox:
     def create(cls, path: str | os.PathLike[str]) -> BlackBox:
         """Make and map the file; OSError (a full disk included) comes here and never later."""
         size = HEADER_BYTES + RING_SLOTS * SLOT_BYTES + STACKS * (STACK_HEADER + STACK_SLOTS * SLOT_BYTES)
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, file_mode(Path(path).parent))
         try:
             allocate(file, 0, size)
             os.ftruncate(file, size)

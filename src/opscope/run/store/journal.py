@@ -30,6 +30,7 @@ import msgspec
 from opscope.errors import FormatError, MissingValueError
 from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor, ValueRef
+from opscope.run.store.layout import file_mode
 from opscope.run.store.shard_reader import shaped
 from opscope.run.store.spool import allocate
 
@@ -105,7 +106,7 @@ class JournalFile:
     """The writing side of one thread's journal; OSError when the disk has no room for it."""
 
     def __init__(self, path: Path, thread: int) -> None:
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o644)
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC, file_mode(path.parent))
         self._thread = thread
         allocate(self._file, 0, LEAST)
         os.ftruncate(self._file, LEAST)

@@ -26,6 +26,7 @@ import msgspec
 from opscope.errors import FormatError, NewerFormatError, UsageError
 from opscope.run.schema import SCHEMA_MAJOR, SCHEMA_MINOR, Process
 from opscope.run.store.installed import installed_packages
+from opscope.run.store.public import public_command, public_environment
 
 RUN_FILE = "run.json"
 PROCESS_FILE = "process.json"
@@ -40,8 +41,6 @@ _MAX_JSON = 64 << 20
 _MAX_NUMBER = 1 << 20
 _PROCESS_NAME = re.compile(r"p-[A-Za-z0-9_.\-]{1,80}-[0-9]{1,10}-[0-9]{1,16}")
 _SHARD_NAME = re.compile(r"values-[0-9]{5,9}\.safetensors")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
-_URL_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -80,17 +79,20 @@ def create_run(
     command: Sequence[str] = (),
     config: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
+    shared: bool = False,
+    keep_argv: bool = False,
     **facts: Any,
 ) -> Path:
     """Make a new run directory and its run.json, and return it; a path that exists gets a sibling path-2, path-3, ….
 
-    facts are further fields of RunFile (version, run_id, packages, seed, deterministic). Secrets of the environment are
-    left out. UsageError when the directory cannot be made.
+    facts are further fields of RunFile (version, run_id, packages, seed, deterministic). What is not harmless by its kind is left
+    out of the environment, and of the command without keep_argv. Only the owner may enter the directory, unless it is shared.
+    UsageError when the directory cannot be made.
     """
-    directory = _make_fresh(Path(os.path.abspath(path)))  # noqa: PTH100 - resolve() would follow links the user chose
+    directory = _make_fresh(Path(os.path.abspath(path)), mode=0o777 if shared else 0o700)  # noqa: PTH100 - resolve() would follow links the user chose
     facts.setdefault("run_id", uuid.uuid4().hex)
     run = RunFile(
-        command=tuple(command),
+        command=recorded_command(command, keep=keep_argv),
         config=dict(config or {}),
         environment=public_environment(os.environ if environment is None else environment),
         start=time.time(),
@@ -103,15 +105,15 @@ def create_run(
     return directory
 
 
-def _make_fresh(path: Path) -> Path:
+def _make_fresh(path: Path, *, mode: int) -> Path:
     if not path.name:
         raise UsageError(f"{path}: not a path for a run")
     number = 1
     while True:
         candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
         try:
-            candidate.mkdir(parents=True)
-            (candidate / PROCESSES).mkdir()
+            candidate.mkdir(mode, parents=True)
+            make_directory(candidate / PROCESSES)
         except FileExistsError:
             number += 1
             continue
@@ -166,13 +168,13 @@ def read_run_file(directory: Path) -> RunFile:
 def claim_process(directory: Path, facts: Process) -> Process:
     """Make the directory of a process and give it the lowest free number of the run; OSError when it cannot be made."""
     processes = directory / PROCESSES
-    processes.mkdir(exist_ok=True)
+    make_directory(processes, exist_ok=True)
     host = re.sub(r"[^A-Za-z0-9_.\-]", "_", facts.host or "")[:80] or "host"
     start = int((facts.start or time.time()) * 1000)
     while True:
         name = f"p-{host}-{facts.pid or os.getpid()}-{start}"
         try:
-            (processes / name).mkdir()
+            make_directory(processes / name)
             break
         except FileExistsError:
             start += 1
@@ -184,7 +186,7 @@ def claim_process(directory: Path, facts: Process) -> Process:
 def _claim_number(processes: Path, name: str) -> int:
     for number in range(_MAX_NUMBER):
         try:
-            handle = os.open(processes / f"number-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            handle = os.open(processes / f"number-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, file_mode(processes))
         except FileExistsError:
             continue
         try:
@@ -195,7 +197,7 @@ def _claim_number(processes: Path, name: str) -> int:
     raise UsageError(f"{processes}: more than {_MAX_NUMBER} processes")
 
 
-def process_facts(*, rank: int = 0, local_rank: int | None = None, world: int | None = None) -> Process:
+def process_facts(*, rank: int = 0, local_rank: int | None = None, world: int | None = None, keep_argv: bool = False) -> Process:
     """What this process says of itself; the writer gives it its number and directory."""
     import socket
 
@@ -205,7 +207,7 @@ def process_facts(*, rank: int = 0, local_rank: int | None = None, world: int | 
         host=socket.gethostname(),
         pid=os.getpid(),
         parent=os.getppid(),
-        argv=tuple(sys.argv) if hasattr(sys, "argv") else (),
+        argv=recorded_command(sys.argv if hasattr(sys, "argv") else (), keep=keep_argv),
         rank=rank,
         local_rank=local_rank,
         world=world,
@@ -264,18 +266,26 @@ def segment_files(directory: Path, table: str) -> list[Path]:
     return [entry for _, entry in sorted(numbered)]
 
 
-def public_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without secrets: names that look like one are left out, credentials in URLs are starred."""
-    return {
-        _plain(name): _URL_CREDENTIALS.sub("***@", _plain(value))
-        for name, value in sorted(environment.items())
-        if not _SECRET_NAME.search(name)
-    }
+def recorded_command(words: Sequence[str], *, keep: bool = False) -> tuple[str, ...]:
+    """The words of a command line as a run holds them: whole where the user asked for that, else what is harmless of them."""
+    return tuple(word.encode("utf-8", "backslashreplace").decode() for word in words) if keep else public_command(words)
 
 
-def _plain(text: str) -> str:
-    """Text without the lone surrogates that stand for bytes of no encoding, which JSON cannot hold."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def make_directory(path: Path, *, exist_ok: bool = False) -> None:
+    """A directory of a run, open to nobody to whom the one above it is closed."""
+    path.mkdir(0o700 if file_mode(path.parent) == 0o600 else 0o777, exist_ok=exist_ok)
+
+
+def file_mode(directory: Path) -> int:
+    """Mode for a new file of a run: 0o600 where only the owner may enter the directory, else what the umask leaves of 0o666."""
+    try:
+        return 0o666 if directory.stat().st_mode & 0o077 else 0o600
+    except OSError:
+        return 0o600
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags, file_mode(Path(path).parent))
 
 
 def write_json(path: Path, record: msgspec.Struct) -> None:
@@ -283,7 +293,7 @@ def write_json(path: Path, record: msgspec.Struct) -> None:
     data = msgspec.json.format(msgspec.json.encode(record), indent=1)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as file:
+        with open(beside, "wb", opener=_opener) as file:
             file.write(data)
         beside.replace(path)
     except OSError:

@@ -18,8 +18,11 @@ import os
 import threading
 import time
 from collections import deque
+from pathlib import Path
 
 import msgspec
+
+from opscope.run.store.layout import file_mode
 
 CHUNK_BYTES = 8 << 20
 BUFFERS = 6
@@ -151,13 +154,14 @@ class Spool:
 def open_for_writing(path: os.PathLike[str], *, direct: bool) -> tuple[int, bool]:
     """A new file, past the page cache if wanted and possible; the descriptor, and whether it is."""
     flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
+    mode = file_mode(Path(path).parent)
     if direct:
         try:
-            return os.open(path, flags | O_DIRECT, 0o644), True
+            return os.open(path, flags | O_DIRECT, mode), True
         except OSError as error:
             if error.errno != errno.EINVAL:  # a file system without O_DIRECT
                 raise
-    return os.open(path, flags, 0o644), False
+    return os.open(path, flags, mode), False
 
 
 def write_all(file: int, data: memoryview, offset: int) -> None:

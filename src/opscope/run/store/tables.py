@@ -18,6 +18,7 @@ from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
 from opscope.errors import RecordError
+from opscope.run.store.layout import file_mode
 
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
@@ -41,7 +42,7 @@ class TableFile:
         self._schema = schema
         self._pieces = _Pieces()
         self._writer = StreamWriter.from_writable(self._pieces)
-        self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, file_mode(path.parent))
         self.size = 0
         self._writer.write_stream(CArrayStream.from_c_arrays([], schema))
         self._flush()
