@@ -11,6 +11,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -28,6 +29,10 @@ from opscope.analysis.compare_structure import enclosing
 from opscope.analysis.compare_sums import Sums
 from opscope.analysis.compare_tables import NONE
 from opscope.analysis.compare_updates import Updates
+from opscope.analysis.hashes import mixed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "computed", "arrived", "rewired", "extra", "missing", "argument", "amplified", "shaped",
@@ -36,6 +41,7 @@ ROUNDING = 2.0**-24  # of statistics that were taken in float32
 MAX_CAUSES = 4096
 AGREES = 1e-4  # relative error of a result between frameworks, where its type is fine enough
 MAX_BEHIND = 2_000
+OTHER_VIEW = "reads the same tensor through another view: transposed, or in another order"
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -62,6 +68,7 @@ class Search:
         self._arrived: set[tuple[int, int]] = set()
         self._viewed: set[int] = set()  # views of what arrived unlike
         self._tainted: dict[int, bool] = {}
+        self._free: list[int] = []  # those that are not, the last call first: a cause before them may change that
         self._reordered: set[int] = set()
         self._shapes = Shapes(pairing)
         self._shifted: set[int] = set()  # ranks of which one side drew more random numbers
@@ -122,8 +129,10 @@ class Search:
         if len(chosen):
             chosen = chosen[~self._signs.named_again[rows.target_call[chosen]]]
             calls = rows.target_call[chosen]
-            shaped = [self._shapes.recorded_otherwise(*pair) for pair in zip(calls.tolist(), self._forward[calls].tolist(), strict=True)]
-            chosen = chosen[~np.array(shaped, dtype=np.bool_)]
+            kept = np.ones(len(chosen), dtype=np.bool_)
+            for place in np.flatnonzero(self._forward[calls] >= 0).tolist():
+                kept[place] = not self._shapes.recorded_otherwise(int(calls[place]), int(self._forward[calls[place]]))
+            chosen = chosen[kept]
         chosen = chosen[~np.isin(self.calls.rank[rows.target_call[chosen]], list(called))]
         found = []
         for row in leaps(self.pairing, self.measures, chosen, self._signs.steep):
@@ -153,12 +162,30 @@ class Search:
         measures, leaf = self.measures, self.calls.leaf
         exact = measures.agree & measures.differs & (self._signs.arguments_differ | self._signs.random)
         exact[list(self._shapes.readers)] = True
-        wanted = (measures.exceeds | exact) & leaf & (self.pairing.match.target >= 0) & ~self._signs.allocators
-        events = set(np.flatnonzero(wanted).tolist())
-        rows = self.pairing.rows
-        events.update(rows.target_call[self._signs.unexplained].tolist())
-        kept = (call for call in events if leaf[call] and not self._signs.named_again[call])
-        return sorted({*kept, *self._opaque(), *self._updates.calls})
+        wanted = (measures.exceeds | exact) & (self.pairing.match.target >= 0) & ~self._signs.allocators
+        wanted &= leaf & ~self._signs.named_again
+        wanted[self.pairing.rows.target_call[self._telling]] = True
+        return sorted({*np.flatnonzero(wanted).tolist(), *self._opaque(), *self._updates.calls})
+
+    @cached_property
+    def _telling(self) -> NDArray[np.int64]:
+        """Input rows that differ without a matched producer and may be causes: each state that came from outside once.
+
+        Left out is what came from outside after something was computed otherwise, and is no parameter of the first pass nor another view.
+        """
+        rows, signs = self.pairing.rows, self._signs
+        chosen = signs.unexplained
+        if len(chosen):
+            chosen = chosen[(self.calls.leaf & ~signs.named_again)[rows.target_call[chosen]]]
+        calls, outside = rows.target_call[chosen], signs.outside[chosen]
+        late = calls > signs.first_computed[calls]
+        own, viewed = signs.begins_forward[calls] & signs.owned[chosen], signs.viewed_otherwise[chosen]
+        chosen, flags = (column[~(late & outside) | own | viewed] for column in (chosen, 4 * outside + 2 * own + viewed))
+        _, first = np.unique(mixed(signs.identities(chosen), flags.astype(np.uint64)), return_index=True)
+        once = np.zeros(len(chosen), dtype=np.bool_)
+        once[first] = True
+        found: NDArray[np.int64] = chosen[once | (flags < 4)]
+        return found
 
     # -- one call ---------------------------------------------------------------------------------------------
 
@@ -311,7 +338,7 @@ class Search:
     @cached_property
     def _unexplained_of(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = defaultdict(list)
-        for row in self._signs.unexplained.tolist():
+        for row in self._telling.tolist():
             found[int(self.pairing.rows.target_call[row])].append(row)
         return found
 
@@ -325,18 +352,15 @@ class Search:
 
     def _arrival(self, call: int, row: int) -> Cause | None:
         """A tensor that differs and that nobody recorded produced."""
-        rows, tensors = self.pairing.rows, self.pairing.target.tensors
         if self._identity(row) in self._arrived:
             return None
-        other = self._other_view(row)
-        if other is not None:
-            return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(other,))
+        if self._signs.viewed_otherwise[row]:
+            return Cause(REWIRED, call, int(self.pairing.match.target[call]), row, words=(OTHER_VIEW,))
         earlier = self._computed_before(call)
         lonely = None if earlier or self._forward[call] < 0 else self._lonely_before(call, row)
         if lonely is not None:
             return lonely
-        known = tensors.parameter[rows.target[row]] or self.pairing.golden.tensors.parameter[rows.golden[row]] or self._named(row)
-        fresh = self._is_first_step(call) and self._is_forward(call) and bool(known)
+        fresh = bool(self._signs.begins_forward[call] and self._signs.owned[row])
         if earlier and not fresh:
             return None
         self._arrived.add(self._identity(row))
@@ -380,30 +404,6 @@ class Search:
         same = tensors.call[same][(tensors.call[same] > call) & (self.calls.rank[tensors.call[same]] == self.calls.rank[call])]
         same = same[~self._signs.views[same] & (self.pairing.match.target[same] >= 0)]
         return int(same.min(initial=np.iinfo(np.int64).max))
-
-    def _named(self, row: int) -> bool:
-        """Whether a row has the content of a parameter on its own side (an API that reads what its module owns)."""
-        mine, _ = self._parameters
-        return int(self.pairing.flows[0].state[self.pairing.rows.target[row]]) in mine
-
-    @cached_property
-    def _parameters(self) -> tuple[set[int], set[int]]:
-        found = []
-        for side, flow in ((self.pairing.target, self.pairing.flows[0]), (self.pairing.golden, self.pairing.flows[1])):
-            found.append(set(flow.state[side.tensors.parameter & (flow.state != 0)].tolist()))
-        return found[0], found[1]
-
-    def _other_view(self, row: int) -> str | None:
-        """Words when both sides read the same parameter, shaped or turned otherwise."""
-        rows = self.pairing.rows
-        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
-        a, b = int(rows.target[row]), int(rows.golden[row])
-        if not mine.named[a] or mine.named[a] != theirs.named[b]:
-            return None
-        turned = mine.shape[a] != theirs.shape[b] or mine.stride[a] != theirs.stride[b]
-        if turned and mine.sorted_shape[a] == theirs.sorted_shape[b] and mine.l2norm[a] == theirs.l2norm[b]:
-            return "reads the same tensor through another view: transposed, or in another order"
-        return None
 
     def _structural(self, call: int, row: int) -> Cause | None:
         """An input that comes from another call than on the golden side."""
@@ -503,6 +503,8 @@ class Search:
                 waiting.extend(unknown)
             else:
                 self._tainted[waiting.pop()] = tainted
+                if not tainted:
+                    heapq.heappush(self._free, -at)
         return self._tainted[call]
 
     def _above(self, call: int) -> Sequence[int]:
@@ -530,17 +532,11 @@ class Search:
             found.extend(producer for producer in self._lonely.inputs_of(call, target=True) if producer >= 0)
         return found
 
-    def _is_first_step(self, call: int) -> bool:
-        steps = self.calls.step[self.calls.rank == self.calls.rank[call]]
-        return bool(self.calls.step[call] == steps[0])
-
-    def _is_forward(self, call: int) -> bool:
-        return self.pairing.target.words.get(int(self.calls.phase[call])) == "forward"
-
     def _accept(self, cause: Cause) -> None:
         """Note a cause; what was found free of taint behind it is looked at again."""
         self.causes.append(cause)
         if cause.golden >= 0 and cause.kind in {MISSING, EXTRA}:
             self._culprits_golden.add(cause.golden)
         self._culprits.add(cause.target)
-        self._tainted = {call: tainted for call, tainted in self._tainted.items() if tainted or call < cause.target}
+        while self._free and -self._free[0] >= cause.target:
+            self._tainted.pop(-heapq.heappop(self._free), None)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +17,39 @@ from opscope.analysis.compare_kinds import STEEP, is_random, kind_of
 from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_shapes import FILLS
 from opscope.analysis.compare_tables import NONE
-from opscope.analysis.hashes import distinct
+from opscope.analysis.hashes import distinct, mixed
 from opscope.judge.operators import ALLOCATORS, VIEWS, family, in_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+class Medians:
+    """Medians of the first n of some numbers, for any n: kept as two heaps, the lower half and the upper one, as far as was asked."""
+
+    def __init__(self, numbers: NDArray[np.float64]) -> None:
+        self._numbers = numbers
+        self._lower: list[float] = []
+        self._upper: list[float] = []
+        self._found = [0.0]
+
+    def of(self, count: int) -> float:
+        """The median of the first so many; 0 of none."""
+        for number in self._numbers[len(self._found) - 1 : count].tolist():
+            self._take(number)
+        return self._found[count]
+
+    def _take(self, number: float) -> None:
+        lower, upper = self._lower, self._upper
+        heapq.heappush(upper, -heapq.heappushpop(lower, -number))
+        if len(upper) > len(lower):
+            heapq.heappush(lower, -heapq.heappop(upper))
+        self._found.append(-lower[0] if len(lower) > len(upper) else (upper[0] - lower[0]) / 2)
+
+
+def _of_rows(flags: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """A flag of a side's tensors for each row, False where the row has none there."""
+    return np.append(flags, False)[places]
 
 
 class Signs:
@@ -87,6 +117,60 @@ class Signs:
         return paired
 
     @cached_property
+    def outside(self) -> NDArray[np.bool_]:
+        """Rows that no recorded call produced, on either side."""
+        found: NDArray[np.bool_] = (self.producers[0] < 0) & (self.producers[1] < 0)
+        return found
+
+    @cached_property
+    def begins_forward(self) -> NDArray[np.bool_]:
+        """The forward calls of the first step of their rank."""
+        calls, found = self.calls, np.zeros(len(self.calls), dtype=np.bool_)
+        for rank in distinct(calls.rank).tolist():
+            here = calls.rank == rank
+            found |= here & (calls.step == calls.step[np.argmax(here)])
+        return found & self.pairing.target.which(calls.phase, lambda phase: phase == "forward")
+
+    @cached_property
+    def owned(self) -> NDArray[np.bool_]:
+        """Rows of parameters, by their role on a side or by a parameter's content (an API that reads what its module owns)."""
+        rows, flow = self.pairing.rows, self.pairing.flows[0]
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        found = _of_rows(mine.parameter, rows.target) | _of_rows(theirs.parameter, rows.golden)
+        known = distinct(flow.state[mine.parameter & (flow.state != 0)])
+        return found | _of_rows(np.isin(flow.state, known), rows.target) if len(known) else found
+
+    @cached_property
+    def viewed_otherwise(self) -> NDArray[np.bool_]:
+        """Rows that read the same named tensor on both sides, shaped or turned otherwise."""
+        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        chosen = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0))
+        left, right = rows.target[chosen], rows.golden[chosen]
+        turned = (mine.shape[left] != theirs.shape[right]) | (mine.stride[left] != theirs.stride[right])
+        same = (mine.named[left] != 0) & (mine.named[left] == theirs.named[right]) & (mine.l2norm[left] == theirs.l2norm[right])
+        found[chosen] = turned & same & (mine.sorted_shape[left] == theirs.sorted_shape[right])
+        return found
+
+    def identities(self, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """A hash of what makes two rows the same difference: the version on the target's side, else the states on both."""
+        rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
+        left, right = rows.target[chosen], rows.golden[chosen]
+        process, version = self.calls.process[tensors.call[left]], tensors.version[left]
+        versions = mixed(process.astype(np.uint64), version.astype(np.uint64))
+        return np.where(version >= 0, versions, mixed(flows[0].state[left], flows[1].state[right]))
+
+    @cached_property
+    def first_computed(self) -> NDArray[np.int64]:
+        """For each call the first of its rank, views apart, with an output that is not equal; the number of calls where none is."""
+        found = np.full(len(self.calls), len(self.calls), dtype=np.int64)
+        for rank, calls in self.differences.items():
+            computed = calls[~self.views[calls]]
+            if len(computed):
+                found[self.calls.rank == rank] = computed[0]
+        return found
+
+    @cached_property
     def unexplained(self) -> NDArray[np.int64]:
         """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
         rows = self.pairing.rows
@@ -96,7 +180,7 @@ class Signs:
             return inputs
         inputs = inputs[~self.matched_producer[inputs] & ~self.overwritten[inputs]]
         alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
-        outside = (self.producers[0][inputs] < 0) & (self.producers[1][inputs] < 0)
+        outside = self.outside[inputs]
         # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
         sure = (mine.version[rows.target[inputs]] >= 0) | mine.parameter[rows.target[inputs]]
         error = rows.error[inputs]
@@ -163,22 +247,21 @@ class Signs:
 
     def noise(self, call: int) -> float:
         """How far apart half of the results are that stand before a call in its step and rank; 0 where none does."""
-        calls, errors = self._results.get((int(self.calls.rank[call]), int(self.calls.step[call])), (np.empty(0), np.empty(0)))
-        before = errors[: np.searchsorted(calls, call)]
-        return float(np.median(before)) if len(before) else 0.0
+        found = self._results.get((int(self.calls.rank[call]), int(self.calls.step[call])))
+        return found[1].of(int(np.searchsorted(found[0], call))) if found is not None else 0.0
 
     @cached_property
-    def _results(self) -> dict[tuple[int, int], tuple[NDArray[Any], NDArray[np.float64]]]:
-        """By rank and step the calls and errors of all results that were compared, in the order of calls."""
+    def _results(self) -> dict[tuple[int, int], tuple[NDArray[Any], Medians]]:
+        """By rank and step the calls of all results that were compared, in their order, and the medians of their errors."""
         rows, calls = self.pairing.rows, self.calls
         chosen = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0) & np.isfinite(rows.error))
         owner = rows.target_call[chosen]
         place = np.stack([calls.rank[owner], calls.step[owner]])
-        names, codes = np.unique(place, axis=1, return_inverse=True)
+        begins = np.flatnonzero(np.r_[True, (place[:, 1:] != place[:, :-1]).any(axis=0)]) if len(owner) else np.empty(0, dtype=np.int64)
         found = {}
-        for code, (rank, step) in enumerate(names.T.tolist()):
-            here = codes.ravel() == code
-            found[rank, step] = owner[here], rows.error[chosen[here]]
+        for start, stop in pairwise([*begins.tolist(), len(owner)]):
+            rank, step = place[:, start].tolist()
+            found[rank, step] = owner[start:stop], Medians(rows.error[chosen[start:stop]])
         return found
 
     @cached_property
