@@ -8,18 +8,24 @@ the same storage that held the same kind of value. What nobody produced has arri
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from opscope.analysis.rows import Row
 from opscope.judge.arguments import Arguments, parse_arguments
 from opscope.judge.operators import (
     BRINGS,
+    ELEMENTWISE,
     GUARDS,
     HANDS_ON,
+    LEAVES,
     MOVES,
+    ORDERS,
+    PLACES,
     PREDICATES,
     SILENT,
     VIEWS,
@@ -35,22 +41,25 @@ from opscope.judge.reading import is_finite, is_read
 from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
 
 if TYPE_CHECKING:
-    from opscope.analysis.rows import Node, Row
+    from opscope.analysis.rows import Node
 
 Identity = tuple[int, str, object]
 KINDS = ("nan", "pos_inf", "neg_inf")
+OPPOSITE = {"nan": "nan", "pos_inf": "neg_inf", "neg_inf": "pos_inf"}  # an optimizer takes its learning rate negated
 MAX_ORIGINS = 4096  # told apart; later ones count as the last
 
 
 class Origin(msgspec.Struct):
     """Where something that is not finite began.
 
-    cause: computed, mask, uninitialised, constant, moved (judge.soundness), arrived (nobody recorded produced it), received (by a
-    collective, from sound values of this rank) or unseen (by a call of sound inputs whose result was read later). confirmed: it
+    cause: computed, mask, uninitialised, constant, moved (judge.soundness), arrived (nobody recorded produced it), scalar (the same of
+    a scalar argument), received (by a collective, from sound values of this rank) or unseen (by a call of sound inputs whose result
+    was read later). confirmed: it
     is an accusation; pending ones are not until NaN or +Inf derives from them or they get somewhere. used: some call computed
     with it, beyond moving and guarding. hidden_by: the first call that left no trace of it; guarded: every such call did so on
     purpose and in the origin's own step; asked_by: the first that only asked
-    what it is; failed_in: the first that raised an error on it.
+    what it is; failed_in: the first that raised an error on it. returned: the call
+    and slot in which its value, once it had left the tensors (`.item()`), came back as a scalar argument.
     """
 
     bit: int
@@ -63,6 +72,7 @@ class Origin(msgspec.Struct):
     guarded: bool = True
     asked_by: Node | None = None
     failed_in: Node | None = None
+    returned: tuple[Node, str] | None = None
 
     def hidden(self, by: Node, *, on_purpose: bool) -> None:
         """A call left no trace of it."""
@@ -96,6 +106,7 @@ class Flow:
         self._last: dict[int, Mark] = {}
         self._unseen: dict[Identity, Node] = {}
         self._overwritten: set[Identity] = set()
+        self._left: dict[tuple[int, str], Condition] = {}
         for node in nodes:
             self._take(node)
 
@@ -134,17 +145,21 @@ class Flow:
         if family(node.op) in BRINGS:
             return  # brought in from outside when the loader had time to: it arrives where it is first read
         held = [Held(row, self._condition(node, row)) for row in inputs]
+        self._note_leaving(node, held)
+        given_scalars = [] if all(is_finite(row) for row in outputs) else self._scalars(node, arguments)
         mark = self.mark
-        judged = judge(node.op, arguments, held, outputs, mark=mark, backward=node.phase == "backward")
+        judged = judge(node.op, arguments, [*held, *given_scalars], outputs, mark=mark, backward=node.phase == "backward")
         if judged.kind in {"origin", "pending"}:
             received = is_collective(node.op, node.phase)
             cause = "received" if received else judged.cause or "computed"
             maker = self._awaited(inputs) if family(node.op) in HANDS_ON else None
             self.add(Origin(mark, maker or node, cause, confirmed=judged.kind == "origin"))
         self._confirm(judged.confirmed)
-        if any(one.condition.taint for one in held):
+        if any(one.condition.taint for one in (*held, *given_scalars)):
             self.unsound.add(id(node))
         given = 0
+        for one in given_scalars:
+            given |= one.condition.taint
         for one, row in zip(held, inputs, strict=True):
             if not is_overwritten(node.op, row.slot):
                 given |= one.condition.taint | one.condition.pending
@@ -157,6 +172,40 @@ class Flow:
                 self._note_output(Mark(node, row, condition))
             elif not is_read(row):
                 self._note_unseen(node, row)
+
+    def _note_leaving(self, node: Node, held: Sequence[Held]) -> None:
+        """Remember whose value leaves the tensors, so that it is known again when it comes back as a scalar argument."""
+        if family(node.op) not in LEAVES:
+            return
+        for one in held:
+            bits = one.condition.taint | one.condition.pending
+            for kind in KINDS if bits else ():
+                if getattr(one.reading, kind):
+                    self._left[node.process, kind] = Condition(taint=bits)
+
+    def _scalars(self, node: Node, arguments: Arguments) -> list[Held]:
+        """Scalar arguments that came from somewhere: not finite, and computed with. What is only placed (a mask, a limit) is not."""
+        if family(node.op) in PLACES - ELEMENTWISE or family(node.op) in ORDERS:
+            return []
+        found = []
+        for slot, value in arguments.scalars:
+            kind = "nan" if math.isnan(value) else "pos_inf" if value == math.inf else "neg_inf" if value == -math.inf else None
+            condition = None if kind is None else self._left.get((node.process, kind)) or self._left.get((node.process, OPPOSITE[kind]))
+            if condition is not None:
+                self._note_return(node, slot, condition)
+            elif kind == "nan":
+                condition = self._left[node.process, kind] = Condition(taint=self.mark)
+                self.add(Origin(self.mark, node, "scalar", confirmed=True, used=True, returned=(node, slot)))
+            if condition is not None and kind is not None:
+                row = Row(node.process, node.index, "input", slot, "float64", size=1, nan=0, pos_inf=0, neg_inf=0)
+                setattr(row, kind, 1)
+                found.append(Held(row, condition))
+        return found
+
+    def _note_return(self, node: Node, slot: str, condition: Condition) -> None:
+        for origin in self.of(condition.taint):
+            origin.returned = origin.returned or (node, slot)
+            origin.confirmed = True
 
     def _confirm(self, bits: int) -> None:
         for origin in self.of(bits):

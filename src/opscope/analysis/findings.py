@@ -31,7 +31,7 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
     """What the analysis says of one call; evidence is one record of findings' evidence.
 
     order: reached ones 0, those that nobody hid 1, hidden ones 2. judged: the bits come from the call itself.
-    forward: of a gradient whose forward call has no row.
+    forward: of a gradient whose forward call has no row. inside: the composite operator that the program called, which has no row.
     """
 
     process: int
@@ -43,6 +43,7 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
     order: int = 1
     judged: bool = True
     forward: Forward | None = None
+    inside: str | None = None
 
 
 def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, ...]:
@@ -102,8 +103,8 @@ def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole
     status = _status(call, inputs, outputs) if one.judged else Status()
     partner = None if call.forward_index is None else partners.get(key(call.process, call.forward_index))
     return Finding(
-        kind=one.kind, rank=call.rank, step=call.step, index=call.index, call=call.name, op=call.op, phase=call.phase, module=call.module,
-        source=call.source,
+        kind=one.kind, rank=call.rank, step=call.step, index=call.index, call=call.name, op=one.inside or call.op, phase=call.phase,
+        module=call.module, source=call.source,
         forward=one.forward if partner is None else Forward(call=partner[0].name, op=partner[0].op, source=partner[0].source),
         status=hex(status.bits) if status.bits else None,
         reasons=tuple(dict.fromkeys((*status.reasons, *one.reasons))),

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +13,7 @@ from opscope.analysis.dataflow import Flow, Origin
 from opscope.analysis.findings import Accusation
 from opscope.analysis.reach import Reach, Reached
 from opscope.analysis.skips import Skips
+from opscope.judge.arguments import parse_arguments
 from opscope.judge.operators import family, is_overwritten
 from opscope.judge.reading import is_read
 
@@ -24,10 +26,17 @@ LATER = frozenset({"backward", "recompute"})
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What bears on how sure one can be: was everything recorded (no torn file, no hidden operator, from step 0)."""
+    """What bears on how sure one can be: was everything recorded (no torn file, no hidden operator, from step 0); what was noted."""
 
     whole: bool
     first_steps: dict[int, int]
+    notes: Mapping[int, Mapping[str, Any]] = {}
+
+    def note(self, node: Node, kind: str, key: str) -> str | None:
+        """What the recorder noted of this kind in a call's process; None where it did not."""
+        found = self.notes.get(node.process, {}).get(kind)
+        value = found.get(key) if isinstance(found, dict) else None
+        return value if isinstance(value, str) else None
 
 
 class Sorted(msgspec.Struct, frozen=True):
@@ -158,7 +167,7 @@ def _accusation(origin: Origin, reached: Reached | None, followers: Sequence[Ori
         "reached_at": None if reached is None else {"step": reached.step, "call": reached.call, "tensor_name": reached.tensor_name},
         "path": [] if reached is None else list(reached.path),
         "hidden_by": hidden,
-        "arrived": origin.cause in {"arrived", "moved"},
+        "arrived": origin.cause in {"arrived", "scalar", "moved"},
     }
     if reached is not None and reached.nan_at is not None:
         evidence["nan_at"] = reached.nan_at
@@ -169,14 +178,16 @@ def _accusation(origin: Origin, reached: Reached | None, followers: Sequence[Ori
     if followers:
         named = [{"call": other.node.name, "op": other.node.op, "step": other.node.step} for other in followers]
         evidence["followed_by"] = named[:MAX_FOLLOWERS]
+    inside = context.note(node, "composites", f"{node.op} {node.source}") if origin.cause == "constant" else None
     return Accusation(
         process=node.process,
         index=node.index,
-        reasons=_reasons(origin),
+        inside=inside,
+        reasons=(*_reasons(origin), *_returned(origin, context), *((f"made inside {inside} by {node.op}",) if inside else ())),
         confidence=_confidence(origin, context, unread=bool(unread)),
         evidence=evidence,
         order=_order(origin, reached, hidden),
-        judged=origin.cause not in {"arrived", "moved"},
+        judged=origin.cause not in {"arrived", "scalar", "moved"},
     )
 
 
@@ -196,28 +207,41 @@ def _confidence(origin: Origin, context: Context, *, unread: bool) -> str:
         return "likely"
     if origin.cause in {"moved", "unseen"} or unread:
         return "suspected"
-    if origin.cause == "arrived":
+    if origin.cause in {"arrived", "scalar"}:
         begins = context.first_steps.get(origin.node.process, 0) == 0
         return "proven" if context.whole and begins else "likely"
     return "likely" if origin.node.level != "operator" else "proven"
 
 
+REASONS = {
+    "scalar": "arrived unsound",
+    "moved": "holds what none of its recorded inputs held: it was written where nobody recorded",
+    "unseen": "its result was not looked at on return, and held NaN or infinities when it was read",
+    "uninitialised": "reads memory that was allocated and never set",
+    "mask": "turned a mask of infinities into an unsound value",
+    "constant": "a NaN that is a scalar argument",
+    "received": "result of a collective whose inputs on this rank are sound",
+}
+
+
 def _reasons(origin: Origin) -> tuple[str, ...]:
     if origin.cause == "arrived":
         return (f"arrived unsound: {_described(origin.row)}",)
-    if origin.cause == "moved":
-        return ("holds what none of its recorded inputs held: it was written where nobody recorded",)
-    if origin.cause == "unseen":
-        return ("its result was not looked at on return, and held NaN or infinities when it was read",)
-    if origin.cause == "uninitialised":
-        return ("reads memory that was allocated and never set",)
-    if origin.cause == "mask":
-        return ("turned a mask of infinities into an unsound value",)
-    if origin.cause == "constant":
-        return ("a NaN that is a scalar argument",)
-    if origin.cause == "received":
-        return ("result of a collective whose inputs on this rank are sound",)
-    return ()
+    words = REASONS.get(origin.cause)
+    return () if words is None else (words,)
+
+
+def _returned(origin: Origin, context: Context) -> tuple[str, ...]:
+    """As which scalar argument the value of an origin came back, in the words of an optimizer where it is one of its settings."""
+    if origin.returned is None:
+        return ()
+    node, slot = origin.returned
+    value = next((value for place, value in parse_arguments(node.args).scalars if place == slot), math.nan)
+    setting = context.note(node, "settings", f"step {node.step}") if node.phase == "optimizer" else None
+    words = f"argument {slot.removeprefix('kwargs.')} of {node.name} is {value}"
+    if setting is not None:
+        words = f"{setting} ({words})"
+    return (words if origin.cause == "scalar" else f"its value left the tensors and came back: {words}",)
 
 
 def _described(row: Row | None) -> str:

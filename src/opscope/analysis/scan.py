@@ -110,7 +110,8 @@ def _follow(tables: Tables, found: Screen, first_steps: dict[int, int]) -> Sound
     run, flow = tables.run, Flow(nodes)
     reach = Reach(flow, losses(tables, nodes) if flow.written else frozenset())
     skips = Skips(nodes)
-    context = Context(whole=not run.problems and not run.info.hidden_calls, first_steps=first_steps)
+    notes = {process.process: process.torch for process in run.processes}
+    context = Context(whole=not run.problems and not run.info.hidden_calls, first_steps=first_steps, notes=notes)
     origins = sort_origins(flow, reach, skips, context)
     warnings = [f"{left_out} later calls that touch values that are not finite were not followed"] if left_out else []
     if flow.untold:

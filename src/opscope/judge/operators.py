@@ -117,6 +117,9 @@ PREDICATES = frozenset({
     "_amp_foreach_non_finite_check_and_unscale", "_assert_async",
 })  # fmt: skip
 
+# The value leaves the tensors for the program's own variables.
+LEAVES = frozenset({"_local_scalar_dense", "item"})
+
 # Reading by these says nothing: the value leaves the tensors, or only its shape is read.
 SILENT = VIEWS | frozenset({
     "_local_scalar_dense", "item", "is_nonzero", "equal", "record_stream", "ones_like", "zeros_like", "full_like", "rand_like",

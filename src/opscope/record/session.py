@@ -44,6 +44,9 @@ class Recorder(Protocol):
     def batches(self, *, process: int, rank: int) -> dict[str, Any]: ...
 
 
+MOST_NOTES = 64
+
+
 class Session:
     """Recording of this process into one run directory."""
 
@@ -101,7 +104,7 @@ class Session:
             "steps": recorder.book.step,
             "skipped_steps": tuple(self.skipped),
             "idle": self.idle,
-            **({"torch": recorder.settings()} if recorder.book.step == 0 else {}),
+            **({"torch": {**self.writer.process.torch, **recorder.settings()}} if recorder.book.step == 0 else {}),
             **beneath,
         }
 
@@ -173,7 +176,7 @@ class Session:
         if self.recorder is None:
             return  # the disk ended the recording
         if ended == 0:  # the program has set what it wants by now; it may be killed before it ends
-            self.writer.update(torch=recorder.settings())
+            self.writer.update(torch={**self.writer.process.torch, **recorder.settings()})
         book.next_step()
         if finding and self.config.on_overflow == "stop":
             self._stop_program(1)
@@ -186,6 +189,12 @@ class Session:
             recorder.start()
         else:
             recorder.pause()
+
+    def note(self, kind: str, key: str, value: str) -> None:
+        """Write something rare about the program into process.json at once; of each kind the first MOST_NOTES."""
+        known = self.writer.process.torch.get(kind, {})
+        if key not in known and len(known) < MOST_NOTES:
+            self.writer.update(torch={**self.writer.process.torch, kind: {**known, key: value}})
 
     def keep_value(self, memory: memoryview, *, dtype: str, shape: tuple[int, ...], seal: bool) -> tuple[str, str] | None:
         found = self.writer.keep_value(memory, dtype=dtype, shape=shape, seal=seal)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 from collections.abc import Hashable
 from contextlib import ExitStack
@@ -29,6 +30,9 @@ from opscope.run.schema import LEVELS, Stack
 
 if TYPE_CHECKING:
     from opscope.record.session import Session
+
+
+SETTINGS = {"lr": "the learning rate", "weight_decay": "the weight decay", "momentum": "the momentum"}
 
 
 class TorchRecorder:
@@ -262,6 +266,15 @@ class TorchRecorder:
             self._note_backward()
             self.steps.optimizer_begins(id(optimizer))
             self.book.push_phase("optimizer")
+            self._guarded(self._note_settings, optimizer)
+
+    def _note_settings(self, optimizer: Optimizer) -> None:
+        """Write down a setting of an optimizer that is not finite: what computes with it shows its value, not its name."""
+        for group in optimizer.param_groups:
+            for name, value in group.items():
+                if type(value) is float and not math.isfinite(value):
+                    words = SETTINGS.get(name, f"the optimizer's {name}")
+                    self.session.note("settings", f"step {self.book.step}", f"{words} is {value}")
 
     def _optimizer_ends(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         if self.book.active:

@@ -14,6 +14,7 @@ from opscope.judge.integer_values import integer_overflow
 from opscope.judge.integers import needs_values
 from opscope.judge.overflow import status_of
 from opscope.judge.soundness import NEGATIVE, POSITIVE, Condition, Held, judge
+from opscope.record.torch.callers import called_composite, calling_frame
 from opscope.record.torch.memory import block_bytes, compact
 from opscope.record.torch.suspects import SeenTensor, Suspect
 
@@ -30,6 +31,7 @@ class Sentinel:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._raised = 0
+        self._asked: set[object] = set()
 
     def judge(self, suspect: Suspect) -> int | None:
         """Overflow bits of a call, None where there are none; its inputs are kept when it may be an origin, or raised.
@@ -46,6 +48,7 @@ class Sentinel:
             self._keep_inputs(suspect)
             return None
         if may_be_origin(suspect, arguments):
+            self._note_caller(suspect, arguments)
             status = status_of(suspect.op, arguments, suspect.inputs, suspect.outputs)
             self._keep_inputs(suspect)
             return status.bits or None
@@ -53,6 +56,19 @@ class Sentinel:
         if bits:
             self._keep_inputs(suspect)
         return bits or None
+
+    def _note_caller(self, suspect: Suspect, arguments: Arguments) -> None:
+        """Of a NaN that is a constant: the composite operator inside of which it was made, since its own name says nothing."""
+        if not arguments.places_nan:
+            return
+        frame = calling_frame()
+        place = (suspect.op, frame.f_code, frame.f_lasti) if frame is not None else None
+        if place in self._asked:
+            return
+        self._asked.add(place)
+        found = called_composite(frame)
+        if found is not None:
+            self.session.note("composites", f"{suspect.op} {found[1]}", found[0])
 
     def _keep_inputs(self, suspect: Suspect) -> None:
         if self.session.config.values == "none":

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which composite operator the program called, where only the operators inside it reach the dispatch mode."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+
+from opscope.record.torch.stacks import OPSCOPE, TORCH, inside, user_line
+
+# torch.linalg.slogdet is aten::linalg_slogdet.
+SPACES = ("", "linalg_", "special_", "fft_")
+
+
+def calling_frame() -> FrameType | None:
+    """The innermost frame of the program itself."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and inside(frame.f_code.co_filename, OPSCOPE):
+        frame = frame.f_back
+    return frame
+
+
+def called_composite(frame: FrameType | None) -> tuple[str, str] | None:
+    """(`aten::logdet`, the user's line) of the composite operator that a frame is calling; None for any other."""
+    if frame is None:
+        return None
+    op, source = _operator_of(frame), _user_line(frame)
+    return None if op is None or source is None else (op, source)
+
+
+def _operator_of(frame: FrameType) -> str | None:
+    if frame.f_code.co_filename == f"{TORCH}/_ops.py":  # torch.ops.aten.logdet
+        schema = getattr(frame.f_locals.get("self"), "_qualified_op_name", None)
+        return _composite(str(schema).rpartition("::")[2]) if schema else None
+    name = callee(frame)
+    return None if name is None else _composite(name)
+
+
+def _user_line(frame: FrameType | None) -> str | None:
+    frames = []
+    while frame is not None:
+        frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
+        frame = frame.f_back
+    return user_line(frames)
+
+
+def callee(frame: FrameType) -> str | None:
+    """Name of the function or method that a frame is calling, read from its bytecode; None before Python 3.11, which keeps no columns."""
+    name, start = None, None
+    for instruction in reversed(list(dis.get_instructions(frame.f_code))):
+        place: Any = getattr(instruction, "positions", None)
+        if instruction.offset > frame.f_lasti or place is None:
+            continue
+        if start is None:
+            start = (place.lineno, place.col_offset)
+            continue
+        if (place.lineno, place.col_offset) == start and instruction.opname.startswith("LOAD") and isinstance(instruction.argval, str):
+            name = instruction.argval
+            break
+    return name
+
+
+def _composite(name: str) -> str | None:
+    """`aten::name` when torch makes the operator of others, whose rows are all there is of it."""
+    for space in SPACES:
+        packet = getattr(torch.ops.aten, f"{space}{name}", None)
+        if packet is not None:
+            return f"aten::{space}{name}" if any(_is_composite(packet, each) for each in packet.overloads()) else None
+    return None
+
+
+def _is_composite(packet: Any, overload: str) -> bool:
+    """Whether an overload is made of other operators; those of TorchScript alone are not the dispatcher's."""
+    try:
+        return bool(getattr(packet, overload)._can_decompose())
+    except RuntimeError:
+        return False
