@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import opscope
 from opscope.cli.diagnosis import Diagnosis, cann_facts, diagnose, probe, python_path, shadowed
 from opscope.cli.doctor import rows
 from opscope.record.launch import BOOTSTRAP
@@ -100,3 +102,21 @@ def test_what_is_missing_is_said_with_its_reason() -> None:
     assert ("format", "odd is unavailable: No module named 'odd'") in said
     assert ("packages", "numpy missing") in said
     assert said[-2:] == [("note", "a note"), ("problem", "numpy is missing; pip install numpy")]
+
+
+@pytest.mark.parametrize("module", [False, True], ids=["script", "python -m"])
+def test_nothing_of_the_current_directory_is_run(tmp_path: Path, *, module: bool) -> None:
+    """Files that stand for opscope, for a framework and for Python's own modules are named, and not one of them is imported."""
+    for name in ("opscope", "torch", "json", "subprocess", "duckdb"):
+        (tmp_path / f"{name}.py").write_text(f"open({name!r} + '.ran', 'w').close()\n")
+    script = tmp_path / "bin" / "opscope"
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom opscope.cli import main\nsys.exit(main())\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(opscope.__file__).parents[1]), "", "."])}
+    command = [sys.executable, *(["-m", "opscope"] if module else [str(script)]), "doctor"]
+    if module:  # what is on PYTHONPATH before opscope has a say is the user's own
+        del environment["PYTHONPATH"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, list(tmp_path.glob("*.ran"))) == (1, []), done.stderr
+    assert str(tmp_path / "opscope.py") in "".join(line.strip() for line in done.stdout.splitlines())
+    assert "Traceback" not in done.stdout + done.stderr

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from opscope.report.table import fitted, write_csv
+from opscope.run.printable import printable
 
 cells = st.text("ab注, \"'", max_size=40)
 
@@ -43,7 +44,7 @@ def test_csv_comes_back_and_holds_no_formula(rows: list[dict[str, Any]]) -> None
     for row, texts in zip(rows, read[1:], strict=True):
         for value, text in zip(row.values(), texts, strict=True):
             if isinstance(value, str):
-                assert text in (value, f"'{value}")
+                assert text in (printable(value), f"'{printable(value)}")
                 assert not text.startswith(("=", "+", "-", "@", "\t"))
             elif isinstance(value, float):
                 assert math.isnan(value) or float(text) == value

@@ -89,8 +89,11 @@ def _sorted_out(places: Iterable[Path]) -> Collection:
     sorted_out: dict[str, list[object]] = {name: [] for name in _KINDS}
     problems: list[str] = []
     seen: set[Path] = set()
-    for path in _files(places):
+    for path, top in _files(places):
         real = path.resolve()
+        if path.is_symlink() and not real.is_relative_to(top):
+            problems.append(f"{path}: a link that leads out of what was collected; it was not followed")
+            continue
         if real in seen:
             continue
         seen.add(real)
@@ -107,19 +110,21 @@ def _sorted_out(places: Iterable[Path]) -> Collection:
     return Collection(**{name: tuple(values) for name, values in sorted_out.items()}, problems=tuple(problems))  # type: ignore[arg-type]
 
 
-def _files(places: Iterable[Path]) -> Iterator[Path]:
+def _files(places: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
+    """Each file, and the place it must lie in where it is a link; one that was given by its name may lie anywhere."""
     for place in places:
         if not place.exists():
             raise UsageError(f"{place}: no such file or directory")
         if not place.is_dir():
-            yield place
+            yield place, Path("/")
             continue
+        top = place.resolve()
         for folder, below, files in os.walk(place):
             below.sort()
             for name in sorted(files):
                 path = Path(folder, name)
                 if path.is_file():
-                    yield path
+                    yield path, top
 
 
 def _kind(path: Path) -> tuple[str, object] | None:

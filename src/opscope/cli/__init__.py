@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # a shell closed it (>&-): what is said goes nowhere
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
+    standard_library_first()
     for stream in (sys.stdout, sys.stderr):
         # A path that is no valid Unicode, or a terminal that has no ∈, is no reason to fail.
         if hasattr(stream, "reconfigure"):
@@ -46,3 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is one line and a file, not a traceback
         return report_bug(error)
     return code
+
+
+def standard_library_first() -> None:
+    """Have no file on PYTHONPATH or in the current directory stand for a module of Python's own, a json.py say."""
+    home = str(Path(os.__file__).parent)
+    sys.path.sort(key=lambda entry: not entry.startswith(home) or entry.rstrip("/").endswith("-packages"))

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
 
+from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE
 from opscope.errors import UsageError
@@ -34,7 +34,10 @@ def compare(  # noqa: PLR0913 - one for each option
     *,
     json: Json = False,
     output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="Write all rows: .csv, .xlsx, .html or .json, by the ending.")
+        Path | None,
+        Parameter(
+            name=["--output", "-o"], help="Write all rows: .csv, .xlsx, .html or .json, by the ending; a file that exists gets a sibling."
+        ),
     ] = None,
     mapping: Annotated[Path | None, Parameter(help=MAPPING)] = None,
     reference: Annotated[str | None, Parameter(help="A third run of higher precision that decides who is wrong.")] = None,
@@ -59,7 +62,7 @@ def compare(  # noqa: PLR0913 - one for each option
     from opscope.formats.registry import open_run
 
     if output is not None:
-        from opscope.report.compare_files import check_output, write_comparison
+        from opscope.report.compare_files import check_output, free_file, write_comparison
 
         check_output(output)
     own = _metrics(metric, asked=json or output is not None)
@@ -78,9 +81,12 @@ def compare(  # noqa: PLR0913 - one for each option
 
         print_comparison(document)
     if output is not None:
-        left = write_comparison(comparison, output, own)
+        free = free_file(output)
+        if free != output:
+            note(f"{output} exists; written to {free}")
+        left = write_comparison(comparison, free, own)
         if left:
-            print(f"{output}: {left} rows that are no further apart than those in it are left out; a .csv holds all", file=sys.stderr)
+            note(f"{free}: {left} rows that are no further apart than those in it are left out; a .csv holds all")
     return exit_code(document, fail_on=fail_on)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,7 +12,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Json, Selected
-from opscope.cli.printing import INCOMPLETE
+from opscope.cli.printing import INCOMPLETE, say
 from opscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,9 +59,11 @@ def convert(  # noqa: PLR0913 - the options of the manual
     )  # fmt: skip
     report = _run([Path(source) for source in sources], job, quiet=json)
     if json:
-        print(json_module.dumps(_document(sources, job, report), ensure_ascii=False))
+        from opscope.report.json import json_text
+
+        print(json_text(_document(sources, job, report)))
     else:
-        _say(job, report)
+        _told(job, report)
     return _exit_code(job, report)
 
 
@@ -121,8 +122,8 @@ def _run(sources: list[Path], job: Job, *, quiet: bool) -> Report:
         return convert_all(sources, job, show)
 
 
-def _say(job: Job, report: Report) -> None:
-    print(f"{report.tensors} tensors written to {job.out}")
+def _told(job: Job, report: Report) -> None:
+    say(f"{report.tensors} tensors written to {job.out}")
     if _nothing(job, report):
         note("the dump holds no values of what is meant; opscope show lists what there is")
     for line in (*report.problems, *report.failures)[:_LISTED]:

@@ -31,8 +31,12 @@ BASE = {
 }  # fmt: skip
 FRAMEWORKS = ("torch", "torch_npu", "mindspore")
 PROBE_SECONDS = 120
-# Prints one JSON object on its last line.
+NOT_FROM_HERE = ("-P",) if sys.version_info >= (3, 11) else ()
+# Prints one JSON object on its last line. Python 3.10 has no -P.
 PROBE = """
+import os, sys
+home = os.path.dirname(os.__file__)
+sys.path[:] = sorted(filter(None, sys.path), key=lambda entry: not entry.startswith(home) or entry.endswith("-packages"))
 import json
 facts = {}
 try:
@@ -120,11 +124,23 @@ def version_of(distribution: str) -> str | None:
 
 
 def probe(environment: Mapping[str, str], *, seconds: float, code: str = PROBE) -> dict[str, Any]:
-    """Versions and devices as the frameworks themselves say, or under "error" why they do not."""
+    """Versions and devices as the frameworks themselves say, or under "error" why they do not.
+
+    Nothing is imported from the current directory, neither by python -c nor by what PYTHONPATH has of it (an empty entry, say).
+    """
     clean = {name: value for name, value in environment.items() if not name.startswith("OPSCOPE")}
+    here = Path.cwd()
+    entries = [entry for entry in clean.pop("PYTHONPATH", "").split(os.pathsep) if entry and Path(entry).resolve() != here]
+    clean |= {"PYTHONPATH": os.pathsep.join(entries)} if entries else {}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code], env=clean, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+            [sys.executable, *NOT_FROM_HERE, "-c", code],
+            env=clean,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"error": f"no answer within {seconds:g} s"}

@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from opscope.run.printable import printable
+
 BUG = 101
 INTERRUPTED = 130  # 128 + SIGINT
 
@@ -27,9 +29,9 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def note(line: str) -> None:
+def note(line: str, *, tool: str = "opscope") -> None:
     """One line on stderr, where everything goes that is not the result."""
-    print(f"opscope: {' '.join(line.split())}", file=sys.stderr, flush=True)
+    print(f"{tool}: {printable(' '.join(line.split()))}", file=sys.stderr, flush=True)
 
 
 def report_error(error: Exception, code: int) -> int:

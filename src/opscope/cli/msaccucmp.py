@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opscope.cli.msaccucmp_compare import add_commands, compare, directory_for, file_compare
+from opscope.cli.msaccucmp_compare import add_commands, compare, directory_for, file_compare, warn
+from opscope.cli.printing import say
 from opscope.errors import OpscopeError
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.dtypes import FORMAT_NUMBERS
@@ -66,17 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "file_compare":
             return file_compare(options)
     except RefusedError as error:
-        _say(str(error))
+        warn(str(error))
         return int(error.code)
     except OpscopeError as error:
-        _say(str(error))
+        warn(str(error))
         return int(Code.DUMP_DATA)
     parser.print_help()
     return int(Code.PARAMETER)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"opscope-msaccucmp: {text}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -131,7 +128,7 @@ def _convert(options: argparse.Namespace) -> int:
     request = _request(options, single=single)
     out = directory_for(options.out)
     if options.version == 1:
-        _say("-v 1 is no longer needed: the form of a file is taken from its content")
+        warn("-v 1 is no longer needed: the form of a file is taken from its content")
     with _progress(len(paths)) as advance:
         output = Output(out)
         failures = convert([(path, output) for path in paths], request, jobs=os.cpu_count() or 1, done=advance)
@@ -145,7 +142,7 @@ def _paths(text: str) -> tuple[list[Path], bool]:
         found = [path for path in named if path.is_file()]
         for path in named:
             if path not in found:
-                _say(f"{path}: no such file; it is left out")
+                warn(f"{path}: no such file; it is left out")
         if not found:
             raise RefusedError(Code.PATH, f"{text}: none of these is a file")
         return found, False
@@ -183,7 +180,7 @@ def _request(options: argparse.Namespace, *, single: bool) -> Request:
         raise RefusedError(Code.PARAMETER, f"{text}: an index is a natural number")
     shape = _shape(options.shape) if options.shape else ()
     if not single and (side is not None or shape):
-        _say("-o, -i and -s are for one file; they are ignored")
+        warn("-o, -i and -s are for one file; they are ignored")
         side, shape = None, ()
     inputs, outputs = ((int(text),) if side == one else None if side is None else () for one in ("input", "output"))
     return Request(
@@ -203,15 +200,15 @@ def _shape(text: str) -> tuple[int, ...]:
 def _report(failures: Sequence[Failure], count: int, out: Path) -> int:
     """Tell and list what failed; answers the code of the first failure."""
     if not failures:
-        sys.stdout.write(f"{count} dump file{'s' if count != 1 else ''} converted into {out}\n")
+        say(f"{count} dump file{'s' if count != 1 else ''} converted into {out}")
         return int(Code.OK)
     with (out / FAILED).open("a", encoding="utf-8", errors="surrogateescape") as file:
         for failure in failures:
             file.write(",".join((str(failure.path), *failure.tensors)) + "\n")
     for failure in failures:
         for reason in failure.reasons:
-            _say(reason)
-    _say(f"{len(failures)} of {count} dump files could not be converted wholly; they are listed in {out / FAILED}")
+            warn(reason)
+    warn(f"{len(failures)} of {count} dump files could not be converted wholly; they are listed in {out / FAILED}")
     return int(failures[0].code)
 
 
@@ -240,14 +237,14 @@ def _overflow(options: argparse.Namespace) -> int:
     out = directory_for(options.out)
     summary = summarise(directory, Output(out), top=options.top, exact=options.compat is not None)
     for _, reason in summary.failures:
-        _say(reason)
+        warn(reason)
     if not summary.found:
-        _say(f"{directory}: no overflow record in it")
+        warn(f"{directory}: no overflow record in it")
         return int(Code.OK)
     name = f"overflow_summary_{time.strftime('%Y%m%d%H%M%S')}.txt"
     (out / name).write_text(summary.text, encoding="utf-8", errors="surrogateescape")
-    sys.stdout.write(summary.text)
-    sys.stdout.write(f"{summary.found} overflow records; the summary of the first {min(options.top, summary.found)} is in {out / name}\n")
+    say(*summary.text.splitlines())
+    say(f"{summary.found} overflow records; the summary of the first {min(options.top, summary.found)} is in {out / name}")
     return next((int(code) for code, _ in summary.failures if code != Code.OK), int(Code.OK))
 
 
@@ -258,7 +255,7 @@ def _shim(directory: Path) -> int:
     script.write_text(_SHIM.format(python=sys.executable), encoding="utf-8")
     script.chmod(0o755)
     py_compile.compile(str(script), cfile=str(out / "msaccucmp.pyc"), doraise=True)
-    sys.stdout.write(f"{script} written\n")
+    say(f"{script} written")
     return int(Code.OK)
 
 

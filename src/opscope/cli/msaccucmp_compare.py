@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opscope.cli.failing import note
 from opscope.cli.msaccucmp_custom import Algorithm, own_algorithms, parameters
+from opscope.cli.printing import say
 from opscope.errors import UsageError
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.report.table import harmless
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 _GOOD = 0.99  # cosine similarity that the advisor takes for agreement
 _SHOWN = 0.95  # cosine similarity up to which a row goes into the filtered table
+
+
+def warn(text: str) -> None:
+    """One line on stderr in this tool's name."""
+    note(text, tool="opscope-msaccucmp")
 
 
 def add_commands(commands: Any) -> None:
@@ -88,7 +94,7 @@ def _batch(options: argparse.Namespace, out: Path) -> int:
     code = int(Code.OK)
     for model in models_in(Path(options.mine), Path(options.fusion)):
         if model.remark:
-            sys.stderr.write(f"opscope-msaccucmp: {model.remark}\n")
+            warn(model.remark)
         own = argparse.Namespace(**{**vars(options), "mine": str(model.dump), "fusion": str(model.graph)})
         code = _one(own, out, f"{model.name}_")
     return code
@@ -154,7 +160,7 @@ def _algorithms(options: argparse.Namespace) -> tuple[tuple[int, ...], tuple[tup
         if name not in own:
             if name not in NAMES:
                 raise RefusedError(Code.PARAMETER, f"-a {name}: no such algorithm; there are {', '.join((*NAMES, *own))}")
-            sys.stderr.write(f"opscope-msaccucmp: -a {name}: it has no parameters; they are ignored\n")
+            warn(f"-a {name}: it has no parameters; they are ignored")
     words = [word.strip() for word in (options.algorithms or "").split(",")]
     named = [word for word in words if word in own]
     rest = ",".join(word for word in words if word and word not in own)
@@ -205,7 +211,7 @@ def _table(options: argparse.Namespace, what: tuple[Path, Golden, Graph | None, 
     if options.advisor:
         (out / f"{prefix}advisor_summary.txt").write_text(_advice(rows, settings), encoding="utf-8")
     whole = sum(not row.reason for row in rows)
-    sys.stdout.write(f"{len(rows)} tensors, {whole} of them compared by every algorithm; the table is {path}\n")
+    say(f"{len(rows)} tensors, {whole} of them compared by every algorithm; the table is {path}")
     return int(Code.OK)
 
 
@@ -298,11 +304,11 @@ def _two_files(mine: Path, golden: Path, wanted: str | None, out: Path | None) -
     lines = [f"{algorithms.NAMES[number]}: {answer.text}" for number, answer in zip(which, answers, strict=True)]
     reason = algorithms.reasons(answers)
     text = "".join(f"{line}\n" for line in [*lines, *([f"CompareFailReason: {reason}"] if reason else [])])
-    sys.stdout.write(text)
+    say(*text.splitlines())
     if out is not None:
         path = out / f"file_result_{time.strftime('%Y%m%d%H%M%S')}.txt"
         path.write_text(text, encoding="utf-8")
-        sys.stdout.write(f"written to {path}\n")
+        say(f"written to {path}")
     return int(Code.OK)
 
 

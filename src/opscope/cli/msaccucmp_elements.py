@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.cli.printing import say
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.names import sanitised
 
@@ -38,7 +38,7 @@ def one_tensor(options: argparse.Namespace, mine: Path, golden: Golden, graph: G
     table = _Table(found[0], found[1])
     stem = f"{options.op.replace('/', '_')}_{io}_{number}"
     written = _write(table, out, stem, options)
-    sys.stdout.write(f"{table.size} elements of {options.op}:{io}:{number} compared; {written} files in {out}\n")
+    say(f"{table.size} elements of {options.op}:{io}:{number} compared; {written} files in {out}")
     return int(Code.OK)
 
 

@@ -17,6 +17,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.options import Json
+from opscope.cli.printing import say
 from opscope.errors import UsageError
 from opscope.formats.settings.kinds import BUILTIN, Kind, Prepared, Request, find_kind, kind_of_file, read_purpose
 from opscope.formats.settings.parse import parse_settings
@@ -158,7 +159,7 @@ def _verify(kind: Kind, path: Path, request: Request, *, json: bool) -> int:
         console = make_console()
         print_lines(console, problem_lines(problems, width=console.width))
     else:
-        print(f"{path}: nothing wrong")
+        say(f"{path}: nothing wrong")
     return FOUND if errors(problems) else 0
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from opscope.cli.failing import note
+from opscope.run.printable import printable
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -20,6 +21,12 @@ def write_pieces(pieces: Iterable[str]) -> None:
     for piece in pieces:
         sys.stdout.write(piece)
     sys.stdout.write("\n")
+
+
+def say(*lines: str) -> None:
+    """Lines of a result on stdout."""
+    for line in lines:
+        print(printable(line))
 
 
 def completeness(run: Run) -> int:

@@ -127,7 +127,8 @@ def show(document: Document, run: str) -> None:
     """The verdict on stdout: counts, then what is wrong, flaky, ill-conditioned, and what could not be replayed."""
     from rich.text import Text
 
-    from opscope.report.console import folded, make_console, print_lines, printable
+    from opscope.report.console import folded, make_console, print_lines
+    from opscope.run.printable import printable
 
     console = make_console()
     summary = document.summary

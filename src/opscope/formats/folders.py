@@ -29,6 +29,34 @@ def walk(folder: Path, depth: int, suffixes: str | tuple[str, ...] = "") -> Iter
             stack.extend((here / name, level + 1) for name in reversed(folders))
 
 
+def link_out(folder: Path) -> Path | None:
+    """The first link below a folder to something outside of it that is there; None where there is none."""
+    top = os.path.realpath(folder)
+    stack = [os.fspath(folder)]
+    while stack:
+        links, folders = _links_and_folders(stack.pop())
+        stack += folders
+        out = next((link for link in map(Path, links) if _leads_out(link, top)), None)
+        if out is not None:
+            return out
+    return None
+
+
+def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
+    """Paths of the links and of the folders in a folder, which the listing itself tells apart; none where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            others = [(entry.path, entry.is_symlink()) for entry in entries if not entry.is_file(follow_symlinks=False)]
+    except OSError:
+        return [], []
+    return [path for path, link in others if link], [path for path, link in others if not link]
+
+
+def _leads_out(link: Path, top: str) -> bool:
+    there = Path(os.path.realpath(link))
+    return there.exists() and not there.is_relative_to(top)
+
+
 _NONE = ("/",)  # no name ends like this
 
 

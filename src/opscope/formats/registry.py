@@ -8,6 +8,7 @@ format is tried first, then the built-in ones in order, then those of other pack
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.errors import FormatError, UnavailableError, UsageError
+from opscope.formats.folders import link_out
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -102,8 +104,8 @@ def open_run(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) 
 def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Format:
     """The format a path is in, by its content.
 
-    FormatError says what the path looks like when no format knows it; UsageError for a URL; UnavailableError when a format
-    that could not be loaded might have known it.
+    FormatError says what the path looks like when no format knows it, and which link leads out of it; UsageError for a URL;
+    UnavailableError when a format that could not be loaded might have known it.
     """
     if "://" in os.fspath(path):
         raise UsageError(f"{path}: URLs cannot be opened; copy the run here first")
@@ -115,11 +117,19 @@ def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTI
         if isinstance(found, Unavailable):
             missing.append(found)
         elif found.detect(place):
+            _check_links(place)
             return found
     reason = f"no known dump or run: {describe(place)}"
     if missing:
         raise UnavailableError(f"{place}: {reason}; not tried: " + ", ".join(f"{lost.name} ({lost.reason})" for lost in missing))
     raise FormatError(place, reason)
+
+
+def _check_links(place: Path) -> None:
+    """FormatError where a link in a folder leads out of it: what a dump from somebody else names is not read in its place."""
+    link = link_out(place) if place.is_dir() else None
+    if link is not None:
+        raise FormatError(link, f"a link that leads out of {place}, which is not followed; cp -rL makes a copy with what links name")
 
 
 def describe(path: Path) -> str:
@@ -146,8 +156,20 @@ def _describe_file(path: Path) -> str:
     if not path.is_file():
         return "no regular file"
     with path.open("rb") as file:
-        start = file.read(8)
+        start = file.read(64)
     if not start:
         return "an empty file"
     known = next((words for magic, words in _MAGIC if start.startswith(magic)), None)
-    return f"it begins like {known}" if known else f"it begins with the bytes {start.hex(' ')}"
+    if known:
+        return f"it begins like {known}"
+    if _is_text(start):
+        return "a text; runs are directories, and dumps have names and contents of their own"
+    return f"it begins with the bytes {start.hex(' ')}"
+
+
+def _is_text(start: bytes) -> bool:
+    """Whether the first bytes of a file are text in UTF-8, which the last character may be cut of."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(start).replace("\n", "").replace("\t", "").replace("\r", "").isprintable()
+    except UnicodeDecodeError:
+        return False

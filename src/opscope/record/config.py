@@ -262,6 +262,8 @@ def read_file(path: Path) -> Words:
         if field not in _BY_FIELD or field == "config":
             raise UsageError(f"{path}: unknown option {key!r}{_near(key, [option.word for option in OPTIONS])}")
         words[field] = _word_of(value, _BY_FIELD[field], path)
+    if any(rule.kind.startswith("function") for rule in parse_rules(str(words.get("substitute", "*=cpu")))):
+        raise UsageError(f"{path}: a file of options runs no function of a module; give function:… with --substitute on the command line")
     return words
 
 

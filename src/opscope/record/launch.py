@@ -34,6 +34,7 @@ from opscope.record.ascend import collection, has_logs
 from opscope.record.mindspore.place import FOLDER as MINDSPORE
 from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
+from opscope.run.printable import printable
 from opscope.run.store.layout import BLACKBOX, create_run, process_directories, read_process, seal_run, update_process
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def say(line: str) -> None:
     """One line on stderr; stdout belongs to the command."""
-    print(f"opscope: {line}", file=sys.stderr, flush=True)
+    print(f"opscope: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> LaunchResult:

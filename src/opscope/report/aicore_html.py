@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from html import escape
 
 from opscope.report.aicore_text import code_of, parts, sections_of
-from opscope.report.console import printable
 from opscope.run.finding import Document, Finding
+from opscope.run.printable import printable
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}

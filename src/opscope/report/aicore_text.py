@@ -9,9 +9,10 @@ from typing import Any
 
 from rich.text import Text
 
-from opscope.report.console import folded, line, make_console, print_lines, printable
+from opscope.report.console import folded, line, make_console, print_lines
 from opscope.report.oneline import one_line
 from opscope.run.finding import Document, Finding
+from opscope.run.printable import printable
 
 _SHOWN_TENSORS = 8
 _SHOWN_MISSING = 4

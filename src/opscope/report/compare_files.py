@@ -51,6 +51,14 @@ WRITERS: dict[str, Callable[[Comparison, Path, Sequence[Metric]], int | list[Pat
 }
 
 
+def free_file(wanted: Path) -> Path:
+    """The file asked for, or a sibling of one that is there, FILE-2.csv, FILE-3.csv, …: nothing is overwritten."""
+    candidate, number = wanted, 2
+    while os.path.lexists(candidate) or os.path.lexists(candidate.with_name(f"{candidate.stem}_part_1{candidate.suffix}")):
+        candidate, number = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}"), number + 1
+    return candidate
+
+
 def check_output(path: Path) -> None:
     """Raises UsageError, before anything is compared, for what nothing can be written to: an unknown ending, no such folder."""
     if path.suffix.lower() not in WRITERS:
@@ -62,7 +70,7 @@ def check_output(path: Path) -> None:
 
 
 def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> int:
-    """Writes a comparison as the ending of the path says; a file that is there already is replaced when the new one is whole.
+    """Writes a comparison as the ending of the path says, under that name when it is whole; free_file finds one that is free.
 
     Answers how many rows the file leaves out: a page and a workbook of millions of rows open nowhere.
 

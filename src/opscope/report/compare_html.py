@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opscope.report.compare_rows import columns_of, furthest, kind_of, left_out, rows_of
-from opscope.report.console import printable
 from opscope.report.json import json_text
+from opscope.run.printable import printable
 
 if TYPE_CHECKING:
     from opscope.analysis.compare import Comparison

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+from opscope.run.printable import printable
 
 
 class PlainConsole(Console):
@@ -28,21 +29,10 @@ def print_lines(console: Console, lines: Iterable[Text]) -> None:
     """Print lines; without colour they need no more of rich, which takes 60 us a line."""
     plain = console.color_system is None
     for text in lines:
-        if plain:
-            console.file.write(f"{text.plain}\n")
+        if plain or not text.plain.isprintable():  # line() leaves nothing else; what did not come through it loses its colours
+            console.file.write(f"{printable(text.plain)}\n")
         else:
             console.print(text)
-
-
-def printable(text: str) -> str:
-    """Text with control and formatting characters shown as escapes: a run may hold any text, a terminal obeys some."""
-    if text.isprintable():
-        return text
-    return "".join(_escaped(character) if unicodedata.category(character)[0] == "C" else character for character in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def line(*parts: str | tuple[str, str]) -> Text:

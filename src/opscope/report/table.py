@@ -12,14 +12,15 @@ from typing import Any, TextIO
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from opscope.report.console import make_console, print_lines, printable
+from opscope.report.console import make_console, print_lines
 from opscope.report.json import json_text
+from opscope.run.printable import printable
 
 # Rows whose widths decide the columns; what comes after is cut to them.
 MEASURED = 1000
 NARROWEST = 6
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|-inf")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def print_table(rows: Iterable[dict[str, Any]]) -> None:
@@ -79,18 +80,18 @@ def cell(value: Any) -> str:
 
 
 def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
-    """Comma-separated values with a header; text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Comma-separated values with a header, printable; text that a spreadsheet would take for a formula begins with an apostrophe."""
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
         if not number:
-            writer.writerow([harmless(name) for name in row])
+            writer.writerow([harmless(printable(name)) for name in row])
         writer.writerow([_csv_cell(value) for value in row.values()])
 
 
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, list | tuple | dict):
         return json_text(value)
-    return value if value is None or isinstance(value, bool | int | float) else harmless(str(value))
+    return value if value is None or isinstance(value, bool | int | float) else harmless(printable(str(value)))
 
 
 def harmless(text: str) -> str:

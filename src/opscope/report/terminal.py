@@ -21,10 +21,11 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from opscope.report.console import folded, line, make_console, print_lines, printable
+from opscope.report.console import folded, line, make_console, print_lines
 from opscope.report.oneline import one_line
 from opscope.report.source import short_place, text_of
 from opscope.run.finding import Document, Finding, Slot
+from opscope.run.printable import printable
 
 MAX_SLOTS = 6
 MAX_OTHERS = 4
