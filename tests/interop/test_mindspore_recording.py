@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -26,6 +27,7 @@ RANKS = Path(__file__).with_name("mindspore_ranks.py")
 TRAIN = Path(__file__).with_name("mindspore_train.py")
 RAISES = Path(__file__).with_name("mindspore_raises.py")
 MIXED = Path(__file__).with_name("mindspore_mixed.py")
+COMPLEX = Path(__file__).with_name("mindspore_complex.py")
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MINDSPORE_PYTHON names no interpreter")]
 
 
@@ -417,3 +419,20 @@ def test_every_kernel_is_built_again(program: str, word: str, tmp_path: Path) ->
     assert [op for op, kind, verdict in told if kind == "none" and verdict not in {"not reproduced", "cannot be tried"}] == []
     assert [op for op, kind, verdict in told if kind == "nonfinite" and verdict == "not reproduced"] == []
     assert sum(verdict != "cannot be tried" for _, _, verdict in told) >= 0.85 * written
+
+
+def numbers(text: str) -> list[float]:
+    return [float(found) for found in re.findall(r"-?(?:\d+\.\d+|nan|inf)", text)]
+
+
+@pytest.mark.parametrize("kind", ["cell", "function", "beside", "gradient", "training"])
+def test_a_graph_that_the_dump_itself_makes_fail_still_runs(kind: str, tmp_path: Path) -> None:
+    bare = subprocess.run([str(PYTHON), str(COMPLEX), kind], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True).stdout
+    done = watched(tmp_path, COMPLEX, kind)
+    assert done.returncode == 0, done.stderr
+    assert numbers(done.stdout) == pytest.approx(numbers(bare), rel=1e-5, nan_ok=True)
+    assert done.stdout.splitlines()[-1] == bare.splitlines()[-1]
+    assert "MindSpore's dump fails on the graph of" in done.stderr
+    line = next(number for number, text in enumerate(COMPLEX.read_text().splitlines(), 1) if "<- origin" in text)
+    first = opscope.scan(opscope.open_run(tmp_path / "run")).findings[0]
+    assert (first.op, first.source) == ("Log", f"{COMPLEX}:{line}")

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError
-from opscope.run.dtypes import DType, dtype_of_numpy
+from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 MAGIC = b"\x93NUMPY"
 _HEADER_LIMIT = 65536  # NumPy itself writes headers of 128 bytes; records with many fields are not tensors
@@ -26,16 +26,23 @@ _RANK_LIMIT = 64
 _PLAIN = re.compile(
     rb"\{\s*'descr'\s*:\s*'([^']{1,40})'\s*,\s*'fortran_order'\s*:\s*(True|False)\s*,\s*'shape'\s*:\s*\(([0-9,\s]{0,2000})\)\s*,?\s*\}\s*$"
 )
+# Types that NumPy has no letter for, as other writers write them; the elements are the bytes themselves.
+_BARE = re.compile(r"[<>=|]?([A-Za-z])([12])")
+_NAMED = {"E2": "bfloat16"}  # MindSpore 2.10
 
 
 class NpyHeader(msgspec.Struct, frozen=True):
-    """What stands before the values: NumPy type, shape, order, where the values begin and how many bytes they fill."""
+    """What stands before the values: NumPy type, shape, order, where the values begin and how many bytes they fill.
+
+    said is the element type, by our name, where the file says one that NumPy has not.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     fortran: bool
     offset: int
     nbytes: int
+    said: str | None = None
 
 
 def parse_npy_header(head: bytes, path: str | Path) -> NpyHeader:
@@ -56,8 +63,6 @@ def parse_npy_header(head: bytes, path: str | Path) -> NpyHeader:
     if found is None:
         raise FormatError(path, "an .npy header this reader does not accept (records and objects are not tensors)", offset=start)
     descr = found[1].decode("ascii", "replace")
-    if descr[1:] == "f1":  # what NumPy calls float8_e5m2 of ml_dtypes when it saves one, and cannot read itself
-        descr = "|V1"
     return _checked(descr, found[2] == b"True", _shape(found[3], path), start + length, path)
 
 
@@ -72,15 +77,23 @@ def _shape(text: bytes, path: str | Path) -> tuple[int, ...]:
 
 
 def _checked(descr: str, fortran: bool, shape: tuple[int, ...], offset: int, path: str | Path) -> NpyHeader:  # noqa: FBT001
-    try:
-        dtype = np.dtype(descr)
-    except (TypeError, ValueError, SyntaxError):
-        raise FormatError(path, f"element type {descr!r} is not one of NumPy's", offset=10) from None
+    dtype, said = _type(descr, path)
     if dtype.hasobject:
         raise FormatError(path, "holds pickled objects, which are never read", offset=10)
     if dtype.itemsize == 0 or dtype.names is not None or dtype.subdtype is not None:
         raise FormatError(path, f"element type {descr!r} is not that of a tensor", offset=10)
-    return NpyHeader(descr, shape, fortran, offset, math.prod(shape) * dtype.itemsize)
+    return NpyHeader(dtype.str, shape, fortran, offset, math.prod(shape) * dtype.itemsize, said)
+
+
+def _type(descr: str, path: str | Path) -> tuple[np.dtype[Any], str | None]:
+    """NumPy's type, plain bytes for one it has not (NumPy saves ml_dtypes' float8_e5m2 as "f1"), and what that is called here."""
+    try:
+        return np.dtype(descr), None
+    except (TypeError, ValueError, SyntaxError):
+        bare = _BARE.fullmatch(descr)
+        if bare is None:
+            raise FormatError(path, f"element type {descr!r} is not one of NumPy's", offset=10) from None
+        return np.dtype(f"V{bare[2]}"), _NAMED.get(bare[1] + bare[2])
 
 
 def read_npy_header(path: str | Path) -> NpyHeader:
@@ -104,7 +117,7 @@ def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, 
         except (OSError, ValueError) as error:
             raise FormatError(path, f"cannot be read: {error}") from error
     values = flat.reshape(header.shape, order="F" if header.fortran else "C")
-    return as_true_type(values, true, path)
+    return as_true_type(values, find_dtype(header.said) if true is None and header.said is not None else true, path)
 
 
 def _open(path: str | Path, *, first: int) -> tuple[NpyHeader, bytes]:
@@ -142,6 +155,9 @@ def as_true_type(values: np.ndarray[Any, Any], true: DType | None, path: str | P
 
 def npy_dtype(header: NpyHeader, path: str | Path) -> DType:
     """Element type of a file by its header alone; FormatError for types no tensor has."""
+    known = find_dtype(header.said) if header.said is not None else None
+    if known is not None:
+        return known
     dtype = np.dtype(header.dtype)
     try:
         return dtype_of_numpy(dtype)

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 from opscope.errors import FormatError, MissingValueError, OpscopeError, UsageError
 from opscope.formats.archives import read_npz, read_safetensors, safetensors_index
 from opscope.formats.loading import load_array
-from opscope.formats.npy import parse_npy_header, read_npy, read_npy_header
+from opscope.formats.npy import npy_dtype, parse_npy_header, read_npy, read_npy_header
 from opscope.formats.pt import PtFile, read_pt
 from opscope.formats.text_arrays import read_csv, read_txt, write_csv, write_txt
 from opscope.formats.writing.array_files import write_bin, write_npy, write_pt, write_safetensors
@@ -344,3 +344,26 @@ def test_text_that_is_no_array(tmp_path: Path) -> None:
 def test_types_that_torch_does_not_have(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="torch has no type"):
         write_pt(tmp_path / "a.pt", np.zeros(2, ml_dtypes.float8_e3m4))
+
+
+def test_bfloat16_as_mindspore_writes_it(tmp_path: Path) -> None:
+    """MindSpore 2.10 writes a letter of its own into the header, and the bare elements behind it."""
+    values = np.array([1.5, -3.0, np.inf, 3.3e38], ml_dtypes.bfloat16)
+    plain = tmp_path / "plain.npy"
+    np.save(plain, values.view(np.uint16))
+    path = tmp_path / "Mul.Default_Mul-op0.0.0.1795385338874763.input.1.DefaultFormat.BFloat16.npy"
+    path.write_bytes(plain.read_bytes().replace(b"'<u2'", b"'<E2'"))
+    assert npy_dtype(read_npy_header(path), path).name == "bfloat16"
+    for true in (None, dtype_of("bfloat16")):
+        read = read_npy(path, true=true)
+        assert read.dtype == ml_dtypes.bfloat16
+        assert read.tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("descr", ["<Z2", "<E4", "<E0", "|X9", "<E"])
+def test_a_letter_that_nobody_knows_is_no_type(descr: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros(3, np.uint16))
+    path.write_bytes(path.read_bytes().replace(b"'<u2'", f"'{descr}'".encode()))
+    with pytest.raises(FormatError):
+        npy_dtype(read_npy_header(path), path)

@@ -58,3 +58,34 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert (tmp_path / "acl.json").exists()
     with pytest.raises(UsageError):
         prepare(Request(framework="caffe"))
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_debug_level_the_user_names_reaches_every_framework_that_has_one(level: int) -> None:
+    text = "\n".join(snippet.text for snippet in prepare(Request(settings={"op_debug_level": level})).snippets)
+    assert f"--op_debug_level={level}\n" in text
+    assert f'parameter_map["op_debug_level"].i = {level}' in text
+    assert f"op_debug_level = {level}," in text
+
+
+def test_the_scene_of_the_dump_stands_in_acl_json() -> None:
+    (file,) = prepare(Request(framework="pytorch", settings={"dump_scene": "aic_err_brief_dump"})).files
+    assert json.loads(file.text)["dump"]["dump_scene"] == "aic_err_brief_dump"
+
+
+@pytest.mark.parametrize(
+    ("request_", "word"),
+    [
+        (Request(settings={"op_debug_lvl": 2}), "did you mean 'op_debug_level'"),
+        (Request(settings={"op_debug_level": 3}), "not one of 0, 1, 2"),
+        (Request(framework="mindspore", settings={"op_debug_level": 1}), "stands nowhere"),
+        (Request(purpose="address", settings={"op_debug_level": 1}), "goes with purpose error"),
+    ],
+)
+def test_a_setting_that_has_no_place_is_refused(request_: Request, word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        prepare(request_)
+
+
+def test_what_people_say_is_the_purpose_of_this_kind() -> None:
+    assert prepare(Request(purpose="aicore")) == prepare(Request(purpose="error"))

@@ -146,3 +146,30 @@ def test_kinds_are_found_by_name() -> None:
     assert find_kind("acl.json").name == "acl"
     with pytest.raises(UsageError, match="did you mean mindspore"):
         find_kind("mindspor")
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_debug_level_the_user_names_stands_in_the_lines(level: int) -> None:
+    estimator, session = tensorflow.prepare(Request(purpose="aicore", settings={"op_debug_level": level})).files
+    assert f"op_debug_level = {level}, " in estimator.text
+    assert f'parameter_map["op_debug_level"].i = {level}' in session.text
+    compile(estimator.text, "estimator", "exec")
+    compile(session.text, "session", "exec")
+
+
+def test_dump_options_the_user_names_win() -> None:
+    settings = {"dump_mode": "input", "op_debug_level": 1}
+    estimator, session = tensorflow.prepare(Request(purpose="dump", path="/d", step=2, settings=settings)).files
+    assert "DumpConfig(enable_dump=True, dump_path='/d', dump_step='1|2', dump_mode='input')" in estimator.text
+    assert "op_debug_level = 1," in estimator.text
+    assert "parameter_map[\"dump_mode\"].s = tf.compat.as_bytes('input')" in session.text
+    compile(estimator.text, "estimator", "exec")
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [({"op_debug_levle": 2}, "did you mean 'op_debug_level'"), ({"op_debug_level": 7}, "not one of 0, 1, 2"), ({"dump_mode": 3}, "text")],
+)
+def test_keys_that_tensorflow_has_not_are_refused(settings: dict[str, Any], word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        tensorflow.prepare(Request(settings=settings))

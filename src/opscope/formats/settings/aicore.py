@@ -8,16 +8,25 @@ environment is the same for all, and `opscope run` sets the part of it that cost
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from opscope.errors import UsageError
 from opscope.formats.settings import tensorflow
+from opscope.formats.settings.acl import EXCEPTION_SCENES
 from opscope.formats.settings.kinds import Kind, Prepared, Request, Snippet, TextFile, Variable, chosen_purpose
+from opscope.formats.settings.table import Key
 
 FRAMEWORKS = ("estimator", "session", "pytorch", "mindspore", "acl")
 LOGS, GRAPHS, DUMPS = "log", "graph", "dump"
 PURPOSES = {
     "error": "the error itself: logs with allocations, graphs, kernels with debug information, the dump of the operator that fails",
     "address": "an address out of range: the compiler's own check of every access (oom)",
+}
+# What --set may name, and the frameworks in whose lines it stands.
+KEYS = {
+    Key(name="dump_scene", kind="text", choices=EXCEPTION_SCENES): {"pytorch", "acl"},
+    **{key: {"acl", *tensorflow.MODES} if key.name == "op_debug_level" else {*tensorflow.MODES} for key in tensorflow.RUN_KEYS},
 }
 _BEFORE = "before the program starts"
 
@@ -45,8 +54,10 @@ def prepare(request: Request) -> Prepared:
     wanted = FRAMEWORKS if request.framework is None else (request.framework,)
     folder = request.path or "{FOLDER}/collected"
     shown = request.path or "collected"
-    snippets = [snippet for framework in wanted for snippet in _snippets(framework, purpose)]
-    files = () if not {"acl", "pytorch"} & {*wanted} else (TextFile("acl.json", _acl_json(folder)),)
+    settings = _settings(request.settings, purpose, wanted)
+    snippets = [snippet for framework in wanted for snippet in _snippets(framework, purpose, settings)]
+    scene = settings.get("dump_scene", "aic_err_norm_dump")
+    files = () if not {"acl", "pytorch"} & {*wanted} else (TextFile("acl.json", _acl_json(folder, scene)),)
     return Prepared(
         files=(*files, *((TextFile("op_debug_config.cfg", "op_debug_config=oom\n"),) if purpose == "address" else ())),
         environment=_environment(folder, purpose),
@@ -54,6 +65,16 @@ def prepare(request: Request) -> Prepared:
         advice=_ADVICE[purpose],
         result=f"logs, graphs and dumps in {shown}, kernel_meta where the program is started; opscope aicore {shown} kernel_meta",
     )
+
+
+def _settings(settings: Mapping[str, Any], purpose: str, frameworks: tuple[str, ...]) -> dict[str, Any]:
+    """What --set says; UsageError also for a key that stands in none of the lines asked for."""
+    found = tensorflow.given(settings, tuple(KEYS))
+    for key, places in KEYS.items():
+        if key.name in found and (purpose != "error" or not places & {*frameworks}):
+            where = "purpose error" if purpose != "error" else f"--framework {' or '.join(sorted(places))}"
+            raise UsageError(f"--set {key.name}: stands nowhere in these settings; it goes with {where}")
+    return found
 
 
 def _environment(folder: str, purpose: str) -> tuple[Variable, ...]:
@@ -70,14 +91,17 @@ def _environment(folder: str, purpose: str) -> tuple[Variable, ...]:
     return tuple(variables)
 
 
-def _acl_json(folder: str) -> str:
-    return json.dumps({"dump": {"dump_path": f"{folder}/{DUMPS}", "dump_scene": "aic_err_norm_dump"}}, indent=2) + "\n"
+def _acl_json(folder: str, scene: str) -> str:
+    return json.dumps({"dump": {"dump_path": f"{folder}/{DUMPS}", "dump_scene": scene}}, indent=2) + "\n"
 
 
-def _snippets(framework: str, purpose: str) -> tuple[Snippet, ...]:
+def _snippets(framework: str, purpose: str, settings: Mapping[str, Any]) -> tuple[Snippet, ...]:
     if framework in tensorflow.MODES:
-        return tensorflow.prepare(Request(purpose="aicore", framework=framework)).snippets if purpose == "error" else ()
-    return tuple(Snippet(where, text) for where, text in _LINES[framework, purpose])
+        known = {key.name for key in tensorflow.RUN_KEYS}
+        own = {name: value for name, value in settings.items() if name in known}
+        return tensorflow.prepare(Request(purpose="aicore", framework=framework, settings=own)).snippets if purpose == "error" else ()
+    level = str(settings.get("op_debug_level", 2))
+    return tuple(Snippet(where, text.replace("{LEVEL}", level)) for where, text in _LINES[framework, purpose])
 
 
 _ATC = "atc --model=… --output=… --soc_version=… "
@@ -104,7 +128,7 @@ _LINES: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ),
     ("acl", "error"): (
         ("in an AscendCL program", 'aclInit("{FOLDER}/acl.json");\n'),
-        ("when the model is converted", f"{_ATC}--op_debug_level=2\n"),
+        ("when the model is converted", f"{_ATC}--op_debug_level={{LEVEL}}\n"),
     ),
     ("acl", "address"): (("when the model is converted", f"{_ATC}--op_debug_config={{FOLDER}}/op_debug_config.cfg\n"),),
 }

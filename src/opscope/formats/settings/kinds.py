@@ -146,30 +146,46 @@ def kind_of_file(text: str) -> str:
     raise UsageError("nothing in it says whose settings these are; name the kind: opscope prepare KIND --verify FILE")
 
 
-# How people say it -> the word for it.
+# How people say it -> the word for it, looked through in this order; the Chinese words are those of the manuals.
 _PHRASES = {
-    "exception": "aicore",
-    "ai core": "aicore",
-    "everything": "statistics",
-    "nan": "nan",
-    "compare": "compare",
-    "overflow": "overflow",
-}
+    "exception": "aicore", "ai core": "aicore", "ai_core": "aicore", "异常": "aicore", "报错": "aicore",
+    "越界": "address",
+    "set_dump": "set_dump", "set dump": "set_dump", "指定对象": "set_dump",
+    "sampl": "sampling", "采样": "sampling", "切片": "sampling",
+    "migrat": "migration", "迁移": "migration",
+    "overflow": "overflow", "溢出": "overflow",
+    "compare": "compare", "比对": "compare", "对比": "compare", "比较": "compare", "精度": "compare",
+    "nan": "nan", "非数": "nan",
+    "statistic": "statistics", "everything": "statistics", "统计": "statistics",
+    "全部": "dump", "全量": "dump", "整网": "dump", "所有": "dump",
+}  # fmt: skip
+_STEP = re.compile(r"(?:\bstep\s*|迭代\s*|步骤\s*|步\s*)([0-9]{1,9})(?![0-9])", re.IGNORECASE)
+_NTH_STEP = re.compile(r"第\s*([0-9]{1,9})\s*(?:个)?\s*(?:迭代|步|轮|step)", re.IGNORECASE)  # counted from 1, as the manual says
 
 
 def read_purpose(phrase: str) -> tuple[str, int | None]:
-    """A purpose and a step out of "nan at step 10", "compare with GPU", "AI Core error", "statistics of everything"."""
+    """A purpose and a step out of "nan at step 10", "compare with GPU", "AI Core error", "第10个迭代溢出"; steps count from 0."""
     words = phrase.strip().lower()
-    step = re.search(r"\bstep\s+([0-9]{1,9})\b", words)
-    if " " in words or words in _PHRASES:
+    nth, plain = _NTH_STEP.search(words), _STEP.search(words)
+    step = max(0, int(nth[1]) - 1) if nth is not None else int(plain[1]) if plain is not None else None
+    if " " in words or words in _PHRASES or not words.isascii():
         words = next((word for said, word in _PHRASES.items() if said in words), words)
-    return words, int(step.group(1)) if step else None
+    return words, step
+
+
+# A purpose that a kind calls otherwise.
+_OTHERWISE = {
+    "aicore": {"error"}, "address": {"memory"}, "memory": {"address"}, "dump": {"model", "nan"}, "model": {"dump"},
+    "migration": {"compare"}, "error": {"aicore"},
+}  # fmt: skip
 
 
 def chosen_purpose(kind: str, purposes: Mapping[str, str], purpose: str | None) -> str:
     """The purpose asked for, else the first; UsageError for one the kind does not have."""
     if purpose is None:
         return next(iter(purposes))
+    if purpose not in purposes and purpose in _OTHERWISE and (same := _OTHERWISE[purpose] & purposes.keys()):
+        return next(name for name in purposes if name in same)
     if purpose not in purposes:
         near = get_close_matches(purpose, purposes, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(purposes)}"

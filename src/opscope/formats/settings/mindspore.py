@@ -60,6 +60,9 @@ PURPOSES = {
     "statistics": "statistics of every operator, every step, no tensors",
     "overflow": "the operators that overflow, nothing else",
     "aicore": "the inputs of the operator that fails, nothing else (exception dump)",
+    "set_dump": "only what the program names with mindspore.set_dump(cell or operator)",
+    "sampling": "the ends of every tensor (sample_num elements), not all of it",
+    "migration": "the outputs of one step in the host's layout, to compare with the framework the model comes from",
 }
 
 
@@ -108,8 +111,8 @@ def prepare(request: Request) -> Prepared:
     return Prepared(
         files=(TextFile(FILE, json.dumps(document, indent=4, ensure_ascii=False) + "\n"),),
         environment=tuple(variables),
-        snippets=_snippets(target),
-        advice=_advice(document["common_dump_settings"], target),
+        snippets=_snippets(purpose, target),
+        advice=(*_ADVICE.get(purpose, ()), *_advice(document["common_dump_settings"], target)),
         result=_result(document, target),
         problems=check(document, target, request.environment),
     )
@@ -121,28 +124,33 @@ _WHERE = "before MindSpore is imported, in a distributed job before mindspore.co
 def _document(purpose: str, request: Request, target: Target) -> dict[str, Any]:
     """The file for a purpose, with what the user asked for in words of ours."""
     common: dict[str, Any] = {
-        "dump_mode": 1 if request.operators else 0,
+        "dump_mode": 2 if purpose == "set_dump" else 1 if request.operators else 0,
         "path": request.path or "",
         "net_name": "Net",
         "iteration": request.steps or (step_and_before(request.step) if request.step is not None else "all"),
         "saved_data": request.data or _data(purpose, target),
-        "input_output": {None: 0, "both": 0, "input": 1, "output": 2}[request.io],
+        "input_output": {None: 2 if purpose == "migration" else 0, "both": 0, "input": 1, "output": 2}[request.io],
         "kernels": list(request.operators),
         "support_device": list(range(8)),
         "op_debug_mode": {"overflow": 3, "aicore": 4}.get(purpose, 0),
     }
     if common["saved_data"] != "tensor":
         common["statistic_category"] = [name for name in STATISTICS if name != "md5"]
-    if purpose == "compare" and request.steps is None and request.step is None:
+    if purpose in {"compare", "migration"} and request.steps is None and request.step is None:
         common["iteration"] = "0"
     if not target.synchronous_wanted:
+        if purpose == "sampling":
+            raise UsageError("sampling exists in synchronous dump only (O0 on Ascend); opscope run -- python … offers it on every device")
         return {"common_dump_settings": {**common, "file_format": "bin" if purpose in {"overflow", "aicore"} else "npy"}}
-    return {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+    e2e: dict[str, Any] = {"enable": True, "trans_flag": True}
+    if purpose == "sampling":
+        e2e |= {"sample_mode": 1, "sample_num": 100}
+    return {"common_dump_settings": common, "e2e_dump_settings": e2e}
 
 
 def _data(purpose: str, target: Target) -> str:
     """Statistics are what "statistics" is about; beside tensors they are left out where the back end has none."""
-    if purpose == "compare":
+    if purpose in {"compare", "migration"}:
         return "tensor" if target.backend == "CPU" else "full"
     return "statistic" if purpose == "statistics" else "tensor"
 
@@ -158,11 +166,22 @@ def _overruled(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[st
     return document
 
 
-def _snippets(target: Target) -> tuple[Snippet, ...]:
+_ADVICE = {
+    "migration": (
+        "the same weights, inputs and seeds on both sides, dropout off; opscope compare DUMP DUMP_OF_THE_OTHER_FRAMEWORK",
+        "statistics and tensors of the other side: opscope run -- python … there",
+    ),
+    "sampling": ("a sample shows no NaN between the ends: opscope run -- python … has statistics of the whole of every tensor",),
+}
+
+
+def _snippets(purpose: str, target: Target) -> tuple[Snippet, ...]:
     sink = "model.train(…, dataset_sink_mode=False)   # no data sinking, or the steps cannot be told apart"
     lines = ["mindspore.set_context(reserve_class_name_in_scope=False)   # shorter file names"]
     if target.backend in {"GPU", "CPU"}:
         lines.append(sink)
+    if purpose == "set_dump":
+        lines.append("mindspore.set_dump(net.conv1)   # before the network is called; a Cell, or an operator that is its attribute")
     return (Snippet("in the training script", "\n".join(lines)),)
 
 

@@ -113,8 +113,8 @@ def _mindspore_words(common: Mapping[str, Any], export: Export) -> Words:
     if devices is not None and tuple(devices) != EVERY_DEVICE:
         words["ranks"] = ",".join(map(str, devices))
     words["io"] = {0: "both", 1: "input", 2: "output"}[common.get("input_output", 0)]
-    if common.get("dump_mode", 0) == 1 and not export.only:
-        words["ops"] = ",".join(map(kernel_pattern, common.get("kernels", ())))
+    if common.get("dump_mode", 0) == 1 and common.get("kernels") and not export.only:
+        words["ops"] = ",".join(map(kernel_pattern, common["kernels"]))
     if common.get("dump_mode", 0) == 2:
         words["set_dump"] = True
     debug = common.get("op_debug_mode", 0)
@@ -126,20 +126,27 @@ def _mindspore_words(common: Mapping[str, Any], export: Export) -> Words:
 def kernel_pattern(kernel: str) -> str:
     """An entry of `kernels` as a PATTERN of ours.
 
-    name-regex(RE) stands as it is; a text without scope and id is an operator type, found anywhere in the name, whatever its
-    case; a full name is itself.
+    name-regex(RE) is compared with the whole name, as MindSpore does (2.10; ours is searched for); a text without scope and id is an
+    operator type, found anywhere in the name, whatever its case; a full name is itself.
     """
     if kernel.startswith("name-regex(") and kernel.endswith(")"):
-        return kernel
+        flags, body = _FLAGS_FIRST.fullmatch(kernel[len("name-regex(") : -1]).groups()  # type: ignore[union-attr] # matches any text
+        return f"name-regex({flags}^(?:{body}){_COUNTED})"
     if "/" not in kernel and "-op" not in kernel:
         return f"*{kernel}*"
-    return f"name-regex({re.escape(kernel)})"
+    return f"name-regex(^{re.escape(kernel)}{_COUNTED})"
+
+
+_FLAGS_FIRST = re.compile(r"((?:\(\?[aiLmsux]+\))?)(.*)", re.DOTALL)
+_COUNTED = r"(?:#\d+)?$"  # a kernel that runs again in one step has a number of ours behind its name
 
 
 def _mindspore_notes(common: Mapping[str, Any], e2e: Mapping[str, Any]) -> tuple[str, ...]:
     said = []
     if common.get("kernels") and common.get("dump_mode", 0) != 1:
         said.append(f"kernels has no effect beside dump_mode {common.get('dump_mode', 0)}")
+    if common.get("dump_mode", 0) == 1 and not common.get("kernels"):
+        said.append("kernels is empty: every operator, as MindSpore (2.10) takes it")
     if e2e.get("stat_calc_mode") == "device":
         said.append("stat_calc_mode device: statistics are worked out where the tensor lies anyway, all of them")
     if common.get("statistic_category") and common.get("saved_data", "tensor") == "tensor":

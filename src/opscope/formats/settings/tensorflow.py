@@ -7,9 +7,14 @@ them for the other purposes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from opscope.errors import UsageError
 from opscope.formats.settings.kinds import Kind, Prepared, Request, Snippet, TextFile, Variable, chosen_purpose
+from opscope.formats.settings.problem import errors
 from opscope.formats.settings.steps import step_and_before, wrong_steps
+from opscope.formats.settings.table import Key, check_table
 
 MODES = ("estimator", "session")
 PURPOSES = {
@@ -17,6 +22,19 @@ PURPOSES = {
     "overflow": "operators that overflow",
     "dump": "inputs and outputs of every operator",
 }
+# What --set may name: the arguments of NPURunConfig and of DumpConfig, which are keys of parameter_map in a session.
+RUN_KEYS = (
+    Key(name="op_debug_level", kind="integer", choices=(0, 1, 2)),
+    Key(name="enable_exception_dump", kind="integer", choices=(0, 1, 2)),
+)
+DUMP_KEYS = (
+    Key(name="enable_dump", kind="boolean"),
+    Key(name="enable_dump_debug", kind="boolean"),
+    Key(name="dump_path", kind="text"),
+    Key(name="dump_step", kind="text"),
+    Key(name="dump_mode", kind="text", choices=("input", "output", "all")),
+    Key(name="dump_debug_mode", kind="text", choices=("aicore_overflow", "atomic_overflow", "all")),
+)
 VARIABLES = (
     Variable("DUMP_GE_GRAPH", "1", "before the program starts: graphs with everything in them"),
     Variable("DUMP_GRAPH_LEVEL", "1", "before the program starts: every graph"),
@@ -63,7 +81,8 @@ def prepare(request: Request) -> Prepared:
     path = request.path or "./dump"
     writers = {"estimator": estimator_lines, "session": session_lines}
     chosen = [request.framework] if request.framework else list(MODES)
-    texts = {mode: writers[mode](purpose, path=path, steps=steps) for mode in chosen}
+    options = _options(purpose, path, steps) | given(request.settings, (*RUN_KEYS, *DUMP_KEYS))
+    texts = {mode: writers[mode](options) for mode in chosen}
     return Prepared(
         files=tuple(TextFile(f"{mode}.py.txt", text) for mode, text in texts.items()),
         environment=VARIABLES,
@@ -73,36 +92,57 @@ def prepare(request: Request) -> Prepared:
     )
 
 
-def estimator_lines(purpose: str, *, path: str, steps: str | None) -> str:
-    """The lines for an Estimator; path and steps become Python literals."""
+def given(settings: Mapping[str, Any], keys: tuple[Key, ...]) -> dict[str, Any]:
+    """What --set says, checked; UsageError, all faults in one line, for a key there is not and a value it cannot have."""
+    wrong = errors(check_table(dict(settings), keys, at="--set"))
+    if wrong:
+        raise UsageError("; ".join(problem.line() for problem in wrong))
+    return dict(settings)
+
+
+def _options(purpose: str, path: str, steps: str | None) -> dict[str, Any]:
+    """Options for a purpose, in the order the manual writes them."""
     if purpose == "aicore":
-        options = "  op_debug_level = 2,            # kernels with debug information"
-        last = ",\n  enable_exception_dump=1       # the inputs and outputs of the failing operator; not of dynamic shape"
-        return _ESTIMATOR.format(before="", options=options, last=last)
-    arguments = f'enable_dump_debug=True, dump_path={path!r}, dump_debug_mode="all"'
-    if purpose == "dump":
-        arguments = f'enable_dump=True, dump_path={path!r}, dump_mode="all"' + (f", dump_step={steps!r}" if steps else "")
-    return _ESTIMATOR.format(before=f"dump_config = DumpConfig({arguments})\n", options="  dump_config=dump_config,", last="")
+        return {"op_debug_level": 2, "enable_exception_dump": 1}
+    if purpose == "overflow":
+        return {"enable_dump_debug": True, "dump_path": path, "dump_debug_mode": "all"}
+    return {"enable_dump": True, "dump_path": path, "dump_mode": "all"} | ({"dump_step": steps} if steps else {})
 
 
-def session_lines(purpose: str, *, path: str, steps: str | None) -> str:
-    """The lines for sess.run; path and steps become Python literals."""
-    if purpose == "aicore":
-        options = {"enable_exception_dump": ("i", "1"), "op_debug_level": ("i", "2")}
-    elif purpose == "overflow":
-        options = {"enable_dump_debug": ("b", "True"), "dump_path": ("s", _text(path)), "dump_debug_mode": ("s", _text("all"))}
-    else:
-        options = {"enable_dump": ("b", "True"), "dump_path": ("s", _text(path)), "dump_mode": ("s", _text("all"))}
-        if steps:
-            options["dump_step"] = ("s", _text(steps))
-    lines = (f'custom_op.parameter_map["{name}"].{kind} = {value}' for name, (kind, value) in options.items())
-    return _SESSION.format(options="\n".join(lines))
+def estimator_lines(options: Mapping[str, Any]) -> str:
+    """The lines for an Estimator; values become Python literals."""
+    dump = ", ".join(f"{key.name}={_literal(options[key.name])}" for key in DUMP_KEYS if key.name in options)
+    lines = ["  dump_config=dump_config,"] if dump else []
+    if "op_debug_level" in options:
+        lines.append(f"  op_debug_level = {options['op_debug_level']},            # {_LEVELS[options['op_debug_level']]}")
+    last = ""
+    if "enable_exception_dump" in options:
+        last = f",\n  enable_exception_dump={options['enable_exception_dump']}       # {_EXCEPTIONS[options['enable_exception_dump']]}"
+    return _ESTIMATOR.format(before=f"dump_config = DumpConfig({dump})\n" if dump else "", options="\n".join(lines), last=last)
 
 
-def _text(value: str) -> str:
-    return f"tf.compat.as_bytes({value!r})"
+def session_lines(options: Mapping[str, Any]) -> str:
+    """The lines for sess.run; values become Python literals."""
+    names = sorted(options, key=lambda name: name != "enable_exception_dump")  # as in the manual
+    return _SESSION.format(options="\n".join(f'custom_op.parameter_map["{name}"].{_assigned(options[name])}' for name in names))
 
 
+def _assigned(value: bool | int | str) -> str:  # noqa: FBT001
+    if isinstance(value, str):
+        return f"s = tf.compat.as_bytes({value!r})"
+    return f"b = {value}" if isinstance(value, bool) else f"i = {value}"
+
+
+def _literal(value: bool | str) -> str:  # noqa: FBT001
+    return f'"{value}"' if value == "all" else repr(value)
+
+
+_LEVELS = {0: "no debug information (the default)", 1: "kernels with their .cce and _loc.json", 2: "kernels with debug information"}
+_EXCEPTIONS = {
+    0: "no dump of the failing operator",
+    1: "the inputs and outputs of the failing operator; not of dynamic shape",
+    2: "a brief dump of the failing operator; of dynamic shape too",
+}
 _WHERE = {"estimator": "in an Estimator's training script", "session": "in a sess.run training script"}
 _ADVICE = {
     "aicore": (

@@ -23,6 +23,7 @@ from opscope.record.active import active
 from opscope.record.config import RecordConfig, parse_options
 from opscope.record.mindspore.place import CHOICES, FOLDER, Facts, make_place, settings_document, write_facts, write_settings
 from opscope.record.mindspore.stop import stop_after, stop_program
+from opscope.record.mindspore.undumped import survive_dump
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
 from opscope.record.seed import seed_all
 from opscope.run.store.layout import process_facts, write_json
@@ -78,6 +79,7 @@ def begin(config: RecordConfig, run: Path) -> Joined:
     last = config.selection.last_step if config.stop_after else None
     if theirs is None:
         os.environ[VARIABLE] = str(write_settings(place, settings_document(dump, _steps(config, last))))
+        end = _both(_surviving(), end)
     write_facts(place, facts)
     if last is not None and theirs is None:
         stop_after(dump, last, lambda: book is not None and book.compiled is not None and book.compiled.own)
@@ -107,6 +109,22 @@ def record_pynative(run: Path, config: RecordConfig, place: Path, facts: Facts) 
         return None, _nothing
     active.marks.append(book.mark_step)
     return book, end
+
+
+def _surviving() -> Callable[[], None]:
+    """Graphs that the dump of ours would make fail run without it."""
+    try:
+        return survive_dump()
+    except ImportError:  # MindSpore before 2.10
+        return _nothing
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def _steps(config: RecordConfig, last: int | None) -> str | None:
