@@ -21,6 +21,7 @@ from safetensors.numpy import load_file
 
 from opscope.errors import FormatError, UsageError
 from opscope.run.arrow import decode_stream, encode_rows
+from opscope.run.descriptor import LostFileError
 from opscope.run.query import calls, sql
 from opscope.run.schema import Process
 from opscope.run.store import spool as spool_module
@@ -344,11 +345,14 @@ class TestDeath:
                 if row.index > 40:
                     break
 
-    def test_a_signal_written_by_the_launcher_counts_as_the_end(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("ending", [{"signal": 9}, {"exit_code": 0}])
+    def test_what_the_launcher_knows_of_the_end_does_not_make_a_run_complete(self, tmp_path: Path, ending: dict[str, int]) -> None:
+        """Only the writer's own close says that every row is there."""
         run = self.killed(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
         [directory] = (tmp_path / "run" / "processes").glob("p-*")
-        update_process(directory, signal=9)
-        assert NativeRun(tmp_path / "run").problems == ()
+        update_process(directory, **ending)
+        [problem] = NativeRun(tmp_path / "run").problems
+        assert "ended in aten::mm.default without closing its files" in problem
         assert len(NativeRun(tmp_path / "run").unfinished) == len(run.unfinished) == 2
 
     def test_an_open_call_of_a_living_process_is_not_unfinished(self, tmp_path: Path) -> None:
@@ -422,14 +426,14 @@ class TestBlackBox:
         found = read_blackbox(tmp_path / "box")
         assert [row.index for row in found.recent] == list(range(3000 - 1024, 3000))
         assert all(row.left for row in found.recent)
-        assert (found.open, found.entered, found.pid) == ((), 3000, os.getpid())
+        assert (found.open, found.pid) == ((), os.getpid())
         box.close()
 
     def test_a_full_disk_is_told_with_its_path_and_leaves_no_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("opscope.run.store.blackbox.allocate", full)
+        monkeypatch.setattr(os, "posix_fallocate", full)
         with pytest.raises(OSError, match="box"):
             BlackBox.create(tmp_path / "box")
         assert not list(tmp_path.iterdir())
@@ -445,25 +449,51 @@ class TestBlackBox:
         assert {row.index for row in read_blackbox(tmp_path / "box").open} == {2, 4}
         box.close()
 
-    def test_deeper_than_its_slots(self, tmp_path: Path) -> None:
+    def test_more_open_calls_than_slots(self, tmp_path: Path) -> None:
+        """Those of the outermost are kept; once they are left there is room again."""
         box = BlackBox.create(tmp_path / "box")
-        for index in range(100):
-            box.enter(index, 1, blackbox_text("m", "n"))
-        assert [row.index for row in read_blackbox(tmp_path / "box").open] == list(range(64))
-        for index in reversed(range(40, 100)):
-            box.leave(index, 1)
+        for index in range(1100):
+            box.enter(index, 1 + index % 80, blackbox_text("m", "n"))
+        assert [row.index for row in read_blackbox(tmp_path / "box").open] == list(range(1024))
+        for index in reversed(range(40, 1100)):
+            box.leave(index, 1 + index % 80)
         assert [row.index for row in read_blackbox(tmp_path / "box").open] == list(range(40))
+        box.enter(2000, 1, blackbox_text("m", "n"))
+        assert read_blackbox(tmp_path / "box").open[-1].index == 2000
         box.close()
 
-    def test_more_threads_than_stacks(self, tmp_path: Path) -> None:
+    def test_an_open_call_keeps_its_slot(self, tmp_path: Path) -> None:
+        """However many calls are made inside of it."""
         box = BlackBox.create(tmp_path / "box")
-        for thread in range(1, 81):
-            box.enter(thread, thread, blackbox_text("m", "n"))
-        assert len(read_blackbox(tmp_path / "box").open) == 64
-        box.leave(10, 10)
-        box.enter(200, 200, blackbox_text("m", "n"))
-        assert 200 in {row.index for row in read_blackbox(tmp_path / "box").open}
+        box.enter(1, 7, blackbox_text("torch.nn.Linear", "<root>:Linear#1"))
+        for index in range(2, 5000):
+            box.enter(index, 7, blackbox_text("aten::add.Tensor", "n"))
+            box.leave(index, 7)
+        found = read_blackbox(tmp_path / "box")
+        assert [row.index for row in found.open] == [1]
+        assert [row.index for row in found.recent] == [1, *range(5000 - 1023, 5000)]
         box.close()
+
+    def test_cut_short_by_somebody_else_while_it_is_written(self, tmp_path: Path) -> None:
+        """No signal comes of it."""
+        box = BlackBox.create(tmp_path / "box")
+        os.truncate(tmp_path / "box", 0)
+        box.enter(1, 1, blackbox_text("m", "n"))
+        box.leave(1, 1)
+        box.close()
+
+    def test_its_descriptor_was_closed_and_given_to_another_file(self, tmp_path: Path) -> None:
+        box = BlackBox.create(tmp_path / "box")
+        number = box.place[1]
+        os.close(number)
+        other = os.open(tmp_path / "mine", os.O_CREAT | os.O_RDWR)
+        os.dup2(other, number)
+        with pytest.raises(LostFileError, match="the program closed its descriptor"):
+            box.enter(1, 1, blackbox_text("m", "n"))
+        box.close()
+        assert os.fstat(number).st_size == 0
+        os.close(number)
+        os.close(other)
 
     def test_long_and_odd_texts(self, tmp_path: Path) -> None:
         box = BlackBox.create(tmp_path / "box")
@@ -505,14 +535,10 @@ class TestBlackBox:
             + (3).to_bytes(4, "little") + bytes([1, 2, 0, 0]) + (21).to_bytes(2, "little") + bytes(6) + b"op\x1fname\x1fmodule\x1fsource"
         )  # fmt: skip
         assert data[:8] == b"OPSCOPBB"
-        assert np.frombuffer(data, "<u4", 6, 8).tolist() == [1, 4096, 512, 1024, 64, 64]
-        assert np.frombuffer(data, "<u8", 3, 32).tolist() == [os.getpid(), 1, 0]
+        assert np.frombuffer(data, "<u4", 6, 8).tolist() == [2, 4096, 512, 1024, 0, 0]
+        assert np.frombuffer(data, "<u8", 2, 32).tolist() == [os.getpid(), 0]
         assert data[4096 : 4096 + len(slot)] == slot
-        stacks = 4096 + 1024 * 512
-        assert np.frombuffer(data, "<u8", 1, stacks).tolist() == [7]
-        assert np.frombuffer(data, "<u4", 1, stacks + 8).tolist() == [1]
-        assert data[stacks + 64 : stacks + 64 + len(slot)] == slot
-        assert len(data) == stacks + 64 * (64 + 64 * 512)
+        assert len(data) == 4096 + 1024 * 512
         box.close()
 
 

@@ -67,7 +67,6 @@ class Binding(Protocol):
     def signal(self) -> None: ...
     def due(self) -> None: ...
     def fail(self, error: BaseException) -> None: ...
-    def black_box(self, buffer: Any) -> Any: ...
     def box_enter(self, box: Any, draft: Draft) -> None: ...
     def batches(self, drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]: ...
 
@@ -93,10 +92,12 @@ class Recorder:
 
     active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls of a backward pass,
     overflowed by calls with status bits; pending counts statistics that are still on a device; watching is the seconds spent in
-    observing, the calls themselves left out; rested counts calls of which the checker does not know yet.
+    observing, the calls themselves left out; rested counts calls of which the checker does not know yet; gave_up is the seconds after
+    which a disk was found too slow for the black box, 0 if it was not.
     """
 
     rested = 0
+    gave_up = 0.0
 
     def __init__(self, binding: Binding, *, values: str = "anomaly", sample: int = 1, io: str = "both", selective: bool = False) -> None:
         self.binding = binding
@@ -134,7 +135,7 @@ class Recorder:
         if self.active and types and self._guarded(self.binding.handles, types) is False:
             return NotImplemented
         if not self.active or self.paused:
-            self._count(func)
+            self._guarded(self._count, func)
             return self.binding.target(func)(*args, **kwargs)
         before = time.perf_counter()
         draft = self._guarded(self._enter, func, args, kwargs)
@@ -238,9 +239,9 @@ class Recorder:
             version.statistics = statistics
             self.pending -= 1
 
-    def attach(self, buffer: Any) -> None:
-        """Write calls into a black box from now on: the buffer of a run.store.blackbox.BlackBox."""
-        self._box = self.binding.black_box(buffer)
+    def attach(self, box: Any) -> None:
+        """Write calls into a black box from now on, a run.store.blackbox.BlackBox, or into none."""
+        self._box = box
 
     def check_with(self, checker: Checker | None) -> None:
         """Let a checker make the calls from now on, None for nobody."""
@@ -254,7 +255,7 @@ class Recorder:
     def _guarded(self, action: Any, *arguments: Any) -> Any:
         try:
             return action(*arguments)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+        except BaseException as error:  # noqa: BLE001 - the recording boundary: binding.fail raises what is the program's own
             self.active = False
             self.binding.fail(error)
             return None

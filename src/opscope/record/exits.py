@@ -15,10 +15,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from opscope.run.contain import contain, ignore
+
 if TYPE_CHECKING:
     from opscope.record.session import Session
 
-WRITER = "opscope-writer"
+OWN = "opscope-"  # how the names of opscope's own threads begin
 
 
 def watch(session: Session) -> None:
@@ -40,9 +42,7 @@ def watch_exceptions(session: Session) -> None:
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        session.exit_code = 130 if issubclass(kind, KeyboardInterrupt) else 1
-        if issubclass(kind, KeyboardInterrupt):
-            session.interrupted()
+        contain(session.fail, session.raised, kind)
         return previous(kind, error, trace)
 
     sys.excepthook = hook
@@ -55,7 +55,7 @@ def watch_hard_exit(session: Session) -> None:
 
     def leave(status: int) -> NoReturn:
         if os.getpid() == session.pid:
-            session.close(status)
+            contain(ignore, session.close, status)
         previous(status)
 
     os._exit = leave
@@ -72,14 +72,14 @@ def watch_threads(session: Session, enter: Callable[[], None], leave: Callable[[
     previous = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def bootstrap(thread: threading.Thread) -> None:
-        if thread.name == WRITER:
+        if thread.name.startswith(OWN):
             previous(thread)
             return
-        enter()
+        contain(session.fail, enter)
         try:
             previous(thread)
         finally:
-            leave()
+            contain(session.fail, leave)
 
     threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
     session.cleanup.callback(restore, threading.Thread, "_bootstrap_inner", bootstrap, previous)

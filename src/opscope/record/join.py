@@ -16,6 +16,7 @@ from opscope.record.exits import watch, watch_threads
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
 from opscope.record.seed import seed_all
 from opscope.record.session import Session
+from opscope.run.contain import contain, reason, tell
 from opscope.run.store.blackbox import BlackBox
 from opscope.run.store.layout import BLACKBOX, create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -62,10 +63,7 @@ def begin(config: RecordConfig, run: Path) -> Session:
 
 def attach_blackbox(session: Session, recorder: TorchRecorder) -> None:
     """Give the process its black box; a disk that has no room for it ends the recording, not the program."""
-    try:
-        recorder.book.attach(BlackBox.create(session.writer.directory / BLACKBOX).buffer)
-    except OSError as error:
-        session.fail(error)
+    contain(session.fail, lambda: recorder.book.attach(BlackBox.create(session.writer.directory / BLACKBOX)))
 
 
 class Part(Protocol):
@@ -123,7 +121,7 @@ class Recording:
         for part in self._parts:
             part.close(None if kind is None else 1)
         active.drop()
-        seal_run(self.path)
+        contain(_not_sealed, seal_run, self.path)
 
     def start(self) -> None:
         """Record again after stop()."""
@@ -144,6 +142,10 @@ class Recording:
         for part in self._parts:
             if not part.closed:
                 action(part)
+
+
+def _not_sealed(error: BaseException) -> None:
+    tell(f"the run is not sealed: {reason(error)}")
 
 
 def _parts(config: RecordConfig, run: Path) -> Iterator[Part]:

@@ -34,6 +34,7 @@ from opscope.record.ascend import collection, has_logs
 from opscope.record.mindspore.place import FOLDER as MINDSPORE
 from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
+from opscope.run.descriptor import identity
 from opscope.run.printable import printable
 from opscope.run.store.layout import BLACKBOX, create_run, process_directories, read_process, seal_run, update_process
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
 STARTED = "started"
+GONE = "nothing can be read: {} was removed or replaced while the command ran"
 NO_GRAPH = "nothing recorded: MindSpore was imported, and ended before it had run a graph"
 _MAX_NOTE = 4096
 _PACKAGES = ("torch", "torch_npu", "mindspore", "numpy", "transformers")
@@ -81,6 +83,7 @@ def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> 
         run, environment = None, dict(os.environ)
     else:
         run, environment = _prepare(config, command, tell)
+    made = directory_identity(run)
     with watching(run, config) if run is not None else nullcontext() as dumps:
         ending = supervise(command, environment)
         if dumps is not None and ending.signal is not None:
@@ -90,6 +93,8 @@ def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> 
     result = LaunchResult(run=run, exit_code=ending.code, seconds=time.monotonic() - start)
     if run is None:
         return result
+    if directory_identity(run) != made:
+        return msgspec.structs.replace(result, nothing_recorded=GONE.format(run))
     try:
         return _finish(result, run, command, ending)
     except (OpscopeError, OSError) as error:
@@ -97,10 +102,17 @@ def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> 
         return result
 
 
+def directory_identity(run: Path | None) -> tuple[int, int] | None:
+    """What tells a directory from another one in its place; None where there is none."""
+    with contextlib.suppress(OSError):
+        return None if run is None else identity(run.stat())
+    return None
+
+
 def _prepare(config: RecordConfig, command: Sequence[str], tell: Say) -> tuple[Path | None, dict[str, str]]:
-    identity = uuid.uuid4().hex
+    run_id = uuid.uuid4().hex
     wanted = Path(config.output) if config.output is not None else default_path(config, command)
-    facts: dict[str, Any] = {"run_id": identity, "version": opscope.__version__, "seed": config.seed, "deterministic": config.deterministic}
+    facts: dict[str, Any] = {"run_id": run_id, "version": opscope.__version__, "seed": config.seed, "deterministic": config.deterministic}
     try:
         facts |= {"packages": packages(command), "shared": config.shared, "keep_argv": config.keep_argv}
         run = create_run(wanted, command=command, config=config.words(), **facts)
@@ -110,7 +122,7 @@ def _prepare(config: RecordConfig, command: Sequence[str], tell: Say) -> tuple[P
     # The path as the user wrote it is the one to read and to copy.
     shown = wanted.with_name(run.name)
     tell(f"{wanted} exists, recording into {shown}" if run.name != wanted.name else f"recording into {shown}")
-    child = child_environment(os.environ, config, run, identity)
+    child = child_environment(os.environ, config, run, run_id)
     return shown, {**child, **collection(os.environ, run)}
 
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opscope.record.rank import known_rank, known_world
+from opscope.run.contain import contain, ignore, reason, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,17 +83,22 @@ class Session:
     def close(self, exit_code: int | None = None) -> None:
         """Stop recording and write out what is left; a second call takes off what the first, inside of a call, could not."""
         if self.closed:
-            self._leave()
+            contain(self._note, self._leave)
             return
         self.closed = True
-        self.cleanup.close()
-        if self.recorder is not None:
-            self.recorder.stop()
-            self._leave = self.recorder.exit_modes  # which waits where a call ended the recording
-            self.drain(end=True)
-            self.writer.update(**self._facts(self.recorder))
-            self.recorder = None
-        self.writer.close(self.exit_code if exit_code is None else exit_code)
+        for part in (self.cleanup.close, self._write_rest, lambda: self.writer.close(self.exit_code if exit_code is None else exit_code)):
+            contain(self._note, part)
+
+    def _write_rest(self) -> None:
+        recorder = self.recorder
+        if recorder is None:
+            return
+        self._leave = recorder.exit_modes  # which waits where a call ended the recording
+        recorder.stop()
+        self.drain(end=True)
+        self.writer.waited += recorder.book.gave_up
+        self.writer.update(**self._facts(recorder))
+        self.recorder = None
 
     def _facts(self, recorder: Recorder) -> dict[str, Any]:
         """What process.json says of the whole recording."""
@@ -118,17 +124,20 @@ class Session:
             return
         self.closed = True
         if self.recorder is not None:
-            self.recorder.abandon()
-        self.writer.drop_after_fork()
+            contain(ignore, self.recorder.abandon)
+        contain(ignore, self.writer.drop_after_fork)
 
     def fail(self, error: BaseException) -> None:
         """Recording ends, the program goes on."""
-        if self.closed:
-            return
-        why = f"{type(error).__name__}: {error}"
-        print(f"opscope: recording ended: {why}; the program goes on", file=sys.stderr)
-        self.writer.update(failed=why)
-        self.close()
+        if not self.closed:
+            self._note(error)
+            self.close()
+
+    def _note(self, error: BaseException) -> None:
+        """Say why recording ended, unless that has been said, and have the run say it."""
+        if self.writer.failed is None and self.writer.process.failed is None:
+            tell(f"recording ended: {reason(error)}; the program goes on")
+            self.writer.update(failed=reason(error))
 
     def device_lost(self, device: str, error: BaseException) -> None:
         """A device can be asked no more: its tensors have no statistics from now on, their calls are still recorded."""
@@ -137,18 +146,21 @@ class Session:
 
     def pause(self) -> None:
         """Watch nothing until resume()."""
+        contain(self.fail, self._pause)
+
+    def _pause(self) -> None:
         if self.recorder is not None:
             self.drain(end=True)
             self.recorder.stop()
 
     def resume(self) -> None:
         if self.recorder is not None and not self.closed:
-            self.recorder.start()
+            contain(self.fail, self.recorder.start)
 
     def mark_step(self) -> None:
         """The program says that a step is over."""
         if self.recorder is not None and not self.closed:
-            self.recorder.step_marked()
+            contain(self.fail, self.recorder.step_marked)
 
     # -- what recorders tell ----------------------------------------------------------------------------------
 
@@ -206,6 +218,12 @@ class Session:
         selection = self.config.selection
         step = self.recorder.book.step if self.recorder is not None else 0
         return selection.wants_rank(self.rank) and selection.wants_step(step)
+
+    def raised(self, kind: type[BaseException]) -> None:
+        """An exception that nobody caught ends the program."""
+        self.exit_code = 130 if issubclass(kind, KeyboardInterrupt) else 1
+        if issubclass(kind, KeyboardInterrupt):
+            self.interrupted()
 
     def interrupted(self) -> None:
         """Ctrl-C reached the program: note for how long no call had ended."""

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace opscope {
 namespace {
@@ -92,6 +93,13 @@ std::string error_text() {
     return told;
 }
 
+// The error that is set, which is not set any more.
+std::tuple<Ref, Ref, Ref> fetched() {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    return {Ref(type), Ref(value), Ref(trace)};
+}
+
 // float16, bfloat16, float32, float64: the types in which an in-place result can overflow to infinity.
 double limit_of(int code) {
     switch (static_cast<DType>(code)) {
@@ -148,8 +156,8 @@ nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args
     const auto begun = Clock::now();
     Ref result = make(running, func.ptr(), types.ptr(), args.ptr(), kwargs);
     std::string told = result ? std::string() : error_text();
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    if (!result) PyErr_Fetch(&type, &value, &trace);
+    Ref type, value, trace;
+    if (!result) std::tie(type, value, trace) = fetched();
     const auto ended = Clock::now();
     if (entered) {
         try {
@@ -165,7 +173,7 @@ nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args
     }
     watching += std::chrono::duration<double>((begun - before) + (Clock::now() - ended)).count();
     if (!result) {
-        PyErr_Restore(type, value, trace);
+        PyErr_Restore(type.release(), value.release(), trace.release());
         throw nb::python_error();
     }
     return nb::steal(result.release());
@@ -190,17 +198,17 @@ std::uint64_t Recorder::signature(const Running& running) const {
     return hash | 1;
 }
 
-// Hands the error that is set to the session, which ends recording; the program goes on.
+// Hands the error that is set to the session, which ends recording; the program goes on. Throws what is the program's own, such as
+// what a signal handler of it raised.
 void Recorder::fail() {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
+    const Ref held[] = {Ref(type), Ref(value), Ref(trace)};
     active = false;
+    if (value && trace) PyException_SetTraceback(value, trace);
     const Ref told(PyObject_CallMethod(torch_.binding(), "fail", "(O)", value ? value : Py_None));
-    PyErr_Clear();
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    if (!told) throw nb::python_error();
 }
 
 const OperatorInfo& Recorder::describe(PyObject* func) {
@@ -238,6 +246,9 @@ void Recorder::count_only(PyObject* func) {
         if (describe(func).signal) checked(PyObject_CallMethod(torch_.binding(), "signal", nullptr));
     } catch (nb::python_error& error) {
         error.restore();
+        fail();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
         fail();
     }
 }

@@ -73,7 +73,6 @@ struct Thread {
     std::vector<Scope> open;
     std::vector<Phase> phases;
     std::int64_t sequence = -1;
-    int box_stack = -2;  // not asked for yet
 };
 
 class Recorder {
@@ -98,8 +97,9 @@ class Recorder {
     // statistics: a record of kernels/reference.py.
     void fill(std::int64_t ticket, nb::handle statistics);
     std::vector<std::pair<std::int64_t, std::string>> open_calls() const;
-    // The mapped file of run/store/blackbox.py; stays mapped as long as the recorder lives.
-    void attach(nb::handle buffer);
+    // A BlackBox of run/store/blackbox.py, or None.
+    void attach(nb::handle box);
+    double gave_up() const { return box_.gave_up(); }
     void use_threads(int threads, const std::string& openmp);
     // A Checker of bookkeeping.py that makes the calls from now on, or None.
     void check_with(nb::handle checker) { checks_.use(checker); }

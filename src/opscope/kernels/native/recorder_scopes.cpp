@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "recorder.hpp"
@@ -119,12 +120,10 @@ void Recorder::leave_scope(std::int64_t index, nb::handle tensors, nb::object er
 void Recorder::push(Thread& here, const CallRow& call, std::vector<TensorRow> inputs, bool keep_row) {
     std::uint64_t number = 0;
     if (box_) {
-        if (here.box_stack == -2) here.box_stack = box_.stack();
-        std::string name = call_name(call, texts_);
+        const std::string name = call_name(call, texts_);
         const std::string_view source = call.source == Interner::none ? std::string_view() : std::string_view(texts_[call.source]);
         number = box_.enter({call.index, call.parent, static_cast<std::uint64_t>(call.thread), call.step, static_cast<std::uint8_t>(call.level),
-                             static_cast<std::uint8_t>(call.phase), texts_[call.op], name, texts_[call.module], source},
-                            here.box_stack, here.open.size());
+                             static_cast<std::uint8_t>(call.phase), texts_[call.op], name, texts_[call.module], source});
     }
     here.open.push_back({call.index, call.module, number, keep_row ? call : CallRow{}, std::move(inputs)});
 }
@@ -132,14 +131,15 @@ void Recorder::push(Thread& here, const CallRow& call, std::vector<TensorRow> in
 void Recorder::pop(Thread& here) {
     const std::uint64_t number = here.open.back().boxed;
     here.open.pop_back();
-    if (box_) box_.leave(number, PyThread_get_thread_ident() & 0x7FFFFFFFFFFFFFFFULL, here.box_stack, here.open.size());
+    if (box_) box_.leave(number);
 }
 
-void Recorder::attach(nb::handle buffer) {
-    Py_buffer view;
-    if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_WRITABLE) != 0) throw nb::python_error();
-    box_ = BlackBox(static_cast<std::uint8_t*>(view.buf), static_cast<std::size_t>(view.len));
-    box_owner_ = nb::borrow(buffer);  // its pages stay mapped: the buffer is never released
+void Recorder::attach(nb::handle box) {
+    box_ = BlackBox();
+    box_owner_ = nb::borrow(box);  // its file stays open as long as the recorder lives
+    if (box.is_none()) return;
+    const auto [path, descriptor, device, inode] = nb::cast<std::tuple<std::string, int, std::uint64_t, std::uint64_t>>(box.attr("place"));
+    box_ = BlackBox(path, descriptor, device, inode);
 }
 
 // Module and API rows reuse versions and never cause a read; statistics come in when an operator has read the version.
@@ -323,7 +323,7 @@ NB_MODULE(_recorder, module) {
         .def("label", &Recorder::label, nb::arg("tensor"), nb::arg("role"), nb::arg("name").none())
         .def("take", &Recorder::take)
         .def("open_calls", &Recorder::open_calls)
-        .def("attach", &Recorder::attach)
+        .def("attach", &Recorder::attach, nb::arg("box").none())
         .def("use_threads", &Recorder::use_threads)
         .def("check_with", &Recorder::check_with, nb::arg("checker").none())
         .def_rw("active", &Recorder::active)
@@ -333,6 +333,7 @@ NB_MODULE(_recorder, module) {
         .def_rw("step", &Recorder::step)
         .def_ro("watching", &Recorder::watching)
         .def_prop_ro("rested", &Recorder::rested)
+        .def_prop_ro("gave_up", &Recorder::gave_up)
         .def_ro("pending", &Recorder::pending);
 }
 

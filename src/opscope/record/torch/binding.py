@@ -27,6 +27,7 @@ from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging
 from opscope.record.torch.suspects import SeenTensor, Suspect
+from opscope.run.contain import is_the_programs
 from opscope.run.store.blackbox import BlackBox, blackbox_text
 from opscope.run.store.blackbox import Facts as BoxFacts
 
@@ -203,7 +204,10 @@ class TorchBinding:
         self.session.drain()
 
     def fail(self, error: BaseException) -> None:
+        """Recording ends; raises what is the program's own."""
         self.session.fail(error)
+        if is_the_programs(error):
+            raise error
 
     def observed(self, io: str, slot: str, tensor: torch.Tensor, known: dict[str, Any] | None) -> SeenTensor:
         """One tensor of a suspicious call; known holds its statistics by column, None when it was not read."""
@@ -227,10 +231,6 @@ class TorchBinding:
             seen.value = judged.value
         draft.kept = suspect.kept
         return bits
-
-    @staticmethod
-    def black_box(buffer: Any) -> BlackBox:
-        return BlackBox(buffer)
 
     @staticmethod
     def box_enter(box: BlackBox, draft: Draft) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from opscope.run.contain import contain
 from opscope.run.store.blackbox import BlackBox, Facts, blackbox_text
 from opscope.run.store.layout import FORMULAS
 
@@ -26,16 +27,19 @@ METHODS = ("apply", "apply_boxed")
 class Formulas:
     """Watches the backward functions of torch.autograd.Function, those of torch.library's operators among them.
 
-    watched says whether calls are recorded now, step which one is under way; raised is told of a formula by name with its error.
+    watched says whether calls are recorded now, step which one is under way; raised is told of a formula by name with its error,
+    failed of what the watching itself raised.
     """
 
     def __init__(
-        self, directory: Path, *, watched: Callable[[], bool], step: Callable[[], int], raised: Callable[[str, str], None]
-    ) -> None:
+        self, directory: Path, *, watched: Callable[[], bool], step: Callable[[], int], raised: Callable[[str, str], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
         self.directory = directory
         self.watched = watched
         self.step = step
         self.raised = raised
+        self.failed = failed
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._box: BlackBox | None = None
@@ -57,31 +61,26 @@ class Formulas:
         def apply(node: Any, *args: Any) -> Any:
             if os.getpid() != self._pid or torch.compiler.is_compiling() or not self.watched():
                 return genuine(node, *args)
-            op, source = named(type(node))
-            thread, box = threading.get_ident(), self._opened()
-            if box is not None:
-                box.enter(
-                    id(node), thread, blackbox_text(op, op, None, source), Facts(step=self.step(), level="operator", phase="backward")
-                )
+            entered = contain(self.failed, self._enter, node)
             try:
                 return genuine(node, *args)
             except Exception as error:
-                self.raised(op, f"{type(error).__name__}: {error}"[:4000])
+                told = f"{type(error).__name__}: {error}"[:4000]
+                contain(self.failed, lambda: self.raised(named(type(node))[0], told))
                 raise
             finally:
-                if box is not None:
-                    box.leave(id(node), thread)
+                if entered is not None:
+                    contain(self.failed, entered.leave, id(node), threading.get_ident())
 
         return apply
 
-    def _opened(self) -> BlackBox | None:
-        """The black box of formulas, made for the first of them; None where the disk has no room for one."""
+    def _enter(self, node: Any) -> BlackBox:
+        op, source = named(type(node))
         with self._lock:
             if self._box is None:
-                try:
-                    self._box = BlackBox.create(self.directory / FORMULAS)
-                except OSError:
-                    return None
+                self._box = BlackBox.create(self.directory / FORMULAS)
+        text = blackbox_text(op, op, None, source)
+        self._box.enter(id(node), threading.get_ident(), text, Facts(step=self.step(), level="operator", phase="backward"))
         return self._box
 
 

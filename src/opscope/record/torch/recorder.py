@@ -6,9 +6,9 @@ from __future__ import annotations
 import gc
 import math
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.nn.modules import module as module_hooks
@@ -26,6 +26,7 @@ from opscope.record.torch.modules import Modules, result_tensors, tensors_in
 from opscope.record.torch.sentinel import Sentinel
 from opscope.record.torch.staging import non_finite
 from opscope.run.arrow import encode_rows
+from opscope.run.contain import contain
 from opscope.run.schema import LEVELS, Stack
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 SETTINGS = {"lr": "the learning rate", "weight_decay": "the weight decay", "momentum": "the momentum"}
+Result = TypeVar("Result")
 
 
 class TorchRecorder:
@@ -61,12 +63,14 @@ class TorchRecorder:
         book = self.book
 
         def raised(op: str, error: str) -> None:
-            index = self._guarded(book.enter_scope, "operator", op, "", [])
-            if index is not None:
-                self._guarded(book.leave_scope, index, [], error)
+            book.leave_scope(book.enter_scope("operator", op, "", []), [], error)
 
         formulas = Formulas(
-            self.session.writer.directory, watched=lambda: bool(book.active and not book.paused), step=lambda: int(book.step), raised=raised
+            self.session.writer.directory,
+            watched=lambda: bool(book.active and not book.paused),
+            step=lambda: int(book.step),
+            raised=raised,
+            failed=self.session.fail,
         )
         formulas.install()
         self.session.cleanup.callback(formulas.remove)
@@ -107,6 +111,7 @@ class TorchRecorder:
     def abandon(self) -> None:
         """In a forked child: the modes stay on the stack and pass every call through."""
         self.book.active = False
+        self.book.attach(None)
 
     def fetch(self, *, end: bool) -> bool:
         """Bring statistics from devices, at the end of a step or when they are many; False while rows still wait for them."""
@@ -175,7 +180,7 @@ class TorchRecorder:
     def _call_is_over(self, *_: Any) -> None:
         """Optimizer hook, which stays: torch goes through its hooks while it calls them."""
         if not self.book.active:
-            self.exit_modes()
+            self._guarded(self.exit_modes)
 
     # -- operators and APIs -----------------------------------------------------------------------------------
 
@@ -183,8 +188,7 @@ class TorchRecorder:
         """Run one torch function under observation."""
         if not self.book.active or self.book.paused:
             return func(*args, **kwargs)
-        given = [*tensors_in(args, ""), *tensors_in(kwargs, "kwargs")]
-        index = self._guarded(self.book.enter_scope, "api", name, self._path(), given)
+        index = self._guarded(self._enter_api, name, args, kwargs)
         if index is None:
             return func(*args, **kwargs)
         try:
@@ -192,8 +196,12 @@ class TorchRecorder:
         except BaseException as error:
             self._guarded(self.book.leave_scope, index, [], f"{type(error).__name__}: {error}"[:4000])
             raise
-        self._guarded(self.book.leave_scope, index, list(result_tensors(result)))
+        self._guarded(lambda: self.book.leave_scope(index, list(result_tensors(result))))
         return result
+
+    def _enter_api(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        given = [*tensors_in(args, ""), *tensors_in(kwargs, "kwargs")]
+        return int(self.book.enter_scope("api", name, self._path(), given))
 
     def scaler_updated(self) -> None:
         self._note_backward()
@@ -204,12 +212,8 @@ class TorchRecorder:
             self.book.backward_seen = False
             self.steps.backward()
 
-    def _guarded(self, action: Any, *arguments: Any) -> Any:
-        try:
-            return action(*arguments)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self.session.fail(error)
-            return None
+    def _guarded(self, action: Callable[..., Result], *arguments: Any) -> Result | None:
+        return contain(self.session.fail, action, *arguments)
 
     # -- modules ----------------------------------------------------------------------------------------------
 
@@ -247,15 +251,17 @@ class TorchRecorder:
 
     def _module_leaves(self, module: torch.nn.Module, *given: Any) -> None:
         """Forward hook: given are args, kwargs and the result; after an exception torch leaves the kwargs out."""
-        result = given[-1]
         if torch.compiler.is_compiling() or not self.book.active:
             return
+        self._guarded(self._leave_module, module, given[-1])
+
+    def _leave_module(self, module: torch.nn.Module, result: Any) -> None:
         scope = self._scope()
         if not any(entry[0] is module for entry in scope):
             return
         while scope:
             entered, index, _ = scope.pop()
-            self._guarded(self.book.leave_scope, index, list(result_tensors(result)) if entered is module else [])
+            self.book.leave_scope(index, list(result_tensors(result)) if entered is module else [])
             if entered is module:
                 break
 
@@ -263,10 +269,13 @@ class TorchRecorder:
 
     def _optimizer_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         if self.book.active:
-            self._note_backward()
-            self.steps.optimizer_begins(id(optimizer))
-            self.book.push_phase("optimizer")
-            self._guarded(self._note_settings, optimizer)
+            self._guarded(self._begin_optimizer, optimizer)
+
+    def _begin_optimizer(self, optimizer: Optimizer) -> None:
+        self._note_backward()
+        self.steps.optimizer_begins(id(optimizer))
+        self.book.push_phase("optimizer")
+        self._note_settings(optimizer)
 
     def _note_settings(self, optimizer: Optimizer) -> None:
         """Write down a setting of an optimizer that is not finite: what computes with it shows its value, not its name."""
@@ -278,9 +287,12 @@ class TorchRecorder:
 
     def _optimizer_ends(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         if self.book.active:
-            self._note_backward()
-            self.book.pop_phase()
-            self.steps.optimizer_ends(id(optimizer))
+            self._guarded(self._end_optimizer, id(optimizer))
+
+    def _end_optimizer(self, optimizer: int) -> None:
+        self._note_backward()
+        self.book.pop_phase()
+        self.steps.optimizer_ends(optimizer)
 
 
 def live_optimizers() -> set[Hashable]:

@@ -40,7 +40,7 @@ def segment_extremes(directory: Path, number: int) -> Range | None:
 
 
 def _calls(path: Path) -> tuple[Any, Any, list[Operator]]:
-    file = IpcFile(path)
+    file = IpcFile(path, mapped=False)  # this is the watched program: a mapped file that somebody cuts would kill it
     indices = [file.column(batch, "index").buffers[0] for batch in file.batches]
     steps = [file.column(batch, "step").buffers[0] for batch in file.batches]
     operators: list[Operator] = []
@@ -71,7 +71,7 @@ class _Totals:
 
 
 def _add_tensors(path: Path, totals: _Totals, indices: Any, group: Any) -> None:
-    file = IpcFile(path)
+    file = IpcFile(path, mapped=False)
     for batch in file.batches:
         index = file.column(batch, "index").buffers[0]
         found = np.minimum(np.searchsorted(indices, index), len(indices) - 1)

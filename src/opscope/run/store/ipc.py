@@ -63,13 +63,13 @@ class IpcFile:
     """An Arrow IPC stream on disk, open for reading.
 
     types are its columns by name. batches are the whole ones; torn is the offset where the file stops being readable, or
-    None. file is what to read in place of path, which then only names it. FormatError when not even the schema can be
-    read.
+    None. file is what to read in place of path, which then only names it; what is not mapped is read into memory, so that
+    nobody can cut it short meanwhile. FormatError when not even the schema can be read.
     """
 
-    def __init__(self, path: Path, file: IO[bytes] | None = None) -> None:
+    def __init__(self, path: Path, file: IO[bytes] | None = None, *, mapped: bool = True) -> None:
         self.path = path
-        self._map = _map_path(path) if file is None else _map_file(file)
+        self._map = (_map_path(path) if mapped else _read_path(path)) if file is None else _map_file(file)
         self.size = len(self._map)
         self.torn: int | None = None
         self.torn_reason = ""
@@ -241,6 +241,13 @@ def _map_path(path: Path) -> mmap.mmap | bytes:
     try:
         with path.open("rb") as file:
             return _map_file(file)
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror}") from error
+
+
+def _read_path(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror}") from error
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The journal: inputs of the call that a thread is making, written before the call begins, readable after kill -9 or abort.
 
-A process has one file for each thread that makes journalled calls, journal-0, journal-1, …, mapped into memory. A file holds
-one call, the last one, and is as large as the largest call so far. All numbers are little-endian.
+A process has one file for each thread that makes journalled calls, journal-0, journal-1, …. A file holds one call, the last one,
+and is as large as the largest call so far. All numbers are little-endian.
 
 Header, at 0:
     0   8 bytes  "OPSCOPJR"
@@ -19,8 +19,6 @@ in the file, each covered element once in the order of memory, as values of a ru
 
 from __future__ import annotations
 
-import mmap
-import os
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +28,8 @@ import msgspec
 from opscope.errors import FormatError, MissingValueError
 from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor, ValueRef
-from opscope.run.store.layout import file_mode
+from opscope.run.store.held_file import HeldFile
 from opscope.run.store.shard_reader import shaped
-from opscope.run.store.spool import allocate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,40 +100,40 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalFile:
-    """The writing side of one thread's journal; OSError when the disk has no room for it."""
+    """The writing side of one thread's journal; OSError when the disk has no room for it, or the file is gone."""
 
     def __init__(self, path: Path, thread: int) -> None:
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC, file_mode(path.parent))
+        self._file = HeldFile(path)
         self._thread = thread
-        allocate(self._file, 0, LEAST)
-        os.ftruncate(self._file, LEAST)
-        self._map = mmap.mmap(self._file, LEAST)
+        self._size = 0
+        self._grow(LEAST)
 
     def write(self, index: int, head: bytes, blocks: list[tuple[int, Any]]) -> None:
         """Note a call that is about to begin: its head, and blocks of bytes at their places."""
-        HEADER.pack_into(self._map, 0, MAGIC, VERSION, EMPTY, self._thread, index, len(head))
+        self._put(HEADER.pack(MAGIC, VERSION, EMPTY, self._thread, index, len(head)), 0)
         end = max([HEADER.size + len(head), *(at + len(block) for at, block in blocks)])
-        if end > len(self._map):
-            self._grow(end)
-        self._map[HEADER.size : HEADER.size + len(head)] = head
+        if end > self._size:
+            self._grow(-(-end // LEAST) * LEAST)
+        self._put(head, HEADER.size)
         for at, block in blocks:
-            self._map[at : at + len(block)] = block
+            self._put(block, at)
         self.mark(OPEN)
 
     def mark(self, state: int) -> None:
         """Say what became of the call."""
-        struct.pack_into("<I", self._map, STATE_AT, state)
+        self._put(struct.pack("<I", state), STATE_AT)
 
-    def _grow(self, least: int) -> None:
-        size = -(-least // LEAST) * LEAST
-        allocate(self._file, 0, size)
-        os.ftruncate(self._file, size)
-        self._map.resize(size)
+    def _put(self, data: Any, at: int) -> None:
+        self._file.write(memoryview(data).cast("B"), at)
+
+    def _grow(self, size: int) -> None:
+        self._file.allocate(0, size)
+        self._file.truncate(size)
+        self._size = size
 
     def close(self) -> None:
-        """Unmap; the file stays."""
-        self._map.close()
-        os.close(self._file)
+        """Close the file, which stays."""
+        self._file.close()
 
 
 def read_journals(directory: Path) -> tuple[Entry, ...]:

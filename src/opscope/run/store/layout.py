@@ -297,7 +297,8 @@ def write_json(path: Path, record: msgspec.Struct) -> None:
             file.write(data)
         beside.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise
 
 

@@ -178,7 +178,7 @@ class ProcessReader:
         """Call -> its journal: the call of that number, else the innermost one that the thread left open."""
         if not self.journals or self.blackbox is None:
             return {}
-        known = {call.index: call.op for call in (*self.blackbox.recent, *self.blackbox.open)}
+        known = {call.index: call.op for call in self.blackbox.recent}
         found = {}
         for entry in self.journals:
             open_calls = [call.index for call in self.blackbox.open if (call.thread, call.op) == (entry.thread, entry.head.op)]
@@ -212,7 +212,7 @@ class ProcessReader:
         formulas = self._black_box(FORMULAS)
         inside = {call.thread for call in blackbox.open if call.level == "operator"}
         found = [] if formulas is None else [call for call in formulas.open if call.thread not in inside]
-        first = max([blackbox.entered, *(call.index + 1 for call in (*blackbox.recent, *blackbox.open))])
+        first = max((call.index + 1 for call in blackbox.recent), default=0)
         return tuple(self._unfinished_row(msgspec.structs.replace(call, index=first + place)) for place, call in enumerate(found))
 
     def _unfinished_row(self, call: BlackBoxCall) -> Call:
@@ -244,13 +244,12 @@ class ProcessReader:
             self.problems.append(f"{self.directory}: {why}; what came later was not seen")
         elif self.running:
             self.problems.append(f"{self.directory}: process {process.pid} is still running")
-        elif self._known and process.exit_code is None and process.signal is None and process.waited is None:
-            # A rank of torchrun closes its files like any process, but nobody there knows its exit code; `waited` tells.
+        elif self._known and process.waited is None:
+            # However it ended: its own last word is `waited`, and rows that were on their way are gone without it.
             during = f" in {unfinished[-1].op}" if unfinished else ""
-            self.problems.append(
-                f"{self.directory}: the process ended{during} without closing its files: it was killed, or the disk was full; "
-                "what came after its last rows was not seen"
-            )
+            how = "killed, or the disk was full" if process.signal is None else f"killed by signal {process.signal}"
+            ended = f"the process ended{during} without closing its files: it was {how}"
+            self.problems.append(f"{self.directory}: {ended}; what came after its last rows was not seen")
 
 
 def _with_journal(rows: list[Tensor], entry: Entry, process: int, index: int) -> tuple[Tensor, ...]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ import msgspec
 import numpy as np
 
 from opscope.run.dtypes import find_dtype
-from opscope.run.store.spool import CHUNK_BYTES, Spool, allocate, leave_direct, open_for_writing, write_all
+from opscope.run.store.held_file import HeldFile
+from opscope.run.store.spool import CHUNK_BYTES, Spool
 
 RESERVED = 256 << 10  # header room of a streamed shard, the 8 bytes of its length included
 SHARD_BYTES = 256 << 20
@@ -86,8 +86,7 @@ class ShardFile:
         self.path = directory / name
         self._partial = directory / f"{name}.partial"
         self._spool = spool
-        self._file = -1
-        self._direct = False
+        self._file: HeldFile | None = None
         self._buffer: mmap.mmap | None = None
         self._filled = 0
         self._written = 0
@@ -109,47 +108,47 @@ class ShardFile:
 
     def _send(self) -> None:
         """Hand the full buffer to the spool."""
-        if self._file < 0:
-            self._file, self._direct = open_for_writing(self._partial, direct=self._spool.prefer_direct())
+        if self._file is None:
+            self._file = HeldFile(self._partial, direct=self._spool.prefer_direct())
         end = self._written + self._filled
         if end > self._allocated:
             # Space is taken in large pieces: faster, and a full disk shows here and not in the middle of a tensor.
-            allocate(self._file, RESERVED + self._allocated, ALLOCATION)
+            self._file.allocate(RESERVED + self._allocated, ALLOCATION)
             self._allocated += ALLOCATION
         if self._buffer is not None:
-            self._spool.write(self._file, self._buffer, self._filled, RESERVED + self._written, direct=self._direct)
+            self._spool.write(self._file, self._buffer, self._filled, RESERVED + self._written)
         self._buffer, self._filled, self._written = None, 0, end
 
     def seal(self, shard: OpenShard) -> None:
         """Write what is left and the header, cut the file to its size and give it its name."""
-        if self._file < 0:
+        if self._file is None:
             header = shard.header()
-            self._file, _ = open_for_writing(self._partial, direct=False)
+            self._file = HeldFile(self._partial)
         else:
             header = shard.header(reserved=RESERVED)
             self._spool.drain()
-            leave_direct(self._file)
+            self._file.leave_direct()
         if self._buffer is not None:
             with memoryview(self._buffer)[: self._filled] as rest:
-                write_all(self._file, rest, len(header) + self._written)
-        write_all(self._file, memoryview(header), 0)
-        os.ftruncate(self._file, len(header) + shard.size)
+                self._file.write(rest, len(header) + self._written)
+        self._file.write(memoryview(header), 0)
+        self._file.truncate(len(header) + shard.size)
         self.close()
         self._partial.rename(self.path)
 
     def close(self) -> None:
         """Close the file and let go of memory."""
-        if self._file >= 0:
-            os.close(self._file)
+        if self._file is not None:
+            self._file.close()
         if self._buffer is not None:
             self._spool.give_back(self._buffer)
-        self._file, self._buffer = -1, None
+        self._file, self._buffer = None, None
 
     def drop_after_fork(self) -> Spool:
         """In a forked child, which has not the spool's thread: close the file, and give a spool that holds nothing."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file, self._buffer, self._spool = -1, None, Spool()
+        if self._file is not None:
+            self._file.close()
+        self._file, self._buffer, self._spool = None, None, Spool()
         return self._spool
 
     def discard(self) -> None:

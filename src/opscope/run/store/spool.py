@@ -12,33 +12,27 @@ The number of buffers bounds memory; take() waits for one when the disk cannot k
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
-import os
 import threading
 import time
 from collections import deque
-from pathlib import Path
 
 import msgspec
 
-from opscope.run.store.layout import file_mode
+from opscope.run.store.held_file import O_DIRECT, HeldFile
 
 CHUNK_BYTES = 8 << 20
 BUFFERS = 6
-BLOCK = 4096  # alignment that O_DIRECT asks for at most
 FAST_ENOUGH = 500e6  # bytes a second past the page cache at which the other way is not even tried
-O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
 class _Job(msgspec.Struct, frozen=True):
     """Bytes of a buffer on their way to a place in a file."""
 
-    file: int
+    file: HeldFile
     buffer: mmap.mmap
     length: int
     offset: int
-    direct: bool
 
 
 class Spool:
@@ -84,14 +78,14 @@ class Spool:
             self._free.append(buffer)
             self._changed.notify_all()
 
-    def write(self, file: int, buffer: mmap.mmap, length: int, offset: int, *, direct: bool) -> None:
+    def write(self, file: HeldFile, buffer: mmap.mmap, length: int, offset: int) -> None:
         """Write the first bytes of a buffer in the background; the buffer becomes free afterwards."""
         with self._changed:
             self._raise()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="opscope-values", daemon=True)
                 self._thread.start()
-            self._jobs.append(_Job(file, buffer, length, offset, direct))
+            self._jobs.append(_Job(file, buffer, length, offset))
             self._changed.notify_all()
 
     def drain(self) -> None:
@@ -141,58 +135,11 @@ class Spool:
         start = time.perf_counter()
         try:
             with memoryview(job.buffer)[: job.length] as data:
-                write_all(job.file, data, job.offset)
+                job.file.write(data, job.offset)
         except OSError as error:
             return error
         rate = job.length / max(time.perf_counter() - start, 1e-9)
         if job.length == CHUNK_BYTES:
-            before = self._rates.get(job.direct, rate)
-            self._rates[job.direct] = 0.7 * before + 0.3 * rate
+            before = self._rates.get(job.file.direct, rate)
+            self._rates[job.file.direct] = 0.7 * before + 0.3 * rate
         return None
-
-
-def open_for_writing(path: os.PathLike[str], *, direct: bool) -> tuple[int, bool]:
-    """A new file, past the page cache if wanted and possible; the descriptor, and whether it is."""
-    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
-    mode = file_mode(Path(path).parent)
-    if direct:
-        try:
-            return os.open(path, flags | O_DIRECT, mode), True
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # a file system without O_DIRECT
-                raise
-    return os.open(path, flags, mode), False
-
-
-def write_all(file: int, data: memoryview, offset: int) -> None:
-    """pwrite all of it; a file that turns out not to do O_DIRECT is written through the page cache."""
-    done = 0
-    while done < len(data):
-        done += _write_some(file, data[done:], offset + done)
-
-
-def _write_some(file: int, data: memoryview, offset: int) -> int:
-    try:
-        return os.pwrite(file, data, offset)
-    except OSError as error:
-        if error.errno != errno.EINVAL or not leave_direct(file):
-            raise
-        return os.pwrite(file, data, offset)
-
-
-def leave_direct(file: int) -> bool:
-    """Write through the page cache from now on; False when the file did so already."""
-    flags = fcntl.fcntl(file, fcntl.F_GETFL)
-    if not flags & O_DIRECT:
-        return False
-    fcntl.fcntl(file, fcntl.F_SETFL, flags & ~O_DIRECT)
-    return True
-
-
-def allocate(file: int, offset: int, length: int) -> None:
-    """posix_fallocate; a file system that cannot preallocate is left to fail, if it must, when it is written."""
-    try:
-        os.posix_fallocate(file, offset, length)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-            raise

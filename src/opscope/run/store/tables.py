@@ -8,6 +8,7 @@ Arrow's own (IPC streaming format, columnar format 1.0), written by nanoarrow; t
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
 from opscope.errors import RecordError
-from opscope.run.store.layout import file_mode
+from opscope.run.descriptor import LostFileError
+from opscope.run.store.held_file import HeldFile
 
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
@@ -42,7 +44,7 @@ class TableFile:
         self._schema = schema
         self._pieces = _Pieces()
         self._writer = StreamWriter.from_writable(self._pieces)
-        self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, file_mode(path.parent))
+        self._file = HeldFile(path, fresh=True)
         self.size = 0
         self._writer.write_stream(CArrayStream.from_c_arrays([], schema))
         self._flush()
@@ -62,23 +64,21 @@ class TableFile:
 
     def abandon(self) -> None:
         """Close without marking the end: after an error, and in a forked child."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        self._file.close()
         self._writer.release()
 
     def _flush(self) -> None:
         # A fresh buffer for the next batch: one whose views still live somewhere could not be emptied.
         data, self._pieces.data = memoryview(self._pieces.data), bytearray()
-        written = 0
+        if self._file.stat().st_size != self.size:
+            raise LostFileError(errno.EIO, "changed by somebody else while it was being written", os.fspath(self.path))
         try:
-            while written < len(data):
-                written += os.pwrite(self._file, data[written:], self.size + written)
+            self._file.write(data, self.size)
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self.size)
+                self._file.truncate(self.size)
             raise
-        self.size += written
+        self.size += len(data)
 
 
 def schema_bytes(schema: Any) -> bytes:

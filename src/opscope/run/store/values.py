@@ -8,6 +8,7 @@ Values are hashed and copied into buffers on the thread that hands them over, an
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from opscope.run.schema import ValueRef
 from opscope.run.store.shards import OpenShard, ShardFile
 from opscope.run.store.spool import Spool
 
+WRITER = "opscope-writer"  # the thread for which nobody waits
 MAX_KEYS = 1 << 18  # values remembered for deduplication; older ones are stored again when they come back
 
 
@@ -33,6 +35,7 @@ class ValueStore:
         self._deleted: set[str] = set()
         self._touched: set[str] = set()
         self._discarded = False
+        self._waited = 0.0
 
     def keep(self, data: memoryview, *, dtype: str, shape: Sequence[int]) -> ValueRef | None:
         """Store these bytes unless they are there already; they may change after return.
@@ -51,7 +54,7 @@ class ValueStore:
 
     def _add(self, key: str, data: memoryview, *, dtype: str, shape: Sequence[int]) -> str:
         if not self._shard.add(key, len(data), dtype, shape):
-            self._seal()
+            self._wait_for_seal()
             self._shard.add(key, len(data), dtype, shape)
         self._file.append(data)
         if len(self._where) >= MAX_KEYS:
@@ -72,7 +75,15 @@ class ValueStore:
         """Seal the open shard, if it holds anything."""
         with self._lock as entered:
             if entered:
-                self._seal()
+                self._wait_for_seal()
+
+    def _wait_for_seal(self) -> None:
+        begun = time.perf_counter()
+        try:
+            self._seal()
+        finally:
+            if threading.current_thread().name != WRITER:
+                self._waited += time.perf_counter() - begun
 
     def _seal(self) -> None:
         if not self._shard.entries or self._discarded:
@@ -116,8 +127,8 @@ class ValueStore:
 
     @property
     def waited(self) -> float:
-        """Seconds that keep() waited for the disk."""
-        return self._spool.waited
+        """Seconds that the program waited for the disk."""
+        return self._spool.waited + self._waited
 
     def drop_after_fork(self) -> None:
         """In a forked child: let go of the file without touching what it holds."""

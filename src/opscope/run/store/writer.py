@@ -9,26 +9,26 @@ one warning, and every later call does nothing.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import nanoarrow
 
-from opscope.errors import FormatError, RecordError
+from opscope.errors import RecordError
 from opscope.run.arrow import table_schema
+from opscope.run.contain import contain, ignore, is_the_programs, reason, tell
 from opscope.run.schema import Process, ValueRef
-from opscope.run.store.layout import PROCESSES, claim_process, update_process
+from opscope.run.store.layout import PROCESS_FILE, PROCESSES, claim_process, write_json
 from opscope.run.store.segments import SegmentedTables
 from opscope.run.store.tables import checked_batch
-from opscope.run.store.values import ValueStore
+from opscope.run.store.values import WRITER, ValueStore
 
 QUEUE_BYTES = 16 << 20
 
@@ -57,7 +57,7 @@ class ProcessWriter:
     """The writer of one process directory; safe to call from several threads.
 
     keep is the number of last steps that stay on disk (None: all). failed is why recording ended, or None; waited is the
-    number of seconds that append() waited for the disk. Making one never raises for the disk either.
+    number of seconds that its callers waited for the disk. Making one never raises for the disk either.
     """
 
     def __init__(
@@ -83,17 +83,15 @@ class ProcessWriter:
         self._changed = threading.Condition()
         self._flush_wanted = 0  # tickets of flush(): how many were asked for, and up to which all is done
         self._flush_done = 0
-        try:
-            self.process = claim_process(Path(run_directory), facts)
-            self._open(Path(run_directory) / PROCESSES / self.process.directory, keep)
-        except OSError as error:
-            self._fail(error, Path(run_directory))
+        self.directory = Path(run_directory)
+        contain(self._fail, self._claim, facts, keep)
 
-    def _open(self, directory: Path, keep: int | None) -> None:
-        self.directory = directory
+    def _claim(self, facts: Process, keep: int | None) -> None:
+        self.process = claim_process(self.directory, facts)
+        self.directory = directory = self.directory / PROCESSES / self.process.directory
         self._values = ValueStore(directory)
         self._tables = SegmentedTables(directory, self.process, self._values, keep=keep)
-        self._thread = threading.Thread(target=self._run, name="opscope-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=WRITER, daemon=True)
         self._thread.start()
 
     def append(self, table: str, batch: Any, *, step: int) -> None:
@@ -118,13 +116,12 @@ class ProcessWriter:
         """
         if self._ended:
             return None
-        try:
-            ref = self._values.keep(_bytes_of(data), dtype=dtype, shape=shape)
-            if seal:
-                self._values.seal()
-        except OSError as error:
-            self._fail(error, self.directory)
-            return None
+        return contain(self._fail, self._keep, _bytes_of(data), dtype, shape, seal)
+
+    def _keep(self, data: memoryview, dtype: str, shape: Sequence[int], seal: bool) -> ValueRef | None:  # noqa: FBT001 - by contain
+        ref = self._values.keep(data, dtype=dtype, shape=shape)
+        if seal:
+            self._values.seal()
         return ref
 
     def holds(self, ref: ValueRef) -> bool:
@@ -153,12 +150,9 @@ class ProcessWriter:
     def update(self, **facts: Any) -> None:
         """Replace facts of process.json that became known late, such as rank."""
         self.process = msgspec.structs.replace(self.process, **facts)
-        if self._ended:
-            return
-        try:
-            update_process(self.directory, **facts)
-        except OSError as error:
-            self._fail(error, self.directory)
+        if not self._ended:
+            with self._waiting():
+                contain(self._fail, write_json, self.directory / PROCESS_FILE, self.process)
 
     def close(self, exit_code: int | None = None) -> None:
         """Flush, end every file and write the exit code into process.json; the second call does nothing."""
@@ -166,15 +160,25 @@ class ProcessWriter:
             self._wait_for_the_warning()
             self._note_failure()  # again: there may be room by now
             return
-        self.flush()
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        self._thread.join()
+        with self._waiting():
+            self.flush()
+            with self._changed:
+                self._closing = True
+                self._changed.notify_all()
+            self._thread.join()
         if self._close_values():
             self.waited += self._values.waited
             self.update(exit_code=exit_code, waited=self.waited, rows=self._tables.rows())
         self._ended = True
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """The program waits for the disk."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.waited += time.perf_counter() - begun
 
     def _wait_for_the_warning(self) -> None:
         """The writing thread ends recording first and says so next; the process must not be gone in between."""
@@ -183,10 +187,7 @@ class ProcessWriter:
             thread.join()
 
     def _close_values(self) -> bool:
-        try:
-            self._values.close()
-        except OSError as error:
-            self._fail(error, self.directory)
+        contain(self._fail, self._values.close)
         return self.failed is None
 
     def drop_after_fork(self) -> None:
@@ -203,14 +204,11 @@ class ProcessWriter:
         nbytes = sum(job.nbytes for job in jobs)
         own = threading.get_ident() == self._thread.ident  # which would wait for itself
         with self._changed:
-            start = None
-            while self._queued and self._queued + nbytes > self._queue_bytes and not self._ended and not own:
-                start = time.perf_counter() if start is None else start
-                self._flush_wanted += 1
-                self._changed.notify_all()
-                self._changed.wait(0.5)
-            if start is not None:
-                self.waited += time.perf_counter() - start
+            with self._waiting():
+                while self._queued and self._queued + nbytes > self._queue_bytes and not self._ended and not own:
+                    self._flush_wanted += 1
+                    self._changed.notify_all()
+                    self._changed.wait(0.5)
             self._jobs.extend(jobs)
             self._queued += nbytes
             self._changed.notify_all()
@@ -230,10 +228,8 @@ class ProcessWriter:
                     self._changed.notify_all()
             if not self._ended:
                 self._tables.close()
-        except OSError as error:
-            self._fail(error, self.directory)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: nothing may reach the watched program
-            self._fail(error, self.directory)
+        except BaseException as error:  # noqa: BLE001 - the recording boundary: nothing may reach the watched program
+            self._fail(error)
         finally:
             self._tables.abandon()
 
@@ -268,31 +264,37 @@ class ProcessWriter:
                 self._queued -= job.nbytes
                 self._changed.notify_all()
 
-    def _fail(self, error: Exception, path: Path) -> None:
+    def _fail(self, error: BaseException) -> None:
         """End the recording with one warning."""
         with self._changed:
             if self.failed is not None or self._ended:
                 return
-            where = getattr(error, "filename", None) or path
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            where, why = self._told(error)
             self.failed = RecordError(f"{where}: {why}; recording ended, the program goes on")
             self._ended = True
             self._jobs.clear()
             self._queued = 0
             self._changed.notify_all()
         if hasattr(self, "_values"):
-            self._values.discard()
+            contain(ignore, self._values.discard)
         self.process = msgspec.structs.replace(self.process, failed=why)
         self._note_failure()
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"opscope: {self.failed}\n")
-            sys.stderr.flush()
+        tell(str(self.failed))
+
+    def _told(self, error: BaseException) -> tuple[object, str]:
+        """The file that failed and what is wrong with it; that the run is gone, where that is so."""
+        if is_the_programs(error):
+            return self.directory, reason(error)
+        with suppress(OSError):
+            if not self.directory.exists():
+                return self.directory, "removed or replaced while the program ran"
+        where = getattr(error, "filename", None) or self.directory
+        return where, getattr(error, "strerror", None) or str(error) or type(error).__name__
 
     def _note_failure(self) -> None:
         """Have process.json say why recording ended, where the disk still takes that."""
         if self.process.failed is not None and hasattr(self, "_values"):
-            with contextlib.suppress(OSError, FormatError):
-                update_process(self.directory, failed=self.process.failed)
+            contain(ignore, write_json, self.directory / PROCESS_FILE, self.process)
 
 
 def _bytes_of(data: Any) -> memoryview:

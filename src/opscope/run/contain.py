@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The boundary between opscope and the program it watches: what opscope's own code raises stays on this side.
+
+Every way from the program into opscope goes through `contain`. What is the program's own passes unchanged, even when it was
+raised while opscope's code ran: the exceptions that end programs, and what the program's signal handlers raise, which Python
+calls between any two instructions of whatever runs. Both end the recording, since a row may be lost either way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import FrameType
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+def contain(end: Callable[[BaseException], object], action: Callable[..., Result], *arguments: Any) -> Result | None:
+    """Do something of opscope's own for the program; None where that raised, after `end` has been told."""
+    try:
+        return action(*arguments)
+    except BaseException as error:
+        end(error)
+        if is_the_programs(error):
+            raise
+        return None
+
+
+def ignore(error: BaseException) -> None:
+    """For what fails after a failure: that has been told."""
+
+
+def reason(error: BaseException) -> str:
+    """Why recording ends."""
+    if is_the_programs(error):
+        return f"{type(error).__name__} came while opscope's own code ran, and a row may be lost"
+    return f"{type(error).__name__}: {error}"
+
+
+def is_the_programs(error: BaseException) -> bool:
+    """Whether an exception that came through opscope's code is not of opscope's making."""
+    return not isinstance(error, Exception) or any(map(_handles_a_signal, _frames(error)))
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _handles_a_signal(frame: FrameType) -> bool:
+    """Whether a frame was called as Python calls signal handlers, which may have been replaced since: with a number and a frame."""
+    code, local = frame.f_code, frame.f_locals
+    given = [local.get(name) for name in code.co_varnames[: code.co_argcount]]
+    rest = local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount]) if code.co_flags & 0x04 else ()  # CO_VARARGS
+    given += rest if isinstance(rest, tuple) else ()
+    return any(isinstance(number, int) and isinstance(at, FrameType) for number, at in itertools.pairwise(given))
+
+
+def tell(line: str) -> None:
+    """One line on stderr, where the program has left one that takes it."""
+    with suppress(Exception):
+        if sys.stderr is not None:
+            sys.stderr.write(f"opscope: {line}\n")
+            sys.stderr.flush()
