@@ -56,7 +56,7 @@ def drawn(found: Document, here: Path, width: int = 80) -> list[str]:
 
 def test_the_verdict(finding: Finding, tmp_path: Path) -> None:
     assert drawn(document(finding), tmp_path, width=72) == [
-        "opscope  6 steps, 907 calls a step, 1 rank, >1.11x             runs/demo",
+        "opscope  6 steps, 907 calls a step, 1 rank                     runs/demo",
         "first overflow  step 3  aten::bmm  forward  blocks.2.attn",
         "  train.py:41   scores = q @ k.transpose(-1, -2)",
         "  in   f16[32, 128, 64] x∈[-310, 298]   f16[32, 64, 128] x∈[-287, 305]",
@@ -69,7 +69,7 @@ def test_the_verdict(finding: Finding, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_fits_the_terminal(finding: Finding, tmp_path: Path, width: int) -> None:
     lines = drawn(document(finding), tmp_path, width=width)
-    assert cell_len(lines[0].splitlines()[0]) <= max(width, len("opscope  6 steps, 907 calls a step, 1 rank, >1.11x"))
+    assert cell_len(lines[0].splitlines()[0]) <= max(width, len("opscope  6 steps, 907 calls a step, 1 rank"))
     tensors = [text for text in lines if text.startswith(("  in", "  out", "      "))]
     assert max(map(cell_len, tensors)) <= width
     assert sum("f16" in text for text in tensors) == (3 if width < 70 else 2)
@@ -85,7 +85,9 @@ def test_wide_characters_keep_the_columns(finding: Finding, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("summary", "complete", "line"),
     [
-        ({}, True, "6 steps, 907 calls a step, 1 rank, >1.11x"),
+        ({}, True, "6 steps, 907 calls a step, 1 rank"),
+        ({"steps": 100, "steps_seen": 300}, True, "100 of 300 steps, 907 calls a step, 1 rank"),
+        ({"steps": 6, "steps_seen": 6}, True, "6 steps, 907 calls a step, 1 rank"),
         ({"overhead": None, "steps": 1}, True, "1 step, 907 calls a step, 1 rank"),
         ({"ranks": [0, 1], "overhead": None}, False, "6 steps, 907 calls a step, 2 ranks, in what could be read"),
         ({"overhead": None, "hidden_calls": 12}, True, "6 steps, 907 calls a step, 1 rank, 12 calls hidden by compilation"),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +13,7 @@ from opscope.judge.limits import NARROW, largest_finite
 from opscope.judge.operators import VIEWS, family
 
 MAX_WARNINGS = 10
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 
 # A value exactly at the limit is a mask or was clipped; it is no sign of growth.
 _NEAR = """
@@ -36,7 +39,15 @@ def near_limit_warnings(tables: Tables) -> list[str]:
         series.setdefault((rank, name, dtype), []).append((step, largest))
     lines = [(growing, line) for site, values in series.items() for growing, line in _line(site, values)]
     lines.sort(key=lambda item: not item[0])
-    return [line for _, line in lines[:MAX_WARNINGS]]
+    return once_each([line for _, line in lines])[:MAX_WARNINGS]
+
+
+def once_each(warnings: Sequence[str]) -> list[str]:
+    """Warnings that differ in their numbers alone (the same call of every layer) told once, with how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for warning in warnings:
+        kinds.setdefault(_NUMBER.sub("#", warning), []).append(warning)
+    return [same[0] if len(same) == 1 else f"{same[0]} (and {len(same) - 1} more like it)" for same in kinds.values()]
 
 
 def _line(site: tuple[int, str, str], values: list[tuple[int, float]]) -> list[tuple[bool, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.analysis.libraries import library_lines
 from opscope.analysis.rows import whole_calls
 from opscope.analysis.tables import Tables, key
 from opscope.judge.arguments import parse_arguments
@@ -52,14 +53,28 @@ def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, .
     forward = {(call.process, call.forward_index) for call, _ in calls.values() if call.forward_index is not None}
     owners = {(call.process, call.parent) for call, _ in calls.values() if call.parent is not None and is_conversion(call)}
     partners = whole_calls(tables, _keys((process, index) for process, index in forward | owners if index is not None))
+    lines = library_lines(tables.run, (call for call, _ in (*calls.values(), *partners.values())))
     made: list[tuple[int, Finding]] = []
     for one in accusations:
         found = calls.get(key(one.process, one.index))
         if found is not None:
-            made.append((one.order, _for_owner(_finding(one, found[0], found[1], partners), found[0], partners)))
+            finding = _for_owner(_finding(one, found[0], found[1], partners), found[0], partners)
+            place = lines.get((one.process, one.index)) or lines.get((one.process, _or_none(found[0].forward_index)))
+            made.append((one.order, finding if place is None else _with_evidence(finding, "library", place)))
     made = _callers_last(_wrong_before_failure(made))
     made.sort(key=lambda item: (item[0], *_position(item[1]), item[1].rank))
     return _once(made)
+
+
+def _or_none(index: int | None) -> int:
+    """A call's number that may be missing, as one that no call has."""
+    return -1 if index is None else index
+
+
+def _with_evidence(finding: Finding, name: str, value: str) -> Finding:
+    """The finding with one more fact in its first record of evidence."""
+    first = {**(finding.evidence[0] if finding.evidence else {}), name: value}
+    return msgspec.structs.replace(finding, evidence=(first, *finding.evidence[1:]))
 
 
 def _position(finding: Finding) -> tuple[int, int]:

@@ -78,6 +78,7 @@ def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool) 
         warnings.append(f"{len(every) - len(chosen)} findings lie outside of the selection, the first at {first_line(every[0])}")
     summary: dict[str, Any] = {
         "steps": facts.steps,
+        "steps_seen": max((process.steps for process in run.processes if process.steps is not None), default=facts.steps),
         "calls_per_step": facts.calls_per_step,
         "ranks": facts.ranks,
         "tensors": found.tensors,

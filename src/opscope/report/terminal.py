@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict as a person reads it at the end of a run: what failed first, where, what became of it, what to type next.
 
-opscope  6 steps, 907 calls a step, 1 rank, >1.11x     runs/demo
+opscope  6 steps, 907 calls a step, 1 rank     runs/demo
 first overflow  step 3  aten::bmm  forward  blocks.2.attn
   train.py:41   scores = q @ k.transpose(-1, -2)
   in   f16[32, 128, 64] x∈[-310, 298]   f16[32, 64, 128] x∈[-287, 305]
@@ -121,14 +121,16 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def facts_of(summary: dict[str, Any]) -> str:
-    """`6 steps, 907 calls a step, 1 rank, >1.11x`: what of it is known."""
-    parts = [_count(summary.get("steps"), "step"), _calls(summary), _count(len(summary.get("ranks") or ()), "rank")]
-    overhead = summary.get("overhead")
-    if isinstance(overhead, int | float):
-        parts.append(f">{overhead:.2f}x")  # what it cannot see itself, as in caches, comes on top
+    """`6 steps, 907 calls a step, 1 rank`: what of it is known; `100 of 300 steps` where older ones were not kept."""
+    parts = [_steps(summary), _calls(summary), _count(len(summary.get("ranks") or ()), "rank")]
     if summary.get("hidden_calls"):
         parts.append(f"{summary['hidden_calls']} calls hidden by compilation")
     return ", ".join(part for part in parts if part)
+
+
+def _steps(summary: dict[str, Any]) -> str:
+    kept, seen = summary.get("steps"), summary.get("steps_seen")
+    return f"{kept} of {seen} steps" if isinstance(kept, int) and isinstance(seen, int) and seen > kept else _count(kept, "step")
 
 
 def _calls(summary: dict[str, Any]) -> str:
@@ -165,6 +167,9 @@ def finding_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> It
     source = finding.source or (finding.forward.source if finding.forward is not None else None)
     if source is not None:
         yield line("  ", code_line(source, here, width - 2))
+    library = _evidence(finding).get("library")
+    if library is not None:
+        yield line("  in ", code_line(str(library), here, width - 5))
     if finding.forward is not None:
         yield line(f"  gradient of {op_word(finding.forward.op)}  {finding.forward.call}")
     status = " ".join(filter(None, [finding.status, *finding.reasons[:1]]))
