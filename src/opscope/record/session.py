@@ -217,7 +217,7 @@ class Session:
     def _wants_recording(self) -> bool:
         selection = self.config.selection
         step = self.recorder.book.step if self.recorder is not None else 0
-        return selection.wants_rank(self.rank) and selection.wants_step(step)
+        return selection.wants_step(step) and (selection.ranks is None or selection.wants_rank(self.rank))
 
     def raised(self, kind: type[BaseException]) -> None:
         """An exception that nobody caught ends the program."""

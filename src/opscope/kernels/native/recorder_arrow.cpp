@@ -101,59 +101,42 @@ Column::Column(const std::string& type, Arena& arena, std::size_t rows) : validi
     }
 }
 
-void Column::valid(bool is_valid) {
-    if (rows_ % 8 == 0) validity_.append(std::uint8_t{0});
-    if (is_valid) validity_.back() |= static_cast<std::uint8_t>(1u << (rows_ % 8));
-    else ++nulls_;
-    ++rows_;
-}
-
-void Column::null() {
+void Column::settle() {
+    const auto rows = static_cast<std::size_t>(rows_), owed = static_cast<std::size_t>(owed_);
+    if (!nulls_) validity_.append_bits(0, rows, true);
+    validity_.append_bits(rows, owed, false);
     switch (kind_) {
-        case Kind::Int32: data_.append(std::int32_t{0}); break;
-        case Kind::Int64: data_.append(std::int64_t{0}); break;
-        case Kind::Float64: data_.append(0.0); break;
-        case Kind::Bool: if (rows_ % 8 == 0) data_.append(std::uint8_t{0}); break;
-        case Kind::Text: end(); break;
-        case Kind::List: offsets_.append(static_cast<std::int32_t>(children_[0].rows_)); break;
-        case Kind::Pair: for (auto& child : children_) child.null(); break;
+        case Kind::Int32: data_.append_zeros(4 * owed); break;
+        case Kind::Int64: case Kind::Float64: data_.append_zeros(8 * owed); break;
+        case Kind::Bool: data_.append_bits(rows, owed, false); break;
+        case Kind::Text: case Kind::List: {
+            const auto end = static_cast<std::int32_t>(kind_ == Kind::Text ? data_.size() : static_cast<std::size_t>(children_[0].rows_));
+            for (std::size_t i = 0; i < owed; ++i) offsets_.append(end);
+            break;
+        }
+        case Kind::Pair: for (auto& child : children_) child.owed_ += owed_; break;
     }
-    valid(false);
-}
-
-void Column::number(std::int64_t value) {
-    if (kind_ == Kind::Int32) data_.append(static_cast<std::int32_t>(value));
-    else if (kind_ == Kind::Bool) {
-        if (rows_ % 8 == 0) data_.append(std::uint8_t{0});
-        if (value) data_.back() |= static_cast<std::uint8_t>(1u << (rows_ % 8));
-    } else data_.append(value);
-    valid(true);
-}
-
-void Column::real(double value) {
-    data_.append(value);
-    valid(true);
-}
-
-void Column::text(std::string_view value) {
-    data_.append(value.data(), value.size());
-    end();
-    valid(true);
+    rows_ += owed_;
+    nulls_ += owed_;
+    owed_ = 0;
 }
 
 void Column::list(const std::int64_t* values, std::size_t count) {
+    begin();
     for (std::size_t i = 0; i < count; ++i) children_[0].number(values[i]);
     offsets_.append(static_cast<std::int32_t>(children_[0].rows_));
-    valid(true);
+    ++rows_;
 }
 
 void Column::pair(std::string_view first, std::string_view second) {
+    begin();
     children_[0].text(first);
     children_[1].text(second);
-    valid(true);
+    ++rows_;
 }
 
 void Column::export_to(ArrowArray* out, const std::shared_ptr<Arena>& arena) {
+    if (owed_) settle();
     auto holder = std::make_unique<ArrayHolder>();
     holder->arena = arena;
     for (auto& child : children_) {

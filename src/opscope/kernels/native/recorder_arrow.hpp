@@ -49,10 +49,25 @@ class Column {
   public:
     Column(const std::string& type, Arena& arena, std::size_t rows);
 
-    void null();
-    void number(std::int64_t value);
-    void real(double value);
-    void text(std::string_view value);
+    void null() { ++owed_; }
+    void number(std::int64_t value) {
+        begin();
+        if (kind_ == Kind::Int64) data_.append(value);
+        else if (kind_ == Kind::Int32) data_.append(static_cast<std::int32_t>(value));
+        else data_.append_bit(static_cast<std::size_t>(rows_), value != 0);
+        ++rows_;
+    }
+    void real(double value) {
+        begin();
+        data_.append(value);
+        ++rows_;
+    }
+    void text(std::string_view value) {
+        begin();
+        data_.append(value.data(), value.size());
+        offsets_.append(static_cast<std::int32_t>(data_.size()));
+        ++rows_;
+    }
     void list(const std::int64_t* values, std::size_t count);
     void pair(std::string_view first, std::string_view second);
 
@@ -61,11 +76,15 @@ class Column {
 
   private:
     enum class Kind { Int32, Int64, Float64, Bool, Text, List, Pair };
-    void valid(bool is_valid);
-    void end() { offsets_.append(static_cast<std::int32_t>(data_.size())); }
+    // A row that is not null comes next. The bitmap begins with the first null; nulls are written when a value follows them, or at the end.
+    void begin() {
+        if (owed_) settle();
+        if (nulls_) validity_.append_bit(static_cast<std::size_t>(rows_), true);
+    }
+    void settle();
 
     Kind kind_;
-    std::int64_t rows_ = 0, nulls_ = 0;
+    std::int64_t rows_ = 0, nulls_ = 0, owed_ = 0;
     Bytes validity_, data_, offsets_;
     std::vector<Column> children_;
 };

@@ -53,6 +53,22 @@ class Bytes {
     void append(T value) {
         append(&value, sizeof(T));
     }
+    void append_zeros(std::size_t count) {
+        if (size_ + count > capacity_) reserve(std::max(size_ + count, 2 * capacity_));
+        std::memset(data_ + size_, 0, count);
+        size_ += count;
+    }
+    // Bit number at of a bitmap that has so many, least significant bit first.
+    void append_bit(std::size_t at, bool set) {
+        if (at % 8 == 0) append(std::uint8_t{0});
+        if (set) back() |= static_cast<std::uint8_t>(1u << (at % 8));
+    }
+    void append_bits(std::size_t at, std::size_t count, bool set) {
+        for (; count && at % 8; --count) append_bit(at++, set);
+        append_zeros(count / 8);
+        if (set) std::memset(data_ + size_ - count / 8, 0xFF, count / 8);
+        for (at += count / 8 * 8, count %= 8; count; --count) append_bit(at++, set);
+    }
     void append(const void* from, std::size_t count) {
         if (size_ + count > capacity_) reserve(std::max(size_ + count, 2 * capacity_));
         std::memcpy(data_ + size_, from, count);

@@ -52,6 +52,31 @@ inline Ref method(PyObject* object, PyObject* name) {
 inline Ref call(PyObject* function) { return checked(PyObject_CallNoArgs(function)); }
 inline Ref call(PyObject* function, PyObject* argument) { return checked(PyObject_CallOneArg(function, argument)); }
 
+// An attribute of a class implemented in C, or a method of it without arguments, found once: later calls go straight to its function.
+class Member {
+  public:
+    Member(PyObject* type, const char* name) : name_(checked(PyUnicode_InternFromString(name))), found_(checked(PyObject_GetAttr(type, name_.get()))) {
+        if (Py_TYPE(found_.get()) == &PyGetSetDescr_Type) {
+            get_ = reinterpret_cast<PyGetSetDescrObject*>(found_.get())->d_getset;
+        } else if (Py_TYPE(found_.get()) == &PyMethodDescr_Type) {
+            const PyMethodDef* method = reinterpret_cast<PyMethodDescrObject*>(found_.get())->d_method;
+            if (method->ml_flags & METH_NOARGS) call_ = method->ml_meth;
+        }
+    }
+    // object: an instance of the type, not of a subclass that may have its own.
+    Ref operator()(PyObject* object) const {
+        if (get_) return checked(get_->get(object, get_->closure));
+        if (call_) return checked(call_(object, nullptr));
+        Ref value = attribute(object, name_.get());
+        return PyCallable_Check(value.get()) ? call(value.get()) : std::move(value);
+    }
+
+  private:
+    Ref name_, found_;
+    const PyGetSetDef* get_ = nullptr;
+    PyCFunction call_ = nullptr;
+};
+
 inline std::int64_t integer(PyObject* number) {
     const long long value = PyLong_AsLongLong(number);
     if (value == -1 && PyErr_Occurred()) throw nb::python_error();

@@ -24,17 +24,20 @@ int integers(PyObject* tuple, std::int64_t* values) {
 }  // namespace
 
 Names::Names()
-    : shape(interned("shape")), stride(interned("stride")), dtype(interned("dtype")), device(interned("device")), layout(interned("layout")),
-      requires_grad(interned("requires_grad")), version(interned("_version")), storage_offset(interned("storage_offset")),
-      is_cpu(interned("is_cpu")), is_nested(interned("is_nested")), is_inference(interned("is_inference")), is_conj(interned("is_conj")),
-      is_neg(interned("is_neg")), data_ptr(interned("data_ptr")), untyped_storage(interned("untyped_storage")),
-      weak_ref(interned("_weak_ref")), sequence_nr(interned("_sequence_nr")), op(interned("_op")) {}
+    : shape(interned("shape")), stride(interned("stride")), dtype(interned("dtype")), layout(interned("layout")), is_cpu(interned("is_cpu")),
+      is_nested(interned("is_nested")), is_conj(interned("is_conj")), is_neg(interned("is_neg")), data_ptr(interned("data_ptr")),
+      untyped_storage(interned("untyped_storage")), weak_ref(interned("_weak_ref")), sequence_nr(interned("_sequence_nr")) {}
+
+Members::Members(PyObject* tensor_type)
+    : dtype(tensor_type, "dtype"), requires_grad(tensor_type, "requires_grad"), version(tensor_type, "_version"),
+      storage_offset(tensor_type, "storage_offset"), is_inference(tensor_type, "is_inference") {}
 
 Torch::Torch(nb::handle binding, Interner& texts)
     : texts_(texts), binding_(Ref::borrow(binding.ptr())), strided_(member(binding.ptr(), "strided")),
       storage_address_(member(binding.ptr(), "storage_address")), graph_task_(member(binding.ptr(), "graph_task")),
       current_node_(member(binding.ptr(), "current_node")), next_sequence_(member(binding.ptr(), "next_sequence")),
       release_(member(binding.ptr(), "release")), expired_(member(binding.ptr(), "expired")),
+      members_(member(binding.ptr(), "tensor_type").get()),
       cpu_(texts("cpu")), strided_name_(texts("strided")) {
     kept_.push_back(member(binding.ptr(), "tensor_type"));
     tensor_ = reinterpret_cast<PyTypeObject*>(kept_.back().get());
@@ -51,27 +54,46 @@ Torch::Torch(nb::handle binding, Interner& texts)
 
 void Torch::facts(PyObject* tensor, Facts& out) {
     const bool plain = Py_TYPE(tensor) == tensor_ || Py_TYPE(tensor) == parameter_;
-    if (!plain || !(dltensor_of_ ? borrowed(tensor, out) : dense(tensor, out))) return slow_facts(tensor, out);
-    const Ref dtype = attribute(tensor, names_.dtype.get());
-    const auto element = dtypes_.find(dtype.get());
-    if (element == dtypes_.end()) return slow_facts(tensor, out);
-    out.dtype = element->second.name;
-    out.code = element->second.code;
+    std::uint32_t key = unknown_key;
+    if (!plain || !(dltensor_of_ ? borrowed(tensor, out, key) : dense(tensor, out))) return slow_facts(tensor, out);
+    const Element* type = element(tensor, key);
+    if (!type) return slow_facts(tensor, out);
+    out.dtype = type->name;
+    out.code = type->code;
     out.device = cpu_;
     out.layout = strided_name_;
     out.tensor_class = Interner::none;
     out.address = static_cast<std::uintptr_t>(integer(call(storage_address_.get(), tensor).get()));
-    out.offset = integer(method(tensor, names_.storage_offset.get()).get());
-    out.requires_grad = truth(attribute(tensor, names_.requires_grad.get()).get());
-    const bool inference = truth(method(tensor, names_.is_inference.get()).get());
-    out.counter = inference ? 0 : integer(attribute(tensor, names_.version.get()).get());
+    out.offset = integer(members_.storage_offset(tensor).get());
+    out.requires_grad = members_.requires_grad(tensor).get() == Py_True;
+    out.counter = counter(tensor);
     out.readable = out.code >= 0;
     out.staged = false;
     if (out.code >= static_cast<int>(DType::Complex64)) complex_seen_ = true;
 }
 
+const Torch::Element* Torch::element(PyObject* tensor, std::uint32_t key) {
+    if (key < by_key_.size() && by_key_[key]) return by_key_[key];
+    const auto found = dtypes_.find(members_.dtype(tensor).get());
+    if (found == dtypes_.end()) return nullptr;
+    if (key < by_key_.size()) by_key_[key] = &found->second;
+    return &found->second;
+}
+
+// How often a tensor was written; 0 for those of inference mode, which do not count and are rare: nobody is asked before one was met.
+std::int64_t Torch::counter(PyObject* tensor) {
+    if (inference_seen_ && truth(members_.is_inference(tensor).get())) return 0;
+    try {
+        return integer(members_.version(tensor).get());
+    } catch (nb::python_error&) {
+        if (inference_seen_ || !truth(members_.is_inference(tensor).get())) throw;
+        inference_seen_ = true;
+        return 0;
+    }
+}
+
 // Shape, strides and memory of a dense tensor on the host, by DLPack; false for all others.
-bool Torch::borrowed(PyObject* tensor, Facts& out) {
+bool Torch::borrowed(PyObject* tensor, Facts& out, std::uint32_t& key) {
     DLTensor told;
     if (dltensor_of_(tensor, &told) != 0) {
         PyErr_Clear();  // sparse, nested, quantized, on a device that DLPack does not know
@@ -82,6 +104,7 @@ bool Torch::borrowed(PyObject* tensor, Facts& out) {
     std::copy_n(told.shape, told.ndim, out.shape);
     std::copy_n(told.strides, told.ndim, out.stride);
     out.data = static_cast<const char*>(told.data) + told.byte_offset;
+    if (told.dtype.lanes == 1) key = static_cast<std::uint32_t>(told.dtype.code) << 8 | told.dtype.bits;
     return true;
 }
 
@@ -110,9 +133,8 @@ void Torch::slow_facts(PyObject* tensor, Facts& out) {
     out.tensor_class = kind.get() == Py_None ? Interner::none : texts_(text(kind.get()));
     out.requires_grad = truth(member(facts.get(), "requires_grad").get());
     out.counter = integer(member(facts.get(), "counter").get());
-    const Ref dtype = attribute(tensor, names_.dtype.get());
-    const auto element = dtypes_.find(dtype.get());
-    out.code = element == dtypes_.end() ? -1 : element->second.code;
+    const auto type = dtypes_.find(attribute(tensor, names_.dtype.get()).get());
+    out.code = type == dtypes_.end() ? -1 : type->second.code;
     out.readable = truth(member(facts.get(), "readable").get()) && out.code >= 0;
     out.staged = truth(member(facts.get(), "staged").get());
 }

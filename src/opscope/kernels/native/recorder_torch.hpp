@@ -2,6 +2,7 @@
 // What the recorder reads of torch through Python's C API: nothing is linked, so any torch will do.
 #pragma once
 
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,9 +15,14 @@ namespace opscope {
 
 // Attribute names, interned once.
 struct Names {
-    Ref shape, stride, dtype, device, layout, requires_grad, version, storage_offset, is_cpu, is_nested, is_inference, is_conj, is_neg,
-        data_ptr, untyped_storage, weak_ref, sequence_nr, op;
+    Ref shape, stride, dtype, layout, is_cpu, is_nested, is_conj, is_neg, data_ptr, untyped_storage, weak_ref, sequence_nr;
     Names();
+};
+
+// What is asked of every tensor.
+struct Members {
+    Member dtype, requires_grad, version, storage_offset, is_inference;
+    explicit Members(PyObject* tensor_type);
 };
 
 class Torch {
@@ -47,24 +53,29 @@ class Torch {
     PyObject* binding() const { return binding_.get(); }
 
   private:
+    struct Element {
+        std::int32_t name;
+        int code;
+    };
+    static constexpr std::uint32_t unknown_key = ~std::uint32_t{0};
+    // key: DLPack's numbers of the type, where it gave them; null for a type that is not in the table.
+    const Element* element(PyObject* tensor, std::uint32_t key);
+    std::int64_t counter(PyObject* tensor);
     bool dense(PyObject* tensor, Facts& out);
-    bool borrowed(PyObject* tensor, Facts& out);
+    bool borrowed(PyObject* tensor, Facts& out, std::uint32_t& key);
     void slow_facts(PyObject* tensor, Facts& out);
-    std::int32_t device_of(PyObject* tensor);
 
     Names names_;
     Interner& texts_;
     Ref binding_, strided_, storage_address_, graph_task_, current_node_, next_sequence_, release_, expired_;
     PyTypeObject *tensor_, *parameter_;
     DLTensorOf dltensor_of_ = nullptr;
-    struct Element {
-        std::int32_t name;
-        int code;
-    };
+    Members members_;
     std::unordered_map<PyObject*, Element> dtypes_;
+    std::array<const Element*, 1 << 12> by_key_{};  // the same by DLPack's numbers
     std::vector<Ref> kept_;
     std::int32_t cpu_, strided_name_;
-    bool complex_seen_ = false;
+    bool complex_seen_ = false, inference_seen_ = false;
 };
 
 }  // namespace opscope

@@ -89,10 +89,13 @@ def _below_torch(path: str) -> Any:
     return found
 
 
+any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)  # a device that torch lacks raises
+
+
 def autocast_types() -> list[str]:
     """Where autocast is on now, as `device:type`."""
-    found = []
-    for device in DEVICES:
+    found: list[str] = []
+    for device in DEVICES if any_autocast() else ():
         with contextlib.suppress(RuntimeError):
             if torch.is_autocast_enabled(device):
                 found.append(f"{device}:{str(torch.get_autocast_dtype(device)).removeprefix('torch.')}")

@@ -16,6 +16,8 @@ from opscope.run.store.retention import EXTREMES_TYPES, STEP_CALLS, Range, Segme
 from opscope.run.store.tables import TableFile
 from opscope.run.store.values import ValueStore
 
+FORGOTTEN_AT_ONCE = 16  # segments; short steps fill them faster than one by one can be shrunk
+
 
 class SegmentedTables:
     """The open table files of a process; used by one thread. Every method may raise OSError."""
@@ -28,6 +30,7 @@ class SegmentedTables:
         self._files: dict[str, TableFile] = {}
         self._current = Segment(0)
         self._closed: list[Segment] = []
+        self._last = -1  # step when the latest segment ended
         self._ranges: list[Range] = []
         self._whole: dict[str, int] = {}  # rows of the tables that have no segments
         self._row_bytes: dict[str, int] = {}
@@ -92,10 +95,19 @@ class SegmentedTables:
                 file.close()
         self._closed.append(self._current)
         self._current = Segment(self._current.number + 1)
-        self._forget(outdated(self._closed, last_step=last, keep=self._keep))
+        self._last = last
+        old = outdated(self._closed, last_step=last, keep=self._keep)
+        if len(old) >= FORGOTTEN_AT_ONCE or any(segment.shards for segment in old):
+            self._forget(old)
+
+    def tidy(self) -> None:
+        """Delete what is out of --keep; it is noticed at the latest when as much again has been written."""
+        if self._keep is not None:
+            self._forget(outdated(self._closed, last_step=self._last, keep=self._keep))
 
     def close(self) -> None:
         """Mark the end of every table."""
+        self.tidy()
         for file in self._files.values():
             file.close()
         self._files = {}
@@ -107,11 +119,12 @@ class SegmentedTables:
         self._files = {}
 
     def _forget(self, segments: list[Segment]) -> None:
+        if not segments:
+            return
+        for found in (segment_extremes(self._directory, segment.number) for segment in segments):
+            self._ranges = self._ranges if found is None else add_range(self._ranges, found)
+        self._write_extremes()
         for segment in segments:
-            found = segment_extremes(self._directory, segment.number)
-            if found is not None:
-                self._ranges = add_range(self._ranges, found)
-                self._write_extremes()
             for table in SEGMENTED:
                 (self._directory / segment_name(table, segment.number)).unlink(missing_ok=True)
         gone = {id(segment) for segment in segments}

@@ -223,6 +223,8 @@ class ProcessWriter:
                     self._values.seal()
                     flushed = time.monotonic()
                 self._drain()
+                if due:
+                    self._tables.tidy()
                 with self._changed:
                     self._flush_done = max(ticket, self._flush_done)
                     self._changed.notify_all()
