@@ -39,6 +39,7 @@ from opscope.judge.operators import (
 )
 from opscope.judge.reading import is_finite, is_read
 from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
+from opscope.judge.wrapping import Wrapped, follows, is_bitwise, is_finite_unwrapped, reduces, scatters, unwrapped, wraps_of
 
 if TYPE_CHECKING:
     from opscope.analysis.rows import Node
@@ -53,13 +54,14 @@ class Origin(msgspec.Struct):
     """Where something that is not finite began.
 
     cause: computed, mask, uninitialised, constant, moved (judge.soundness), arrived (nobody recorded produced it), scalar (the same of
-    a scalar argument), received (by a collective, from sound values of this rank) or unseen (by a call of sound inputs whose result
-    was read later). confirmed: it
+    a scalar argument), wrapped (integers did), received (by a collective, from sound values of this rank) or unseen (by a call of
+    sound inputs whose result was read later). confirmed: it
     is an accusation; pending ones are not until NaN or +Inf derives from them or they get somewhere. used: some call computed
     with it, beyond moving and guarding. hidden_by: the first call that left no trace of it; guarded: every such call did so on
     purpose and in the origin's own step; asked_by: the first that only asked
     what it is; failed_in: the first that raised an error on it. returned: the call
     and slot in which its value, once it had left the tensors (`.item()`), came back as a scalar argument.
+    modular: integers that wrapped as hashes, checksums and random numbers are meant to; wraps_again: so did what was computed of them.
     """
 
     bit: int
@@ -73,6 +75,8 @@ class Origin(msgspec.Struct):
     asked_by: Node | None = None
     failed_in: Node | None = None
     returned: tuple[Node, str] | None = None
+    wraps_again: bool = False
+    modular: bool = False
 
     def hidden(self, by: Node, *, on_purpose: bool) -> None:
         """A call left no trace of it."""
@@ -106,6 +110,8 @@ class Flow:
         self._last: dict[int, Mark] = {}
         self._unseen: dict[Identity, Node] = {}
         self._overwritten: set[Identity] = set()
+        self.wrapping: set[int] = set()
+        self._wrapped: dict[Identity, Wrapped] = {}
         self._left: dict[tuple[int, str], Condition] = {}
         for node in nodes:
             self._take(node)
@@ -144,7 +150,7 @@ class Flow:
     def _judge(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> None:
         if family(node.op) in BRINGS:
             return  # brought in from outside when the loader had time to: it arrives where it is first read
-        held = [Held(row, self._condition(node, row)) for row in inputs]
+        held = self._unwrapped(node, inputs, outputs, arguments)
         self._note_leaving(node, held)
         given_scalars = [] if all(is_finite(row) for row in outputs) else self._scalars(node, arguments)
         mark = self.mark
@@ -167,6 +173,7 @@ class Flow:
                 for origin in self.of(one.condition.taint):
                     origin.hidden(node, on_purpose=True)
         self._note_reading(node, given, hides=judged.kind == "hider")
+        self._follow_wrapped(node, inputs, outputs, arguments)
         for row, condition in zip(outputs, judged.outputs, strict=True):
             if condition != FINITE:
                 self._note_output(Mark(node, row, condition))
@@ -283,6 +290,46 @@ class Flow:
         if not in_place(node.op) or is_collective(node.op, node.phase) or row.storage is None:
             return False
         return any((mark.row.size or 0) > (row.size or 0) for mark in self._storages.get((row.process, row.storage), ()))
+
+    # -- integers that wrapped --------------------------------------------------------------------------------
+
+    def _wrapped_of(self, row: Row) -> Wrapped | None:
+        identity = identity_of(row) if self._wrapped else None
+        return None if identity is None else self._wrapped.get(identity)
+
+    def _unwrapped(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> list[Held]:
+        """A call's inputs with their conditions; wrapped ones are unsound to a call that made NaN or Inf and is finite without them."""
+        held = [Held(row, self._condition(node, row)) for row in inputs]
+        sound = self._wrapped and not any(one.condition.taint for one in held) and not all(is_finite(row) for row in outputs)
+        seen = [(row, self._wrapped_of(row)) for row in inputs] if sound else []
+        if not any(wrapped for _, wrapped in seen) or not is_finite_unwrapped(node.op, arguments, seen, outputs):
+            return held
+        for _, wrapped in seen:
+            self._confirm(0 if wrapped is None else wrapped.bits)
+        conditions = [Condition(taint=wrapped.bits) if wrapped else one.condition for one, (_, wrapped) in zip(held, seen, strict=True)]
+        return [Held(one.reading, condition) for one, condition in zip(held, conditions, strict=True)]
+
+    def _follow_wrapped(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> None:
+        """Note a call whose integers wrap, and who reads what wrapped."""
+        if not all(is_finite(row) for row in outputs):
+            return
+        seen = [(row, self._wrapped_of(row)) for row in inputs if not is_overwritten(node.op, row.slot)]
+        bits = 0
+        for _, wrapped in seen:
+            bits |= 0 if wrapped is None else wrapped.bits
+        wraps = wraps_of(node.op, node.status, arguments, inputs, outputs)
+        if not (bits or wraps):
+            return
+        self.wrapping.add(id(node))
+        for origin in self.of(bits):
+            origin.wraps_again = origin.wraps_again or bool(wraps)
+            origin.modular = origin.modular or is_bitwise(node.op) or (origin.wraps_again and reduces(node.op))
+        if wraps and not bits:
+            bits = self.mark
+            self.add(Origin(bits, node, "wrapped", confirmed=True, modular=scatters(node.op, arguments, inputs)))
+        if wraps or follows(node.op):
+            state = Wrapped(bits, unwrapped(node.op, arguments, seen))
+            self._wrapped.update({identity: state for row in outputs if (identity := identity_of(row)) is not None})
 
     # -- one input --------------------------------------------------------------------------------------------
 

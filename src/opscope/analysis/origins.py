@@ -110,6 +110,8 @@ def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) 
         return False
     if origin.cause in {"received", "moved"} and flow.only_overwritten(origin.node):
         return False  # memory that its owner had not filled yet
+    if origin.cause == "wrapped":
+        return reached is not None or not origin.modular
     if origin.cause == "received":
         return not _was_sent(origin, flow, reach)
     if origin.cause in {"moved", "constant"} or _is_placeholder(origin):

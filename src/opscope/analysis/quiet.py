@@ -22,7 +22,7 @@ def quiet_accusations(nodes: Iterable[Node], flow: Flow) -> list[Accusation]:
     """Calls whose outputs are finite, or were not read, and that overflowed all the same."""
     found: dict[tuple[int, int], Accusation] = {}
     for node in nodes:
-        if id(node) in flow.unsound or any(is_read(row) and not is_finite(row) for row in node.outputs):
+        if id(node) in flow.unsound or id(node) in flow.wrapping or any(is_read(row) and not is_finite(row) for row in node.outputs):
             continue
         status = _status(node)
         follows = node.phase in LATER and (node.process, node.forward_index) in found

@@ -15,6 +15,7 @@ import numpy as np
 
 from opscope.analysis.integer_rows import integer_keys
 from opscope.analysis.tables import Tables, filled, key, keys_of, merged, open_tables
+from opscope.analysis.wrapped_rows import wrapped_readers
 from opscope.judge.limits import NARROW, largest_finite
 from opscope.run.query import columns, record_of
 from opscope.run.schema import TABLES, Call, Tensor
@@ -119,7 +120,7 @@ def screen(tables: Tables, status: Sequence[NDArray[np.int64]]) -> Screen:
         odd.append(np.unique(calls[clipped]))
         unread.append(np.unique(calls[blank]))
     odd.extend(status)
-    odd.append(integer_keys(tables))
+    odd += [integer_keys(tables), wrapped_readers(tables, status)]
     return Screen(tensors, merged(bad), merged(odd), merged(unread), near)
 
 

@@ -25,8 +25,8 @@ NEGATIONS = frozenset({"neg", "negative", "abs"})
 class Span(msgspec.Struct, frozen=True):
     """Every exact result lies in [low, high]; attained: both ends are results of some element."""
 
-    low: int
-    high: int
+    low: float  # exact integers; floats where a wrapped value is followed beyond them
+    high: float
     attained: bool = False
 
     @property
@@ -159,7 +159,7 @@ def _operands(arguments: Arguments, inputs: Sequence[Reading]) -> Operands | Non
     return Operands(tuple(span for _, span in spans), max(sizes, default=0), arguments)
 
 
-def _pairwise(a: Span, b: Span, values: Sequence[int]) -> Span:
+def _pairwise(a: Span, b: Span, values: Sequence[float]) -> Span:
     """Ends among these values; attained when one operand is constant, so that the other's extremes meet it."""
     return Span(min(values), max(values), (a.constant and b.attained) or (b.constant and a.attained))
 
@@ -237,7 +237,8 @@ def _square(operands: Operands) -> Span | None:
     if not operands.spans:
         return None
     a = operands.spans[0]
-    return Span(0, max(a.low * a.low, a.high * a.high), a.attained)
+    ends = (a.low * a.low, a.high * a.high)
+    return Span(0 if a.low < 0 < a.high else min(ends), max(ends), a.attained)
 
 
 @INTERVALS.of("pow")
