@@ -37,7 +37,7 @@ def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_o
     run = opscope.open_run(recorded)
     seen: list[tuple[int, int]] = []
     done = {"selection": None, "plan": Plan(), "output": tmp_path}
-    lines = list(replay_calls(run, progress=lambda at, of: seen.append((at, of)), **done))
+    lines = list(replay_calls(run, progress=lambda what, at, of: seen.append((at, of)), **done))
     document = document_of(run, lines)
     assert [finding.op for finding in document.findings] == ["aten::nll_loss_backward.default"]
     assert document.findings[0].confidence == "proven"
@@ -48,10 +48,10 @@ def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_o
     assert sum(document.summary["verdicts"].values()) == len(lines)
     results = tmp_path / RESULTS
     results.write_bytes(results.read_bytes() + b'{"torn')
-    again = list(replay_calls(run, progress=None, **done))
+    again = list(replay_calls(run, **done))
     assert [line.word for line in again] == [line.word for line in lines]
     with pytest.raises(UsageError, match="other options"):
-        list(replay_calls(run, selection=None, plan=Plan(repeat=2), output=tmp_path, progress=None))
+        list(replay_calls(run, selection=None, plan=Plan(repeat=2), output=tmp_path))
     write_csv(tmp_path / "table.csv", lines)
     with (tmp_path / "table.csv").open(encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
@@ -73,7 +73,7 @@ def random_calls() -> None:
 def test_random_calls_go_on_from_the_recorded_state_and_memory_that_is_only_filled_needs_no_values(tmp_path: Path) -> None:
     with opscope.record(tmp_path / "run", values="full"):
         random_calls()
-    lines = list(replay_calls(opscope.open_run(tmp_path / "run"), selection=None, plan=Plan(), output=None, progress=None))
+    lines = list(replay_calls(opscope.open_run(tmp_path / "run"), selection=None, plan=Plan(), output=None))
     words = {line.op: line.word for line in lines if "empty" not in line.op}
     assert words.keys() >= {
         f"aten::{op}" for op in ("bernoulli_.float", "randn.default", "randint.low", "normal_.default", "copy_.default")
@@ -125,7 +125,7 @@ def test_kernels_of_a_library_make_the_calls_and_others_judge_them(tmp_path: Pat
         torch.tanh(x), torch.sigmoid(x), torch.erf(x * 0), torch.exp(x)
     run = opscope.open_run(tmp_path / "run")
     plan = Plan(repeat=6, imports=(str(tmp_path / "library.py"),))
-    found = {line.op: line for line in replay_calls(run, selection=None, plan=plan, output=None, progress=None)}
+    found = {line.op: line for line in replay_calls(run, selection=None, plan=plan, output=None)}
     told = {op: (line.word, line.nature, line.wrong, line.tried) for op, line in found.items()}
     assert told["aten::tanh.default"] == ("wrong", "persistent", 6, 6)
     assert told["aten::sigmoid.default"] == ("wrong", "unstable", 6, 6)
@@ -133,7 +133,7 @@ def test_kernels_of_a_library_make_the_calls_and_others_judge_them(tmp_path: Pat
     assert told["aten::exp.default"][0] == "agree"
     assert found["aten::tanh.default"].against == "outputs on cpu"
     (tmp_path / "broken.py").write_text("raise ValueError('no')")
-    lines = replay_calls(run, selection=None, plan=Plan(imports=(str(tmp_path / "broken.py"),)), output=None, progress=None)
+    lines = replay_calls(run, selection=None, plan=Plan(imports=(str(tmp_path / "broken.py"),)), output=None)
     assert {line.reason for line in lines if line.op == "aten::exp.default"} == {
         f"--import {tmp_path / 'broken.py'}: ValueError: no"
     }  # fmt: skip

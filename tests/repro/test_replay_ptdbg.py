@@ -34,7 +34,7 @@ def dumped(folder: Path, call: str, inputs: list[torch.Tensor], output: torch.Te
 
 
 def replayed(run: Run) -> Line:
-    (line,) = replay_calls(run, selection=None, plan=Plan(), output=None, progress=None)
+    (line,) = replay_calls(run, selection=None, plan=Plan(), output=None)
     return line
 
 

@@ -11,7 +11,7 @@ docs/compare.md has the rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,7 @@ from opscope.analysis.levels import at_common_levels, other_leaves, sure_of_leve
 from opscope.analysis.lowering import foreign
 from opscope.analysis.norms import norms_alone, with_norms
 from opscope.run.finding import Document, Finding
+from opscope.run.progress import Progress, nobody, percent
 from opscope.run.protocol import Run
 
 if TYPE_CHECKING:
@@ -177,24 +178,31 @@ class Comparison:
 VERDICTS = ("same", "unknown", "noise", "structural", "receiver", "amplifier")
 _SEVERITY = np.array([0, 2, 4, 1, 4, 3, 3], dtype=np.int8)  # by status code of compare_pairs
 
+_READ, _FOLLOWED, _ALIGNED, _MEASURED, _SEARCHED = 5, 55, 65, 80, 95  # percent of the time, about
 RunLike = "Run | str | os.PathLike[str]"
 
 
-def compare(target: Run | str | os.PathLike[str], golden: Run | str | os.PathLike[str], policy: Policy | None = None) -> Comparison:
+def compare(
+    target: Run | str | os.PathLike[str], golden: Run | str | os.PathLike[str], policy: Policy | None = None, *, progress: Progress = nobody
+) -> Comparison:
     """Align two runs, measure their tensors, and say which call made the difference.
 
     target is the side under suspicion, golden the trusted one: runs, or paths of runs or of any known dump. Raises FormatError for
     what cannot be read and UsageError for a mapping that fits neither.
     """
     chosen = Policy() if policy is None else policy
-    pairing = pair_runs(_opened(target), _opened(golden), chosen)
+    told = percent(progress, "compare")
+    pairing = pair_runs(_opened(target), _opened(golden), chosen, told)
     measured = Measured({}, {})
     if chosen.values:
         rows, measured = measure_values(pairing)
         pairing = msgspec.structs.replace(pairing, rows=rows)
+    told(_MEASURED)
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing)
     causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
+    told(_SEARCHED)
+    pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, _first_causes(pairing, causes)))
     document = _document(pairing, causes, measured, chosen)
     if chosen.reference is not None:
@@ -226,12 +234,14 @@ def _followed(run: Run, read: tuple[Any, Any], norms: bool) -> tuple[Side, Flow]
     return side, follow(side.calls, side.tensors)
 
 
-def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
-    """Both runs as columns, their calls matched and their tensors side by side."""
+def pair_runs(target: Run, golden: Run, policy: Policy, told: Callable[[int], None] = lambda done: None) -> Pairing:  # noqa: ARG005
+    """Both runs as columns, their calls matched and their tensors side by side; told how far that is, in percent."""
     read = read_tables(target), read_tables(golden)
+    told(_READ)
     with ThreadPoolExecutor(max_workers=2) as pool:
         (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden), read, [norms_alone(target, golden)] * 2)
     sides, flows = (one, other), (flow, golden_flow)
+    told(_FOLLOWED)
     if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
         return pair_frameworks(sides, flows, policy.mapping)
     common = at_common_levels(*sides)
@@ -243,6 +253,7 @@ def pair_runs(target: Run, golden: Run, policy: Policy) -> Pairing:
     given = [*([] if policy.mapping is None else policy.mapping.pairs(*sides))]
     given += same_files(*sides, given, None if policy.mapping is None else policy.mapping.originals)
     match = align(*tokens, given=given)
+    told(_ALIGNED)
     fixed = None if policy.mapping is None else policy.mapping.rows(*sides, match)
     return Pairing(*sides, flows, match, pair_rows(*sides, flows, match, fixed))
 

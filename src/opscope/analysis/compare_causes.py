@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.analysis.compare_dead import dead_calls
 from opscope.analysis.compare_draws import Draws
 from opscope.analysis.compare_judge import Measures, Pairing, forward_calls
 from opscope.analysis.compare_kinds import SLACK, STATISTICAL
@@ -97,6 +98,12 @@ class Search:
             self._accept(found)
         return self.causes
 
+    @property
+    def dead(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Calls of either side that differ, or stand alone, and reach nothing."""
+        lonely = dead_calls(self.pairing, 1, self._signs.differing, self._signs.overwritten)
+        return frozenset(np.flatnonzero(self._signs.dead).tolist()), frozenset(np.flatnonzero(lonely).tolist())
+
     def _opaque(self) -> list[int]:
         """Modules and APIs that part from equal inputs though nothing recorded inside them differs: what did it was not recorded."""
         measures = self.measures
@@ -143,7 +150,7 @@ class Search:
 
     def _sent_by_another(self, cause: Cause) -> bool:
         """Whether a collective only hands on what another rank put in: there, a difference stands before the same collective."""
-        if cause.kind != COMPUTED or len(self._signs.first_difference) < 2 or not self._collectives.flags[cause.target]:
+        if cause.kind not in {COMPUTED, AMPLIFIED} or len(self._signs.first_difference) < 2 or not self._collectives.flags[cause.target]:
             return False
         met = self._collectives.partners(cause.target)
         return any(
@@ -163,7 +170,7 @@ class Search:
         exact = measures.agree & measures.differs & (self._signs.arguments_differ | self._signs.random)
         exact[list(self._shapes.readers)] = True
         wanted = (measures.exceeds | exact) & (self.pairing.match.target >= 0) & ~self._signs.allocators
-        wanted &= leaf & ~self._signs.named_again
+        wanted &= leaf & ~self._signs.named_again & ~self._signs.dead
         wanted[self.pairing.rows.target_call[self._telling]] = True
         return sorted({*np.flatnonzero(wanted).tolist(), *self._opaque(), *self._updates.calls})
 
@@ -205,7 +212,8 @@ class Search:
             return None
         if not words and self._signs.guessed(call) and not self.measures.in_error[call]:
             return self._made(call, golden)
-        return Cause(ARGUMENT if words else COMPUTED, call, golden, sure=not self.measures.unread[call], words=words)
+        made = AMPLIFIED if self.measures.in_error[call] else COMPUTED
+        return Cause(ARGUMENT if words else made, call, golden, sure=not self.measures.unread[call], words=words)
 
     def _updated(self, call: int, golden: int) -> Cause | None:
         """The cause of a step of an optimizer that moves parameters otherwise, where nothing before it explains that."""
@@ -414,6 +422,8 @@ class Search:
         missing, owed = self._alone_above(theirs, target=False)
         if self.pairing.rows.error[row] <= SLACK * max(carried, owed):
             return None  # no worse than what those calls were given
+        if self._signs.drifts_alone(row) and not (extra or missing):
+            return None
         if extra:
             if self._culprits.intersection(extra):
                 return None

@@ -50,6 +50,7 @@ def findings_of(pairing: Pairing, causes: Sequence[Cause], measured: Measured) -
     origins = [book.origin(cause, count, measured) for cause, count in told]
     caused = {cause.target for cause in causes if cause.kind == EXTRA}, {cause.golden for cause in causes if cause.kind in {MISSING, EXTRA}}
     rest = [block for block in blocks if not (block.calls & caused[0 if block.target else 1])]
+    rest = [block for block in rest if not block.calls <= pairing.dead[0 if block.target else 1]]
     structural = [book.structural(block) for block in rest[: MAX_FINDINGS - len(origins)]]
     return _once([*origins, *structural])
 
@@ -231,7 +232,7 @@ class _Book:
         if cause.kind == SHAPED:
             yield self._shaped(cause)
             return
-        if cause.kind in {COMPUTED, ARGUMENT} and is_random(call.op):
+        if cause.kind in {COMPUTED, AMPLIFIED, ARGUMENT} and is_random(call.op):
             yield "it draws random numbers: the runs were in other states of the generator, or not seeded alike"
         if cause.kind == EXTRA and partner is not None:
             yield f"the target runs it where golden runs {partner[0].op} ({partner[0].name})"
@@ -239,7 +240,7 @@ class _Book:
         if cause.kind == COMPUTED and self._unread(cause):
             yield "its output differs; what it reads was not recorded on both sides"
             return
-        if cause.kind == COMPUTED and partner is not None and partner[0].op != call.op:
+        if cause.kind in {COMPUTED, AMPLIFIED} and partner is not None and partner[0].op != call.op:
             yield f"golden runs {partner[0].op} in its place"
         yield WORDS[cause.kind]
 
@@ -298,7 +299,7 @@ def _slots(tensors: Sequence[Tensor], io: str) -> tuple[Slot, ...]:
 def _confidence(cause: Cause, call: Call, evidence: dict[str, Any]) -> str:
     if not cause.sure or evidence.get("bound", {}).get("verdict") == AGREE:
         return "suspected"
-    return "proven" if call.level == "operator" and cause.kind != REWIRED else "likely"
+    return "proven" if call.level == "operator" and cause.kind not in {REWIRED, AMPLIFIED} else "likely"
 
 
 def _once(found: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -41,7 +41,7 @@ class Between(msgspec.Struct, frozen=True):
 class Pairing(msgspec.Struct, frozen=True):
     """Two runs, who produced what in each, which calls belong together, and their tensors side by side.
 
-    between is there where the runs come from different frameworks.
+    between is there where the runs come from different frameworks. dead: calls of either side that reach nothing (compare_dead).
     """
 
     target: Side
@@ -50,6 +50,7 @@ class Pairing(msgspec.Struct, frozen=True):
     match: Match
     rows: Rows
     between: Between | None = None
+    dead: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
 
 
 class Measures(msgspec.Struct, frozen=True):
@@ -185,7 +186,8 @@ def graded(pairing: Pairing, measures: Measures, first: dict[int, int]) -> Rows:
     for rank, call in first.items():
         after |= (ranks == rank) & (rows.target_call >= call)
     tiny = rows.error <= np.where(np.isnan(measures.own), 16 * rows.roundoff, np.maximum(measures.own, 16 * rows.roundoff))
-    noise = (status == DIFFERS) & (~after | tiny)
+    dead = np.isin(rows.target_call, list(pairing.dead[0]))
+    noise = (status == DIFFERS) & ((~after & ~dead) | tiny)
     status[noise] = WITHIN
     status[(rows.status == SHAPE)] = SHAPE
     return msgspec.structs.replace(rows, status=status, allowed=measures.allowed)

@@ -113,7 +113,7 @@ def _judged(
     coarse = coarser_products(*sides, types)
     if coarse:
         roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
-    least = (error > 0) & np.isfinite(error)
+    least = (error > 0) & np.isfinite(error) & ~reordered
     return Rows(mine, theirs, *calls, output, error, np.full(len(mine), np.nan), status, roundoff, reordered, least)
 
 
@@ -334,12 +334,22 @@ def _unequal(
     reordered = told_apart & ~integers & (error <= 1e-15) & (mine.size[left] > 1) & (mine.size[left] <= _REORDERED_LIMIT)
     # Another tool hashes memory that an in-place call may have written to meanwhile: statistics decide then.
     reordered &= (mine.l2norm[left] > 0) & (roundoff > 2.0**-50) & both
-    error = np.where(reordered, np.inf, error)
+    error = np.where(reordered, _spread(mine, left), error)
     status = np.where(np.isnan(error), UNKNOWN, np.where(error == 0, SAME, DIFFERS)).astype(np.uint8)
     status[(error == 0) & (told_apart | by_tools)] = WITHIN
     mismatched = (mine.shape[left] != theirs.shape[right]) & (mine.size[left] >= 0) & (theirs.size[right] >= 0)
     status[mismatched] = SHAPE
     return np.where(mismatched, np.inf, error), status, reordered
+
+
+def _spread(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The most that elements of a tensor may be apart, to the largest magnitude: how far off it is when they changed places.
+
+    inf where some are not finite: their places are unknown.
+    """
+    least, most = tensors.min[rows], tensors.max[rows]
+    bare = tensors.nan[rows] + tensors.pos_inf[rows] + tensors.neg_inf[rows] == 0
+    return np.where(bare, _ratio(most - least, np.fmax(np.abs(least), np.abs(most))), np.inf)
 
 
 def foreign_hashes(side: Side, maker: str) -> NDArray[np.uint64] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.analysis.compare_dead import dead_calls
 from opscope.analysis.compare_flow import aliases
 from opscope.analysis.compare_judge import Measures, Pairing
 from opscope.analysis.compare_kinds import STEEP, is_random, kind_of
@@ -22,6 +23,10 @@ from opscope.judge.operators import ALLOCATORS, VIEWS, family, in_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+_COARSE = 64.0  # roundings that what two sides compose of other operators may be apart
+_SYSTEMATIC = 4.0  # of them, as far as they may be alike in all elements: a scale that was rounded itself
 
 
 class Medians:
@@ -59,7 +64,16 @@ class Signs:
         self.pairing, self.measures = pairing, measures
         self.calls = pairing.target.calls
         rows = pairing.rows
-        self.unequal = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+        self.differing = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+        self.dead = dead_calls(pairing, 0, self.differing, self.overwritten)
+        self.unequal = self.differing & ~self._of_dead if self.dead.any() else self.differing
+
+    @property
+    def _of_dead(self) -> NDArray[np.bool_]:
+        """Rows that dead calls wrote or read, and those that others read of what they wrote."""
+        dead, rows = np.append(self.dead, False), self.pairing.rows
+        found: NDArray[np.bool_] = dead[rows.target_call] | dead[self.producers[0]]
+        return found
 
     @cached_property
     def steep(self) -> NDArray[np.bool_]:
@@ -184,11 +198,25 @@ class Signs:
         # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
         sure = (mine.version[rows.target[inputs]] >= 0) | mine.parameter[rows.target[inputs]]
         error = rows.error[inputs]
-        bound = np.minimum(64 * rows.roundoff[inputs], 0.05)
-        large = error > np.where(alike & outside & sure, 0.0, bound)
+        large = error > np.where(alike & outside & sure, 0.0, _COARSE * np.minimum(rows.roundoff[inputs], 0.05 / _COARSE))
+        large |= self._drifts(inputs) & alike & ~outside
         whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
         chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
         return chosen
+
+    def _drifts(self, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Rows whose norms are further apart than rounding makes them: it is an average over elements, a factor is not."""
+        rows, (mine, theirs) = self.pairing.rows, (self.pairing.target.tensors, self.pairing.golden.tensors)
+        left, right = mine.l2norm[rows.target[chosen]], theirs.l2norm[rows.golden[chosen]]
+        size = np.maximum(theirs.size[rows.golden[chosen]], 1)
+        bound = np.maximum(_COARSE * 2.0**-24, rows.roundoff[chosen] * (_SYSTEMATIC + _COARSE / np.sqrt(size)))
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = np.abs(left - right) > bound * np.maximum(left, right)
+        return found
+
+    def drifts_alone(self, row: int) -> bool:
+        """Whether all that tells a row apart is its norm: it is no further off than a few roundings may be."""
+        return bool(self.pairing.rows.error[row] <= min(_COARSE * self.pairing.rows.roundoff[row], 0.05))
 
     @cached_property
     def overwritten(self) -> NDArray[np.bool_]:

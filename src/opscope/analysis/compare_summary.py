@@ -192,6 +192,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
             yield f"the runs were not seeded alike: target {_seed(mine.seed)}, golden {_seed(theirs.seed)}; opscope run --seed N seeds both"
         elif mine.seed is None and causes and pairing.between is None:
             yield "neither run was seeded by opscope; opscope run --seed N --deterministic makes runs comparable"
+    yield from _reached_nothing(pairing)
     if pairing.between is not None:
         if foreign(pairing.target, pairing.golden):
             yield from _alone(pairing, "only {}'s framework runs {}; judged by the values around them")
@@ -206,6 +207,13 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
         yield f"calls hidden by compilation: {mine.hidden_calls} in target, {theirs.hidden_calls} in golden; they cannot be compared"
     if half_compiled(pairing):
         yield from _alone(pairing, "only {}'s form of the program runs {}; judged by the values around them")
+
+
+def _reached_nothing(pairing: Pairing) -> Iterator[str]:
+    """Initialisations of which a difference is nobody's cause."""
+    count = max(len(calls) for calls in pairing.dead)
+    if count:
+        yield f"{_many(count, 'initialising call')} differed and reached nothing: what they wrote was overwritten or never read"
 
 
 def _statistics_alone(pairing: Pairing, measured: Measured) -> Iterator[str]:

@@ -87,12 +87,12 @@ def _one(pairing: Pairing, target: Tensor, golden: Tensor) -> Pair | str:
 
 
 def _with_errors(rows: Rows, pairs: dict[int, Pair]) -> Rows:
-    error, status, least = rows.error.copy(), rows.status.copy(), rows.least.copy()
+    error, status, least, reordered = rows.error.copy(), rows.status.copy(), rows.least.copy(), rows.reordered.copy()
     for row, found in pairs.items():
         error[row] = error_of(found)
         status[row] = SAME if found.differing == 0 else DIFFERS
-        least[row] = False
-    return msgspec.structs.replace(rows, error=error, status=status, least=least, reordered=rows.reordered & np.isinf(error))
+        least[row] = reordered[row] = False
+    return msgspec.structs.replace(rows, error=error, status=status, least=least, reordered=reordered)
 
 
 def error_of(found: Pair) -> float:

@@ -27,11 +27,17 @@ from opscope.analysis.skips import Skips
 from opscope.analysis.summary import counts, first_line, recorded_judgements
 from opscope.analysis.tables import Tables, open_tables
 from opscope.run.finding import Document
+from opscope.run.progress import Progress, nobody, percent
 from opscope.run.unmatched import unmatched
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from opscope.run.protocol import Run
     from opscope.run.selection import Selection
+
+
+_SCREENED, _FOLLOWED, _ACCUSED = 30, 70, 80  # percent of the time, about
 
 
 class Soundness(msgspec.Struct, frozen=True):
@@ -43,7 +49,7 @@ class Soundness(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def scan(run: Run, *, selection: Selection | None = None, show_hidden: bool = False) -> Document:
+def scan(run: Run, *, selection: Selection | None = None, show_hidden: bool = False, progress: Progress = nobody) -> Document:
     """Findings of a run, most likely culprit first; the document's verdict is "clean" when there are none.
 
     selection chooses among the findings. The whole run is followed all the same, since the cause of what happens in step 5
@@ -52,14 +58,16 @@ def scan(run: Run, *, selection: Selection | None = None, show_hidden: bool = Fa
     complete is false when the run has problems. Raises FormatError for a table that cannot be read.
     """
     with open_tables(run) as tables:
-        return _scanned(tables, selection, show_hidden=show_hidden)
+        return _scanned(tables, selection, show_hidden=show_hidden, told=percent(progress, "scan"))
 
 
-def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool) -> Document:
+def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool, told: Callable[[int], None]) -> Document:
     run = tables.run
     facts = counts(run)
     found = screen(tables, facts.status)
+    told(_SCREENED)
     sound = _follow(tables, found, facts.first_steps)
+    told(_FOLLOWED)
     recorded = {(rank, step) for _, rank, step in facts.spans}
     apart = [*exchange_accusations(tables, recorded), *replica_accusations(tables)] if len(facts.ranks) > 1 else []
     accusations = [
@@ -69,6 +77,7 @@ def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool) 
         *recorded_judgements(run),
         *apart,
     ]
+    told(_ACCUSED)
     gradients = gradient_report(tables, facts.spans)
     every = (*build(tables, accusations), *gradients.findings)
     chosen = tuple(finding for finding in every if wants_finding(finding, selection))

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE
+from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document
 
@@ -70,7 +71,8 @@ def compare(  # noqa: PLR0913 - one for each option
         mapping=_mapping(mapping), values=values == "stored", selection=selection.selection(),
         reference=None if reference is None else open_run(reference),
     )  # fmt: skip
-    comparison = ask(open_run(target), open_run(golden), policy)
+    with Progress() as progress:
+        comparison = ask(open_run(target), open_run(golden), policy, progress=progress)
     document = msgspec.structs.replace(comparison.document, runs=(target, golden))
     if json:
         from opscope.report.json import json_text

@@ -13,6 +13,7 @@ from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE, say
+from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def convert(  # noqa: PLR0913 - the options of the manual
         Dumps or runs: folders or files; each of several gets a folder of its own.
     """
     from opscope.formats.convert import Job
+    from opscope.formats.convert import convert as convert_all
     from opscope.formats.writing.engine import Wanted
 
     if not sources:
@@ -57,7 +59,8 @@ def convert(  # noqa: PLR0913 - the options of the manual
     job = Job(
         out=Path(out), kind=kind, wanted=wanted, layout=_layout(layout), shape=_numbers(shape, "shape") or (), jobs=_checked_jobs(jobs),
     )  # fmt: skip
-    report = _run([Path(source) for source in sources], job, quiet=json)
+    with Progress(quiet=json) as progress:
+        report = convert_all([Path(source) for source in sources], job, progress)
     if json:
         from opscope.report.json import json_text
 
@@ -92,34 +95,6 @@ def _checked_jobs(jobs: int) -> int:
     if not 0 <= jobs <= 1024:
         raise UsageError(f"--jobs {jobs}: from 1 to 1024")
     return jobs
-
-
-def _no_bar(what: str, done: int, total: int) -> None:
-    """Progress where nobody watches."""
-    del what, done, total
-
-
-def _run(sources: list[Path], job: Job, *, quiet: bool) -> Report:
-    """Convert under a progress bar on stderr, where that is a terminal."""
-    import sys
-
-    from opscope.formats.convert import convert as convert_all
-
-    if quiet or not sys.stderr.isatty():
-        return convert_all(sources, job, _no_bar)
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        tasks = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(Path(what).name, total=total or None)
-            bar.update(tasks[what], completed=done)
-
-        return convert_all(sources, job, show)
 
 
 def _told(job: Job, report: Report) -> None:

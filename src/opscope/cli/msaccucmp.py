@@ -13,19 +13,20 @@ import py_compile
 import re
 import sys
 import time
-from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.cli.msaccucmp_compare import add_commands, compare, directory_for, file_compare, warn
 from opscope.cli.printing import say
+from opscope.cli.progress import Progress
 from opscope.errors import OpscopeError
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.dtypes import FORMAT_NUMBERS
 from opscope.formats.cann.names import COMPANIONS, MAPPING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from opscope.formats.cann.convert import Failure, Request
 
@@ -129,8 +130,12 @@ def _convert(options: argparse.Namespace) -> int:
     out = directory_for(options.out)
     if options.version == 1:
         warn("-v 1 is no longer needed: the form of a file is taken from its content")
-    with _progress(len(paths)) as advance:
-        output = Output(out)
+    with Progress() as progress:
+        output, numbers = Output(out), count(1)
+
+        def advance() -> None:
+            progress("convert", next(numbers), len(paths))
+
         failures = convert([(path, output) for path in paths], request, jobs=os.cpu_count() or 1, done=advance)
     return _report(failures, len(paths), out)
 
@@ -210,21 +215,6 @@ def _report(failures: Sequence[Failure], count: int, out: Path) -> int:
             warn(reason)
     warn(f"{len(failures)} of {count} dump files could not be converted wholly; they are listed in {out / FAILED}")
     return int(failures[0].code)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, nothing elsewhere."""
-    if total < 2 or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda: progress.advance(task)
 
 
 def _overflow(options: argparse.Namespace) -> int:

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -15,10 +14,9 @@ from cyclopts import Parameter
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import EVERYTHING, Json, Python, Selected, interpreter, lasting, positive
 from opscope.cli.printing import INCOMPLETE
+from opscope.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from opscope.run.finding import Document
 
 
@@ -75,7 +73,7 @@ def replay(
     )  # fmt: skip
     opened, wanted = open_run(run), selection.selection()
     try:
-        with progress_bar() as progress:
+        with Progress() as progress:
             lines = list(replay_calls(opened, selection=wanted, plan=plan, output=output, progress=progress))
     except KeyboardInterrupt:
         kept = f"the same command goes on where it was (results in {output})" if output is not None else "with -o DIR it could go on"
@@ -96,31 +94,6 @@ def replay(
     if document.findings:
         return 1
     return 0 if document.complete else INCOMPLETE
-
-
-class progress_bar:  # noqa: N801 - a with-block
-    """Gives a function that draws how far a replay is, on a terminal's stderr; nothing elsewhere."""
-
-    def __enter__(self) -> Callable[[int, int], None] | None:
-        self._bar: Any = None
-        if not sys.stderr.isatty():
-            return None
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        from opscope.report.console import make_console
-
-        columns = (TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=make_console(stderr=True), transient=True)
-        self._task = self._bar.add_task("replay", total=None)
-        self._bar.start()
-        return self._draw
-
-    def _draw(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
 
 def show(document: Document, run: str) -> None:

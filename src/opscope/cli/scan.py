@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE
+from opscope.cli.progress import Progress
 from opscope.run.finding import Document, Finding
 
 SHOW_HIDDEN = "List what the program itself guards against too: NaN and Inf that a where, clamp, mask or nanmean removed in the same step."
@@ -37,7 +38,9 @@ def scan(
     from opscope.analysis.scan import scan as ask
     from opscope.formats.registry import open_run
 
-    document = msgspec.structs.replace(ask(open_run(run), selection=selection.selection(), show_hidden=show_hidden), runs=(run,))
+    with Progress() as progress:
+        document = ask(open_run(run), selection=selection.selection(), show_hidden=show_hidden, progress=progress)
+    document = msgspec.structs.replace(document, runs=(run,))
     if json:
         from opscope.report.json import json_text
 

@@ -18,10 +18,10 @@ from opscope.run.selection import Selection
 
 if TYPE_CHECKING:
     from opscope.formats.registry import Format
+    from opscope.run.progress import Progress
     from opscope.run.protocol import Run
 
 TYPES = ("npy", "bin", "pt", "txt", "csv", "safetensors", "msnpy", "mindspore", "msprobe", "cann")
-Progress = Callable[[str, int, int], None]  # what, done, of how many
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,5 +115,13 @@ def _next(document: Document) -> str | None:
     finding = next((found for found in document.findings if found.call is not None), None)
     if finding is None or finding.call is None:
         return None
-    run = document.runs[1 if _evidence(finding).get("side") == "golden" else 0]
-    return f"opscope show {shlex.quote(run)} {shlex.quote(finding.call)}"
+    side = 1 if _evidence(finding).get("side") == "golden" else 0
+    return f"opscope show {shlex.quote(document.runs[side])} {shlex.quote(_placed(finding, document, ('target', 'golden')[side]))}"
+
+
+def _placed(finding: Finding, document: Document, side: str) -> str:
+    """A call by its name, with rank and step where the run has several: the same name stands in each."""
+    ranks, steps = document.summary.get("ranks") or {}, document.summary.get("steps") or {}
+    rank = f"r{finding.rank}/" if len(ranks.get(side, ())) > 1 else ""
+    step = f"s{finding.step}/" if steps.get(side, 1) > 1 else ""
+    return f"{rank}{step}{finding.call}"

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,10 @@ import msgspec
 import opscope
 from opscope.errors import FormatError, UsageError
 from opscope.repro.oracle import START
+from opscope.repro.signatures import spoken_for
 from opscope.repro.stale import stale
 from opscope.run.finding import Document, Finding, Slot
+from opscope.run.progress import Progress, nobody
 from opscope.run.query import calls, tensors_of
 from opscope.run.unmatched import unmatched
 
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
 
 RESULTS = "replayed.jsonl"
 LISTED = 200
+LIKE = "like another"
+RECORDED = "recorded outputs"
 BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.repro.replay_worker import main; main(*{arguments!r})"
-Progress = Callable[[int, int], None]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +65,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One replayed call; reason says why there is no verdict. The rest is what substitute.recorded.Replay holds."""
+    """One replayed call; reason says why there is no verdict. The rest is what substitute.recorded.Replay holds.
+
+    like: the index of the call of the same signature that was made for it, where inputs are invented (signatures.py).
+    """
 
     process: int
     index: int
@@ -83,6 +89,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     distinct: int = 0
     seconds: float = 0.0
     metrics: tuple[dict[str, Any], ...] = ()
+    like: int | None = None
 
     @property
     def word(self) -> str:
@@ -96,7 +103,7 @@ def replay(
     selection: Selection | None = None,
     plan: Plan = Plan(),  # noqa: B008 - immutable
     output: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = nobody,
 ) -> Document:
     """Replay the selected operator and API calls of a run; findings are those that are wrong or flaky.
 
@@ -107,24 +114,36 @@ def replay(
     return document_of(run, lines, selection)
 
 
-def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: Path | None, progress: Progress | None) -> Iterator[Line]:
+def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: Path | None, progress: Progress = nobody) -> Iterator[Line]:
     """One line for each call, in the order of the run."""
     wanted = [call for call in calls(run, selection) if call.level in ("operator", "api")]
     wanted = wanted[: plan.limit] if plan.limit is not None else wanted
     done = {} if output is None else read_results(output, plan)
     known = {(call.process, call.index) for call in wanted}
     done = {key: line for key, line in done.items() if key in known}
-    waiting = [call for call in wanted if (call.process, call.index) not in done]
+    spoken = spoken_for(run, wanted)
     with contextlib.ExitStack() as opened:
         file = None if output is None else opened.enter_context(results_file(output, plan, fresh=not done))
-        for line in opened.enter_context(contextlib.closing(spread(run, waiting, plan))):
-            done[line.process, line.index] = line
-            if file is not None:
-                file.write(msgspec.json.encode(line) + b"\n")
-                file.flush()
-            if progress is not None:
-                progress(len(done), len(wanted))
-    yield from (done[call.process, call.index] for call in wanted)
+        for first in (True, False):
+            if not first:  # what was held against recorded results says nothing of the other calls
+                spoken = {key: leader for key, leader in spoken.items() if done[leader].against != RECORDED}
+            waiting = [call for call in wanted if (call.process, call.index) not in done.keys() | spoken.keys()]
+            for line in opened.enter_context(contextlib.closing(spread(run, waiting, plan))):
+                done[line.process, line.index] = line
+                if file is not None:
+                    file.write(msgspec.json.encode(line) + b"\n")
+                    file.flush()
+                progress("replay", len(done), len(wanted) - len(spoken))
+    for call in wanted:
+        key = call.process, call.index
+        yield done[key] if key in done else _after(call, done[spoken[key]])
+
+
+def _after(call: Call, first: Line) -> Line:
+    """The line of a call that another one of its signature speaks for."""
+    if first.reason is not None:
+        return line_of(call, {"reason": first.reason})
+    return line_of(call, {"values": first.values, "device": first.device, "verdict": {"verdict": LIKE}, "like": first.index})
 
 
 # -- results on disk ----------------------------------------------------------------------------------------------
@@ -282,9 +301,9 @@ def document_of(run: Run, lines: Sequence[Line], selection: Selection | None = N
     warnings = [*run.problems, *unmatched(run, selection)]
     if not lines:
         warnings.append("no operator or API call of the run was selected; see opscope show")
-    invented = sum(line.values == "synthesised" for line in lines)
+    invented = sum(line.values == "synthesised" and line.like is None for line in lines)
     if invented:
-        told = "they judge this machine's kernels, not the recorded results"
+        told = "they judge this machine's kernels, not the recorded results, each kernel once for the shapes and types it was called with"
         warnings.append(f"{invented} calls were made with inputs SYNTHESISED from statistics: {told}")
     if left_out:
         warnings.append(f"{len(left_out)} of {len(lines)} calls could not be replayed; the reasons are in the summary")
@@ -332,7 +351,7 @@ def finding_of(run: Run, line: Line) -> Finding:
     )
     again = f"{line.wrong} of {line.tried} times wrong when made again: " if line.tried > 1 else ""
     nature = again + NATURES[line.nature] if line.nature in NATURES else ""
-    old = stale(run, row, str(told.get("slot"))) if wrong and line.against == "recorded outputs" else ""
+    old = stale(run, row, str(told.get("slot"))) if wrong and line.against == RECORDED else ""
     reasons = [str(told.get("reason", "")), where, old or nature]
     tensors = tensors_of(run, row)
     slots = {
@@ -342,6 +361,6 @@ def finding_of(run: Run, line: Line) -> Finding:
     return Finding(
         kind="replay-mismatch" if wrong else "nondeterminism", rank=row.rank, step=row.step, index=row.index, call=row.name, op=row.op,
         phase=row.phase, module=row.module, source=row.source, reasons=tuple(filter(None, reasons)),
-        confidence="proven" if not wrong or line.against == "recorded outputs" else "likely",
+        confidence="proven" if not wrong or line.against == RECORDED else "likely",
         evidence=(msgspec.to_builtins(msgspec.structs.replace(line, metrics=())),), inputs=slots["input"], outputs=slots["output"],
     )  # fmt: skip

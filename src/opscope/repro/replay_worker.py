@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from opscope.repro.forms import form_of
 from opscope.repro.replay_kernels import Kernels
 from opscope.repro.replay_mindspore import NEEDED, MindSporeReplayer
 from opscope.repro.replayed_call import again, call_at
-from opscope.run.query import sql
+from opscope.run.query import Often, sql
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -143,11 +143,12 @@ def main(path: str, options: dict[str, Any]) -> None:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a process of MindSpore ends with this one
     one_thread()
-    run = open_run(path)
+    opened_run = open_run(path)
     common = {"device": options["device"], "repeat": options["repeat"]}
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a kernel prints is not an answer
     with contextlib.ExitStack() as opened:
+        run = cast("Run", opened.enter_context(Often(opened_run)))
         other = None
         if options["python"] is not None:
             other = opened.enter_context(MindSporeReplayer(run, python=options["python"], timeout=options["timeout"], **common))

@@ -8,7 +8,7 @@ database can neither read nor write files, load extensions, nor see Python's var
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from opscope.errors import UsageError
@@ -61,6 +61,24 @@ def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.Duc
         yield connection
 
 
+class Often:
+    """A run of which much is asked: one connection for all its queries, which it has while the with-block lasts."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._open = ExitStack()
+
+    def __enter__(self) -> Often:
+        self.connection = self._open.enter_context(connect(self._run))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+
 def _processes(run: Run) -> RowsTable:
     return RowsTable("processes", run.processes)
 
@@ -69,14 +87,16 @@ def sql(run: Run, query: str, parameters: Sequence[Any] = (), *, memory_limit: s
     """Rows of a SQL query, as dicts by column, fetched as they are asked for; UsageError when it cannot be run."""
     import duckdb
 
-    with connect(run, memory_limit=memory_limit) as connection:
+    kept: duckdb.DuckDBPyConnection | None = getattr(run, "connection", None)
+    with connect(run, memory_limit=memory_limit) if kept is None else nullcontext(kept) as connection:
         try:
             statements = len(connection.extract_statements(query))
             if statements != 1:
                 raise UsageError(f"query: write one SELECT; here are {statements or 'no'} statements")
             cursor = connection.execute(query, list(parameters))
             names = _unique([column[0] for column in cursor.description or ()])
-            while rows := cursor.fetchmany(_ROWS_PER_FETCH):
+            # A connection of several queries holds the rows of the last one alone.
+            while rows := cursor.fetchmany(_ROWS_PER_FETCH) if kept is None else cursor.fetchall():
                 for row in rows:
                     yield dict(zip(names, row, strict=True))
         except duckdb.Error as error:
