@@ -30,7 +30,7 @@ class Progress:
             self._bar = _bar()
             self._bar.start()
         if what not in self._tasks:
-            from opscope.report.console import printable
+            from opscope.run.printable import printable
 
             self._tasks[what] = self._bar.add_task(printable(PurePath(what).name), total=total or None)
         self._bar.update(self._tasks[what], completed=done, total=total or None)
