@@ -60,6 +60,11 @@ def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> So
         else:
             accused[origin.bit] = (origin, reached)
     primaries = _Primaries(accused.values())
+    for origin, reached in list(accused.values()):
+        primary = primaries.of(origin)
+        if primary is not None and reached is not None and accused[primary.bit][1] is None:
+            through = msgspec.structs.replace(reached, path=(primary.node.name, *reached.path))
+            accused[primary.bit] = (primary, through)
     followers: dict[int, list[Origin]] = {}
     for origin, _ in accused.values():
         primary = primaries.of(origin)
@@ -79,8 +84,8 @@ def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> So
 class _Primaries:
     """Of which other origin an origin is only the consequence.
 
-    The gradient, or the recomputation, of a call that is itself accused; and whatever goes wrong in the backward pass of a loss
-    that an origin has reached before: its gradients mean nothing.
+    The gradient, or the recomputation, of a call that is itself accused, whatever hid its own result; and whatever goes wrong in the
+    backward pass of a loss that an origin has reached before: its gradients mean nothing.
     """
 
     def __init__(self, accused: Iterable[tuple[Origin, Reached | None]]) -> None:
@@ -88,9 +93,10 @@ class _Primaries:
         self._losses: dict[tuple[int, int], Origin] = {}
         for origin, reached in accused:
             node = origin.node
+            if node.phase != "backward":
+                self._calls.setdefault((node.process, node.index), origin)
             if reached is None or node.phase in LATER:
                 continue
-            self._calls.setdefault((node.process, node.index), origin)
             if reached.what == "loss" and reached.step == node.step:
                 self._losses.setdefault((node.process, node.step), origin)
 
@@ -100,7 +106,8 @@ class _Primaries:
         if node.phase not in LATER:
             return None
         if node.forward_index is not None and (node.process, node.forward_index) in self._calls:
-            return self._calls[node.process, node.forward_index]
+            partner = self._calls[node.process, node.forward_index]
+            return self.of(partner) or partner
         first = self._losses.get((node.process, node.step))
         return first if first is not None and first.node.index < node.index else None
 

@@ -394,7 +394,10 @@ class Recorder:
         if number <= self._sequence.get(draft.thread, -1):
             return
         self._sequence[draft.thread] = number
-        if number > 0 and draft.phase != "backward":
+        if number > 0 and draft.phase == "backward":  # create_graph: what a gradient is the gradient of stands in the forward pass
+            if draft.forward is not None:
+                self._forward[number - 1] = draft.forward
+        elif number > 0:
             self._forward[number - 1] = draft
             draft.autograd = number - 1
 

@@ -397,7 +397,13 @@ void Recorder::own(Running& running, Thread& here) {
     here.sequence = next;
     if (next <= 0) return;
     CallRow& call = running.call;
-    if (call.phase == Phase::Backward) return;
+    if (call.phase == Phase::Backward) {  // create_graph: what a gradient is the gradient of stands in the program's forward pass
+        if (running.partner != nullptr) {
+            const auto forward = *running.partner;
+            forward_[next - 1] = forward;
+        }
+        return;
+    }
     call.autograd = next - 1;
     forward_[next - 1] = {call.index, step, call.op, call.module, call.source, running.site->api};
 }
