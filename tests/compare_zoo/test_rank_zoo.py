@@ -59,6 +59,20 @@ def test_ranks_that_stay_together_are_clean_and_the_first_cause_across_ranks_com
     assert {finding["rank"] for finding in document["findings"] if finding["kind"] == "divergence-origin"} == {1}
 
 
+@pytest.mark.parametrize("way", ["ddp", "wrapped", "fully_shard", "tensor_parallel"])
+def test_two_recordings_of_ranks_that_share_a_model_agree(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is read before it has arrived, and the losses are those of the program alone."""
+    launch = [*LAUNCH[:-1], str(PROGRAM.with_name("sharded.py")), way]
+    losses = []
+    for prefix in ([], *([sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / name), "--"] for name in "ab")):
+        done = subprocess.run([*prefix, *launch], capture_output=True, text=True, timeout=300, check=False)
+        losses.append(sorted(done.stdout.splitlines()))
+    assert len(losses[0]) == 24
+    assert losses[1] == losses[0] == losses[2]
+    main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json"])
+    assert [(finding["op"], finding["reasons"]) for finding in json.loads(capsys.readouterr().out)["findings"]] == []
+
+
 @pytest.mark.parametrize("way", ["wrapped", "fully_shard", "tensor_parallel"])
 def test_ranks_that_share_one_models_parameters_are_clean(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Memory that a collective is yet to fill is nobody's result, and what one sends is not what all ranks get."""

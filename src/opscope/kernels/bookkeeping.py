@@ -31,9 +31,11 @@ from opscope.kernels.calls import (
     base,
     covering,
     forget_oldest,
+    head_of,
     is_integer,
     written,
 )
+from opscope.kernels.flights import Flights
 
 DUE_SECONDS = 0.5
 MOST_REMEMBERED = 1 << 19  # forward calls of a step that gradients and recomputed calls are traced back to
@@ -52,6 +54,8 @@ class Binding(Protocol):
     def target(self, func: Any) -> Any: ...
     def site(self) -> Site: ...
     def read(self, tensor: Any) -> Any: ...
+    def work_of(self, result: Any) -> Any: ...
+    def whole(self, tensor: Any) -> bool: ...
     def stage(self, tensor: Any) -> int: ...
     def keep(self, tensor: Any) -> tuple[str, str] | None: ...
     def clone(self, tensor: Any) -> Any: ...
@@ -87,7 +91,7 @@ class Checker(Protocol):
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
 
 
-class Recorder:
+class Recorder(Flights):
     """Versions, rows and names of the calls of one process; guarded by the GIL like the program it watches.
 
     active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls of a backward pass,
@@ -96,6 +100,7 @@ class Recorder:
     which a disk was found too slow for the black box, 0 if it was not.
     """
 
+    binding: Binding
     rested = 0
     gave_up = 0.0
 
@@ -112,7 +117,6 @@ class Recorder:
         self.watching = 0.0
         self.backward_seen = False
         self.overflowed = False
-        self._finished: list[Draft] = []
         self._next = {"index": 0, "version": 0, "storage": 0, "sampled": 0}
         self._storages: dict[int, Storage] = {}
         self._staged: dict[int, Version] = {}  # by ticket
@@ -126,6 +130,7 @@ class Recorder:
         self._due = 0.0
         self._box: Any = None
         self._checker: Checker | None = None
+        Flights.__init__(self)
 
     # -- calls ------------------------------------------------------------------------------------------------
 
@@ -134,7 +139,7 @@ class Recorder:
         kwargs = kwargs or {}
         if self.active and types and self._guarded(self.binding.handles, types) is False:
             return NotImplemented
-        if not self.active or self.paused:
+        if not self.active or self.paused or self._waiting.get(get_ident()):
             self._guarded(self._count, func)
             return self.binding.target(func)(*args, **kwargs)
         before = time.perf_counter()
@@ -210,11 +215,13 @@ class Recorder:
     def forget(self) -> None:
         """Drop every version, as when calls were made that nobody saw."""
         self._sequence[get_ident()] = self.binding.next_sequence()
+        self._settle(everything=True)
         for storage in self._storages.values():
             storage.versions.clear()
 
     def take(self, process: int, rank: int, levels: int) -> tuple[Any, Any]:
         """Rows of finished calls and of their tensors as Arrow batches, None for none; levels is 1 operator, 2 API, 4 module."""
+        self._settle(everything=not self.active)
         ready, self._finished = self._finished, []
         for remembered in (self._forward, self._originals):
             forget_oldest(remembered, most=MOST_REMEMBERED)
@@ -222,6 +229,7 @@ class Recorder:
 
     def close(self) -> None:
         """Let go of every storage."""
+        self._settle(everything=True)
         for storage in self._storages.values():
             self.binding.release(storage.reference)
         self._storages.clear()
@@ -284,7 +292,7 @@ class Recorder:
             self._name(draft)
             draft.sampled = self.values == "sample" and self._count_up("sampled") % self.sample == 0
             for slot, tensor in tree.tensors:
-                draft.inputs.append(self._observe("input", slot, tensor, readable=not operator.collective))
+                draft.inputs.append(self._observe("input", slot, tensor, readable=head_of(slot) not in operator.filled))
             self._label_gradient(draft, node)
             self._guard(draft, operator, tree.scalars)
             if operator.random and self.values != "none":
@@ -301,15 +309,21 @@ class Recorder:
         draft.error = error
         for seen in draft.inputs:
             if seen.storage is not None and written(operator, seen.slot):
+                if not operator.awaits:
+                    self._overwrite(seen.storage, seen.facts.extent)
                 # Autograd counts the write only after the dispatcher returns, and not for every tensor.
                 seen.storage.rewritten(seen.facts.counter, seen.facts.counter + 1)
-                seen.storage.uninitialised = False
+                seen.storage.make(seen.facts.extent)
+        if operator.awaits and error is None:
+            self._land_awaited(draft)
         if draft.selected:
             if error is None:
                 self._outputs(draft, operator, result)
             else:
                 self.binding.judge_draft(draft)  # what it raised on is wanted as much as what it computed wrongly
             self._finish(draft)
+        elif error is None:
+            self._take_off(draft, result)
         self._after(draft, operator)
 
     def _push(self, draft: Draft) -> None:
@@ -331,6 +345,7 @@ class Recorder:
         for seen in draft.inputs:
             if written(operator, seen.slot) and not any(out.tensor is seen.tensor for out in draft.outputs):
                 draft.outputs.append(self._output(draft, operator, seen.slot, seen.tensor))
+        self._take_off(draft, result)
         if anomalous(draft) or (operator.watched and any(is_integer(out.facts.dtype) for out in draft.outputs)):
             draft.status = self.binding.judge_draft(draft)
             self.overflowed = self.overflowed or bool(draft.status)
@@ -367,7 +382,8 @@ class Recorder:
             seen.tensor = None
         draft.before.clear()
         draft.random.clear()
-        self._finished.append(draft)
+        if not any(flight.draft is draft for flight in self._flights):  # which waits until it is known what came
+            self._finished.append(draft)
 
     # -- placing a call ---------------------------------------------------------------------------------------
 
@@ -468,6 +484,8 @@ class Recorder:
         if storage is None:
             return Observed(io, slot, tensor, facts, None, None, 1, ())
         key, order, copies = covering(facts)
+        if storage.awaited and self._awaited(storage, facts.extent):  # its content is nobody's yet: a version that is never read
+            return Observed(io, slot, tensor, facts, storage, Version(self._count_up("version"), order, unread=False), copies, order)
         version = storage.versions.get(key)
         if version is None:
             version = storage.versions[key] = Version(self._count_up("version"), order)
@@ -477,27 +495,33 @@ class Recorder:
         seen = self._touch(io, slot, tensor)
         version = seen.version
         if seen.storage is not None and workspace and seen.facts.dtype == "uint8" and self.values != "full":
-            seen.storage.uninitialised = True  # reading gives memory that nobody has written pages, which cost again once written
-        if version is None or not version.unread or not readable or (seen.storage is not None and seen.storage.uninitialised):
+            seen.storage.blanked()  # reading gives memory that nobody has written pages, which cost again once written
+        if version is None or not version.unread or not readable or (seen.storage is not None and seen.storage.blank(seen.facts.extent)):
             return seen
+        self._read_version(seen)
+        return seen
+
+    def _read_version(self, seen: Observed) -> None:
+        version, tensor = seen.version, seen.tensor
+        if version is None:
+            return
         if seen.facts.readable:
             version.unread = False
             version.order = seen.order
             version.statistics = self.binding.read(tensor if seen.copies == 1 else base(tensor))
-            seen.arrived = io == "input" and bool(version.statistics and (version.statistics.nan or version.statistics.pos_inf))
+            seen.arrived = seen.io == "input" and bool(version.statistics and (version.statistics.nan or version.statistics.pos_inf))
             version.value = self.binding.keep(tensor) if self.values == "full" else None
         elif seen.facts.staged:
             version.unread = False
             version.value = self.binding.keep(tensor) if self.values == "full" else None
             self._staged[self.binding.stage(tensor)] = version
             self.pending += 1
-        return seen
 
     def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> Observed:
-        readable = not (operator.collective or operator.allocator)
+        readable = not (operator.begins or operator.allocator)
         seen = self._observe("output", slot, tensor, readable=readable, workspace=operator.workspace)
         if operator.allocator and seen.storage is not None and not any(seen.storage is given.storage for given in draft.inputs):
-            seen.storage.uninitialised = True
+            seen.storage.blanked()
         return seen
 
     def _guard(self, draft: Draft, operator: Operator, scalars: list[float]) -> None:

@@ -9,6 +9,8 @@ from itertools import islice
 from math import sqrt
 from typing import Any
 
+MOST_PIECES = 64  # of an uninitialised storage that are written apart from each other; beyond that it counts as written
+
 Span = tuple[tuple[int, int], ...]
 
 STATISTICS = (
@@ -19,7 +21,11 @@ COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit
 
 @dataclass(frozen=True)
 class Operator:
-    """What the bookkeeper must know of one operator overload."""
+    """What the bookkeeper must know of one operator overload.
+
+    filled: those of the arguments it writes whose content before the call cannot show in the result. Of collectives: begins says
+    that outputs arrive later, functional that awaits (wait_tensor) tells when.
+    """
 
     op: str
     short: str
@@ -32,6 +38,10 @@ class Operator:
     bound: str | None = None
     random: bool = False
     workspace: bool = False
+    begins: bool = False
+    functional: bool = False
+    awaits: bool = False
+    filled: frozenset[str] = frozenset()
 
 
 UNKNOWN = Operator(op="", short="")
@@ -53,6 +63,17 @@ class Facts:
     counter: int
     readable: bool
     staged: bool = False
+    item: int = 0
+
+    @property
+    def extent(self) -> range:
+        """The bytes of its storage from the first that it covers to the last; all where the size of its elements is not known."""
+        if not self.item:
+            return range(1 << 63)
+        if 0 in self.shape:
+            return range(0)
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=False))
+        return range(self.offset * self.item, (self.offset + last + 1) * self.item)
 
 
 @dataclass(frozen=True)
@@ -92,6 +113,8 @@ class Storage:
     counters: list[int] = field(default_factory=list)
     versions: dict[Any, Version] = field(default_factory=dict)
     uninitialised: bool = False
+    made: list[range] = field(default_factory=list)  # bytes of an uninitialised storage that were written since
+    awaited: int = 0  # outputs of collectives that have not arrived
     role: str | None = None
     name: str | None = None
 
@@ -99,6 +122,22 @@ class Storage:
         """Something wrote to it: what was read of it no longer holds; autograd's counter has one of these values now."""
         self.versions.clear()
         self.counters = list(counters)
+
+    def make(self, extent: range) -> None:
+        """A call wrote these bytes: the others of an uninitialised storage hold what the memory held before."""
+        if self.uninitialised:
+            apart = [one for one in self.made if one.stop < extent.start or extent.stop < one.start]
+            met = [one for one in self.made if one not in apart] + [extent]
+            self.made = [*apart, range(min(one.start for one in met), max(one.stop for one in met))]
+            self.uninitialised = len(self.made) <= MOST_PIECES
+
+    def blank(self, extent: range) -> bool:
+        """Whether some of these bytes were never written."""
+        return self.uninitialised and not any(one.start <= extent.start and extent.stop <= one.stop for one in self.made)
+
+    def blanked(self) -> None:
+        """What it holds is nobody's from now on."""
+        self.uninitialised, self.made = True, []
 
 
 @dataclass(eq=False)
@@ -179,6 +218,32 @@ class Draft:
     @property
     def name(self) -> str:
         return call_name(self.label, self.module, self.phase, self.k)
+
+
+@dataclass(eq=False)
+class Landing:
+    """One output of a collective, whose version nobody else has before it has arrived."""
+
+    storage: Storage
+    key: Any
+    version: Version | None
+    tensor: Any
+    extent: range
+
+
+@dataclass(eq=False)
+class Flight:
+    """A collective whose outputs are being filled; its rows wait until it is known what came. work is None for functional ones."""
+
+    work: Any
+    step: int
+    landings: list[Landing]
+    draft: Draft | None = None
+    futureless: bool = False
+
+    def meets(self, storage: Storage, extent: range) -> bool:
+        """Whether one of its outputs shares bytes with these."""
+        return any(one.storage is storage and one.extent.start < extent.stop and extent.start < one.extent.stop for one in self.landings)
 
 
 SUFFIX = {"forward": "", "backward": "~bwd", "optimizer": "~opt", "recompute": "~re", "communication": "~comm"}

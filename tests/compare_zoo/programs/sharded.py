@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks that share one model's parameters, in one of three ways: wrapped, fully_shard or tensor parallel. All is well."""
+"""Two ranks that share one model's parameters, in one of three ways: wrapped, fully_shard or tensor parallel; or copies of it (ddp). All is well."""
 
 import sys
 
@@ -22,6 +22,8 @@ elif sys.argv[1] == "fully_shard":
     for part in (model[0], model[3]):
         fully_shard(part, mesh=mesh)
     fully_shard(model, mesh=mesh)
+elif sys.argv[1] == "ddp":
+    model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 else:
     parallelize_module(model, mesh, {"3": ColwiseParallel(), "4": RowwiseParallel()})
 optimizer = torch.optim.AdamW(model.parameters(), 1e-2, foreach=False)
@@ -32,4 +34,5 @@ for step in range(12):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    sys.stdout.write(f"{dist.get_rank()} {step} {loss.item().hex()}\n")
 dist.destroy_process_group()

@@ -130,7 +130,7 @@ nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args
         if (!handled) fail();
         else if (handled.get() == Py_False) return nb::borrow(Py_NotImplemented);
     }
-    if (!active || paused) {
+    if (!active || paused || (waiting_ && thread().waiting)) {
         if (active) count_only(func.ptr());
         const auto known = operators_.find(func.ptr());
         PyObject* target = known == operators_.end() ? func.ptr() : known->second->target.get();
@@ -226,6 +226,15 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
     info->signal = truth(get("signal").get());
     info->random = truth(get("random").get());
     info->workspace = truth(get("workspace").get());
+    info->begins = truth(get("begins").get());
+    info->functional = truth(get("functional").get());
+    info->awaits = truth(get("awaits").get());
+    const Ref filled = checked(PySequence_List(get("filled").get()));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(filled.get()); ++i) {
+        const std::string slot(text(PyList_GET_ITEM(filled.get(), i)));
+        if (slot.rfind("kwargs.", 0) == 0) info->fills_keywords = true;
+        else if (const int position = std::stoi(slot); position < 64) info->filled |= std::uint64_t{1} << position;
+    }
     info->checked = checks_.ever(func);
     const Ref bound = get("bound");
     info->bound = bound.get() == Py_None ? Bound::Unknown : bound_named(text(bound.get()));
@@ -267,15 +276,22 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     running.inputs.reserve(found.size());
     for (const auto& [slot, tensor] : found) {
         const std::string& place = texts_[slot];
-        bool written = false;
+        bool written = false, filled = false;
         if (info.writes && place[0] >= '0' && place[0] <= '9')
-            if (const int position = std::atoi(place.c_str()); position < 64) written = info.writes >> position & 1u;
-        for (const auto& keyword : info.keyword_writes) written = written || place.rfind(keyword, 0) == 0;
+            if (const int position = std::atoi(place.c_str()); position < 64) {
+                written = info.writes >> position & 1u;
+                filled = info.filled >> position & 1u;
+            }
+        for (const auto& keyword : info.keyword_writes)
+            if (place.rfind(keyword, 0) == 0) {
+                written = true;
+                filled = info.fills_keywords;
+            }
         if (!running.selected && !written) continue;
         running.inputs.emplace_back();
         Seen& seen = running.inputs.back();
         seen.written = written;
-        observe(seen, tensor, true, slot, running.selected && !info.collective);
+        observe(seen, tensor, true, slot, running.selected && !filled);
     }
     if (running.accumulator && !running.inputs.empty()) label_gradient(running);
     if (running.selected && (info.writes || !info.keyword_writes.empty())) guard(running);
@@ -296,12 +312,17 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
     running.error = std::move(error);
     for (auto& seen : running.inputs)
         if (seen.written && seen.row.storage) {
+            if (!info.awaits) overwrite(seen);
             seen.row.storage->written(seen.counter);
             // Autograd counts the write only after the dispatcher returns, and not for every tensor.
             seen.row.storage->add_counter(seen.counter + 1);
-            seen.row.storage->uninitialised = false;
+            seen.row.storage->make(extent_of(seen.row));
         }
-    if (!running.selected) return;
+    if (info.awaits && result) land_awaited(running);
+    if (!running.selected) {
+        if (result) take_off(running, result);
+        return;
+    }
     if (result) {
         if (PyTuple_Check(result) || PyList_Check(result)) outputs_of(running, result, "");
         else outputs_of(running, result, "0");
@@ -310,6 +331,7 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
             const bool returned = std::any_of(running.outputs.begin(), running.outputs.end(), [&](const Seen& out) { return out.tensor == seen.tensor; });
             if (!returned) output(running, seen.tensor, seen.row.slot);
         }
+        take_off(running, result);
         const bool integers = info.watched && std::any_of(running.outputs.begin(), running.outputs.end(), [](const Seen& out) { return out.integer; });
         if (integers || anomalous(running)) judge(running);
         if (running.sampled) keep_all(running);
@@ -329,11 +351,11 @@ void Recorder::outputs_of(Running& running, PyObject* result, const std::string&
 Seen& Recorder::output(Running& running, PyObject* tensor, std::int32_t slot) {
     running.outputs.emplace_back();
     const OperatorInfo& info = *running.info;
-    observe(running.outputs.back(), tensor, false, slot, !info.collective && !info.allocator, info.workspace);
+    observe(running.outputs.back(), tensor, false, slot, !info.begins && !info.allocator, info.workspace);
     Seen& seen = running.outputs.back();
     if (info.allocator && seen.row.storage) {
         const bool given = std::any_of(running.inputs.begin(), running.inputs.end(), [&](const Seen& in) { return in.row.storage == seen.row.storage; });
-        if (!given) seen.row.storage->uninitialised = true;
+        if (!given) seen.row.storage->blanked();
     }
     return seen;
 }
@@ -470,6 +492,13 @@ std::shared_ptr<Storage> Recorder::storage_of(PyObject* tensor, const Facts& fac
     return storage;
 }
 
+std::shared_ptr<Version> Recorder::new_version(std::uint64_t order) {
+    auto version = std::allocate_shared<Version>(std::pmr::polymorphic_allocator<Version>(&pool_));
+    version->number = next_version_++;
+    version->order = order;
+    return version;
+}
+
 void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot) {
     torch_.facts(tensor, facts);
     TensorRow& row = seen.row;
@@ -486,18 +515,23 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
     row.offset = facts.offset;
     row.ndim = static_cast<std::uint8_t>(facts.ndim);
     row.stride_ndim = static_cast<std::uint8_t>(facts.stride_ndim);
+    row.item = facts.code >= 0 ? static_cast<std::uint8_t>(item_size(static_cast<DType>(facts.code))) : 0;
     row.dims.assign(facts.shape, facts.ndim, facts.stride, facts.stride_ndim);
     row.storage = storage_of(tensor, facts, input);
     if (!row.storage) return;
     const Covering what = covering(facts);
     row.order = what.order;
     row.copies = what.copies;
+    seen.key = what.key;
+    if (row.storage->awaited && awaited(row.storage, extent_of(row))) {  // its content is nobody's yet: a version that is never read
+        row.version = new_version(what.order);
+        row.version->unread = false;
+        return;
+    }
     for (const auto& [key, version] : row.storage->versions)
         if (key == what.key) row.version = version;
     if (row.version) return;
-    row.version = std::allocate_shared<Version>(std::pmr::polymorphic_allocator<Version>(&pool_));
-    row.version->number = next_version_++;
-    row.version->order = what.order;
+    row.version = new_version(what.order);
     row.storage->versions.emplace_back(what.key, row.version);
 }
 
@@ -506,13 +540,17 @@ void Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t sl
     touch(seen, tensor, facts, input, slot);
     Version* version = seen.row.version.get();
     // Reading memory that nobody has written gives it pages, which cost once more when they are written.
-    if (version && workspace && values_ != Values::Full && facts.code == static_cast<int>(DType::UInt8)) seen.row.storage->uninitialised = true;
-    if (!version || !version->unread || !readable || seen.row.storage->uninitialised) return;
+    if (version && workspace && values_ != Values::Full && facts.code == static_cast<int>(DType::UInt8)) seen.row.storage->blanked();
+    if (!version || !version->unread || !readable || seen.row.storage->blank(extent_of(seen.row))) return;
+    read_version(seen, tensor, facts);
+}
+
+void Recorder::read_version(Seen& seen, PyObject* tensor, Facts& facts) {
     if (facts.readable) {
         read(seen, tensor, facts);
     } else if (facts.staged) {
-        version->unread = false;
-        if (values_ == Values::Full) keep(*version, tensor);
+        seen.row.version->unread = false;
+        if (values_ == Values::Full) keep(*seen.row.version, tensor);
         staged_.emplace(integer(checked(PyObject_CallMethod(torch_.binding(), "stage", "(O)", tensor)).get()), seen.row.version);
         ++pending;
     }
@@ -706,6 +744,7 @@ nb::object Recorder::as_draft(Running& running) {
 void Recorder::finish(Running& running) {
     if (!running.outputs.empty()) running.call.device = running.outputs.front().row.device;
     else if (!running.inputs.empty()) running.call.device = running.inputs.front().row.device;
+    if (running.flight) return park(running);
     if (inputs_wanted_)
         for (auto& seen : running.inputs) {
             seen.row.index = running.call.index;

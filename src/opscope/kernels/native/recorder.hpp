@@ -12,6 +12,7 @@
 #include "recorder_args.hpp"
 #include "recorder_blackbox.hpp"
 #include "recorder_checks.hpp"
+#include "recorder_flights.hpp"
 #include "recorder_python.hpp"
 #include "recorder_rows.hpp"
 #include "recorder_stacks.hpp"
@@ -25,6 +26,9 @@ struct OperatorInfo {
     std::uint64_t writes = 0;                 // positional arguments
     std::vector<std::string> keyword_writes;  // "kwargs.out"
     bool allocator = false, collective = false, watched = false, hidden = false, signal = false, random = false, checked = false;
+    bool begins = false, functional = false, awaits = false;  // collectives: their outputs arrive later; wait_tensor
+    std::uint64_t filled = 0;                 // those of them whose content before the call cannot show in the result
+    bool fills_keywords = false;
     bool workspace = false;                   // its uint8 outputs are a library's own memory, handed to the backward kernel
     Bound bound = Bound::Unknown;
     Ref function, target;
@@ -35,6 +39,7 @@ struct Seen {
     TensorRow row;
     PyObject* tensor = nullptr;  // lives as long as the call's arguments and result
     std::int64_t counter = 0;
+    std::uint64_t key = 0;  // which elements of the storage
     bool written = false, integer = false;
     bool arrived = false;  // NaN or +Inf that no recorded call made
 };
@@ -57,6 +62,7 @@ struct Running {
     Ref accumulator;  // the AccumulateGrad node that runs
     std::vector<Seen> inputs, outputs;
     std::vector<double> scalars;
+    std::shared_ptr<Flight> flight;  // a collective whose outputs have not arrived
     std::vector<std::pair<std::int32_t, Ref>> before;  // slot, copy of an argument that the call overwrites
 };
 
@@ -73,6 +79,7 @@ struct Thread {
     std::vector<Scope> open;
     std::vector<Phase> phases;
     std::int64_t sequence = -1;
+    int waiting = 0;  // for collectives: what is called meanwhile is the backend's own work
 };
 
 class Recorder {
@@ -104,6 +111,9 @@ class Recorder {
     // A Checker of bookkeeping.py that makes the calls from now on, or None.
     void check_with(nb::handle checker) { checks_.use(checker); }
     std::int64_t rested() const { return checks_.rested; }
+    // The program waits for a c10d Work: whether it is one of ours; then end_wait follows.
+    bool begin_wait(nb::handle work);
+    void end_wait(nb::handle work, bool arrived);
 
     bool active = false, paused = false, backward_seen = false, overflowed = false;
     std::int32_t step = 0;
@@ -128,12 +138,26 @@ class Recorder {
     bool selects(const Running& running);
 
     std::shared_ptr<Storage> storage_of(PyObject* tensor, const Facts& facts, bool input);
+    std::shared_ptr<Version> new_version(std::uint64_t order);
     void touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot);
     void observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace = false);
     void touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool input);
     void read(Seen& seen, PyObject* tensor, Facts& facts);
     Seen& output(Running& running, PyObject* tensor, std::int32_t slot);
     void outputs_of(Running& running, PyObject* result, const std::string& slot);
+    void read_version(Seen& seen, PyObject* tensor, Facts& facts);
+    void take_off(Running& running, PyObject* result);
+    void park(Running& running);
+    bool awaited(const std::shared_ptr<Storage>& storage, const Extent& extent);
+    void overwrite(const Seen& seen);
+    bool completed(Flight& flight);
+    void land(const std::shared_ptr<Flight>& flight);
+    void give_up(std::shared_ptr<Flight> flight);
+    bool depart(const std::shared_ptr<Flight>& flight);
+    void append(Flight& flight);
+    void settle(bool all);
+    void land_awaited(const Running& running);
+    std::shared_ptr<Flight> flight_of(nb::handle work) const;
     void label_gradient(Running& running);
     void guard(Running& running);
     bool excluded(const Running& running) const;
@@ -167,6 +191,8 @@ class Recorder {
     std::pmr::unordered_map<std::uintptr_t, std::shared_ptr<Storage>> storages_{&pool_};
     std::pmr::unordered_map<std::int64_t, std::shared_ptr<Version>> staged_{&pool_};  // by ticket
     std::unordered_map<unsigned long, Thread> threads_;
+    std::vector<std::shared_ptr<Flight>> flights_;
+    int waiting_ = 0;  // threads that wait for collectives
     std::pmr::unordered_map<std::uint64_t, std::int32_t> counts_{&pool_};
     std::pmr::unordered_map<std::uint64_t, std::int64_t> forward_by_name_{&pool_};
     std::pmr::unordered_map<std::int64_t, Partner> forward_{&pool_};

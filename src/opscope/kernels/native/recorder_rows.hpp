@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <algorithm>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -49,6 +51,14 @@ struct Version {
     std::unique_ptr<ValueAt> value;
 };
 
+// Bytes of a storage, from the first to behind the last.
+struct Extent {
+    std::int64_t from = 0, to = std::numeric_limits<std::int64_t>::max();
+    bool meets(const Extent& other) const { return from < other.to && other.from < to; }
+};
+
+constexpr std::size_t most_pieces = 64;  // of an uninitialised storage that are written apart; beyond that it counts as written
+
 // A storage that is held weakly: its number in the run, how often it was written, its versions in the present state.
 struct Storage {
     explicit Storage(std::pmr::memory_resource* memory) : versions(memory) {}
@@ -59,6 +69,8 @@ struct Storage {
     int counter_count = 0;
     std::pmr::vector<std::pair<std::uint64_t, std::shared_ptr<Version>>> versions;
     bool uninitialised = false;
+    std::vector<Extent> made;  // bytes of an uninitialised storage that were written since
+    int awaited = 0;  // outputs of collectives that have not arrived
     std::int32_t role = Interner::none, name = Interner::none;
 
     bool counts(std::int64_t counter) const {
@@ -68,6 +80,27 @@ struct Storage {
     }
     void add_counter(std::int64_t counter) {
         if (!counts(counter)) counters[counter_count < 4 ? counter_count++ : 3] = counter;
+    }
+    // A call wrote these bytes: the others of an uninitialised storage hold what the memory held before.
+    void make(Extent extent) {
+        if (!uninitialised) return;
+        std::vector<Extent> apart;
+        for (const Extent& one : made) {
+            if (one.to < extent.from || extent.to < one.from) apart.push_back(one);
+            else extent = {std::min(one.from, extent.from), std::max(one.to, extent.to)};
+        }
+        apart.push_back(extent);
+        made = std::move(apart);
+        uninitialised = made.size() <= most_pieces;
+    }
+    // Whether some of these bytes were never written.
+    bool blank(const Extent& extent) const {
+        return uninitialised && std::none_of(made.begin(), made.end(), [&](const Extent& one) { return one.from <= extent.from && extent.to <= one.to; });
+    }
+    // What it holds is nobody's from now on.
+    void blanked() {
+        uninitialised = true;
+        made.clear();
     }
     // Something wrote to it: what was read of it no longer holds.
     void written(std::int64_t counter) {
@@ -116,7 +149,7 @@ struct TensorRow {
     std::uint64_t order = 0;
     std::int32_t slot = 0, dtype = 0, device = 0, layout = 0, tensor_class = Interner::none;
     Dims dims;
-    std::uint8_t ndim = 0, stride_ndim = 0;
+    std::uint8_t ndim = 0, stride_ndim = 0, item = 0;  // item: bytes of an element, 0 where not known
     bool requires_grad = false;
     std::shared_ptr<Version> version;
     std::shared_ptr<Storage> storage;

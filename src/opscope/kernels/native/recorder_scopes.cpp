@@ -185,10 +185,12 @@ void Recorder::sweep() {
 
 void Recorder::forget() {
     thread().sequence = torch_.next_sequence();  // nodes made before nobody watched
+    settle(true);
     for (auto& [address, storage] : storages_) storage->versions.clear();
 }
 
 void Recorder::close() {
+    settle(true);
     for (auto& [address, storage] : storages_) torch_.release(storage->reference);
     storages_.clear();
 }
@@ -281,6 +283,7 @@ void Recorder::use_threads(int threads, const std::string& openmp) {
 }
 
 nb::object Recorder::take(std::int32_t process, std::int32_t rank, unsigned levels) {
+    settle(!active);
     Table calls(rows_.call_types(), rows_.calls.size()), tensors(rows_.tensor_types(), rows_.tensors.size());
     rows_.export_rows(texts_, process, rank, levels, calls, tensors);
     rows_.clear();
@@ -325,6 +328,8 @@ NB_MODULE(_recorder, module) {
         .def("open_calls", &Recorder::open_calls)
         .def("attach", &Recorder::attach, nb::arg("box").none())
         .def("use_threads", &Recorder::use_threads)
+        .def("begin_wait", &Recorder::begin_wait)
+        .def("end_wait", &Recorder::end_wait)
         .def("check_with", &Recorder::check_with, nb::arg("checker").none())
         .def_rw("active", &Recorder::active)
         .def_rw("paused", &Recorder::paused)

@@ -21,6 +21,7 @@ from opscope.kernels.calls import Draft, Facts, Operator, Site, base
 from opscope.kernels.compiled import NUMBERS
 from opscope.record.active import active
 from opscope.record.rows import arrow_batches
+from opscope.record.torch.arrivals import Arrivals
 from opscope.record.torch.memory import view
 from opscope.record.torch.operators import describe, unhindered
 from opscope.record.torch.randomness import random_states
@@ -63,6 +64,7 @@ class TorchBinding:
         self.modules = modules
         self.stacks = Stacks()
         self.staging = Staging(session.device_lost)
+        self.arrivals = Arrivals(self.fail)
         self.selection = session.config.selection
         narrowed = any(part is not None for part in (self.selection.ops, self.selection.skip, self.selection.phases))
         self.selective = narrowed or session.config.set_dump
@@ -96,6 +98,7 @@ class TorchBinding:
             counter=0 if tensor.is_inference() else tensor._version,
             readable=memory and host,
             staged=memory and not host and layout_name(tensor) == "strided",
+            item=tensor.element_size(),
         )
 
     @staticmethod
@@ -112,6 +115,15 @@ class TorchBinding:
         """Statistics of a host tensor's elements; None where NumPy has no such type."""
         array = view(tensor)
         return None if array is None else statistics(array, threads=torch.get_num_threads())
+
+    def work_of(self, result: Any) -> Any:
+        return self.arrivals.work_of(result)
+
+    @staticmethod
+    def whole(tensor: torch.Tensor) -> bool:
+        """Whether a tensor still has the memory that it covers: what is sharded gives the memory of gathered parameters back."""
+        facts = TorchBinding.facts(tensor)
+        return not facts.address or facts.extent.stop <= tensor.untyped_storage().nbytes()
 
     def stage(self, tensor: torch.Tensor) -> int:
         return self.staging.stage(base(tensor) if 0 in tensor.stride() else tensor)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opscope.judge.operators import HANDS_ON, is_workspace
+from opscope.judge.operators import HANDS_ON, is_overwritten, is_workspace
 from opscope.kernels.calls import Operator
 from opscope.substitute.schema import written_arguments
 
@@ -80,15 +80,13 @@ def describe(func: Any) -> Operator:
     collective = namespace in COMMUNICATION
     if collective:
         writes = exchanged(namespace, short, writes)
-    # The result of a functional collective holds nothing until somebody waits for it (wait_tensor).
-    pending = collective and namespace != "c10d" and short not in HANDS_ON
     bound = "overwritten" if short in OVERWRITING else BOUNDS.get(short.removeprefix("_foreach_"))
     out_variant = bool(writes) and not short.endswith("_") and all(w.startswith("kwargs.") for w in writes)
     return Operator(
         op=f"{schema.name}.{overload}",
         short=short,
         writes=writes,
-        allocator=pending or short in ALLOCATORS,
+        allocator=short in ALLOCATORS,
         collective=collective,
         watched=short in WATCHED,
         hidden=namespace in {"profiler", "prim"},
@@ -96,6 +94,10 @@ def describe(func: Any) -> Operator:
         bound="overwritten" if out_variant else bound,
         random=torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()),
         workspace=is_workspace(schema.name, "uint8"),
+        begins=collective and short not in HANDS_ON,
+        functional=collective and namespace != "c10d",
+        awaits=collective and short == "wait_tensor",
+        filled=frozenset(slot for slot in writes if is_overwritten(schema.name, slot)),
     )
 
 

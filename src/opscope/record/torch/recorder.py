@@ -46,6 +46,7 @@ class TorchRecorder:
         self.modules = Modules()
         self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
         self.book = make_book(self.binding, config)
+        session.cleanup.callback(self.binding.arrivals.watch(self.book))
         self.steps = Steps(self._step_ended, live_optimizers, module=config.step_module)
         self._worked = False
         self.levels = config.levels
