@@ -6,6 +6,7 @@
 #   make zoo       whole programs through the real command line, some ten to twenty minutes
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
+#   make attack    faults, kills and random programs by the hundred
 #   make fuzz      every parser of foreign files under atheris, FUZZ_SECONDS (60) each
 #   make mutate    the same parsers on MUTATIONS (1000000) changed inputs: no crash, no hang over 2 s, growth under 64 MiB
 #
@@ -29,7 +30,7 @@ NATIVE := $(wildcard src/opscope/kernels/native/*)
 BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
 PRODUCERS := $(patsubst tests/interop/%.txt,%,$(wildcard tests/interop/*.txt))
 
-.PHONY: venv build demo test zoo lint interop fuzz mutate bench docs clean
+.PHONY: venv build demo test zoo attack lint interop fuzz mutate bench docs clean
 
 venv: $(VENV)/.tools
 
@@ -51,11 +52,15 @@ demo: build
 	$(BIN)/python scripts/demo.py
 
 test: build
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop and not zoo"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop and not zoo and not attack"
 
 # Whole programs through the real command line: the zoo of faults, runs to compare, wrong kernels.
 zoo: build
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "zoo and not interop"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "zoo and not interop and not attack"
+
+# Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
+attack: build
+	$(BIN)/python -m pytest -m "attack and not interop" tests/attack
 
 lint: build
 	$(BIN)/ruff check .

@@ -87,7 +87,9 @@ void BlackBox::check() {
 }
 
 void BlackBox::write(const void* data, std::size_t size, std::size_t at) {
-    const ssize_t written = pwrite(descriptor_, data, size, static_cast<off_t>(at));
+    ssize_t written = 0;
+    do written = pwrite(descriptor_, data, size, static_cast<off_t>(at));
+    while (written < 0 && errno == EINTR);
     if (written == static_cast<ssize_t>(size)) return;
     descriptor_ = -1;
     throw std::runtime_error(path_ + ": " + (written < 0 ? std::strerror(errno) : "written in part only, the disk is full"));

@@ -50,7 +50,7 @@ class Beneath:
             self.modes.append(SubstituteMode(self.substitution))
         if config.journal is not None:
             journal = Journal(config.journal, session.writer.directory, index=self.index, module=self.module)
-            session.cleanup.callback(journal.close)
+            session.cleanup.callback(lambda: journal.close(whole=session.writer.process.failed is None))
             self.modes.append(JournalMode(journal, self.watched))
 
     def watched(self) -> bool:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from opscope.record.torch.capture import LEAVES
 from opscope.record.torch.memory import block_bytes, compact
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, unhindered
+from opscope.run.contain import contain, reason, tell
 from opscope.run.selection import parse_pattern
 from opscope.run.store.journal import ALIGNMENT, HEADER, NAME, RAISED, RETURNED, JournalFile
 
@@ -56,18 +56,22 @@ class Journal:
 
     def enter(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> JournalFile | None:
         """Write what a call reads; None when it cannot be, or when there is no room for it."""
-        try:
-            with _disable_current_modes():
-                head, blocks, _keep = content(describe(func).op, args, kwargs)
-                file = self._file()
-                index = self.index()
-                file.write(-1 if index is None else index, head, blocks)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self.active = False
-            print(f"opscope: the journal ended: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
-            return None
+        return contain(self.fail, self._write, func, args, kwargs)
+
+    def _write(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> JournalFile:
+        with _disable_current_modes():
+            head, blocks, _keep = content(describe(func).op, args, kwargs)
+            file = self._file()
+            index = self.index()
+            file.write(-1 if index is None else index, head, blocks)
         self.matched += 1
         return file
+
+    def fail(self, error: BaseException) -> None:
+        """The journal ends with one line, the program goes on."""
+        if self.active:
+            self.active = False
+            tell(f"the journal ended: {reason(error)}; the program goes on")
 
     def _file(self) -> JournalFile:
         found: JournalFile | None = getattr(self._mine, "file", None)
@@ -76,10 +80,10 @@ class Journal:
             self._files.append(found)
         return found
 
-    def close(self) -> None:
-        """No more calls are journalled; the files stay as they are."""
-        if self.active and not self.matched:
-            print(f"opscope: --journal {self.text!r} matched no call that was made", file=sys.stderr)
+    def close(self, *, whole: bool = True) -> None:
+        """No more calls are journalled; the files stay as they are. whole: recording lasted until its end."""
+        if self.active and not self.matched and whole:
+            tell(f"--journal {self.text!r} matched no call that was made")
         self.active = False
 
 
@@ -131,15 +135,15 @@ class JournalMode(WatchingMode):
     def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The mode's handler."""
         journal = self.journal
-        if types or not journal.active or not self.watched() or not journal.wants(func):
+        if types or not journal.active or not self.watched() or not contain(journal.fail, journal.wants, func):
             return unhindered(func)(*args, **(kwargs or {}))
         file = journal.enter(func, args, kwargs or {})
         try:
             result = unhindered(func)(*args, **(kwargs or {}))
         except BaseException:
             if file is not None:
-                file.mark(RAISED)
+                contain(journal.fail, file.mark, RAISED)
             raise
         if file is not None:
-            file.mark(RETURNED)
+            contain(journal.fail, file.mark, RETURNED)
         return result
