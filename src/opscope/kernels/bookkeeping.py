@@ -141,7 +141,7 @@ class Recorder(Flights):
             return NotImplemented
         if not self.active or self.paused or self._waiting.get(get_ident()):
             self._guarded(self._count, func)
-            return self.binding.target(func)(*args, **kwargs)
+            return self._target(func)(*args, **kwargs)
         before = time.perf_counter()
         draft = self._guarded(self._enter, func, args, kwargs)
         if draft is None:
@@ -160,7 +160,10 @@ class Recorder(Flights):
     def _made(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self._checker is not None and not types:
             return self._checker.call(func, args, kwargs)
-        return self.binding.target(func)(*args, **kwargs)
+        return self._target(func)(*args, **kwargs)
+
+    def _target(self, func: Any) -> Any:
+        return self._guarded(self.binding.target, func) or func
 
     def enter_scope(self, level: str, op: str, module: str, tensors: Iterable[tuple[str, Any]]) -> int:
         """Begin a module or API call and return its index; its tensors reuse versions and are never read for it."""

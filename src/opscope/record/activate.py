@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from opscope.record.bootstrap.sitecustomize import FRAMEWORKS, AfterImport
+from opscope.run.contain import is_the_programs, reason, tell
 
 FAMILY = "opscope.cli"
 
@@ -41,8 +42,10 @@ def begin(framework: str) -> None:
             _join(framework)
         else:
             _make()
-    except Exception as error:  # noqa: BLE001 - the recording boundary: a recorder never ends the program it watches
-        print(f"opscope: not recording {framework}: {type(error).__name__}: {error}", file=sys.stderr)
+    except Exception as error:
+        if is_the_programs(error):
+            raise
+        tell(f"not recording {framework}: {reason(error)}")
 
 
 def _join(framework: str) -> None:
@@ -61,7 +64,7 @@ def _make() -> None:
     recording.__enter__()
     run = recording.path
     if run is not None:
-        print(f"opscope: recording into {_shown(run)}", file=sys.stderr)
+        tell(f"recording into {_shown(run)}")
         # Processes that this one starts join it, as they would below `opscope run`.
         os.environ.update(child_environment(os.environ, recording.config, run, read_run_file(run).run_id))
 

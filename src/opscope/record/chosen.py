@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.run.contain import contain, reason, tell
 from opscope.run.selection import Pattern, parse_selection
 
 
@@ -42,7 +43,7 @@ class Chosen:
         else:
             self._choose_operator(target if isinstance(target, str) else _operator_name(target), enabled=enabled)
         if self.tell is not None:
-            self.tell()
+            contain(_untold, self.tell)
 
     def _choose_operator(self, name: str, *, enabled: bool) -> None:
         pattern = parse_selection(ops=name).ops
@@ -108,6 +109,10 @@ def _holder(cell: object) -> tuple[object, str] | None:
                 outer = next((found for found in gc.get_referrers(owner) if getattr(found, "_cells", None) is cells), None)
                 return (owner if not isinstance(owner, dict) else outer, name)
     return None
+
+
+def _untold(error: BaseException) -> None:
+    tell(f"the choice reaches this process alone: {reason(error)}")
 
 
 def _operator_name(target: object) -> str:

@@ -177,7 +177,7 @@ def mark_step() -> None:
     if active.session is not None:
         active.session.mark_step()
     for mark in active.marks:
-        mark()
+        mark()  # which contain what they raise themselves
 
 
 def set_dump(target: object, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - as mindspore.set_dump is called

@@ -36,7 +36,7 @@ from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
 from opscope.run.descriptor import identity
 from opscope.run.printable import printable
-from opscope.run.store.layout import BLACKBOX, create_run, process_directories, read_process, seal_run, update_process
+from opscope.run.store.layout import BLACKBOX, RUN_FILE, create_run, process_directories, read_process, seal_run, update_process
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -93,7 +93,7 @@ def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> 
     result = LaunchResult(run=run, exit_code=ending.code, seconds=time.monotonic() - start)
     if run is None:
         return result
-    if directory_identity(run) != made:
+    if directory_identity(run) != made or not (run / RUN_FILE).exists():
         return msgspec.structs.replace(result, nothing_recorded=GONE.format(run))
     try:
         return _finish(result, run, command, ending)

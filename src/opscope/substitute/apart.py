@@ -17,6 +17,7 @@ from types import MappingProxyType
 import torch
 
 from opscope.errors import UnavailableError
+from opscope.run.descriptor import Descriptor
 from opscope.substitute.layout import Call, Given, Memory
 from opscope.substitute.start import Started, start
 from opscope.substitute.wire import Reply, Request, SharedFile, encode, places, read_message, write_all
@@ -30,9 +31,9 @@ class Apart:
     def __init__(self, started: Started | None = None) -> None:
         started = started or start()
         self.process = started.process
-        self.files = [SharedFile(descriptor) for descriptor in started.files]
+        self.files = [SharedFile(Descriptor(number, "a file of the process for substitutes")) for number in started.files]
         self.free = list(range(len(self.files)))
-        self._requests, self._replies = started.requests, started.replies
+        self._requests, self._replies = (Descriptor(each, "the process for substitutes") for each in (started.requests, started.replies))
         self._under_way: dict[int, Request] = {}
         self._next = 0
         self.ready = False  # whether it has ever answered: its start takes a second or more
@@ -99,18 +100,15 @@ class Apart:
         """End the process."""
         if os.getpid() != self._pid:
             return  # a forked child leaves it to its parent
-        with contextlib.suppress(OSError):
-            os.close(self._requests)
+        self._requests.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        with contextlib.suppress(OSError):
-            os.close(self._replies)
+        self._replies.close()
         for file in self.files:
-            with contextlib.suppress(OSError):
-                file.close()
+            file.close()
 
     # -- inner ------------------------------------------------------------------------------------------------
 
@@ -128,15 +126,23 @@ class Apart:
     def _send(self, request: Request) -> None:
         self._under_way[request.ticket] = request
         try:
-            write_all(self._requests, encode(request))
+            write_all(self._requests.number(), encode(request))
         except OSError as error:
             raise self._ended() from error
 
     def _ready(self) -> bool:
-        return bool(select.select([self._replies], [], [], 0)[0])
+        waiting = select.poll()  # select() takes no high numbers
+        waiting.register(self._number(), select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def _number(self) -> int:
+        try:
+            return self._replies.number()
+        except OSError as error:
+            raise self._ended() from error
 
     def _read(self) -> Reply:
-        found = read_message(self._replies, Reply)
+        found = read_message(self._number(), Reply)
         if found is None:
             raise self._ended()
         self.ready = True

@@ -15,6 +15,7 @@ import msgspec
 import torch
 
 from opscope.judge.replayed import Replayed
+from opscope.run.descriptor import Descriptor
 from opscope.substitute.examine import Answer
 from opscope.substitute.layout import Call, Given, Memory
 
@@ -88,7 +89,7 @@ def places(memories: Sequence[Memory], start: int = 0) -> tuple[list[int], int]:
 class SharedFile:
     """A file without a name that two processes map; it grows as it is asked to, and is given back when it was large."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: Descriptor) -> None:
         self.descriptor = descriptor
         self._map: mmap.mmap | None = None
 
@@ -96,9 +97,9 @@ class SharedFile:
         """Its first bytes as a tensor."""
         if self._map is None or len(self._map) < size:
             room = max(size, mmap.PAGESIZE)
-            if os.fstat(self.descriptor).st_size < room:
-                os.ftruncate(self.descriptor, room)
-            self._map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
+            if self.descriptor.stat().st_size < room:
+                os.ftruncate(self.descriptor.number(), room)
+            self._map = mmap.mmap(self.descriptor.number(), self.descriptor.stat().st_size)
         return torch.frombuffer(self._map, dtype=torch.uint8)
 
     def pieces(self, spots: Sequence[int], sizes: Sequence[int], total: int) -> list[torch.Tensor]:
@@ -110,7 +111,7 @@ class SharedFile:
         """Give memory back when the file is large; tensors of it must be gone."""
         if self._large():
             self._map = None
-            os.ftruncate(self.descriptor, 0)
+            os.ftruncate(self.descriptor.number(), 0)
 
     def forget(self) -> None:
         """Drop the mapping where the other side will shrink the file."""
@@ -118,11 +119,11 @@ class SharedFile:
             self._map = None
 
     def _large(self) -> bool:
-        return os.fstat(self.descriptor).st_size > KEEP
+        return self.descriptor.stat().st_size > KEEP
 
     def close(self) -> None:
         self._map = None
-        os.close(self.descriptor)
+        self.descriptor.close()
 
 
 def read_exactly(descriptor: int, size: int) -> bytes:

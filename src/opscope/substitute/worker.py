@@ -16,6 +16,7 @@ import torch
 
 from opscope.errors import OpscopeError
 from opscope.kernels.calls import head_of
+from opscope.run.descriptor import Descriptor
 from opscope.substitute.arguments import dtype_named
 from opscope.substitute.examine import FAILURES, examine, examine_places, not_defined
 from opscope.substitute.gradients import function_named
@@ -95,7 +96,7 @@ def written(given: Given) -> frozenset[str]:
 def main(requests: int, replies: int, descriptors: Sequence[int]) -> None:
     """Answer until there are no more requests."""
     torch.set_grad_enabled(False)
-    worker = Worker([SharedFile(descriptor) for descriptor in descriptors])
+    worker = Worker([SharedFile(Descriptor(number, "a file of the program")) for number in descriptors])
     if hasattr(os, "nice"):
         os.nice(5)
     while True:

@@ -31,6 +31,7 @@ from opscope.record.mindspore.reading import array_of, base_of, bytes_of, data_a
 from opscope.record.mindspore.relatives import Relatives
 from opscope.record.steps import Steps
 from opscope.run.arrow import encode_rows
+from opscope.run.contain import contain, reason, tell
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
 from opscope.run.store.blackbox import BlackBox, Facts, blackbox_text
@@ -99,7 +100,7 @@ class Book:
         self._relatives = Relatives()
         self._waiting: dict[str, list[Any]] = {"stacks": [], "calls": [], "tensors": []}
         self._problems = 0
-        self._gradient_seen = self._functional = self._finding = self._paused = False
+        self._gradient_seen = self._functional = self._finding = self._paused = self._stopping = False
 
     @cached_property
     def writer(self) -> ProcessWriter:
@@ -109,11 +110,10 @@ class Book:
     @cached_property
     def _blackbox(self) -> BlackBox | None:
         """Names the primitive that runs, should the process die in it; None where the disk has no room for it."""
-        try:
-            return BlackBox.create(self.writer.directory / BLACKBOX)
-        except OSError as error:
-            print(f"opscope: {error}: a call in which the process dies will have no row", file=sys.stderr)
-            return None
+        return contain(
+            lambda error: tell(f"{reason(error)}: a call in which the process dies will have no row"),
+            lambda: BlackBox.create(self.writer.directory / BLACKBOX),
+        )
 
     @cached_property
     def _ingestor(self) -> Ingestor:
@@ -158,11 +158,14 @@ class Book:
             self.writer.close()
         self.active = False
 
-    def give_up(self, error: Exception) -> None:
-        """Recording ends, the program goes on."""
-        print(f"opscope: recording of PyNative ended: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
+    def give_up(self, error: BaseException) -> None:
+        """Recording ends, the program goes on; nothing is said of the end that was asked for."""
+        if not self.active or self._stopping:
+            return
         self.active = False
+        tell(f"recording of PyNative ended: {reason(error)}; the program goes on")
         if "writer" in self.__dict__:
+            self.writer.update(failed=reason(error))
             self.writer.close()
 
     # -- steps ------------------------------------------------------------------------------------------------
@@ -188,6 +191,9 @@ class Book:
 
     def mark_step(self) -> None:
         """The program says that a step is over; the first time that may be what was noticed just before."""
+        contain(self.give_up, self._mark_step)
+
+    def _mark_step(self) -> None:
         self.take_compiled(wait=True)
         self.steps.mark(idle=self._done == self._begun)
 
@@ -205,9 +211,13 @@ class Book:
         self._made = [{}, self._made[0]]
         last = self._config.selection.last_step
         if found and self._config.on_overflow == "stop":
-            self._stop(1)
+            self._end_program(1)
         elif self._config.stop_after and last is not None and self.step > last:
-            self._stop(0)
+            self._end_program(0)
+
+    def _end_program(self, code: int) -> None:
+        self._stopping = True
+        self._stop(code)
 
     # -- compiled parts ---------------------------------------------------------------------------------------
 

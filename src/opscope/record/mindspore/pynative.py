@@ -19,6 +19,7 @@ from opscope.record.mindspore.book import Book, Noted
 from opscope.record.mindspore.cells import Scope, live_optimizers, watch_cells
 from opscope.record.mindspore.frames import caller, site_of
 from opscope.record.mindspore.reading import arguments_text, attributes_of, plain_call, tensors_in
+from opscope.run.contain import contain
 
 
 class PyNative:
@@ -129,10 +130,7 @@ class PyNative:
     def _guarded(self, action: Callable[..., Any], *arguments: Any) -> Any:
         self._inside.busy = True
         try:
-            return action(*arguments)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self.book.give_up(error)
-            return None
+            return contain(self.book.give_up, action, *arguments)
         finally:
             self._inside.busy = False
 
@@ -195,8 +193,8 @@ def start(book: Book, raised: Callable[[BaseException], None]) -> Callable[[], N
         if os.getpid() == owner:
             last = getattr(sys, "last_value", None)
             if last is not None:
-                raised(last)
-            book.close()
+                contain(book.give_up, raised, last)
+            contain(book.give_up, book.close)
 
     atexit.register(end)
     return end

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from opscope.record.torch.determinism import Difference, differences, repeat
 from opscope.record.torch.held import Held
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, unhindered
+from opscope.run.contain import contain, is_the_programs, reason, tell
 from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
@@ -142,8 +142,9 @@ class Checker:
 
     def fail(self, error: BaseException) -> None:
         """Checking ends with one line, the program goes on."""
-        self.active = False
-        print(f"opscope: no longer checking: {type(error).__name__}: {error}; the program goes on", file=sys.stderr)
+        if self.active:
+            self.active = False
+            tell(f"no longer checking: {reason(error)}; the program goes on")
 
     def settle(self) -> None:
         """Wait for the verdicts of calls that are under way."""
@@ -234,12 +235,8 @@ class Checker:
 
         rested counts the calls like it that were made since the last time without asking.
         """
-        if not self.active:
-            return NEVER
-        try:
-            known = self._facts_of(func)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self.fail(error)
+        known = contain(self.fail, self._facts_of, func) if self.active else None
+        if known is None:
             return NEVER
         return self._turn(func, args, kwargs, sampling=not known.views, rested=rested) if known.checked else NEVER
 
@@ -296,8 +293,10 @@ class Checker:
             wanted = self.budget.wants(signature, begun, watching)
             signature.holding = holding and not wanted and self.budget.holds(signature)
             return signature if wanted or signature.holding else self.budget.rest(signature, begun, watching)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+        except BaseException as error:
             self.fail(error)
+            if is_the_programs(error):
+                raise
             return NEVER
         finally:
             self.budget.spent += time.perf_counter() - begun
@@ -326,8 +325,10 @@ class Checker:
             with self._alone:
                 self._under_way.clear()
                 self._start()
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
+        except BaseException as error:
             self.fail(error)
+            if is_the_programs(error):
+                raise
         return None
 
     def _capture(self, known: Known, signature: Signature, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Captured | None:

@@ -11,6 +11,8 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opscope.run.contain import contain
+
 if TYPE_CHECKING:
     from opscope.record.torch.recorder import TorchRecorder
 
@@ -54,9 +56,9 @@ class ApiMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not self.recorder.book.active:
             return func(*args, **(kwargs or {}))
-        name = resolve_name(func)
+        name = contain(self.recorder.session.fail, resolve_name, func)
         if name is None or (name.rpartition(".")[2].startswith("__") and name.endswith("__get__")):
             return func(*args, **(kwargs or {}))
         return self.recorder.api(name, func, args, kwargs or {})

@@ -22,6 +22,7 @@ from opscope.record.torch.capture import LEAVES, Captured, NotCapturedError, cap
 from opscope.record.torch.checker import LIMIT
 from opscope.record.torch.derivatives import check_derivative, drawn_like
 from opscope.record.torch.operators import describe
+from opscope.run.contain import contain
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
 from opscope.substitute.schema import written_arguments
 
@@ -65,7 +66,7 @@ class Overrides:
         self._genuine = genuine
 
         def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
-            overridden = registered_above(library, op_name, fn, dispatch_key)
+            overridden = contain(self.checker.fail, registered_above, library, op_name, fn, dispatch_key)
             if overridden is not None:
                 fn = self._watching(overridden, fn, keyset=bool(options.get("with_keyset")))
             return genuine(library, op_name, fn, dispatch_key, **options)
@@ -85,7 +86,10 @@ class Overrides:
             if not self._wanted():
                 return fn(*args, **kwargs)
             if not override:
-                override.append(Override(op_name, self.aside))
+                made = contain(self.checker.fail, Override, op_name, self.aside)
+                if made is None:
+                    return fn(*args, **kwargs)
+                override.append(made)
             given = args[1:] if keyset else args
             known = override[0].op.startswith(KNOWN)
             return (self._call if known else self._own)(override[0], lambda: fn(*args, **kwargs), given, kwargs)
@@ -118,19 +122,11 @@ class Overrides:
         return result
 
     def _entered(self, override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
-        try:
-            return self.enter(override.op, Tree(LEAVES).find(args, kwargs))
-        except Exception as error:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self.checker.fail(error)
-            return None
+        return contain(self.checker.fail, lambda: self.enter(override.op, Tree(LEAVES).find(args, kwargs)))
 
     def _left(self, index: int | None, tensors: list[tuple[str, torch.Tensor]], error: str | None) -> None:
-        if index is None:
-            return
-        try:
-            self.leave(index, tensors, error)
-        except Exception as failure:  # noqa: BLE001 - the recording boundary: a debugger must not break the program
-            self.checker.fail(failure)
+        if index is not None:
+            contain(self.checker.fail, self.leave, index, tensors, error)
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opscope.record.steps import Steps
@@ -171,12 +172,20 @@ class TorchRecorder:
         stack = getattr(self._modes, "stack", None)
         if stack is None:
             return
-        if any(isinstance(mode, OperatorMode) and mode.recorder is self for mode in _get_current_dispatch_mode_stack()):
+        if self._modes_on_top():
             self._modes.stack = None
             stack.close()
         elif not self._waits:  # torch holds the modes while one of them handles a call, and puts them back after it
             self._waits = True
             register_optimizer_step_post_hook(self._call_is_over)
+
+    def _modes_on_top(self) -> bool:
+        """Whether what leaving the modes takes off are the modes: torch holds them aside during a call, and the program has its own."""
+        stacks = [_get_current_dispatch_mode_stack()]
+        if "api" in self.levels:
+            stacks.append(_get_current_function_mode_stack())  # type: ignore[no-untyped-call]
+        tops = [stack[-1] if stack else None for stack in stacks]
+        return all(isinstance(top, (OperatorMode, ApiMode)) and top.recorder is self for top in tops)
 
     def _call_is_over(self, *_: Any) -> None:
         """Optimizer hook, which stays: torch goes through its hooks while it calls them."""

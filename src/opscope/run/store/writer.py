@@ -271,6 +271,7 @@ class ProcessWriter:
         with self._changed:
             if self.failed is not None or self._ended:
                 return
+            said = self.process.failed is not None
             where, why = self._told(error)
             self.failed = RecordError(f"{where}: {why}; recording ended, the program goes on")
             self._ended = True
@@ -279,9 +280,10 @@ class ProcessWriter:
             self._changed.notify_all()
         if hasattr(self, "_values"):
             contain(ignore, self._values.discard)
-        self.process = msgspec.structs.replace(self.process, failed=why)
+        self.process = msgspec.structs.replace(self.process, failed=self.process.failed or why)
         self._note_failure()
-        tell(str(self.failed))
+        if not said:
+            tell(str(self.failed))
 
     def _told(self, error: BaseException) -> tuple[object, str]:
         """The file that failed and what is wrong with it; that the run is gone, where that is so."""
