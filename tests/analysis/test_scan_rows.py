@@ -476,3 +476,25 @@ def test_gradient_rows_without_counts_are_no_trouble() -> None:
     bare = dict.fromkeys(("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit"))
     rows.call("detach", [state(1)], [state(2, role="gradient", l2norm=1.0, **bare)], phase="backward")
     assert scan(rows.run()).verdict == "clean"
+
+
+@pytest.mark.parametrize("conversions", [1, 2])
+def test_a_conversion_between_floats_hides_nothing(conversions: int) -> None:
+    """Behind a result that nobody could read, the call that made it hid what it had been given."""
+    rows = Builder()
+    rows.call("Exp", [state(1)], [state(2, pos_inf=1)])
+    rows.call("Tanh", [state(2, pos_inf=1)], [unread(3)])
+    for number in range(conversions):
+        made = state(4 + number, dtype="float16") if number + 1 == conversions else unread(4 + number)
+        rows.call("Cast", [unread(3 + number)], [made])
+    (finding,) = scan(rows.run()).findings
+    assert (finding.op, finding.evidence[0]["hidden_by"]) == ("Exp", "Tanh#1")
+
+
+def test_a_conversion_to_whole_numbers_does_hide() -> None:
+    rows = Builder()
+    rows.call("Exp", [state(1)], [state(2, pos_inf=1)])
+    rows.call("Tanh", [state(2, pos_inf=1)], [unread(3)])
+    rows.call("Cast", [unread(3)], [state(4, dtype="int32")])
+    (finding,) = scan(rows.run()).findings
+    assert finding.evidence[0]["hidden_by"] == "Cast#2"

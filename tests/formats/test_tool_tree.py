@@ -45,6 +45,19 @@ def test_mindspores_tree_loses_nothing(run: Run, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[key], values)
 
 
+def test_what_is_below_and_above_zero_is_counted_with_the_infinities(run: Run, tmp_path: Path) -> None:
+    write_tool_tree(run, "mindspore", Export(data="full", net_name="GPT", statistics=tuple(COLUMNS.values())), tmp_path / "tree")
+    (table,) = (tmp_path / "tree").glob("rank_0/GPT/*/0/statistic.csv")
+    infinite = 0
+    with table.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            for path in table.parent.glob(f"{row['Op Type']}.{row['Op Name']}.0.0.{row['Timestamp']}.{row['IO']}.{row['Slot']}.*.npy"):
+                values = np.load(path)
+                assert (int(row["Positive Zero Count"]), int(row["Negative Zero Count"])) == ((values > 0).sum(), (values < 0).sum())
+                infinite += int(np.isinf(values).sum()) if values.dtype.kind == "f" else 0
+    assert infinite
+
+
 def test_scripts_for_mindspores_tree_work_on_ours(run: Run, tmp_path: Path) -> None:
     write_tool_tree(run, "mindspore", Export(data="full", net_name="GPT", statistics=("max", "md5", "count")), tmp_path / "tree")
     (table,) = (tmp_path / "tree").glob("rank_0/GPT/*/0/statistic.csv")

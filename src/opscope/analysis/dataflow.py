@@ -19,6 +19,7 @@ from opscope.analysis.rows import Row
 from opscope.judge.arguments import Arguments, parse_arguments
 from opscope.judge.operators import (
     BRINGS,
+    CASTS,
     ELEMENTWISE,
     GUARDS,
     HANDS_ON,
@@ -40,6 +41,7 @@ from opscope.judge.operators import (
 from opscope.judge.reading import is_finite, is_read
 from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
 from opscope.judge.wrapping import Wrapped, follows, is_bitwise, is_finite_unwrapped, reduces, scatters, unwrapped, wraps_of
+from opscope.run.dtypes import find_dtype
 
 if TYPE_CHECKING:
     from opscope.analysis.rows import Node
@@ -232,7 +234,8 @@ class Flow:
             return
         name = family(node.op)
         computes = name not in MOVES and name not in GUARDS and name not in SILENT
-        guards = removes(node.op, masked=any(row.dtype == "bool" for row in node.inputs))
+        hider = self._hider(node) if hides else node
+        guards = removes(hider.op, masked=any(row.dtype == "bool" for row in hider.inputs))
         if is_collective(node.op, node.phase):
             self.sending[node.step, name].add(node.rank)
         for origin in self.of(given):
@@ -240,8 +243,22 @@ class Flow:
             origin.failed_in = origin.failed_in or (node if node.error else None)
             if hides and name in PREDICATES:
                 origin.asked_by = origin.asked_by or node
-            elif hides and not _is_gradient_of(node, origin.node):
-                origin.hidden(node, on_purpose=guards)
+            elif hides and not _is_gradient_of(hider, origin.node):
+                origin.hidden(hider, on_purpose=guards)
+
+    def _hider(self, node: Node) -> Node:
+        """Which call hid what this one leaves no trace of.
+
+        No conversion between floats does; behind one whose operand nobody read it is the call that made that, as a kernel of float16
+        on MindSpore's CPU, whose own output cannot be dumped.
+        """
+        while family(node.op) in CASTS and node.inputs and not is_read(node.inputs[0]) and _among_floats(node):
+            identity = identity_of(node.inputs[0])
+            made = None if identity is None else self.produced.get(identity)
+            if made is None or made.node is node:
+                return node
+            node = made.node
+        return node
 
     def _note_output(self, mark: Mark) -> None:
         row = mark.row
@@ -424,3 +441,8 @@ def identity_of(row: Row) -> Identity | None:
     if row.nan is None:
         return None
     return (row.process, "content", (row.dtype, row.size, row.nan, row.pos_inf, row.neg_inf, row.min, row.max, row.l2norm))
+
+
+def _among_floats(node: Node) -> bool:
+    known = [find_dtype(row.dtype) for row in (node.inputs[0], *node.outputs)]
+    return all(dtype is not None and dtype.kind == "float" for dtype in known)

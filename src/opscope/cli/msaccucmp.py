@@ -123,6 +123,7 @@ def _overflow_options(parser: argparse.ArgumentParser) -> None:
 
 def _convert(options: argparse.Namespace) -> int:
     from opscope.formats.cann.convert import convert
+    from opscope.formats.cann.names import read_mapping
     from opscope.formats.cann.output import Output
 
     paths, single = _paths(options.dump)
@@ -130,13 +131,16 @@ def _convert(options: argparse.Namespace) -> int:
     out = directory_for(options.out)
     if options.version == 1:
         warn("-v 1 is no longer needed: the form of a file is taken from its content")
+    # The reference tool keeps the number a file got whose name was too long; ours writes the name that mapping.csv has for it.
+    known = {folder: {} if request.exact else read_mapping(folder) for folder in {path.parent for path in paths}}
+    outputs = {folder: Output(out, names) for folder, names in known.items()}
     with Progress() as progress:
-        output, numbers = Output(out), count(1)
+        numbers = count(1)
 
         def advance() -> None:
             progress("convert", next(numbers), len(paths))
 
-        failures = convert([(path, output) for path in paths], request, jobs=os.cpu_count() or 1, done=advance)
+        failures = convert([(path, outputs[path.parent]) for path in paths], request, jobs=os.cpu_count() or 1, done=advance)
     return _report(failures, len(paths), out)
 
 

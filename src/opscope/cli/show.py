@@ -83,18 +83,25 @@ def _print_list(run: Run, found: Iterable[Call], wanted: Selection, *, values: b
     from opscope.run.unmatched import unmatched
 
     console = make_console()
-    processes = {process.process: process for process in run.processes}
+    folders = _shard_folders(run)
     ranks = len({process.rank for process in run.processes}) > 1
     here = Path.cwd()
     none = True
     for call in found:
         none = False
         tensors = tensors_of(run, call, io=wanted.io)
-        print_lines(console, call_lines(call, tensors, processes, ranks=ranks, here=here))
+        print_lines(console, call_lines(call, tensors, folders, ranks=ranks, here=here))
         if values:
             _print_values(run, tensors)
     if none:
         note("; ".join(["no call is selected", *unmatched(run, wanted)]))
+
+
+def _shard_folders(run: Run) -> dict[int, str]:
+    """Folders of the shards of each process, below a run of ours."""
+    if run.info.format != "opscope":
+        return {}
+    return {process.process: f"processes/{process.directory}" for process in run.processes if process.directory}
 
 
 def _print_page(run: Run, call: Call, *, values: bool) -> None:
@@ -104,8 +111,8 @@ def _print_page(run: Run, call: Call, *, values: bool) -> None:
 
     tensors = tensors_of(run, call)
     console = make_console()
-    processes = {process.process: process for process in run.processes}
-    print_lines(console, call_page(call, tensors, processes, frames_of(run, call)))
+    folders = _shard_folders(run)
+    print_lines(console, call_page(call, tensors, folders, frames_of(run, call)))
     if values:
         _print_values(run, tensors)
 

@@ -15,13 +15,13 @@ from opscope.report.source import short_place, text_of
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from opscope.run.schema import Call, Process, Tensor
+    from opscope.run.schema import Call, Tensor
 
 WORD = {"input": "in", "output": "out"}
 WIDTH = 80  # a list of calls is as wide in a file as in a terminal
 
 
-def call_lines(call: Call, tensors: Sequence[Tensor], processes: Mapping[int, Process], *, ranks: bool, here: Path) -> Iterator[Text]:
+def call_lines(call: Call, tensors: Sequence[Tensor], folders: Mapping[int, str], *, ranks: bool, here: Path) -> Iterator[Text]:
     """A call of a list: name, operator, place (relative to here), and a line for each tensor."""
     yield line((call.name, "bold"), f"  {call.op}", *([(f"  {call.error}", "red")] if call.error else []))
     rank = f"rank {call.rank}, " if ranks else ""
@@ -31,18 +31,18 @@ def call_lines(call: Call, tensors: Sequence[Tensor], processes: Mapping[int, Pr
         stats = row_statistics(tensor)
         style = "red" if _is_troubled(stats) else ""
         yield line(f"  {WORD.get(tensor.io, tensor.io):4} {tensor.slot}  ", (one_line(tensor.dtype, tensor.shape, stats, full=True), style))
-        place = value_place(tensor, processes)
+        place = value_place(tensor, folders)
         if place is not None:
             yield from folded("          values in ", place, width=WIDTH, style="dim")
 
 
-def call_page(call: Call, tensors: Sequence[Tensor], processes: Mapping[int, Process], frames: Sequence[str]) -> Iterator[Text]:
+def call_page(call: Call, tensors: Sequence[Tensor], folders: Mapping[int, str], frames: Sequence[str]) -> Iterator[Text]:
     """All that is known about one call, but for elements."""
     yield line((call.name, "bold"), f"  {call.op}")
     yield from _facts(call)
     for tensor in tensors:
         yield line("")
-        yield from tensor_block(tensor, processes)
+        yield from tensor_block(tensor, folders)
     if frames:
         yield line("")
         yield line(("stack, innermost first", "bold"))
@@ -82,7 +82,7 @@ def _facts(call: Call) -> Iterator[Text]:
             yield line(f"  {name:8} {value}")
 
 
-def tensor_block(tensor: Tensor, processes: Mapping[int, Process]) -> Iterator[Text]:
+def tensor_block(tensor: Tensor, folders: Mapping[int, str]) -> Iterator[Text]:
     """One tensor: type and range, where it is, all statistics, where its values lie."""
     stats = row_statistics(tensor)
     name = f"  {tensor.tensor_name}" if tensor.tensor_name else ""
@@ -93,7 +93,7 @@ def tensor_block(tensor: Tensor, processes: Mapping[int, Process]) -> Iterator[T
         yield from _wrapped([f"{column} {_statistic(value)}" for column, value in stats.items()])
     if tensor.digest is not None:
         yield line(f"  digest {tensor.digest:#018x}")
-    place = value_place(tensor, processes)
+    place = value_place(tensor, folders)
     if place is None:
         yield line("  values not kept")
     else:
@@ -137,10 +137,12 @@ def _is_troubled(stats: Mapping[str, Any]) -> bool:
     return any(stats.get(column) for column in ("nan", "pos_inf", "neg_inf"))
 
 
-def value_place(tensor: Tensor, processes: Mapping[int, Process]) -> str | None:
-    """Where a tensor's values lie, below the run: file, and the key in it; None when they were not kept."""
+def value_place(tensor: Tensor, folders: Mapping[int, str]) -> str | None:
+    """Where a tensor's values lie, below the run: file, and the key in it; None when they were not kept.
+
+    folders has the folder of a process's shards; a foreign dump has none, its files are named from its own root.
+    """
     if tensor.value is None:
         return None
-    process = processes.get(tensor.process)
-    parts = ("processes", process.directory, tensor.value.shard) if process is not None and process.directory else (tensor.value.shard,)
-    return f"{PurePosixPath(*parts)} {tensor.value.key}".rstrip()
+    place = PurePosixPath(folders.get(tensor.process, ""), tensor.value.shard)
+    return f"{place} {tensor.value.key}".rstrip()

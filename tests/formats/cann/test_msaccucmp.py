@@ -502,3 +502,12 @@ def test_large_tensors_have_the_same_bytes(kind: str, dtype: type, tmp_path: Pat
     else:
         loaded = np.load(tmp_path / "out" / "Op.op.1.2.3.output.0.npy")
         np.testing.assert_array_equal(loaded, values.astype(np.float32) if dtype is ml_dtypes.bfloat16 else values)
+
+
+def test_a_name_that_was_too_long_comes_back(tmp_path: Path) -> None:
+    """A file under a number is written under what the mapping.csv beside it calls it, be it named alone or with its folder."""
+    path = operator(tmp_path / "in" / "98765", outputs=[raw(b"ab", (2,), 4)])
+    (tmp_path / "in" / "mapping.csv").write_text("98765,Add.Default_Add-op0.1.2.1634155934514051\n")
+    for dumped, out in ((path.parent, tmp_path / "all"), (path, tmp_path / "one")):
+        assert run("convert", "-d", dumped, "-out", out) == 0
+        assert files(out) == ["Add.Default_Add-op0.1.2.1634155934514051.output.0.npy"]

@@ -331,3 +331,14 @@ def test_the_verb_says_what_is_wrong(words: tuple[str, ...], code: int, said: st
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_text_of_a_dump_file_keeps_type_task_and_time(tmp_path: Path) -> None:
+    """As the manual has it: the dump file becomes an .npy, that becomes text; a name that was too long comes back from mapping.csv."""
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    long = f"Pooling.{'p' * 100}.1147.1589195081588018.output.0.npy"
+    np.save(dump / "12345678901234567.npy", np.ones(3, np.float32))
+    (dump / "mapping.csv").write_text(f"12345678901234567.npy,{long}\n")
+    run_job(dump, tmp_path / "out", "txt")
+    assert [path.name for path in (tmp_path / "out").rglob("*.txt")] == [f"{long}.txt"]

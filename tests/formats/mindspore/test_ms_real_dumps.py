@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from opscope.formats.mindspore.calls import load_graph, read_folder
 from opscope.formats.mindspore.ir import read_ir
 from opscope.formats.mindspore.layout import find_places
 from opscope.formats.mindspore.names import parse_tensor_name
+from opscope.run.protocol import Run
 
 
 def test_the_origin_of_the_overflow_is_the_float16_product() -> None:
@@ -212,3 +214,39 @@ def _joined(root: Path) -> dict[tuple[str, str], str]:
     loaded = load_graph(root, 0, folders, ({0: graph}, {}))
     assert loaded is not None
     return {kernel: node.name for kernel, node in loaded.nodes.items()}
+
+
+def _without_scopes(source: Path, target: Path, *, counted: bool) -> Path:
+    """A copy whose files are named as the manual's sample is: `Conv2D.Conv2D-op12.…`; counted: a number of its own for each kernel."""
+    shutil.copytree(source, target)
+    numbers: dict[tuple[Path, str], dict[str, int]] = defaultdict(dict)
+    for file in sorted(target.glob("rank_0/Net/*/*/*.npy"), key=lambda path: path.name.split(".")[4]):
+        op, name, *rest = file.name.split(".")
+        if op != "Parameter":
+            known = numbers[file.parent, op]
+            number = known.setdefault(name, len(known)) if counted else name.rpartition("-op")[2]
+            file.rename(file.with_name(".".join([op, f"{op}-op{number}", *rest])))
+    return target
+
+
+def _by_time(run: Run) -> dict[tuple[int, str, str], tuple[str, str | None]]:
+    """Name and line of the call whose own file has this time."""
+    files = [(call, row.value.shard.rpartition("/")[2].split(".")) for call in calls(run) for row in rows(run, call).values() if row.value]
+    return {(call.step, parts[0], parts[4]): (call.name, call.source) for call, parts in files if parts[0] == call.op}
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_names_without_scope_are_joined_where_something_tells_them(counted: bool, tmp_path: Path) -> None:
+    whole = _by_time(FORMAT.open(real("ms_conv")))
+    bare = _by_time(FORMAT.open(_without_scopes(real("ms_conv"), tmp_path / "bare", counted=counted)))
+    assert bare == whole
+    assert any(source for _, source in bare.values())
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_conversions_without_scope_are_never_joined_wrongly(counted: bool, tmp_path: Path) -> None:
+    whole = _by_time(FORMAT.open(real("ms_half")))
+    bare = _by_time(FORMAT.open(_without_scopes(real("ms_half"), tmp_path / "bare", counted=counted)))
+    told = {key: found for key, found in bare.items() if "/" in found[0]}
+    assert all(found == whole[key] for key, found in told.items() if key in whole)
+    assert len({name for name, _ in told.values()}) > 50

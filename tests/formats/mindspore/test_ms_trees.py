@@ -253,3 +253,51 @@ def test_numbers_beyond_any_column_are_no_data_folders(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no data folder"):
         FORMAT.open(tmp_path)
     assert open_run(tmp_path).info.format == "arrays"
+
+
+def test_statistics_alone_at_both_levels_of_an_acl_dump(tmp_path: Path) -> None:
+    """aclop and aclnn kernels in the device folder, whose name comes first; communication in the iteration folder below it."""
+    device = tmp_path / "2" / "20240101120000" / "0"
+    iteration = device / "model" / "1" / "0"
+    iteration.mkdir(parents=True)
+    lines = (
+        f'Mul,Mul_1,3,4,{TIME},output,0,24,float32,"(2,3)",9,-1,4',
+        f'aclnnAdd_1_L0,Add,3,5,{TIME + 1},output,0,24,float32,"(2,3)",5,-1,4',
+    )
+    (device / "statistic.csv").write_text(HEADER + "\n".join(lines) + "\n")
+    (iteration / "statistic.csv").write_text(HEADER + f'ReduceSum,hcom_1,7,4,{TIME + 2},output,0,24,float32,"(2,3)",7,-1,4\n')
+    put(device, f"aclnnSub_2_L0.Sub.3.6.{TIME + 3}.output.0.ND.npy", ONES)
+    run = FORMAT.open(tmp_path)
+    found = {(call.op, call.name, call.step, rows(run, call)["output", "0"].max) for call in calls(run)}
+    assert found == {
+        ("Mul", "Mul_1", 2, 9.0),
+        ("Add", "aclnnAdd_1_L0", 2, 5.0),
+        ("Sub", "aclnnSub_2_L0", 2, 1.0),
+        ("ReduceSum", "hcom_1", 2, 7.0),
+    }
+    assert run.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "signs"),
+    [
+        ("neg,pos,nan,neg_inf,pos_inf,zero,count", "3,2,0,1,2,1,6", (2, 0)),  # below and above zero, infinities too, as the manual says
+        ("neg,pos,nan,neg_inf,pos_inf,zero,count", "1,1,0,1,2,1,6", (1, 1)),  # a writer that leaves them out: the counts add up
+        ("neg,pos", "3,2", (None, None)),  # nobody counted the infinities
+        ("neg,pos,neg_inf,pos_inf", "3,2,0,2", (3, 0)),
+        ("neg,pos,max,min", "3,2,5,-5", (3, 2)),  # extremes over all elements: there is none
+        ("neg,pos,max,min", "3,2,inf,-5", (3, None)),
+    ],
+)
+def test_signs_are_counted_among_finite_elements(columns: str, values: str, signs: tuple[int | None, int | None], tmp_path: Path) -> None:
+    words = {"neg": "Negative Zero Count", "pos": "Positive Zero Count", "nan": "NaN Count", "neg_inf": "Negative Inf Count",
+             "pos_inf": "Positive Inf Count", "zero": "Zero Count", "count": "Count", "max": "Max Value", "min": "Min Value"}  # fmt: skip
+    folder = sync(tmp_path)
+    folder.mkdir(parents=True)
+    head = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape," + ",".join(
+        words[name] for name in columns.split(",")
+    )
+    (folder / "statistic.csv").write_text(f'{head}\nMul,Default/Mul-op0,0,0,{TIME},output,0,24,float32,"(2,3)",{values}\n')
+    run = FORMAT.open(tmp_path)
+    row = rows(run, calls(run)[0])["output", "0"]
+    assert (row.neg, row.pos) == signs

@@ -77,18 +77,25 @@ def join(facts: Iterable[Facts], graph: Graph, files: Files) -> dict[Kernel, Nod
 def _groups(facts: Iterable[Facts], graph: Graph) -> list[_Group]:
     files: dict[Scope, list[tuple[int, Facts]]] = defaultdict(list)
     nodes: dict[Scope, list[tuple[int, Node]]] = defaultdict(list)
+    bare: dict[Scope, list[tuple[int, Node]]] = defaultdict(list)  # by names without their scope, as older versions write files
     for fact in facts:
         scope, number = split_number(fact.kernel[1])
         files[fact.kernel[0], flat(scope)].append((-1 if number is None else number, fact))
     for node in graph.kernels:
         scope, number = split_number(node.name)
-        nodes[node.op, flat(scope)].append((-1 if number is None else number, node))
-    found = []
-    for key, numbered in files.items():
-        theirs = sorted(nodes.get(key, []), key=lambda pair: pair[0])
-        ours = sorted(numbered, key=lambda pair: pair[0])
-        found.append(_Group([fact for _, fact in ours], [node for _, node in theirs], len(ours) == len(theirs)))
-    return found
+        numbered = (-1 if number is None else number, node)
+        nodes[node.op, flat(scope)].append(numbered)
+        bare[node.op, flat(scope.rpartition("/")[2])].append(numbered)
+    return [_group(numbered, nodes[key] if key in nodes else bare.get(key, [])) for key, numbered in files.items()]
+
+
+def _group(files: list[tuple[int, Facts]], nodes: list[tuple[int, Node]]) -> _Group:
+    """Both sides by their numbers; whole where numbers of several scopes, which begin anew in each, do not mix."""
+    ours = sorted(files, key=lambda pair: pair[0])
+    theirs = sorted(nodes, key=lambda pair: pair[0])
+    scopes = {split_number(node.name)[0] for _, node in theirs}
+    mixed = len(scopes) > 1 and len({number for number, _ in theirs}) < len(theirs)
+    return _Group([fact for _, fact in ours], [node for _, node in theirs], len(ours) == len(theirs) and not mixed)
 
 
 class _Solver:

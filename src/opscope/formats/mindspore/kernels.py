@@ -9,13 +9,13 @@ belongs to the k-th run.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from opscope.formats.mindspore.join import Kernel
 from opscope.formats.mindspore.layout import Listing
-from opscope.formats.mindspore.names import RawFile, TensorFile, flat
+from opscope.formats.mindspore.names import RawFile, TensorFile, flat, split_number
 from opscope.formats.mindspore.statistic import StatisticRow
 
 SlotKey = tuple[str, str]  # io and slot
@@ -42,6 +42,7 @@ def executions(listing: Listing, statistics: Sequence[StatisticRow]) -> list[Exe
     rows_by_kernel: dict[Kernel, list[StatisticRow]] = defaultdict(list)
     for file in listing.tensors:
         by_kernel[file.type, file.name].append(file)
+    by_kernel = {kernel: files for named in by_kernel.items() for kernel, files in _told_apart(*named)}
     for row in statistics:
         rows_by_kernel[row.type, flat(row.name)].append(row)
     found = [
@@ -51,6 +52,24 @@ def executions(listing: Listing, statistics: Sequence[StatisticRow]) -> list[Exe
     ]
     found += _raw_runs(listing.raw)
     return sorted(found, key=lambda run: (run.time, run.kernel, run.occurrence))
+
+
+def _told_apart(kernel: Kernel, files: list[TensorFile]) -> Iterator[tuple[Kernel, list[TensorFile]]]:
+    """Kernels of several scopes that have one name where files carry no scope: a slot that comes again begins the next of them."""
+    if split_number(kernel[1])[0] != kernel[0]:
+        yield kernel, files
+        return
+    parts: list[list[TensorFile]] = [[]]
+    seen: set[tuple[str, int, int | None]] = set()
+    for file in sorted(files, key=lambda file: file.time):
+        slot = (file.io, file.index, file.slot)
+        if slot in seen:
+            parts.append([])
+            seen.clear()
+        seen.add(slot)
+        parts[-1].append(file)
+    for number, part in enumerate(parts, 1):
+        yield (kernel[0], kernel[1] if number == 1 else f"{kernel[1]}#{number}"), part
 
 
 def _runs(kernel: Kernel, files: Sequence[TensorFile], rows: Sequence[StatisticRow]) -> list[Execution]:

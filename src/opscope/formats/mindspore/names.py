@@ -69,6 +69,7 @@ def parse_tensor_name(name: str, *, file: str | None = None) -> TensorFile | Non
     if found is None:
         return None
     kind, op, task, stream, time, io, index, slot, rest, suffix = found.groups()
+    kind, op = type_first(kind, op)
     layout, dtype = _format_and_type(rest)
     return TensorFile(
         file or name,
@@ -84,6 +85,11 @@ def parse_tensor_name(name: str, *, file: str | None = None) -> TensorFile | Non
         dtype,
         suffix,
     )
+
+
+def type_first(kind: str, name: str) -> tuple[str, str]:
+    """Operator type and name; of aclnn kernels the name of the call comes first."""
+    return (name, kind) if kind.startswith("aclnn") and not name.startswith("aclnn") else (kind, name)
 
 
 @lru_cache(maxsize=1024)
@@ -135,6 +141,6 @@ def known_number(number: int) -> int | None:
 
 
 def split_number(name: str) -> tuple[str, int | None]:
-    """A name without its -opN, and N: "…/Conv2D-op12" gives ("…/Conv2D", 12)."""
-    scope, _, number = name.rpartition("-op")
+    """A name without its -opN, and N: "…/Conv2D-op12" gives ("…/Conv2D", 12); a count of ours behind it is left out."""
+    scope, _, number = name.partition("#")[0].rpartition("-op")
     return (scope, int(number)) if scope and number.isdigit() and len(number) < 12 else (name, None)

@@ -12,6 +12,7 @@ from opscope.formats.mindspore.graph import Frame, Node
 from opscope.formats.mindspore.names import split_number
 
 _PACKAGE = re.compile(r"(?:^|/)(?:site|dist)-packages/(?:mindspore|torch|torch_npu)/|(?:^|/)mindspore/python/mindspore/")
+_ROOTS = frozenset({"Default", "Gradients", "Expand", "_Muls", "_Adds"})  # scopes that are no Cell's
 _DEF = re.compile(r"(?:async\s+)?def\s+(\w+)")
 _COMMUNICATION = frozenset({
     "allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "alltoallv", "neighborexchange", "neighborexchangev2", "send",
@@ -53,9 +54,16 @@ def phase_of(op: str, name: str, node: Node | None) -> str:
         return "recompute"
     if text.startswith("Gradients_") or "_Gradients_" in text[:40]:
         return "backward"
-    if re.search(r"(?:^|_|/)optimizer-", text):
+    if _in_optimizer(name):
         return "optimizer"
     return "backward" if node is not None and node.from_forward else "forward"
+
+
+def _in_optimizer(name: str) -> bool:
+    """Whether a scope is that of the optimizer, with its class behind it or, set_context(reserve_class_name_in_scope=False), without."""
+    if "/" in name:
+        return any(scope == "optimizer" or scope.startswith("optimizer-") for scope in name.split("/")[:-1])
+    return re.search(r"(?:^|_)optimizer-|^(?:Default_)?optimizer_", name) is not None
 
 
 def module_of(name: str) -> str | None:
@@ -64,4 +72,6 @@ def module_of(name: str) -> str | None:
     if "/" not in name:
         return None
     scopes = split_number(name)[0].split("/")[:-1]
-    return ".".join(scope.rsplit("-", 1)[0] for scope in scopes if "-" in scope)
+    if any("-" in scope for scope in scopes):
+        return ".".join(scope.rsplit("-", 1)[0] for scope in scopes if "-" in scope)
+    return ".".join(scope for scope in scopes if scope not in _ROOTS and not scope.startswith("Grad_"))

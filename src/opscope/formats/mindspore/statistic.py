@@ -3,7 +3,8 @@
 
 statistic.csv has ten fixed columns (Op Type, Op Name, Task ID, Stream ID, Timestamp, IO, Slot, Data Size, Data Type, Shape) and
 any of twelve optional ones, in any order, case and spacing. MindSpore prints numbers with six digits. "Negative Zero Count" counts
-the elements below zero, "Positive Zero Count" those above. Its Max and Min are over all elements and mapped by extremes.py.
+the elements below zero, "Positive Zero Count" those above, infinities included; ours are of finite elements. Its Max and Min are over
+all elements and mapped by extremes.py. Of aclnn kernels the name stands before the type, as in the names of their files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from opscope.errors import FormatError
 from opscope.formats.bounded import read_bounded_text
 from opscope.formats.extremes import proven
 from opscope.formats.mindspore.attributes import short_dtype
+from opscope.formats.mindspore.names import type_first
 
 _SIZE_LIMIT = 1 << 31
 _FIELD_LIMIT = 1 << 20
@@ -99,8 +101,9 @@ def _row(fields: dict[str, str]) -> StatisticRow:
         raise ValueError(f"IO is {fields['io'][:40]!r}, neither input nor output")
     shape = _shape(fields.get("shape", ""))
     dtype = short_dtype(fields.get("dtype", ""))
+    kind, name = type_first(fields["type"], fields["name"])
     return StatisticRow(
-        type=fields["type"], name=fields["name"], task=_whole(fields.get("task")), stream=_whole(fields.get("stream")),
+        type=kind, name=name, task=_whole(fields.get("task")), stream=_whole(fields.get("stream")),
         time=_whole(fields.get("time")) or 0, io=direction, slot=_whole(fields.get("slot")) or 0, dtype=dtype, shape=shape,
         statistics=_statistics(fields, dtype or "", shape),
     )  # fmt: skip
@@ -131,11 +134,27 @@ def _statistics(fields: dict[str, str], dtype: str, shape: tuple[int, ...] | Non
     counts = {name: value for name in _COUNTS if name in fields and (value := _whole(fields[name])) is not None}
     if "size" not in counts and shape is not None:
         counts["size"] = math.prod(shape)
-    found = proven(dtype, *(fields.get(name) for name in ("max", "min", "mean", "l2norm"))) | counts
+    found = proven(dtype, *(fields.get(name) for name in ("max", "min", "mean", "l2norm")))
+    ruled_out = {"pos_inf": "max" in found or found.get("pos_inf") == 0, "neg_inf": "min" in found or found.get("neg_inf") == 0}
+    found |= _of_finite(counts, possible={name for name, out in ruled_out.items() if not out})
     if found.get("nan") or found.get("pos_inf") or found.get("neg_inf"):  # theirs run over all elements, ours over the finite ones
         found = {name: value for name, value in found.items() if name not in {"mean", "l2norm"}}
     rounded = any(abs(found.get(name, 0.0)) >= _EXACT for name in ("max", "min"))
     return {name: value for name, value in found.items() if not (rounded and name in {"max_int", "min_int"})}
+
+
+def _of_finite(counts: dict[str, int], *, possible: set[str]) -> dict[str, int]:
+    """The counts with neg and pos of the finite elements; left out where infinities are possible that nobody counted.
+
+    Counts that add up to the size as they stand leave infinities out already.
+    """
+    infinite = {"neg": "neg_inf", "pos": "pos_inf"}
+    if all(name in counts for name in _COUNTS) and sum(counts[name] for name in _COUNTS[1:]) == counts["size"]:
+        return counts
+    known = {sign: counts.get(inf, 0) for sign, inf in infinite.items() if inf in counts or inf not in possible}
+    return {
+        name: value - known.get(name, 0) for name, value in counts.items() if name not in infinite or known.get(name, value + 1) <= value
+    }
 
 
 def read_mapping(path: str | Path, problems: list[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any
 
@@ -21,8 +21,9 @@ import numpy as np
 
 from opscope.errors import UsageError
 from opscope.formats.cann import torchfile
+from opscope.formats.cann.names import parse, read_mapping
 from opscope.formats.text_arrays import write_csv, write_txt
-from opscope.formats.writing.naming import Names, folder_of, stem_of
+from opscope.formats.writing.naming import Names, folder_of, safe, stem_of
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Tensor, ValueRef
 
@@ -66,23 +67,38 @@ _WRITE: dict[str, Callable[[Path, Array], None]] = {
 class ArrayFiles:
     """A folder of files of one kind."""
 
-    def __init__(self, out: Path, kind: str) -> None:
-        self._out, self._kind = out, kind
+    def __init__(self, out: Path, kind: str, *, root: Path | None = None) -> None:
+        self._out, self._kind, self._root = out, kind, root
         self._names = Names()
+        self._known: dict[Path, dict[str, str]] = {}
 
     def write(self, call: Call, tensor: Tensor, values: Array) -> ValueRef:
         """Write one tensor; where it lies, relative to the folder."""
         folder = folder_of(call)
         stem, suffix = stem_of(call, tensor), f".{self._kind}"
         if self._kind == "txt":
-            origin = Path(tensor.value.shard).name if tensor.value is not None else ""
-            stem = origin if origin.endswith(".npy") else f"{stem}.npy"
+            stem = f"{self._origin(tensor) or stem}.npy"
         if self._kind == "bin":
             stem += f".{'_'.join(map(str, values.shape)) or 'scalar'}.{dtype_of_numpy(values.dtype).name}"
         name = self._names.take(folder, stem, suffix)
         (self._out / folder).mkdir(parents=True, exist_ok=True)
         _WRITE[self._kind](self._out / folder / name, values)
         return ValueRef(f"{folder}/{name}", "")
+
+    def _origin(self, tensor: Tensor) -> str | None:
+        """Name of the .npy a tensor lies in, or that is made of its CANN dump file: with type, task and time; None for other files."""
+        if tensor.value is None:
+            return None
+        file = PurePosixPath(tensor.value.shard)
+        if self._root is not None:
+            folder = (self._root if self._root.is_dir() else self._root.parent) / file.parent
+            if folder not in self._known:
+                self._known[folder] = read_mapping(folder)
+            file = PurePosixPath(self._known[folder].get(file.name, file.name))
+        if file.suffix == ".npy":
+            return safe(file.stem)
+        dump = parse(file.name)
+        return safe(f"{file.name}.{tensor.value.key}") if dump is not None and tensor.value.key else None
 
     def close(self) -> None:
         """Nothing is held back."""

@@ -229,6 +229,8 @@ def _printed(row: Tensor, name: str) -> Any:
         return "-inf"
     if name == "mean" and (row.pos_inf or row.neg_inf):
         return "nan" if row.pos_inf and row.neg_inf else "inf" if row.pos_inf else "-inf"
+    if value is not None and name in {"neg", "pos"}:  # theirs are below and above zero, infinite ones too
+        return value + ((row.pos_inf if name == "pos" else row.neg_inf) or 0)
     if value is None and name in {"max", "min"} and (row.pos_inf or row.neg_inf):
         return "inf" if row.pos_inf else "-inf"
     return "" if value is None else value

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,7 +37,7 @@ def write_run(run: Run, job: Job, done: Callable[[int], None]) -> Written:
     if job.kind == "cann":
         outcome = write_cann(run, rows_of(run, job.wanted), job.out, jobs=job.threads, done=done)
         return Written(tensors=outcome.tensors, failures=outcome.failures)
-    writer: Writer = SafetensorsFiles(job.out) if job.kind == "safetensors" else ArrayFiles(job.out, job.kind)
+    writer: Writer = SafetensorsFiles(job.out) if job.kind == "safetensors" else ArrayFiles(job.out, job.kind, root=Path(run.info.path))
     written = write_rows(run, job.wanted, writer, jobs=job.threads, done=done)
     _list(run, job, written, stacks)
     return written
