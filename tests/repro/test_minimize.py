@@ -349,7 +349,7 @@ def test_shapes_that_lead_a_healthy_kernel_into_foreign_memory_are_no_smaller_ca
     start = freed(load_candidate(tmp_path / "case"))
     start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=Failure(kind="mismatch", outputs={"0": ()})))
     channels, groups = ((0, 1), (1, 1), (4, 0)), ((2, 1), (3, 1))
-    with Oracle(tmp_path / "case" / "repro.py", start, imports=(str(tmp_path / "wrong.py"),), limit=240) as oracle:
+    with Oracle(start, imports=(str(tmp_path / "wrong.py"),), limit=240) as oracle:
         oracle.learn(start)
         oracle.first = oracle.make(start)
         assert (oracle.first.status, oracle.first.shown) == ("done", 1)
@@ -386,7 +386,7 @@ def test_an_exception_that_a_healthy_kernel_raises_too_is_another_failure(tmp_pa
     start = freed(load_candidate(tmp_path / "case"))
     raised = Failure(kind="exception", error=RaisedError("IndexError", "index out of range in self"))
     start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=raised))
-    with Oracle(tmp_path / "case" / "repro.py", start, imports=(str(tmp_path / "wrong.py"),), limit=240) as oracle:
+    with Oracle(start, imports=(str(tmp_path / "wrong.py"),), limit=240) as oracle:
         oracle.learn(start)
         oracle.first = oracle.make(start)
         assert (oracle.first.status, oracle.first.shown) == ("done", 1)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import textwrap
 import tracemalloc
 from collections.abc import Callable
@@ -277,3 +280,39 @@ def test_arrow_columns_and_records_at_number_rows_alike(run: Run) -> None:
         wanted = [len(indices) - 1, 0, 20, 2, 22, 19, 0]  # near each other and far apart, in no order
         found = [(record.process, record.index) for record in records_at(run, table, wanted)]
         assert found == [(processes[row], indices[row]) for row in wanted]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT nope FROM calls", '"nope"'), ("SELECT * FROM nowhere", "nowhere"), ("SELEC 1", "syntax error"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "no files"), ("SELECT CAST('x' AS int)", "'x'"), ("SELECT sum(op) FROM calls", "sum"),
+    ],
+)  # fmt: skip
+def test_what_a_query_got_wrong_is_said_in_one_line_of_ours(query: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), query))
+    assert said in str(caught.value)
+    assert not re.search(r"Error:|LINE \d|\^|\n", str(caught.value))
+
+
+def test_a_notebook_without_widgets_can_ask_too() -> None:
+    """duckdb takes a process for a notebook by IPython's configuration, and then refuses every word on its progress bar."""
+    code = """
+import sys, types
+shell = types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+sys.modules["ipywidgets"] = None
+import duckdb
+try:
+    duckdb.connect(":memory:").execute("SET enable_progress_bar = false")
+    raise SystemExit("this duckdb does not know a notebook by that")
+except duckdb.InvalidInputException:
+    pass
+from opscope.run.memory import MemoryRun
+from opscope.run.protocol import RunInfo
+from opscope.run.query import sql
+print(list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), "SELECT count(*) AS n FROM calls")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[{'n': 0}]\n", "")

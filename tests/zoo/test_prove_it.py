@@ -121,7 +121,7 @@ def test_a_silently_wrong_element_of_a_million(tmp_path: Path) -> None:
     assert opscope_says("run", "-o", "run", "--values", "full", "--", sys.executable, "train.py", cwd=tmp_path).returncode == 0
     cut = opscope_says("repro", "run", "<root>:relu#1", "-o", "case", "--import", "wrong.py", cwd=tmp_path)
     assert "1 of 1000000 elements of output 0 are wrong" in " ".join(cut.stdout.split()), cut.stdout + cut.stderr
-    done = opscope_says("minimize", "case", "--json", cwd=tmp_path)
+    done = opscope_says("minimize", "case", "--import", "wrong.py", "--json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     summary = json.loads(done.stdout)["summary"]
     assert summary["before"]["elements"] == 1000000

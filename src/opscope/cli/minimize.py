@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import Json, Python, interpreter, lasting, positive
+from opscope.cli.options import Allowed, Json, Python, interpreter, lasting, positive
 from opscope.errors import UsageError
 from opscope.run.finding import Document
 
@@ -30,8 +30,9 @@ class SearchOptions:
     seconds: Annotated[float, Parameter(name="--budget", help="Seconds the search may take; the best case so far is kept.")] = 300.0
     timeout: Annotated[float, Parameter(help="Seconds one call may take before it counts as hanging.")] = 20.0
     imports: Annotated[
-        tuple[str, ...], Parameter(name="--import", help="Library beside those the case names; may be given again.")
+        tuple[str, ...], Parameter(name="--import", help="Library to load, such as those the case names; may be given again.")
     ] = ()  # fmt: skip
+    allowed: Allowed = ()
 
 
 Options = Annotated[SearchOptions, Parameter(name="*")]
@@ -56,7 +57,7 @@ def minimize(
     Parameters
     ----------
     directory
-        A folder that opscope repro wrote. Its code is executed.
+        A folder that opscope repro wrote. None of its code is executed.
     """
     from opscope.ascend.case import is_case
     from opscope.repro.minimize import Limits
@@ -72,6 +73,7 @@ def minimize(
         directory,
         wanted,
         imports=imports,
+        allowed=search.allowed,
         limits=Limits(search=search.seconds, call=search.timeout),
         python=interpreter(search.python),
         tell=note,

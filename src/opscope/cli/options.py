@@ -38,6 +38,12 @@ def positive(**given: float | None) -> None:
             raise UsageError(f"--{name} {number:g}: wants a number above 0")
 
 
+Allowed = Annotated[
+    tuple[str, ...],
+    Parameter(name="--allow", help="Operator to call though it may touch more than its tensors, a glob; may be given again."),
+]
+
+
 def lasting(name: str) -> str:
     """A library's name as it is understood from every directory."""
     return str(Path(name).absolute()) if Path(name).is_file() else name

@@ -12,7 +12,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import EVERYTHING, Json, Python, Selected, interpreter, lasting, positive
+from opscope.cli.options import EVERYTHING, Allowed, Json, Python, Selected, interpreter, lasting, positive
 from opscope.cli.printing import INCOMPLETE
 from opscope.cli.progress import Progress
 
@@ -35,6 +35,7 @@ class ReplayOptions:
         tuple[str, ...],
         Parameter(name="--import", help="Module, .py file or shared library whose kernels make the calls; may be given again."),
     ] = ()
+    allowed: Allowed = ()
 
 
 RESULTS = "Directory for results, where an interrupted replay goes on."
@@ -69,7 +70,7 @@ def replay(
     plan = Plan(
         device=options.device, repeat=options.repeat, jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2), timeout=options.timeout,
         synthesise=not options.no_synthesise, limit=options.limit, python=interpreter(options.python),
-        imports=tuple(map(lasting, options.imports)),
+        imports=tuple(map(lasting, options.imports)), allowed=options.allowed,
     )  # fmt: skip
     opened, wanted = open_run(run), selection.selection()
     try:

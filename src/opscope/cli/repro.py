@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import chosen_call, first_found
-from opscope.cli.options import Json, Python, interpreter, lasting, positive, recorded_by
+from opscope.cli.options import Allowed, Json, Python, interpreter, lasting, positive, recorded_by
 from opscope.cli.printing import completeness
 from opscope.errors import UsageError
 from opscope.run.finding import Document
@@ -52,6 +52,7 @@ class TrialOptions:
         tuple[str, ...],
         Parameter(name="--import", help="Module, .py file or shared library that registers the operator; may be given again."),
     ] = ()
+    allowed: Allowed = ()
     timeout: Annotated[float, Parameter(help="Seconds the trial may take.")] = 300.0
     python: Python = None
 
@@ -109,7 +110,8 @@ def repro(
     if folder != output:
         note(f"{output} exists; written to {folder}")
     case = read_case(folder)
-    outcome = execute(folder, repeat=trial.repeat or (1 if case.failure.kind == "hang" else 3), timeout=trial.timeout, python=python)
+    repeat = trial.repeat or (1 if case.failure.kind == "hang" else 3)
+    outcome = execute(folder, repeat=repeat, timeout=trial.timeout, imports=imports, allowed=trial.allowed, python=python)
     write_issue(folder, case, outcome)
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:

@@ -20,7 +20,7 @@ import numpy as np
 
 from opscope.errors import FormatError, MissingValueError
 from opscope.formats.bounded_json import parse_json
-from opscope.formats.npy import as_true_type, parse_npy_header
+from opscope.formats.npy import as_true_type, in_shape, parse_npy_header
 from opscope.run.dtypes import DType, find_dtype
 
 _MEMBERS = 1 << 20
@@ -81,7 +81,7 @@ def read_npz(path: Path, name: str, *, true: DType | None = None) -> np.ndarray[
         except _TORN as error:
             raise FormatError(path, f"array {name!r} cannot be unpacked: {error}", offset=info.header_offset) from error
     flat = data.view(np.dtype(header.dtype))[: math.prod(header.shape)]
-    return as_true_type(flat.reshape(header.shape, order="F" if header.fortran else "C"), true, path)
+    return as_true_type(in_shape(flat, header.shape, path, fortran=header.fortran), true, path)
 
 
 def _filled(data: np.ndarray[Any, Any], start: bytes, rest: IO[bytes]) -> bool:
@@ -138,7 +138,7 @@ def read_safetensors(path: Path, name: str, *, true: DType | None = None) -> np.
         raise MissingValueError(f"{path}: has no tensor {name!r}")
     dtype = found.dtype.to_numpy()
     if found.nbytes == 0:
-        return np.zeros(found.shape, dtype)
+        return in_shape(np.zeros(0, dtype), found.shape, path)
     values = np.memmap(path, dtype, "r", found.start, (math.prod(found.shape),))
     return as_true_type(values.reshape(found.shape), true, path)
 

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError, MissingValueError, UsageError
+from opscope.formats.npy import in_shape
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
@@ -103,7 +104,7 @@ class ForeignRun:
         if tensor.shape is None or tensor.shape == values.shape:
             return values
         if (values.ndim == 1 or values.size == 0) and math.prod(tensor.shape) == values.size:
-            return values.reshape(tensor.shape)  # a file of plain bytes or text has no shape of its own
+            return in_shape(values, tensor.shape, tensor.value.shard)  # a file of plain bytes or text has no shape of its own
         return values
 
     def _inside(self, shard: str) -> Path:

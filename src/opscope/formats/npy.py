@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,16 @@ def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, 
             flat = np.memmap(path, dtype, "r", header.offset, (count,))
         except (OSError, ValueError) as error:
             raise FormatError(path, f"cannot be read: {error}") from error
-    values = flat.reshape(header.shape, order="F" if header.fortran else "C")
+    values = in_shape(flat, header.shape, path, fortran=header.fortran)
     return as_true_type(values, find_dtype(header.said) if true is None and header.said is not None else true, path)
+
+
+def in_shape(flat: np.ndarray[Any, Any], shape: Sequence[int], path: str | Path, *, fortran: bool = False) -> np.ndarray[Any, Any]:
+    """Elements in a shape; FormatError for one that no array can have, which an empty one may claim: (0, 2**63)."""
+    try:
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OverflowError) as error:
+        raise FormatError(path, f"{flat.size} elements in the shape {list(shape)}: {error}") from error
 
 
 def _open(path: str | Path, *, first: int) -> tuple[NpyHeader, bytes]:

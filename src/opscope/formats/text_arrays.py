@@ -20,6 +20,7 @@ import numpy as np
 
 from opscope.errors import FormatError
 from opscope.formats.bounded import read_bounded_text
+from opscope.formats.npy import in_shape
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 _SIZE_LIMIT = 16 << 30
@@ -83,7 +84,7 @@ def read_txt(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
     shape = tuple(int(size) for size in sizes) if head else values.shape
     if math.prod(shape) != values.size:
         raise FormatError(path, f"{values.size} elements where the first line says {shape}", offset=len(text))
-    return values.reshape(shape)
+    return in_shape(values, shape, path)
 
 
 def read_csv(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
@@ -104,7 +105,7 @@ def read_csv(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
     shape = tuple(int(part) + 1 for part in last) if lines else (0,) * max(rank, 1)
     if math.prod(shape) != values.size:
         raise FormatError(path, f"{values.size} elements where the last line says {shape}", offset=len(text))
-    return values.reshape(shape)
+    return in_shape(values, shape, path)
 
 
 def _text(path: Path) -> str:

@@ -51,28 +51,33 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     call: float = 20.0
 
 
-def minimize(
+def minimize(  # noqa: PLR0913 - options of a search, each by its name
     directory: Path,
     output: Path,
     *,
     imports: Sequence[str] = (),
+    allowed: Sequence[str] = (),
     limits: Limits = Limits(),  # noqa: B008 - frozen
     python: str | None = None,
     tell: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> Minimized:
     """Shrink the case of a repro folder while the same failure (class, operator, error pattern) stays, and write it to output.
 
-    imports are libraries beside those the case names, python an interpreter that has what this one lacks. Ctrl-C ends the search
-    and keeps the best case so far. Raises FormatError for a folder that is none, UsageError when it holds no repro.py,
-    UnavailableError when it cannot be tried here.
+    Of the folder only data is read, none of its code runs. imports are libraries to load, those the case names among them; allowed are
+    patterns of operators that are called though they may touch more than their tensors; python is an interpreter that has what this
+    one lacks. Ctrl-C ends the search and keeps the best case so far. Raises FormatError for a folder that is none, UsageError when it
+    holds no repro.py or names a library that was not given, UnavailableError when it cannot be tried here.
     """
     script = directory.absolute() / SCRIPT
     if not script.is_file():
         raise UsageError(f"{script} is not there; give a folder that opscope repro wrote")
     start = load_candidate(directory)
-    libraries = (*dict.fromkeys((*start.case.imports, *imports)),)
-    start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, imports=libraries))
-    with Oracle(script, start, imports=libraries, limit=limits.call, python=python) as oracle:
+    given = {Path(name).name for name in imports}  # a file may lie elsewhere by now
+    unasked = [name for name in start.case.imports if Path(name).name not in given]
+    if unasked:
+        raise UsageError(f"{directory}: its case loads {unasked[0]}, which is code: give it with --import if you trust it")
+    start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, imports=tuple(imports)))
+    with Oracle(start, imports=tuple(imports), limit=limits.call, python=python, allowed=allowed) as oracle:
         start, probes = _probe(oracle, start)
         shown = [trial for trial in probes if _shows(start.case.failure, trial)]
         if not shown:
@@ -86,7 +91,7 @@ def minimize(
         trials, limit = oracle.trials, oracle.patience.sure
     if start.case.failure.kind == "hang":
         stages = [(_limited(candidate, limit), trial) for candidate, trial in stages]
-    best, outcome, written = _verified(stages, output, python)
+    best, outcome, written = _verified(stages, output, python, allowed)
     return Minimized(
         directory=str(written), shown=len(shown), tried=len(probes), told=search.trial.told, ended=ended, trials=trials,
         before=size_of(start), after=size_of(best), outcome=outcome,
@@ -159,20 +164,20 @@ def _progress(search: Search) -> str:
     return f"{size.elements} elements, {size.telling} of them neither 0 nor 1, after {search.oracle.trials} trials: {shapes}"
 
 
-def _verified(stages: Sequence[Stage], output: Path, python: str | None) -> tuple[Candidate, Outcome | None, Path]:
+def _verified(stages: Sequence[Stage], output: Path, python: str | None, allowed: Sequence[str]) -> tuple[Candidate, Outcome | None, Path]:
     """Write the smallest case that fails in a fresh process too; the case as it was when none of the others does."""
     start = stages[0][0]
     for candidate, trial in reversed(stages[1:]):
         folder = free_folder(output)
         save(material(_told(candidate, start, trial)), folder)
-        outcome = execute(folder, repeat=1 if candidate.case.failure.kind == "hang" else 2, python=python)
+        outcome = execute(folder, repeat=1 if candidate.case.failure.kind == "hang" else 2, python=python, allowed=allowed)
         if outcome.exit_code == 1:
             write_issue(folder, read_case(folder), outcome)
             return candidate, outcome, folder
         _remove(folder)
     folder = free_folder(output)
     save(material(start), folder)
-    return start, execute(folder, python=python), folder
+    return start, execute(folder, python=python, allowed=allowed), folder
 
 
 def _limited(candidate: Candidate, limit: float) -> Candidate:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -56,8 +57,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """A process that has imported the case's framework and libraries; it is started again when it dies or hangs."""
 
-    def __init__(self, worker: Path, script: Path, imports: tuple[str, ...], *, clean: bool, python: str | None = None) -> None:
-        self.command = [python or sys.executable, str(worker), str(script), json.dumps(list(imports)), *(["--clean"] if clean else [])]
+    def __init__(
+        self, worker: Path, script: Path, imports: Sequence[str], *, clean: bool, python: str | None = None, allowed: Sequence[str] = ()
+    ) -> None:
+        lists = [json.dumps(list(words)) for words in (imports, allowed)]
+        self.command = [python or sys.executable, str(worker), str(script), *lists, *(["--clean"] if clean else [])]
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any], timeout: float) -> Trial:
@@ -124,7 +128,9 @@ class Worker:
 class Oracle:
     """Tries candidates of one repro folder. Used as a with-block, which ends the workers."""
 
-    def __init__(self, script: Path, candidate: Candidate, *, imports: tuple[str, ...], limit: float, python: str | None = None) -> None:
+    def __init__(
+        self, candidate: Candidate, *, imports: tuple[str, ...], limit: float, python: str | None = None, allowed: Sequence[str] = ()
+    ) -> None:
         case = candidate.case
         self.limit = limit
         self.patience = Patience(limit)
@@ -140,8 +146,11 @@ class Oracle:
         self._code = form.section
         self._fork = (case.run_on or case.device).startswith("cpu")
         self._folder = Path(tempfile.mkdtemp(prefix="opscope-minimize-"))
-        self._worker = Worker(worker, script, imports, clean=False, python=python)
-        self._clean = Worker(worker, script, (), clean=True, python=python) if imports and self._fork else None
+        # What makes the calls is written here, of the case alone: the script in a folder may be anybody's.
+        script = self._folder / f"case{worker.suffix}"
+        script.write_text(form.script(case), encoding="utf-8")
+        self._worker = Worker(worker, script, imports, clean=False, python=python, allowed=allowed)
+        self._clean = Worker(worker, script, (), clean=True, python=python, allowed=allowed) if imports and self._fork else None
 
     def __enter__(self) -> Oracle:
         return self

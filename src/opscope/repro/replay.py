@@ -46,7 +46,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How calls are replayed. device: where, None for the recorded one; repeat: how often; timeout: seconds for one call.
 
     synthesise invents inputs from statistics where values were not kept; limit is the most calls replayed. python is the interpreter
-    that has MindSpore, for runs of it; imports are libraries whose kernels make the calls, in a process of their own.
+    that has MindSpore, for runs of it; imports are libraries whose kernels make the calls, in a process of their own. allowed are
+    patterns of operators that are called though they may touch more than their tensors.
     """
 
     device: str | None = None
@@ -57,6 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     python: str | None = None
     imports: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
 
     @property
     def patience(self) -> float:
@@ -151,7 +153,9 @@ def _after(call: Call, first: Line) -> Line:
 
 def head_of(plan: Plan) -> dict[str, Any]:
     """What results must have in common to be continued."""
-    other = {name: value for name, value in (("python", plan.python), ("imports", list(plan.imports))) if value}
+    other = {
+        name: value for name, value in (("python", plan.python), ("imports", list(plan.imports)), ("allowed", list(plan.allowed))) if value
+    }
     return {"opscope": 1, "device": plan.device, "repeat": plan.repeat, "synthesise": plan.synthesise, **other}
 
 

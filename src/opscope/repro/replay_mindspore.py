@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +62,13 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 class MindSporeReplayer:
     """Makes calls of one run in a process of another interpreter. Used as a with-block, which ends the process."""
 
-    def __init__(self, run: Run, *, python: str, device: str | None, repeat: int, timeout: float) -> None:
+    def __init__(self, run: Run, *, python: str, device: str | None, repeat: int, timeout: float, allowed: Sequence[str] = ()) -> None:
         self.run = run
         self.python = python
         self.device = device
         self.repeat = max(repeat, 1)
         self.timeout = timeout
+        self.allowed = allowed
         self._folder = Path(tempfile.mkdtemp(prefix="opscope-replay-"))
         self._place = self._folder / "call"
         self._worker: Worker | None = None
@@ -105,7 +107,7 @@ class MindSporeReplayer:
         if self._worker is None:
             script = self._folder / SCRIPT
             script.write_text(FORM.script(material.case), encoding="utf-8")
-            self._worker = Worker(SCRIPTS / FORM.worker, script, (), clean=False, python=self.python)
+            self._worker = Worker(SCRIPTS / FORM.worker, script, (), clean=False, python=self.python, allowed=self.allowed)
         found = Trial(status="cannot")
         for device in devices:
             request = {"folder": str(self._place), "code": FORM.section(material.case), "repeat": self.repeat, "device": device}

@@ -11,11 +11,12 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from opscope.errors import OpscopeError
+from opscope.errors import OpscopeError, UnavailableError
 from opscope.repro.forms import form_of
 from opscope.repro.replay_kernels import Kernels
 from opscope.repro.replay_mindspore import NEEDED, MindSporeReplayer
@@ -46,9 +47,9 @@ OF_CALL = re.compile(r"^\S+: (?=argument|input|its )")  # a call's name, its own
 class Replayer:
     """Replays calls of one run on one device: those of MindSpore by mindspore, all others by kernels, where there are such."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options of a replay, each by its name
         self, run: Run, *, device: str | None, repeat: int, synthesise: bool,
-        mindspore: MindSporeReplayer | None = None, kernels: Kernels | None = None,
+        mindspore: MindSporeReplayer | None = None, kernels: Kernels | None = None, allowed: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.run = run
         self.device = device
@@ -56,6 +57,7 @@ class Replayer:
         self.synthesise = synthesise
         self.mindspore = mindspore
         self.kernels = kernels
+        self.allowed = allowed
 
     def replay(self, call: Call) -> dict[str, Any]:
         """What came of one call, as plain data; a reason instead when it cannot be made again."""
@@ -77,6 +79,7 @@ class Replayer:
         if self._lacks(call):
             return {"reason": "its operator is a library's own: nothing independent of that library can judge it"}
         try:
+            check_allowed(call.op, self.allowed)
             found = again(self.run, call)
             if found.values == "synthesised" and not self.synthesise:
                 return {"reason": "values of its inputs were not kept; --synthesise invents some from the statistics"}
@@ -112,6 +115,16 @@ class Replayer:
     def _trials(self, call: Call, device: str, *, other: bool = False) -> Any:
         """What the user's kernels give; None where this process is to make the call."""
         return None if self.kernels is None else self.kernels.trials(call, other=other, device=device, repeat=self.repeat)
+
+
+def check_allowed(op: str, allowed: Sequence[str]) -> None:
+    """UnavailableError for an operator that may touch more than its tensors, unless it is allowed."""
+    from opscope.repro.scripts.allowing import why_refused
+    from opscope.substitute.schema import find_operator
+
+    refused = why_refused(op, find_operator(op), (), allowed) if "::" in op else ""
+    if refused:
+        raise UnavailableError(refused)
 
 
 def complete(run: Run, call: Call) -> bool:
@@ -151,9 +164,11 @@ def main(path: str, options: dict[str, Any]) -> None:
         run = cast("Run", opened.enter_context(Often(opened_run)))
         other = None
         if options["python"] is not None:
-            other = opened.enter_context(MindSporeReplayer(run, python=options["python"], timeout=options["timeout"], **common))
+            other = opened.enter_context(
+                MindSporeReplayer(run, python=options["python"], timeout=options["timeout"], allowed=options["allowed"], **common)
+            )
         kernels = opened.enter_context(Kernels(path, options["imports"])) if options["imports"] else None
-        replayer = Replayer(run, synthesise=options["synthesise"], mindspore=other, kernels=kernels, **common)
+        replayer = Replayer(run, synthesise=options["synthesise"], mindspore=other, kernels=kernels, allowed=options["allowed"], **common)
         while line := sys.stdin.readline(LINE):
             process, index = map(int, line.split())
             found = replayer.replay(call_at(run, process, index))

@@ -49,6 +49,7 @@ def execute(  # noqa: PLR0913 - options of the script, each by its name
     repeat: int = 1,
     timeout: float = 300.0,
     imports: Sequence[str] = (),
+    allowed: Sequence[str] = (),
     python: str | None = None,
 ) -> Outcome:
     """Run repro.py of a folder with this interpreter, or another one, unrecorded, and kill it after timeout seconds.
@@ -64,6 +65,8 @@ def execute(  # noqa: PLR0913 - options of the script, each by its name
     command += ["--dtype", dtype] if dtype is not None else []
     for module in imports:
         command += ["--import", module]
+    for pattern in allowed:
+        command += ["--allow", pattern]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         code = _run(command, out, err, timeout)
         return _outcome(code, _tail(out), _tail(err), timeout)

@@ -18,7 +18,11 @@ BEGIN = "# --- the call ---\n"
 END = "# --- end of the call ---\n"
 PARTS = "# --- judging and rebuilding ---\n"
 PARTS_END = "# --- end of judging and rebuilding ---\n"
-MARKS = {"judging.py": "# --- judging ---\n", "rebuilding.py": "# --- rebuilding ---\n"}  # what stands below goes into the script
+MARKS = {
+    "allowing.py": "# --- allowing ---\n",
+    "judging.py": "# --- judging ---\n",
+    "rebuilding.py": "# --- rebuilding ---\n",
+}  # what stands below goes into the script
 
 
 def script_text(case: Case) -> str:

@@ -7,6 +7,7 @@ database can neither read nor write files, load extensions, nor see Python's var
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _ROWS_PER_FETCH = 2048
 _SETTINGS = (
-    "SET enable_progress_bar = false",  # stdout is the document's
     "SET python_enable_replacements = false",
     "SET autoload_known_extensions = false",
     "SET autoinstall_known_extensions = false",
@@ -56,6 +56,9 @@ def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.Duc
         connection.execute("SET temp_directory = ?", [str(spill)])
         if memory_limit is not None:
             connection.execute("SET memory_limit = ?", [memory_limit])
+        (bar,) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() or (True,)
+        if bar:  # stdout is the document's; a notebook without ipywidgets has no bar and refuses to be told so
+            connection.execute("SET enable_progress_bar = false")
         for setting in _SETTINGS:
             connection.execute(setting)
         yield connection
@@ -100,7 +103,7 @@ def sql(run: Run, query: str, parameters: Sequence[Any] = (), *, memory_limit: s
                 for row in rows:
                     yield dict(zip(names, row, strict=True))
         except duckdb.Error as error:
-            raise UsageError(f"query: {_one_line(str(error))}") from error
+            raise UsageError(f"query: {_said(str(error))}") from error
 
 
 def calls(run: Run, selection: Selection | None = None) -> Iterator[Call]:
@@ -215,5 +218,10 @@ def _unique(names: list[str]) -> list[str]:
     return unique
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _said(text: str) -> str:
+    """A message of duckdb in the manner of ours: one line, without the name of its class and the statement that was given."""
+    kind, _, reason = " ".join(re.split(r"\n\s*LINE \d+:", text)[0].split()).partition(" Error: ")
+    reason = (reason or kind).replace("! Did you mean", "; did you mean").replace("! Candidate bindings:", "; near it are")
+    reason = reason.replace("file system operations are disabled by configuration", "a query reads the tables of its run and no files")
+    names = "; docs/schema.md names tables and columns" if kind in {"Binder", "Catalog"} else ""
+    return reason[:1].lower() + reason[1:].rstrip("!") + names

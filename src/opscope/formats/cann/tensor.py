@@ -14,6 +14,7 @@ from opscope.formats.cann import elements
 from opscope.formats.cann.dtypes import UNDEFINED, ElementType, element_type, format_name
 from opscope.formats.cann.message import Shape, TensorEntry
 from opscope.formats.layouts import Origin, plain
+from opscope.formats.npy import in_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,7 +117,7 @@ def device(file: DumpFile, io: str, index: int, seen: TensorView) -> NDArray[Any
     if seen.partial:
         raise MissingValueError(f"{file.path}: {io} {index} is only partly in the file")
     payload = file.payload(place(file, io, index))
-    return elements.decode(payload, seen.kind, prod(seen.shape)).reshape(seen.shape)
+    return in_shape(elements.decode(payload, seen.kind, prod(seen.shape)), seen.shape, file.path)
 
 
 def joined(seen: TensorView, entry: TensorEntry, shape: tuple[int, ...]) -> TensorView:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch  # noqa: F401 - for what is allowed
 import importlib
 import importlib.util
 import json
@@ -47,7 +48,8 @@ def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:
 # --- end of the call ---
 
 # --- judging and rebuilding ---
-from opscope.repro.scripts.judging import (  # noqa: E402 - script.py puts the text of these modules here
+from opscope.repro.scripts.allowing import why_refused  # noqa: E402 - script.py puts the text of these modules here
+from opscope.repro.scripts.judging import (  # noqa: E402
     CannotTry,
     Decomposed,
     Finding,
@@ -145,7 +147,8 @@ def load_library(name: str) -> None:
         importlib.import_module(name)
 
 
-def find_operator(imports: list[str]) -> Any:
+def find_operator(imports: list[str], allowed: list[str]) -> Any:
+    """The operator, where it may be called (why_refused); CannotTry where it may not, or is not here."""
     namespace, _, rest = OPERATOR.partition("::")
     if imports:
         sys.path.append(str(Path.cwd()))
@@ -158,6 +161,9 @@ def find_operator(imports: list[str]) -> Any:
     except (AttributeError, RuntimeError, ImportError, OSError) as error:
         hint = "" if namespace == "aten" else "; --import the module that registers it"
         raise CannotTry(f"operator {OPERATOR}: {first_line(error)}{hint}") from error
+    refused = why_refused(OPERATOR, found, imports, allowed)
+    if refused:
+        raise CannotTry(refused)
     return found
 
 
@@ -275,12 +281,13 @@ def own_results(case: dict[str, Any], kept: dict[str, Any], where: Conditions, o
     return Reference(exact, None, "PyTorch's decomposition in float64" if known else "float64 on the CPU")
 
 
-def foreign_results(where: Conditions, cast: str | None) -> Reference:
+def foreign_results(where: Conditions, cast: str | None, allowed: list[str]) -> Reference:
     """Results of a process that loads none of the libraries under suspicion; CannotTry when it has no such operator."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "results.safetensors")
         command = [sys.executable, str(HERE / Path(__file__).name), "--reference", path, "--seed", str(where.seed)]
-        done = subprocess.run(command + (["--dtype", cast] if cast else []), capture_output=True, check=False)
+        command += [word for pattern in allowed for word in ("--allow", pattern)] + (["--dtype", cast] if cast else [])
+        done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
             raise CannotTry(printable(lines[-1]))
@@ -290,10 +297,11 @@ def foreign_results(where: Conditions, cast: str | None) -> Reference:
 class Judge:
     """Has at hand what a call is judged by; worked out when first asked for, and once."""
 
-    def __init__(self, operator: Any, imports: list[str], cast: str | None) -> None:
+    def __init__(self, operator: Any, imports: list[str], cast: str | None, allowed: list[str]) -> None:
         self.operator = operator
         self.imports = imports
         self.cast = cast
+        self.allowed = allowed
         self.known: dict[int, Reference] = {}
 
     def reference(self, case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> Reference:
@@ -305,7 +313,7 @@ class Judge:
     def _work_out(self, case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> Reference:
         if self.imports:
             try:
-                return foreign_results(where, self.cast)
+                return foreign_results(where, self.cast, self.allowed)
             except CannotTry:
                 pass  # the operator is the library's own: its float64 is the best there is
         return own_results(case, kept, where, self.operator)
@@ -421,13 +429,13 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """Make the call as often as asked; returns what --json prints."""
     notes: list[str] = [printable(note) for note in case["warnings"]]
     imports = options.imports + case["imports"]
-    operator = find_operator(imports)
+    operator = find_operator(imports, options.allowed)
     where, cast = conditions(case, options, notes)
     if case["flags"].get("deterministic"):
         torch.use_deterministic_algorithms(True, warn_only=True)
     if is_random(operator, case["args"]) and not case["random"]["states"]:
         notes.append("a random operator whose generator state was not recorded: seeds 0, 1, … are used")
-    kept, judge = load_tensors("inputs.safetensors"), Judge(operator, imports, cast)
+    kept, judge = load_tensors("inputs.safetensors"), Judge(operator, imports, cast, options.allowed)
     lines = header(case, kept, where)
     trials = []
     for where.seed in range(options.repeat):
@@ -503,6 +511,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--dtype", help="element type to use instead of the floating ones: float32, float64")
     parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="module, .py file or library")
+    parser.add_argument(
+        "--allow", dest="allowed", action="append", default=[], metavar="OP", help="call it though it may touch more than tensors"
+    )
     parser.add_argument("--no-wide", action="store_true", help="skip the float64 calculation on the CPU")
     parser.add_argument("--limit", type=float, help=f"seconds after which a call counts as hanging [{LIMIT:g}]")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -520,7 +531,7 @@ def reference_only(case: dict[str, Any], options: argparse.Namespace) -> int:
     where = Conditions(case["device"], "cpu", widening(options.dtype) if options.dtype else {})
     where.seed = int(options.seed)
     try:
-        save_results(options.reference, clean_results(case, load_tensors("inputs.safetensors"), where, find_operator([])))
+        save_results(options.reference, clean_results(case, load_tensors("inputs.safetensors"), where, find_operator([], options.allowed)))
     except (CannotTry, *UNSUPPORTED) as error:
         print(first_line(error), file=sys.stderr)
         return 125

@@ -10,6 +10,7 @@ primitive, element type or library missing), 101 this script itself failed.
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import importlib
 import inspect
 import json
@@ -32,6 +33,7 @@ except ImportError as missing:
 OPERATOR = "Mul"
 
 HERE = Path(__file__).resolve().parent
+ALLOWED: list[str] = []  # patterns of primitives that are called though they may touch more than their tensors
 HOMES = (
     "mindspore.ops", "mindspore.ops.operations", "mindspore.ops.auto_generate", "mindspore.ops.auto_generate.gen_ops_prim",
     "mindspore.ops.operations._grad_ops", "mindspore.ops.operations.nn_ops", "mindspore.ops.operations.math_ops",
@@ -150,8 +152,16 @@ def find_primitive() -> Any:
         except ImportError:
             continue
         if inspect.isclass(found):
+            if "func" in parameters(found.__init__):
+                check_allowed("runs what its argument func names")
             return found
     raise CannotTry(f"mindspore {ms.__version__} has no primitive {OPERATOR}: a kernel that only its compiler makes")
+
+
+def check_allowed(what: str) -> None:
+    """CannotTry for a primitive that does more than compute, unless the user allowed it."""
+    if not any(fnmatch.fnmatchcase(OPERATOR, pattern) for pattern in ALLOWED):
+        raise CannotTry(f"{OPERATOR} {what}; --allow {OPERATOR} calls it all the same")
 
 
 def parameters(function: Any) -> list[str]:
@@ -186,7 +196,10 @@ def arrange(kind: Any, given: list[Any], attributes: dict[str, Any]) -> tuple[An
         inputs = [given[0] if isinstance(given[0], tuple) else tuple(given[:split])]
     else:
         inputs = [typed(name, value) for name, value in zip([*called, *[""] * split], given[:split])]
-    return kind(**{name: fitted(kind, name, value) for name, value in named.items()}), same_shapes(inputs, attributes)
+    primitive = kind(**{name: fitted(kind, name, value) for name, value in named.items()})
+    if (getattr(primitive, "attrs", None) or {}).get("side_effect_io"):
+        check_allowed("reads or writes more than its tensors")  # by MindSpore's own mark: Print, TensorDump, summaries
+    return primitive, same_shapes(inputs, attributes)
 
 
 def typed(name: str, value: Any) -> Any:
@@ -431,6 +444,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=sorted(UNITS), help="element type to use instead of the floating ones")
     parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
     parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="module to import first")
+    parser.add_argument(
+        "--allow", dest="allowed", action="append", default=[], metavar="OP", help="call it though it does more than compute"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(argv)
     if options.repeat < 1:
@@ -441,6 +457,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     options = parse(argv)
     try:
+        ALLOWED.extend(options.allowed)
         for module in options.imports:
             importlib.import_module(module)
         case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 # ruff: noqa: INP001
 """Makes many candidates of one repro: imports torch and the case's libraries once, then forks a child for each candidate.
 
-    python worker.py REPRO.PY CASE-LIBRARIES-AS-JSON [--clean]
+    python worker.py REPRO.PY LIBRARIES-AS-JSON ALLOWED-OPERATORS-AS-JSON [--clean]
 
 reads one JSON request a line from stdin and answers one line each. A child dies or stands still without harm to its parent,
 and starts as fresh as a new process: no candidate sees what another left behind. The parent computes nothing, on one thread,
@@ -32,7 +32,7 @@ from typing import Any
 class Server:
     """One loaded script and the operator it calls."""
 
-    def __init__(self, path: str, imports: list[str], *, clean: bool) -> None:
+    def __init__(self, path: str, imports: list[str], allowed: list[str], *, clean: bool) -> None:
         spec = importlib.util.spec_from_file_location("opscope_case", path)
         if spec is None or spec.loader is None:
             raise ImportError(path)
@@ -42,7 +42,7 @@ class Server:
         self.clean = clean
         self.threads = self.script.torch.get_num_threads()
         self.script.torch.set_num_threads(1)
-        self.operator = self.script.find_operator(imports)
+        self.operator = self.script.find_operator(imports, allowed)
         if not clean and not imports:
             with contextlib.suppress(ImportError):
                 importlib.import_module("torch._decomp")  # a second, better spent here than in every child
@@ -81,7 +81,7 @@ class Server:
         script = self.script
         device = script.usable_device(case["run_on"] or case["device"], [])
         where = script.Conditions(case["device"], device, script.widening(case["run_as"]) if case["run_as"] else {})
-        judge = script.Judge(self.operator, [], case["run_as"])
+        judge = script.Judge(self.operator, [], case["run_as"], [])
         if request["results"]:
             judge.known[0] = script.load_results(request["results"])
         if case["flags"].get("deterministic"):
@@ -154,7 +154,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(silence, 1)  # operators may print
     os.dup2(silence, 2)
     try:
-        server = Server(arguments[0], json.loads(arguments[1]), clean="--clean" in arguments)
+        server = Server(arguments[0], json.loads(arguments[1]), json.loads(arguments[2]), clean="--clean" in arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - said to the parent, who decides
         print(json.dumps({"status": "cannot", "told": str(error) or type(error).__name__}), file=channel, flush=True)
         return 125

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 
-def load(path: str, imports: list[str]) -> Any:
+def load(path: str, imports: list[str], allowed: list[str]) -> Any:
     """The repro script as a module, and the libraries that register its primitive."""
     spec = importlib.util.spec_from_file_location("opscope_case", path)
     if spec is None or spec.loader is None:
@@ -26,6 +26,7 @@ def load(path: str, imports: list[str]) -> Any:
     spec.loader.exec_module(script)
     for module in imports:
         importlib.import_module(module)
+    script.ALLOWED = allowed
     return script
 
 
@@ -117,7 +118,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(silence, 1)  # primitives may print
     os.dup2(silence, 2)
     try:
-        script = load(arguments[0], json.loads(arguments[1]))
+        script = load(arguments[0], json.loads(arguments[1]), json.loads(arguments[2]))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - said to the parent, who decides
         missing = "mindspore is not installed in this environment" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
         print(json.dumps({"status": "cannot", "told": missing}), file=channel, flush=True)

@@ -77,7 +77,7 @@ def shaped(data: np.ndarray[Any, np.dtype[np.uint8]], tensor: Tensor, path: Path
     elements = data.view(dtype) if data.ctypes.data % dtype.alignment == 0 else data.copy().view(dtype)
     if tensor.shape is None:
         return elements
-    laid = laid_out(elements, shape, tensor.stride)
+    laid = laid_out(elements, shape, tensor.stride) if math.prod(max(1, size) for size in shape) < 1 << 62 else None
     if laid is not None:
         return laid
     raise FormatError(path, f"{elements.size} elements do not fill a tensor of shape {list(shape)}")
