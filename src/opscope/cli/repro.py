@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -119,7 +120,7 @@ def repro(
 
         print(json_text(_document(run, done, outcome, complete=not opened.problems)))
     else:
-        _print(folder, outcome, python=trial.python or "python")
+        _print(folder, outcome, python=trial.python or "python", allowed=trial.allowed)
         elsewhere = recorded_by(opened.info.command) if outcome.status == "cannot-try" and trial.python is None else None
         if elsewhere is not None:
             note(f"the run was recorded by another interpreter; give it with --python {shlex.quote(elsewhere)}")
@@ -137,14 +138,14 @@ def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Doc
     )
 
 
-def _print(folder: Path, outcome: Outcome, *, python: str) -> None:
+def _print(folder: Path, outcome: Outcome, *, python: str, allowed: Sequence[str]) -> None:
     from opscope.report.console import make_console, print_lines
     from opscope.report.trial import next_lines, trial_lines, verdict_lines
 
     console = make_console()
     counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
     word, style, width = f"{WORDS[outcome.status]}{counted}", STYLES.get(outcome.status, "bold"), console.width
-    command = shlex.join([python, str(folder / "repro.py")])
+    command = shlex.join([python, str(folder / "repro.py"), *(word for pattern in allowed for word in ("--allow", pattern))])
     print_lines(console, trial_lines(outcome.lines[:-1], width=width))
     print_lines(console, verdict_lines(word, outcome.reason, style=style, width=width))
     print_lines(console, next_lines(command, "or --dtype float64, --device cpu, --repeat 10", width=width))
