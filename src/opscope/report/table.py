@@ -84,14 +84,19 @@ def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
         if not number:
-            writer.writerow([harmless(printable(name)) for name in row])
+            writer.writerow([_csv_text(name) for name in row])
         writer.writerow([_csv_cell(value) for value in row.values()])
 
 
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, list | tuple | dict):
         return json_text(value)
-    return value if value is None or isinstance(value, bool | int | float) else harmless(printable(str(value)))
+    return value if value is None or isinstance(value, bool | int | float) else _csv_text(str(value))
+
+
+def _csv_text(text: str) -> str:
+    """Text without control characters but the tabs and line ends that a quoted cell may have."""
+    return harmless(re.sub(r"[^\t\n]+", lambda found: printable(found[0]), text))
 
 
 def harmless(text: str) -> str:
