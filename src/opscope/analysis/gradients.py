@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.analysis.jumps import jump_warnings
 from opscope.analysis.tables import Tables
 from opscope.run.finding import Finding
 from opscope.run.query import columns
@@ -73,9 +74,16 @@ class GradientReport(msgspec.Struct, frozen=True):
 
 def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
     """What the norms of the gradients over steps say; spans are the calls of each (process, rank, step)."""
-    rows = list(_gradient_rows(tables, _sampled(spans)))
+    sampled = _sampled(spans)
+    rows = list(_gradient_rows(tables, sampled))
     findings, warnings = [], []
-    for norms in _series(rows):
+    series = list(_series(rows))
+    steps: dict[int, set[int]] = {}
+    for _, rank, step in sampled:
+        steps.setdefault(rank, set()).add(step)
+    wanted = {rank: sorted(found) for rank, found in steps.items() if len(found) > 1}
+    warnings += jump_warnings(tables, wanted, {norms.rank: (norms.steps, norms.norms) for norms in series})
+    for norms in series:
         kind, words = judge_norms(norms.steps, norms.norms)
         if kind == "gradient-vanishing" and not _is_flat([loss for _, loss in tables.rows(_LOSSES, [norms.rank])]):
             continue  # a loss that fell took its gradients with it: that is what training is for
