@@ -4,28 +4,49 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 
+@dataclass(frozen=True)
+class _Root:
+    """A model: paths of what it holds, and those of them that are its own names without a prefix."""
+
+    module: weakref.ref[torch.nn.Module]
+    paths: dict[int, str]
+    own: frozenset[str]
+
+
 class Modules:
-    """Paths of modules and names of their parameters and buffers; a module met first at the top is a root."""
+    """Paths of modules and names of their parameters and buffers; a module met first at the top is a root.
+
+    A root that holds a path which another one holds too (a twin, a model that shares a part) begins all of its paths with the name
+    of its class, and a number from the second of the class on: `Net@2.fc`.
+    """
 
     def __init__(self) -> None:
+        self._roots: dict[int, _Root] = {}
+        self._classes: Counter[str] = Counter()
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self.buffers: list[tuple[torch.Tensor, str]] = []  # of roots learnt since the recorder asked last
 
-    def path(self, module: torch.nn.Module, parent: torch.nn.Module | None, parent_path: str | None) -> str:
-        """Path of a module that is being entered; the tree of an unknown root is learnt whole."""
+    def path(
+        self, module: torch.nn.Module, parent: torch.nn.Module | None, parent_path: str | None, root: torch.nn.Module | None = None
+    ) -> str:
+        """Path of a module that is being entered, below the outermost one; the tree of an unknown root is learnt whole."""
+        within = self._root(root) if root is not None else None
+        if within is not None and id(module) in within.paths:
+            return within.paths[id(module)]
         known = self._paths.get(id(module))
         if known is not None and known[0]() is module:
             return known[1]
         if parent is None:
-            self.learn(module)
-            return ""
+            return self.learn(module)
         name = next((name for name, child in parent.named_modules() if child is module), type(module).__name__)
         path = f"{parent_path}.{name}" if parent_path else name
         self._paths[id(module)] = (weakref.ref(module), path)
@@ -36,13 +57,32 @@ class Modules:
         known = self._paths.get(id(module))
         return known[1] if known is not None and known[0]() is module else None
 
-    def learn(self, root: torch.nn.Module) -> None:
-        for path, module in root.named_modules():
-            self._paths[id(module)] = (weakref.ref(module), path)
+    def learn(self, root: torch.nn.Module) -> str:
+        """Take in the tree of a root and return the root's own path, empty unless another root's paths would be the same."""
+        modules = dict(root.named_modules())
+        taken = {path for known in self._roots.values() if known.module() is not None for path in known.own}
+        prefix = self._prefix(root) if taken & {path for path in modules if path} else ""
+        self._classes[type(root).__name__] += 1
+        paths = {id(module): _below(prefix, path) for path, module in modules.items()}
+        self._roots[id(root)] = _Root(weakref.ref(root), paths, frozenset(path for path in modules if path))
+        for module in modules.values():
+            if not prefix or self.path_of(module) is None:
+                self._paths[id(module)] = (weakref.ref(module), paths[id(module)])
         for name, parameter in root.named_parameters():
-            self._names[id(parameter)] = (weakref.ref(parameter), name)
+            if not prefix or self.label(parameter)[1] is None:
+                self._names[id(parameter)] = (weakref.ref(parameter), _below(prefix, name))
         for name, buffer in root.named_buffers():
-            self.buffers.append((buffer, name))
+            self.buffers.append((buffer, _below(prefix, name)))
+        return prefix
+
+    def _prefix(self, root: torch.nn.Module) -> str:
+        name = type(root).__name__
+        number = self._classes[name] + 1
+        return name if number == 1 else f"{name}@{number}"
+
+    def _root(self, module: torch.nn.Module) -> _Root | None:
+        known = self._roots.get(id(module))
+        return known if known is not None and known.module() is module else None
 
     def label(self, tensor: torch.Tensor) -> tuple[str | None, str | None]:
         """Role and name of a parameter, (None, None) for any other tensor."""
@@ -50,6 +90,10 @@ class Modules:
             return None, None
         known = self._names.get(id(tensor))
         return "parameter", known[1] if known is not None and known[0]() is tensor else None
+
+
+def _below(prefix: str, path: str) -> str:
+    return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
 def tensors_in(value: Any, slot: str) -> Iterator[tuple[str, torch.Tensor]]:

@@ -248,7 +248,7 @@ class TorchRecorder:
             hold_flags(self._held)  # the program may have set its own since
             self._autocast.update(dict.fromkeys(autocast_types()))
         parent = scope[-1] if scope else None
-        path = self.modules.path(module, parent[0] if parent else None, parent[2] if parent else None)
+        path = self.modules.path(module, parent[0] if parent else None, parent[2] if parent else None, scope[0][0] if scope else None)
         buffers, self.modules.buffers = self.modules.buffers, []
         for buffer, name in buffers:
             self.book.label(buffer, "buffer", name)
