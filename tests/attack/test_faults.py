@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import opscope
 from tests.attack.trials import Bench, Trial, compiler, content, harm, wrongs
 
 Fault = tuple[str, int, int, int]
@@ -78,6 +79,16 @@ def test_undisturbed(bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, 
 )  # fmt: skip
 def test_a_call_that_fails(bench: Bench, bare: Trial, whole: Counter[tuple[Any, ...]], fault: Fault) -> None:
     assert complaints(bench.trial(fault), fault, bare, whole) == []
+
+
+def test_a_slow_disk_is_said(bench: Bench, bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, ...]]) -> None:
+    """Every write takes 50 ms: the black box is given up, the run is whole, and says how long the program waited."""
+    trial = bench.trial(("write", 0, 0, 50_000))
+    assert (harm(trial, bare), wrongs(trial, whole)) == ([], [])
+    document = opscope.scan(opscope.open_run(trial.run))
+    assert document.complete
+    assert [line for line in document.summary["warnings"] if "s for the disk" in line]
+    assert trial.counts["write"] < undisturbed.counts["write"] / 2
 
 
 @pytest.mark.attack

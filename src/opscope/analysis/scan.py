@@ -24,7 +24,7 @@ from opscope.analysis.reach import Reach, Reached
 from opscope.analysis.replicas import replica_accusations
 from opscope.analysis.rows import Screen, screen
 from opscope.analysis.skips import Skips
-from opscope.analysis.summary import counts, first_line, recorded_judgements
+from opscope.analysis.summary import counts, first_line, recorded_judgements, slow_disk
 from opscope.analysis.tables import Tables, open_tables
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
@@ -81,7 +81,7 @@ def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool, 
     gradients = gradient_report(tables, facts.spans)
     every = (*build(tables, accusations), *gradients.findings)
     chosen = tuple(finding for finding in every if wants_finding(finding, selection))
-    warnings = [*sound.warnings, *(near_limit_warnings(tables) if found.near else ()), *gradients.warnings, *run.problems]
+    warnings = [*sound.warnings, *(near_limit_warnings(tables) if found.near else ()), *gradients.warnings, *slow_disk(run), *run.problems]
     warnings += unmatched(run, selection)
     if len(chosen) < len(every):
         warnings.append(f"{len(every) - len(chosen)} findings lie outside of the selection, the first at {first_line(every[0])}")

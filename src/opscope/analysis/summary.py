@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from opscope.run.finding import Finding
     from opscope.run.protocol import Run
 
+NOTICED = 1.0  # seconds that a program waits for the disk before it is said
+
 
 class Counts(msgspec.Struct, frozen=True):
     """What table calls says in numbers.
@@ -150,6 +152,15 @@ def _sample_words(sample: str | None) -> tuple[str, ...]:
     if found.get("gradient"):
         of = f"the gradient of argument {found['gradient']}"
     return (f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} expected"[:300],)
+
+
+def slow_disk(run: Run) -> tuple[str, ...]:
+    """One line when a process waited for the disk so long that its user noticed."""
+    waited = max((process.waited or 0.0 for process in run.processes), default=0.0)
+    if waited < NOTICED:
+        return ()
+    remedy = "record fewer values or steps, or to a faster disk with -o"
+    return (f"{run.info.path}: the program waited {waited:.1f} s for the disk; {remedy}",)
 
 
 def first_line(finding: Finding) -> str:

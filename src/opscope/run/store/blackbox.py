@@ -37,6 +37,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,8 @@ FILE_BYTES = HEADER_BYTES + RING_SLOTS * SLOT_BYTES
 TEXT_AT = 48
 TEXT_BYTES = SLOT_BYTES - TEXT_AT
 LEFT_AT = 38
+GIVEN_UP_AT = 24
+SHARE, LEAST_SECONDS = 0.05, 0.5
 SEPARATOR = "\x1f"
 
 _HEADER = struct.Struct("<8s5I4xQ")
@@ -102,6 +105,7 @@ class BlackBox:
         self._file = file
         self._lock = threading.RLock()  # a signal handler of the program may enter calls too
         self._next = 0
+        self._since, self._spent, self._given_up = time.monotonic(), 0.0, False
         self._taken: set[int] = set()
         self._open: dict[int, list[tuple[int, int]]] = {}  # thread -> (index, n)
 
@@ -129,7 +133,7 @@ class BlackBox:
         """Note that a call begins; text is blackbox_text(...)."""
         facts = Facts() if facts is None else facts
         with self._lock:
-            if len(self._taken) == RING_SLOTS:
+            if self._given_up or len(self._taken) == RING_SLOTS:
                 return
             while self._next % RING_SLOTS in self._taken:
                 self._next += 1
@@ -139,7 +143,7 @@ class BlackBox:
             words = (index, thread, parent, facts.step, LEVELS.index(facts.level), PHASES.index(facts.phase), 0, len(data))
             self._taken.add(n % RING_SLOTS)
             self._open.setdefault(thread, []).append((index, n))
-            self._file.write(memoryview(_SLOT.pack(n + 1, *words) + data), _slot_at(n))
+            self._write(_SLOT.pack(n + 1, *words) + data, _slot_at(n))
 
     def leave(self, index: int, thread: int) -> None:
         """Note that a call ended, and with it whatever is still open inside it."""
@@ -149,7 +153,19 @@ class BlackBox:
             while len(opened) > place:
                 n = opened.pop()[1]
                 self._taken.discard(n % RING_SLOTS)
-                self._file.write(memoryview(b"\x01"), _slot_at(n) + LEFT_AT)
+                self._write(b"\x01", _slot_at(n) + LEFT_AT)
+
+    def _write(self, data: bytes, at: int) -> None:
+        """Write it, unless the disk is so slow that the program would spend more than SHARE of its time waiting for it."""
+        if self._given_up:
+            return
+        begun = time.monotonic()
+        self._file.write(memoryview(data), at)
+        now = time.monotonic()
+        self._spent += now - begun
+        if self._spent > LEAST_SECONDS and self._spent > SHARE * (now - self._since):
+            self._file.write(memoryview(struct.pack("<I", 1)), GIVEN_UP_AT)
+            self._given_up = True
 
     def close(self) -> None:
         """Close the file, which stays."""
