@@ -151,7 +151,9 @@ def _sample_words(sample: str | None) -> tuple[str, ...]:
     of = f"output {str(found.get('output', '')).removeprefix('written:')}"
     if found.get("gradient"):
         of = f"the gradient of argument {found['gradient']}"
-    return (f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} expected"[:300],)
+    witness = str(found.get("reason", "")).partition("; ")[2]
+    words = (f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} expected", witness)
+    return tuple(each[:300] for each in words if each)
 
 
 def slow_disk(run: Run) -> tuple[str, ...]:

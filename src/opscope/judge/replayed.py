@@ -66,7 +66,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """One output in float64 (complex128, or its own integers): target, the trusted kernel's own result, the true result.
 
     dtype is the target's element type; wider whether the true result was computed in a wider one; magnitude the sum of the magnitudes
-    of each element's terms, slack the change that the roundings of the inputs make, where these are known.
+    of each element's terms, slack the change that the roundings of the inputs make, where these are known. alone says how many times the
+    tolerance holds where there is no own.
     """
 
     dtype: str
@@ -76,6 +77,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     magnitude: Array | None = None
     slack: Array | None = None
     wider: bool = True
+    alone: int = ALONE
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +210,7 @@ def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Ar
     own = own if sides.wider else None
     dual: Any = 0.0 if own is None else EASE * (own if rule.own == EACH else float(own.max()))
     grown: Any = rule.scaled * float(size.max()) if sides.magnitude is None else rule.share * sides.magnitude
-    allowed: Array = (ALONE if own is None else 1) * floor + np.maximum(dual, grown)
+    allowed: Array = (sides.alone if own is None else 1) * floor + np.maximum(dual, grown)
     return allowed if sides.slack is None else allowed + EASE * sides.slack
 
 

@@ -21,18 +21,21 @@ import torch
 
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import BEYOND, EASE, ILL, NARROWLY, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
-from opscope.judge.tolerance import PRECISIONS
+from opscope.judge.tolerance import LAMBDA, PRECISIONS
 from opscope.kernels.calls import writes_to
-from opscope.substitute.arguments import dtype_name
+from opscope.substitute.arguments import Conditions, dtype_name
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
 from opscope.substitute.determined import QUANTITIES, judge_determined
-from opscope.substitute.layout import WRITTEN, Laid
+from opscope.substitute.layout import GRADIENT, WRITTEN, Laid
 from opscope.substitute.nudged import DRAWS, Nudged
 from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.places import judge_sharing, start_of
 from opscope.substitute.terms import absolute, terms_of
+from opscope.substitute.updates import is_update, judge_update
 from opscope.substitute.wider import Float64
+from opscope.substitute.witness import near_by, testimony
+from opscope.substitute.witness.apart import apart
 
 Array = np.ndarray[Any, Any]
 FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AssertionError, LookupError, AttributeError, OSError)
@@ -52,6 +55,8 @@ CHOOSERS = (
     "adaptive_max_pool",
     "fractional_max_pool",
 )
+# Unit roundoff of float32 products under torch.set_float32_matmul_precision: bfloat16 or TF32 inside.
+IN_FORCE = {"medium": 2.0**-8, "high": 2.0**-11}
 CHANGED = "argument {} was changed, which the operator only reads by its schema"
 PLACES = "the view has other elements, another shape or type than the substitute's"
 
@@ -105,7 +110,7 @@ def examine(
         judged = [
             judge_slot(bound, slot, tensor, own=own, true=true, accumulation=accumulation)
             if slot in apart
-            else near_truth(slot, tensor, true)
+            else judge_shared(bound, slot, tensor, true=true, accumulation=accumulation)
             for slot, tensor in target.items()
         ]
     found = gravest(judged)
@@ -190,6 +195,64 @@ def narrowed(bound: Bound, mine: torch.Tensor, tensor: torch.Tensor) -> bool:
     return (mine.dtype, tensor.dtype) == (torch.float64, torch.float32) and any(device != "cpu" for device in devices(bound))
 
 
+def judge_shared(bound: Bound, slot: str, tensor: torch.Tensor, *, true: Attempt, accumulation: float | None) -> Replayed:
+    """The verdict of a result that the trusted kernel gives too, bit for bit: nobody replaced it, but it may be wrong for all.
+
+    Wrong is what lies beyond the operator's own bound of error, explained by no rounding of its inputs, where the same operator gives
+    the true element when it is called in another form.
+    """
+    found = near_truth(slot, tensor, true)
+    if bound.call.random is not None or bound.call.op.startswith(GRADIENT):
+        return found
+    for form, truth in ((bound, true), *true_apart(bound, true)):
+        expected = truth.output(slot)
+        far = None if expected is None else beyond_bound(form, slot, tensor, expected, accumulation)
+        if expected is None or far is None or far.worst is None:
+            continue
+        near = near_by(expected[far.worst].item(), far.tolerance)
+        told = testimony(bound, slot, far.worst, tuple(tensor.shape), near=near)
+        if told is not None:
+            return msgspec.structs.replace(far, reason=f"{far.reason}; {told.words} the operator gives {told.value!r}")
+    return found
+
+
+def true_apart(bound: Bound, true: Attempt) -> Iterator[tuple[Bound, Attempt]]:
+    """The true result from contiguous arguments, where those of the call are not: float64 kernels go wrong with their strides too."""
+    set_apart = apart(bound)
+    if set_apart is not None and true.name == Float64.name:
+        yield set_apart, Attempt("float64", lambda: Float64(device="cpu").run(set_apart))
+
+
+def beyond_bound(bound: Bound, slot: str, tensor: torch.Tensor, expected: torch.Tensor, accumulation: float | None) -> Replayed | None:
+    """What is wrong with a result by the operator's bound of error alone, whatever a trusted kernel errs; None where nothing is.
+
+    bound is the call as the expected result was made.
+    """
+    if expected.shape != tensor.shape or not tensor.dtype.is_floating_point or within_rounding(tensor, expected):
+        return None
+    if is_update(bound.call.op, slot):
+        before = bound.tensors(Conditions(device="cpu", wide=torch.float64))[slot.removeprefix(WRITTEN)]
+        moved = judge_update(slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected))
+        return moved if moved.verdict == "wrong" else None
+    terms = terms_of(bound, slot, tensor)
+    allowed = accumulation or IN_FORCE.get(bound.call.flags.matmul_precision)
+    terms = msgspec.structs.replace(terms, accumulation=allowed) if terms.kind == "linear" else terms
+    sides = Sides(dtype=dtype_name(tensor), target=as_array(tensor), true=as_array(expected), alone=2)
+    if judge_output(slot, sides, terms).verdict != "wrong":
+        return None
+    shaken = slack(bound, slot, sides.dtype, sides.true)
+    grown = max(1.0, LAMBDA * math.sqrt(terms.count) / EASE)  # sums that cancel keep what their partial sums were rounded by
+    unexplained = msgspec.structs.replace(sides, magnitude=magnitude(bound, slot, terms), slack=None if shaken is None else grown * shaken)
+    found = judge_output(slot, unexplained, terms)
+    return found if found.verdict == "wrong" else None
+
+
+def within_rounding(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether every element is the true one but for a rounding or two: then nothing more needs to be asked."""
+    unit = ROUNDOFF.get(dtype_name(tensor), 0.0)
+    return bool(((expected.to(torch.float64) - tensor).abs() <= 2 * unit * expected.abs()).all())
+
+
 def well_conditioned(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether all is finite and near the true result: then nothing more needs to be asked."""
     error = float((expected.to(torch.float64) - tensor).abs().max())
@@ -245,7 +308,7 @@ def slack(bound: Bound, slot: str, dtype: str, true: Array | None) -> Array | No
     unit = max(PRECISIONS[dtype].accumulated, 2.0**-52)  # less changes no double
     moved = []
     for draw in range(DRAWS):
-        nudged = Nudged(bound.call, bound.memories, bound.func, bound.writes, unit=unit, draw=draw)
+        nudged = Nudged(bound, unit=unit, draw=draw)
         output = Attempt("float64", lambda: Float64(device="cpu").run(nudged)).output(slot)  # noqa: B023 - called at once
         if output is None or true is None or output.shape != true.shape:
             return None

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from opscope.substitute.arguments import Conditions
@@ -13,19 +11,21 @@ from opscope.substitute.perform import Bound
 DRAWS = 8  # of signs: those of one draw may cancel
 
 
-@dataclass(eq=False)
 class Nudged(Bound):
-    """Every element of its floating tensors is larger or smaller by `unit` of itself, as a draw of that number says.
+    """Every element of a call's floating tensors is larger or smaller by `unit` of itself, as a draw of that number says.
 
     Tensors share no memory with each other any more.
     """
 
-    unit: float = 0.0
-    draw: int = 0
+    def __init__(self, bound: Bound, *, unit: float, draw: int) -> None:
+        super().__init__(bound.call, bound.memories, bound.func, bound.writes)
+        self.bound = bound
+        self.unit = unit
+        self.draw = draw
 
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
         generator = torch.Generator().manual_seed(self.draw)
-        return {slot: self._nudge(tensor, generator) for slot, tensor in super().tensors(where).items()}
+        return {slot: self._nudge(tensor, generator) for slot, tensor in self.bound.tensors(where).items()}
 
     def _nudge(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):

@@ -137,11 +137,11 @@ class Budget:
         self.seen += calls
 
     def affords_truth(self, signature: Signature) -> bool:
-        """Whether the next check asks for the true result even where the trusted kernel gives the same bits.
+        """Whether the next check asks for the true result, and for witnesses, even where the trusted kernel gives the same bits.
 
-        That accuses nobody, it tells ill-conditioned calls: once a signature, and not in the first checks, which no budget bounds.
+        The first call of a signature may be the only one that is wrong; by the first that is sampled the program's values have changed.
         """
-        return signature.checked == (0 if self.share is None else signature.first)
+        return signature.checked in (0, signature.first)
 
     def beyond(self, elsewhere: float) -> float:
         """Seconds by which recording (elsewhere) and checks together have exceeded their share of the program's own time."""

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel that is wrong in every process is named by the operator itself in another form; coarse and ill-conditioned ones are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from opscope.record.torch.capture import capture
+from opscope.substitute.examine import examine
+from opscope.substitute.perform import Bound, outputs_of
+from opscope.substitute.updates import is_update, judge_update
+from opscope.substitute.witness import near_by
+from opscope.substitute.witness.apart import is_dense
+
+aten: Any = torch.ops.aten
+
+
+@pytest.fixture
+def library() -> Iterator[Any]:
+    library = torch.library.Library("opscope_witness", "DEF")
+    yield library
+    library._destroy()
+
+
+def verdict_of(func: Any, *args: Any, writes: frozenset[str] = frozenset()) -> Any:
+    """The verdict of a call by what it gives itself: every process has the same kernel."""
+    captured = capture(func.name(), args, {}, writes=writes, random=False, limit=1 << 24)
+    result = func(*args)
+    given, _ = captured.given(result)
+    outputs = {slot: tensor for slot, tensor in outputs_of(result, captured.tensors, writes).items() if slot in given.outputs}
+    return examine(Bound(captured.call, captured.pieces, func, writes), outputs).verdict
+
+
+def define(library: Any, schema: str, function: Any) -> Any:
+    name = library.define(schema)
+    library.impl(name, function, "CPU")
+    return getattr(torch.ops.opscope_witness, name).default
+
+
+def blockwise_wrong(x: torch.Tensor) -> torch.Tensor:
+    """A vector body that leaves whole blocks of eight as they were in float32, and a right tail."""
+    result = x.exp()
+    if x.dtype is torch.float32:
+        whole = x.numel() // 8 * 8
+        result.view(-1)[:whole] = x.reshape(-1)[:whole]
+    return result
+
+
+def test_a_vector_body_that_is_wrong_is_named_by_the_element_alone(library: Any) -> None:
+    func = define(library, "body(Tensor x) -> Tensor", blockwise_wrong)
+    found = verdict_of(func, torch.linspace(1, 2, 67))
+    assert (found.verdict, found.elements, found.size) == ("wrong", 64, 67)
+    assert "alone the operator gives" in found.reason
+    assert verdict_of(func, torch.linspace(1, 2, 7)).verdict == "agree"
+
+
+def test_a_kernel_that_goes_wrong_with_strides_in_every_type_is_named_by_contiguous_arguments(library: Any) -> None:
+    def strided_wrong(x: torch.Tensor) -> torch.Tensor:
+        return x.exp() if x.is_contiguous() else torch.zeros_like(x)
+
+    func = define(library, "strided(Tensor x) -> Tensor", strided_wrong)
+    assert verdict_of(func, torch.randn(6, 5).t()).verdict == "wrong"
+    assert verdict_of(func, torch.randn(6, 5)).verdict == "agree"
+
+
+def test_a_kernel_that_is_coarse_in_every_form_is_not_accused(library: Any) -> None:
+    def coarse(x: torch.Tensor) -> torch.Tensor:
+        return x.exp() * (1.001 if x.dtype is torch.float32 else 1.0)
+
+    assert verdict_of(define(library, "coarse(Tensor x) -> Tensor", coarse), torch.randn(67)).verdict in {"agree", "ill-conditioned"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_ill_conditioned_call_is_not_accused(dtype: torch.dtype) -> None:
+    y = 1 - 0.002 * torch.rand(40, dtype=dtype)
+    assert verdict_of(aten.tanh_backward.default, torch.randn(40, dtype=dtype), y).verdict != "wrong"
+    assert verdict_of(aten.sub.Tensor, torch.full((40,), 1e4, dtype=dtype), torch.full((40,), 1e4, dtype=dtype)).verdict != "wrong"
+
+
+def test_products_in_the_precision_that_the_program_asks_for_are_not_accused() -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        found = verdict_of(aten.mm.default, torch.randn(64, 300), torch.randn(300, 64))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert found.verdict != "wrong"
+
+
+def test_an_update_that_left_elements_as_they_were() -> None:
+    before = torch.linspace(0.1, 0.3, 67, dtype=torch.float64).numpy()
+    true = before - 0.01
+    rounded = torch.from_numpy(true).bfloat16().double().numpy()
+    assert judge_update("written:0.0", "bfloat16", before, rounded, true).verdict == "agree"
+    stale = rounded.copy()
+    stale[:64] = before[:64]
+    found = judge_update("written:0.0", "bfloat16", before, stale, true)
+    assert (found.verdict, found.elements) == ("wrong", 64)
+    assert is_update("aten::_fused_sgd_.default", "written:0.0")
+    assert not is_update("aten::_fused_sgd_.default", "0")
+    assert not is_update("aten::add_.Tensor", "written:0")
+
+
+def test_what_is_near_the_true_element() -> None:
+    assert near_by(2.0, 0.5)(2.4)
+    assert not near_by(2.0, 0.5)(float("nan"))
+    assert near_by(float("inf"), None)(float("inf"))
+    assert not near_by(float("inf"), None)(1.0)
+    assert not near_by(2385.0, None)(0.0002)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "dense"), [((3, 4), (4, 1), True), ((3, 4), (1, 3), False), ((1, 4), (9, 1), True), ((), (), True)]
+)
+def test_dense(shape: tuple[int, ...], stride: tuple[int, ...], *, dense: bool) -> None:
+    assert is_dense(shape, stride) is dense
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_fused_sgd_that_ships(dtype: torch.dtype) -> None:
+    """torch 2.13.0 leaves whole vectors of half parameters as they were on some processors; where it does not, nobody is accused."""
+    parameters, gradients = torch.linspace(-1, 1, 67, dtype=dtype), torch.ones(67, dtype=dtype)
+    given = ([parameters.clone()], [gradients], [])
+    settings = {
+        "lr": 0.5,
+        "weight_decay": 0.0,
+        "momentum": 0.0,
+        "dampening": 0.0,
+        "nesterov": False,
+        "maximize": False,
+        "is_first_step": True,
+    }
+    captured = capture("aten::_fused_sgd_.default", given, settings, writes=frozenset({"0"}), random=False, limit=1 << 20)
+    aten._fused_sgd_.default(*given, **settings)
+    stale = int((given[0][0] == parameters).sum())
+    found = examine(Bound(captured.call, captured.pieces), {"written:0.0": given[0][0]}).verdict
+    assert (found.verdict == "wrong") == bool(stale)
+    assert not stale or found.elements >= stale - 1
