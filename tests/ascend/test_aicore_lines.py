@@ -127,6 +127,25 @@ def test_the_device_slog_of_2020_joins_the_hosts_log() -> None:
     assert len(fault.files) == 2
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("error code = 0x10, error string = The CCU instruction address check error", "0x10"),
+        ("error code is 0x10 , error string: x", "0x10"),
+        ("error code = 0, 0x4000, 0, error string = none", "0, 0x4000, 0"),
+        ("error code = 0x800000", "0x800000"),
+        ("error code = (0x10, 0)", "0x10, 0"),
+    ],
+)
+def test_the_words_behind_an_error_code_are_not_the_code(said: str, code: str, faults: Faults) -> None:
+    log = (
+        f"{head(1)}P:The error from device(0), serial number is 1, there is an aicore error, core id is 1, {said}, dump info: pc start: 0x1000,"
+        " current: 0x1200, vec error info: 0x0, mte error info: 0x3000070\n"
+    )
+    (fault,) = faults(log + failed(1.2, "1_0_A", stream=2, task=6))
+    assert [core.code for core in fault.cores] == [code]
+
+
 def test_the_newest_dumps_own_analysis(faults: Faults) -> None:
     log = (
         stars(1.0, core=3, code="0x200000000")

@@ -436,3 +436,21 @@ def test_a_graph_that_the_dump_itself_makes_fail_still_runs(kind: str, tmp_path:
     line = next(number for number, text in enumerate(COMPLEX.read_text().splitlines(), 1) if "<- origin" in text)
     first = opscope.scan(opscope.open_run(tmp_path / "run")).findings[0]
     assert (first.op, first.source) == ("Log", f"{COMPLEX}:{line}")
+
+
+def test_what_the_program_chooses_with_mindspores_own_set_dump(tmp_path: Path) -> None:
+    settings = {
+        "dump_mode": 2, "path": str(tmp_path / "tree"), "net_name": "Net", "iteration": "all", "saved_data": "tensor", "input_output": 0,
+        "kernels": [], "support_device": [0], "op_debug_mode": 0,
+    }  # fmt: skip
+    (tmp_path / "data_dump.json").write_text(json.dumps({"common_dump_settings": settings, "e2e_dump_settings": {"enable": True}}))
+    program = tmp_path / "chooses.py"
+    program.write_text(
+        "import mindspore as ms\nimport numpy as np\nfrom mindspore import nn\nms.set_context(mode=ms.GRAPH_MODE)\n"
+        "net = nn.SequentialCell(nn.Dense(3, 4), nn.ReLU(), nn.Dense(4, 2))\nms.set_dump(net[0])\n"
+        "print(net(ms.Tensor(np.ones((2, 3), np.float32))).shape)\n"
+    )
+    done = watched(tmp_path, program, options=("--config", str(tmp_path / "data_dump.json")))
+    assert done.returncode == 0, done.stderr
+    found = {call.module for call in calls(opscope.open_run(tmp_path / "run"))}
+    assert found == {"0"}

@@ -340,6 +340,24 @@ def test_only_what_was_chosen(tmp_path: Path) -> None:
     assert [call.name for call in calls(recorded.run())] == ["<root>:Exp#1", "fc:Cell#1", "fc:Mul#1"]
 
 
+def test_the_gradient_of_a_chosen_cell_is_chosen_with_it(tmp_path: Path) -> None:
+    """A gradient runs when every Cell has ended: its module is that of the forward call whose tensors it reads."""
+    recorded = Recorded(tmp_path / "run", "--set-dump")
+    first, second = Cell(), Cell()
+    root = Cell(first=first, second=second)
+    recorded.chosen.choose(first, enabled=True)
+    x, y, z, d = (FakeTensor(np.full(3, value, np.float32)) for value in (1, 2, 3, 4))
+    outer = recorded.book.enter_cell(root, [], optimizer=False)
+    for cell, op, read, made in ((first, "ReLU", x, y), (second, "Tanh", y, z)):
+        scope = recorded.book.enter_cell(cell, [], optimizer=False)
+        recorded.call(op, [read], [made])
+        recorded.book.leave_cell(scope, [], HERE, None)
+    recorded.book.leave_cell(outer, [], HERE, None)
+    recorded.call("TanhGrad", [z, FakeTensor(np.full(3, 9, np.float32))], [d], BACK)
+    recorded.call("ReluGrad", [d, y], [FakeTensor(np.full(3, 5, np.float32))], BACK)
+    assert [call.name for call in calls(recorded.run())] == ["first:Cell#1", "first:ReLU#1", "first:ReluGrad~bwd#1"]
+
+
 def test_choices_as_kernels_of_compiled_graphs_know_them(tmp_path: Path) -> None:
     inner = Cell()
     root = Cell(fc=inner, head=Cell())

@@ -88,7 +88,7 @@ def _core(text: str, record: Record) -> Iterator[Event]:
     message = _find(r"errorStr\s*:\s*(.*?)\.?\s*(?:\[FUNC:|$)", body)
     fields = _place(head) | {
         "kind": next((group for group in kind.groups() if group), "") if kind else "",
-        "code": (_find(r"error code\s*(?:=|is)\s*:?\s*(.*?)\s*,?\s*$", head) or "").strip(" ,()"),
+        "code": (_find(rf"error code\s*(?:=|is)\s*:?\s*\(?\s*({_NUMBER}(?:[\s,]+{_NUMBER})*)(?![\w.])", head) or "").strip(" ,()"),
         "registers": _pairs(body.partition("errorStr")[0]),
         "message": message,
         "cut": record.cut and not extended,

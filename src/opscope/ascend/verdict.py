@@ -260,13 +260,22 @@ def _operator(grounds: Grounds) -> Iterator[Verdict]:
         at = _line(grounds.place)
         said = ["the single-operator case fails too"] + (["its dumped inputs hold no NaN or Inf"] if sound else [])
         text = f"the operator itself{at}: it fails alone" + (" with sound inputs" if sound else "; its input values are not known")
-        advice = ("read the kernel at that line, with the shapes, attributes and tiling above",)
+        advice = (_to_read(grounds.place),)
         yield Verdict(cause="operator", text=text, confidence="proven" if sound else "likely", grounds=tuple(said), advice=advice, code=101)
     elif grounds.device_wrong is not None:
         text = f"the device was wrong{_line(grounds.place)}: {grounds.device_wrong}"
         doubt = "the kernel may have died before it had written this output"
         advice = ("run the single-operator case on the device: does it end, and is its output right then?",)
         yield Verdict(cause="operator", text=text, confidence="suspected", grounds=(grounds.device_wrong, doubt), advice=advice, code=101)
+
+
+def _to_read(place: Place | None) -> str:
+    """Where to read on; what is missing for a line where none is known."""
+    rest = "with the shapes, attributes and tiling above"
+    if place is not None and place.source is not None:
+        return f"read the kernel at that line, {rest}"
+    lacking = (place.hint if place is not None else None) or "its line takes the .o and .cce that op_debug_level 2 keeps (--kernel-meta)"
+    return f"read the kernel{f' function {place.symbol}' if place is not None and place.symbol else ''}, {rest}; {lacking}"
 
 
 def _line(place: Place | None) -> str:

@@ -97,6 +97,7 @@ class Book:
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._names: Counter[str] = Counter()
         self._stacks: dict[tuple[str, ...], int] = {}
+        self._paths: dict[int, str] = {}  # of Cells that were called, by identity: a gradient runs when they have ended
         self._relatives = Relatives()
         self._waiting: dict[str, list[Any]] = {"stacks": [], "calls": [], "tensors": []}
         self._problems = 0
@@ -284,6 +285,7 @@ class Book:
             self.steps.optimizer_begins(id(cell))
         else:
             self.steps.module_enters(module)
+        self._paths[id(cell)] = module
         scope = Scope(cell=cell, module=module, index=self._numbers.next_index(), step=self.step, optimizer=optimizer)
         self._inputs[scope.index] = [self._touched(scope.index, "input", slot, tensor) for slot, tensor in tensors]
         scopes.append(scope)
@@ -298,7 +300,8 @@ class Book:
         self.take_compiled(phase="optimizer" if scope.optimizer else None, wait=True)
         while scopes[-1] is not scope:
             scopes.pop()
-        wanted = "module" in self._config.levels and self.wanted(operator_of(scope.cell), phase, step=scope.step)
+        op = operator_of(scope.cell)
+        wanted = "module" in self._config.levels and self.wanted(op, phase, step=scope.step) and self._is_chosen(op, scopes[-1].module)
         scopes.pop()
         rows = [*self._inputs.pop(scope.index, []), *(self._touched(scope.index, "output", slot, tensor) for slot, tensor in tensors)]
         if wanted:
@@ -329,7 +332,7 @@ class Book:
         return [(slot, tensor, _copied(array_of(tensor), keep=keep)) for slot, tensor in inputs]
 
     def wanted(self, op: str, phase: str, *, step: int | None = None) -> bool:
-        """Whether step, --ops, --skip, --phases and set_dump let a call through in the innermost Cell.
+        """Whether step, --ops, --skip and --phases let a call through in the innermost Cell.
 
         step is the present one, of a Cell the one it began in.
         """
@@ -339,13 +342,14 @@ class Book:
         ):
             return False
         module = self.scopes[-1].module if self.scopes else ""
-        name = f"{module or '<root>'}:{op}"
-        if not selection.wants_op(op, name, module):
-            return False
-        return not self._config.set_dump or self._chosen.wants([op], name, module, self._path_of)
+        return selection.wants_op(op, f"{module or '<root>'}:{op}", module)
+
+    def _is_chosen(self, op: str, module: str) -> bool:
+        """Whether set_dump chose a call; asked once its module is known, which of a gradient is that of its forward call."""
+        return not self._config.set_dump or self._chosen.wants([op], f"{module or '<root>'}:{op}", module, self._path_of)
 
     def _path_of(self, cell: object) -> str | None:
-        return next((scope.module for scope in self.scopes if scope.cell is cell), None)
+        return self._paths.get(id(cell))
 
     def enter(self, noted: Noted) -> Noted:
         """The primitive begins: it gets its number, and stands in the black box until leave()."""
@@ -373,11 +377,6 @@ class Book:
         rows = [row for row, _ in (*inputs, *outputs)]
         read, made = [row for row, _ in inputs], [row for row, _ in outputs]
         self._made[0].update({row.digest: row.version for row in made if row.digest is not None and row.version is not None})
-        telling = is_origin(read, made) or error is not None
-        self._finding = self._finding or any(map(unsound, made))
-        sampled = self._config.values == "sample" and index % self._config.sample == 0
-        if self._config.values == "full" or sampled or (telling and self._config.values != "none"):
-            rows = [self._kept(row, array) for row, array in (*inputs, *outputs)]
         scope = self.scopes[-1] if self.scopes else None
         call = Call(
             process=self.writer.process.process, rank=self.writer.process.rank, step=self.step, index=index, level="operator",
@@ -386,6 +385,13 @@ class Book:
             device=next((row.device for row in rows if row.device), None), error=error, status=overflow_bits(op, noted.args, read, made),
         )  # fmt: skip
         call = self._relatives.placed(call, read, made)
+        if not self._is_chosen(op, call.module or ""):
+            return
+        telling = is_origin(read, made) or error is not None
+        self._finding = self._finding or any(map(unsound, made))
+        sampled = self._config.values == "sample" and index % self._config.sample == 0
+        if self._config.values == "full" or sampled or (telling and self._config.values != "none"):
+            rows = [self._kept(row, array) for row, array in (*inputs, *outputs)]
         self._write(msgspec.structs.replace(call, name=self._name("operator", op, call.module or "", site.phase)), rows)
 
     def _write(self, call: Call, rows: Sequence[Tensor]) -> None:

@@ -7,6 +7,8 @@ honoured: what it names is dumped to where it says, and read from there when the
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import sys
@@ -80,6 +82,8 @@ def begin(config: RecordConfig, run: Path) -> Joined:
     if theirs is None:
         os.environ[VARIABLE] = str(write_settings(place, settings_document(dump, _steps(config, last))))
         end = _both(_surviving(), end)
+        if config.set_dump:
+            end = _both(_following_set_dump(), end)
     write_facts(place, facts)
     if last is not None and theirs is None:
         stop_after(dump, last, lambda: book is not None and book.compiled is not None and book.compiled.own)
@@ -117,6 +121,32 @@ def _surviving() -> Callable[[], None]:
         return survive_dump()
     except ImportError:  # MindSpore before 2.10
         return _nothing
+
+
+def _following_set_dump() -> Callable[[], None]:
+    """What the program chooses with mindspore.set_dump, as dump_mode 2 of its own dump has it, is chosen here too."""
+    original = getattr(sys.modules["mindspore"], "set_dump", None)
+    if original is None:
+        return _nothing
+
+    @functools.wraps(original)
+    def set_dump(target: Any, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - as MindSpore's own
+        original(target, enabled)
+        with contextlib.suppress(UsageError):
+            active.chosen.choose(target, enabled=enabled)
+
+    homes = [module for name in _SET_DUMP if getattr(module := sys.modules.get(name), "set_dump", None) is original]
+    for home in homes:
+        setattr(home, "set_dump", set_dump)  # noqa: B010 - a module
+
+    def back() -> None:
+        for home in homes:
+            setattr(home, "set_dump", original)  # noqa: B010 - a module
+
+    return back
+
+
+_SET_DUMP = ("mindspore", "mindspore.common", "mindspore.common.dump", "mindspore.tools")
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
