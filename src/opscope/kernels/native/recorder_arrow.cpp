@@ -149,7 +149,8 @@ void Column::export_to(ArrowArray* out, const std::shared_ptr<Arena>& arena) {
     fill(out, std::move(holder), rows_, nulls_);
 }
 
-Table::Table(Types types, std::size_t rows) : types_(std::move(types)), arena_(std::make_shared<Arena>(4096 + rows * bytes_a_row)) {
+Table::Table(Types types, std::size_t rows, std::shared_ptr<KeptPages> pages)
+    : types_(std::move(types)), arena_(std::make_shared<Arena>(4096 + rows * bytes_a_row, std::move(pages))) {
     for (const auto& [name, type] : types_) columns_.emplace_back(type, *arena_, rows);
 }
 

@@ -93,7 +93,7 @@ class Column {
 class Table {
   public:
     // rows: how many there will be, about.
-    Table(Types types, std::size_t rows);
+    Table(Types types, std::size_t rows, std::shared_ptr<KeptPages> pages);
     Column& operator[](std::size_t column) { return columns_[column]; }
     void row() { ++rows_; }
     std::int64_t rows() const { return rows_; }

@@ -8,8 +8,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <memory_resource>
+#include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 namespace opscope {
 
@@ -34,10 +38,49 @@ class Pages : public std::pmr::memory_resource {
     int flags_;
 };
 
+// The same, with blocks that were given back kept for the next batch: the system clears pages before it hands them out, which takes as
+// long as writing them. Batches are given back by another thread than takes them.
+class KeptPages : public std::pmr::memory_resource {
+  public:
+    ~KeptPages() override {
+        for (const auto& [memory, size] : kept_) pages_.deallocate(memory, size);
+    }
+
+  private:
+    static constexpr std::size_t most = std::size_t{8} << 20;
+    static std::size_t rounded(std::size_t size) {
+        std::size_t up = 4096;
+        while (up < size) up *= 2;
+        return up;
+    }
+
+    void* do_allocate(std::size_t size, std::size_t) override {
+        const std::lock_guard<std::mutex> held(lock_);
+        const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& block) { return block.second == rounded(size); });
+        if (found == kept_.end()) return pages_.allocate(rounded(size));
+        void* memory = found->first;
+        bytes_ -= found->second;
+        kept_.erase(found);
+        return memory;
+    }
+    void do_deallocate(void* memory, std::size_t size, std::size_t) override {
+        const std::lock_guard<std::mutex> held(lock_);
+        if (bytes_ + rounded(size) > most) return pages_.deallocate(memory, rounded(size));
+        bytes_ += rounded(size);
+        kept_.emplace_back(memory, rounded(size));
+    }
+    bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+    Pages pages_{true};
+    std::mutex lock_;
+    std::vector<std::pair<void*, std::size_t>> kept_;
+    std::size_t bytes_ = 0;
+};
+
 // Where one batch of rows lies, of about that many bytes; all of it goes at once.
 struct Arena {
-    explicit Arena(std::size_t bytes) : memory(bytes, &pages) {}
-    Pages pages{true};
+    Arena(std::size_t bytes, std::shared_ptr<KeptPages> from) : pages(std::move(from)), memory(bytes, pages.get()) {}
+    std::shared_ptr<KeptPages> pages;
     std::pmr::monotonic_buffer_resource memory;
 };
 

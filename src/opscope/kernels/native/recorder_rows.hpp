@@ -186,8 +186,8 @@ class Rows {
     void clear();
     // Appends all rows to the tables; levels is a bit set of Level.
     void export_rows(const Interner& texts, std::int32_t process, std::int32_t rank, unsigned levels, Table& call_table, Table& tensor_table);
-    const Types& call_types() const { return call_types_; }
-    const Types& tensor_types() const { return tensor_types_; }
+    Table call_table() const { return Table(call_types_, calls.size(), batches_); }
+    Table tensor_table() const { return Table(tensor_types_, tensors.size(), batches_); }
 
   private:
     void export_call(const CallRow& row, const Interner& texts, std::int32_t process, std::int32_t rank, Table& table);
@@ -195,7 +195,8 @@ class Rows {
     void export_statistics(const TensorRow& row, Table& table);
 
     Types call_types_, tensor_types_;
-    Arena texts_{std::size_t{1} << 18};
+    std::shared_ptr<KeptPages> batches_ = std::make_shared<KeptPages>();
+    Arena texts_{std::size_t{1} << 18, batches_};
 };
 
 }  // namespace opscope

@@ -284,7 +284,7 @@ void Recorder::use_threads(int threads, const std::string& openmp) {
 
 nb::object Recorder::take(std::int32_t process, std::int32_t rank, unsigned levels) {
     settle(!active);
-    Table calls(rows_.call_types(), rows_.calls.size()), tensors(rows_.tensor_types(), rows_.tensors.size());
+    Table calls = rows_.call_table(), tensors = rows_.tensor_table();
     rows_.export_rows(texts_, process, rank, levels, calls, tensors);
     rows_.clear();
     forget_oldest(forward_, [](const Partner& owner) { return owner.index; });
