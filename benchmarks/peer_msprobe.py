@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What msprobe costs on the step of benchmarks/gpt.py; run it with an interpreter that has mindstudio-probe and torch.
+"""What msprobe costs on the step of benchmarks/gpt.py or of a tiny MLP; run it with an interpreter that has mindstudio-probe and torch.
 
-    PEER/bin/python benchmarks/peer_msprobe.py statistics L1 [--steps 5]
+    PEER/bin/python benchmarks/peer_msprobe.py statistics L1 [--steps 5] [--model gpt|tiny]
 
 Prints one JSON line: medians without and with, the median ratio of neighbouring steps, calls seen and bytes a step.
 """
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from gpt import Training
+from shapes import Tiny
 
 
 def debugger(folder: Path, task: str, level: str) -> Any:
@@ -35,9 +36,10 @@ def main() -> None:
     parser.add_argument("task", choices=["statistics", "tensor"])
     parser.add_argument("level", choices=["L1", "mix"])
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--model", choices=["gpt", "tiny"], default="gpt")
     options = parser.parse_args()
     torch.set_num_threads(2)
-    training = Training()
+    training = Training() if options.model == "gpt" else Tiny()
     for _ in range(3):
         training.step()
     pairs = []

@@ -2,7 +2,8 @@
 """Trainings in the shapes that models have, by name: what watching costs depends on how much an operator computes for each byte.
 
 gpt is the small GPT of gpt.py, in which tensors are large beside the work; gpt2 has GPT-2's width, heads and feed-forward, four of its
-twelve blocks and a sixth of its vocabulary; resnet is ResNet-18 on 32 x 32 images; lstm two layers of 512 over 64 words.
+twelve blocks and a sixth of its vocabulary; resnet is ResNet-18 on 32 x 32 images; lstm two layers of 512 over 64 words. Tiny is an MLP
+of which nothing is left but what a call costs.
 """
 
 from __future__ import annotations
@@ -54,6 +55,21 @@ class Recurrent(nn.Module):
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         return self.head(self.layers(self.words(words))[0])
+
+
+class Tiny:
+    """Two layers and SGD."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+        self.inputs, self.targets = torch.randn(8, 16), torch.randn(8, 8)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        nn.functional.mse_loss(self.model(self.inputs), self.targets).backward()
+        self.optimizer.step()
 
 
 def gpt2() -> Training:
