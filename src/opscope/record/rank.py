@@ -11,19 +11,23 @@ LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"
 WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "RANK_SIZE")
 
 
+def exchanging() -> bool:
+    """Whether this process has a process group of torch.distributed."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and bool(distributed.is_initialized())
+
+
 def known_rank(environ: Mapping[str, str]) -> int | None:
     """Rank of this process, None while nothing tells it."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
+    if exchanging():
+        return int(sys.modules["torch.distributed"].get_rank())
     return first_number(environ, RANK_VARIABLES)
 
 
 def known_world(environ: Mapping[str, str]) -> int | None:
     """Number of ranks, None while nothing tells it."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_world_size())
+    if exchanging():
+        return int(sys.modules["torch.distributed"].get_world_size())
     return first_number(environ, WORLD_VARIABLES)
 
 

@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opscope.record.rank import known_rank, known_world
+from opscope.record.rank import exchanging, known_rank, known_world
 from opscope.run.contain import contain, ignore, reason, tell
 
 if TYPE_CHECKING:
@@ -249,11 +249,13 @@ class Session:
     def _step_due(self, recorder: Recorder, step: int, *, finding: bool) -> bool:
         """Whether the rows of the step that has just ended, and of those before it that wait, are to be handed over now.
 
-        Those of the first step are, those with a finding, and the last ones of a segment of the tables.
+        Those of the first step are, those with a finding, the last ones of a segment of the tables, and all where ranks exchange
+        tensors: what has arrived by then is told by the thread that makes the calls, never by the writer's.
         """
         segment = max(1, (self.config.keep_last or 1 << 30) // 4)
+        alone = recorder.beneath is None and not exchanging()
         waited = time.monotonic() - self._handed
-        return finding or step == 0 or recorder.beneath is not None or (step + 1) % segment == 0 or waited >= STEP_SECONDS
+        return finding or step == 0 or not alone or (step + 1) % segment == 0 or waited >= STEP_SECONDS
 
     def _hand_over(self, recorder: Recorder) -> None:
         self._handed = time.monotonic()
@@ -269,7 +271,9 @@ class Session:
     def _hand_over_when_idle(self) -> None:
         """On the writer's thread: a program that makes no more calls has its last steps on disk."""
         recorder = self.recorder
-        if recorder is None or self.closed or recorder.book.pending or not self._ended or not self._handing.acquire(blocking=False):
+        if recorder is None or self.closed or recorder.book.pending or not self._ended or exchanging():
+            return
+        if not self._handing.acquire(blocking=False):
             return
         try:
             self._hand_over(recorder)

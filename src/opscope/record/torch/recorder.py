@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import math
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -307,4 +307,12 @@ class TorchRecorder:
 
 def live_optimizers() -> set[Hashable]:
     """Optimizers of the program whose step is watched; wrappers that torch does not hook never report one."""
-    return {id(found) for found in gc.get_objects() if issubclass(type(found), Optimizer) and getattr(type(found).step, "hooked", False)}
+    kinds = {kind for kind in subclasses(Optimizer) if getattr(kind.step, "hooked", False)}
+    return {id(found) for found in gc.get_objects() if type(found) in kinds}
+
+
+def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    """A class and all that are derived from it."""
+    yield kind
+    for derived in type.__subclasses__(kind):
+        yield from subclasses(derived)
