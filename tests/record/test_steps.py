@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.checkpoint import checkpoint
 
 import opscope
 from opscope.record.steps import Steps
@@ -200,3 +201,55 @@ def test_a_recording_that_ends_inside_a_call_leaves_no_mode_behind(plain: bool, 
     assert modes == [0]
     assert not _get_current_dispatch_mode_stack()
     assert "Python" not in str(torch._C._dispatch_tls_local_include_set())
+
+
+def test_without_an_optimizer_the_model_that_comes_back_after_a_backward_pass_begins_a_step() -> None:
+    log = Log()
+    for _ in range(3):
+        log.steps.model_enters("critic")
+        log.steps.backward()
+        log.steps.model_enters("actor")
+        log.steps.backward()
+    assert log.ended == [False] * 2
+
+
+def test_models_that_are_called_again_before_a_backward_pass_end_nothing() -> None:
+    log = Log()
+    for _ in range(5):
+        log.steps.model_enters("cell")
+    log.steps.backward()
+    assert log.ended == []
+
+
+def test_accumulated_gradients_of_an_optimizer_are_one_step() -> None:
+    log = Log("a")
+    for _ in range(4):
+        log.steps.model_enters("model")
+        log.steps.backward()
+    assert log.ended == []
+
+
+def test_a_loop_that_updates_by_hand_has_steps(tmp_path: Path) -> None:
+    def by_hand() -> None:
+        model = torch.nn.Linear(2, 2)
+        for _ in range(3):
+            torch.nn.functional.mse_loss(torch.nn.ReLU()(model(torch.ones(1, 2))), torch.zeros(1, 2)).backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.sub_(0.1 * parameter.grad)
+                    parameter.grad = None
+
+    recorded = record(tmp_path, by_hand)
+    assert {call.step for call in recorded.all("aten::addmm.default")} == {0, 1, 2}
+
+
+def test_checkpointing_without_an_optimizer_stays_within_its_step(tmp_path: Path) -> None:
+    def recomputed() -> None:
+        model = torch.nn.Linear(2, 2)
+        for _ in range(2):
+            checkpoint(model, torch.ones(1, 2, requires_grad=True), use_reentrant=True).sum().backward()
+
+    recorded = record(tmp_path, recomputed)
+    assert sorted((call.step, call.phase) for call in recorded.all("aten::addmm.default")) == [
+        (0, "forward"), (0, "recompute"), (1, "forward"), (1, "recompute"),
+    ]  # fmt: skip

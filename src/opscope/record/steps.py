@@ -3,7 +3,7 @@
 
 The last optimizer step that follows a backward pass ends a step; with several optimizers, all that are in use have to have
 stepped. GradScaler's update ends a step whose optimizer it skipped. Marks by the user, or a module whose forward calls
-are counted, take over for good.
+are counted, take over for good. Without an optimizer the model that is called again after a backward pass begins a step.
 """
 
 from __future__ import annotations
@@ -26,12 +26,33 @@ class Steps:
         self._stepped: set[Hashable] = set()
         self._entered = False
         self._noticed = False
+        self._first: Hashable = None
+        self._has_optimizer = False
+        self._asked = 0
 
     def backward(self) -> None:
         """A backward pass is under way."""
         self._backward = True
 
+    def model_enters(self, model: Hashable) -> None:
+        """The program calls a model from outside of any; where there is no optimizer, a backward pass since its last call ended a step.
+
+        Other models that the step calls end none: the one that was called first does.
+        """
+        if self._first is None:
+            self._first = model
+        elif model == self._first and self._backward and not self._depth and not self._optimized():
+            self._finish(skipped=False)
+
+    def _optimized(self) -> bool:
+        """Whether an optimizer exists; looking for one is slow, so it is looked for the 1st, 2nd, 4th, 8th … time."""
+        self._asked += 1
+        if not self._has_optimizer and self._asked & (self._asked - 1) == 0:
+            self._has_optimizer = bool(self._live())
+        return self._has_optimizer
+
     def optimizer_begins(self, optimizer: Hashable) -> None:
+        self._has_optimizer = True
         if self._depth == 0 and optimizer in self._stepped and self._backward:
             self._idle |= self._expected - self._stepped
             self._finish(skipped=False)

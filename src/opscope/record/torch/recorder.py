@@ -252,12 +252,22 @@ class TorchRecorder:
         buffers, self.modules.buffers = self.modules.buffers, []
         for buffer, name in buffers:
             self.book.label(buffer, "buffer", name)
+        if not scope:
+            self._model_enters(module)
         self.steps.module_enters(path)
         self._worked = True
         kind = type(module)
         op = f"torch.nn.{kind.__name__}" if kind.__module__.startswith("torch.nn.") else f"{kind.__module__}.{kind.__qualname__}"
         index = self.book.enter_scope("module", op, path, list(tensors_in(args, "")))
         scope.append((module, index, path))
+
+    def _model_enters(self, module: torch.nn.Module) -> None:
+        """A model is called from the program's own loop: not from a backward pass, a thread beside it, and no loss or activation."""
+        in_backward = torch._C._current_graph_task_id() >= 0
+        if in_backward or threading.current_thread() is not threading.main_thread() or next(module.parameters(), None) is None:
+            return
+        self._note_backward()
+        self.steps.model_enters(id(module))
 
     def _module_leaves(self, module: torch.nn.Module, *given: Any) -> None:
         """Forward hook: given are args, kwargs and the result; after an exception torch leaves the kwargs out."""
