@@ -102,8 +102,10 @@ def wrongs(trial: Trial, whole: Counter[tuple[Any, ...]]) -> list[str]:
     except OpscopeError:
         return []  # one line, and an exit code that is not 0
     lines = []
-    if document.findings:
-        lines.append(f"a healthy program is accused: {document.findings[0]}")
+    # Of one that was killed the call that it was in is told, rightly.
+    accused = [finding for finding in document.findings if finding.kind != "crash" or trial.code >= 0]
+    if accused:
+        lines.append(f"a healthy program is accused: {accused[0]}")
     if document.complete:
         try:
             found = content(trial.run)
