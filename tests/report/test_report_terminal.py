@@ -249,3 +249,11 @@ def test_guarded_origins_are_counted_unless_they_are_listed(finding: Finding, tm
     told = "guarded  1 origin that the program removes itself: opscope scan --show-hidden runs/demo"
     assert drawn(document(hidden=1), tmp_path, width=160)[-1] == told
     assert told not in drawn(document(guarded, hidden=1), tmp_path, width=160)
+
+
+def test_of_a_record_without_tensors_no_case_is_proposed(finding: Finding) -> None:
+    """An overflow record whose operator was not dumped: there is nothing to run again."""
+    lone = msgspec.structs.replace(finding, inputs=(), outputs=(), op="Opdebug", call="Opdebug.AI Core.57.563", evidence=(), source=None)
+    text = "\n".join(line.plain for line in verdict_lines(document(lone), width=80, here=Path("/")))
+    assert "next  opscope show runs/demo 'Opdebug.AI Core.57.563'" in text
+    assert "repro" not in text

@@ -299,7 +299,9 @@ def _next(document: Document, run: str) -> str | None:
     finding = next((found for found in document.findings if found.call is not None), None)
     if finding is None or finding.call is None:
         return None
-    kept = finding.kind in ("overflow-origin", "replay-mismatch") or any(record.get("inputs_kept") for record in finding.evidence)
+    # An overflow record whose operator was not dumped is a call without tensors: there is nothing to make a case of.
+    judged = finding.kind in ("overflow-origin", "replay-mismatch") and bool(finding.inputs or finding.outputs)
+    kept = judged or any(record.get("inputs_kept") for record in finding.evidence)
     if finding.kind == "crash" and finding.op is not None and OVERLOAD.fullmatch(finding.op) and not kept:
         return f"opscope run --journal {shlex.quote(finding.op)} -- CMD"
     verb, end = ("repro", " -o case") if kept else ("show", "")
