@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparing runs of many rows: seconds and memory of a whole process, for each kind of difference.
+"""Comparing runs of many rows: processor seconds and memory of a whole process, for each kind of difference.
 
     python benchmarks/compare_scale.py [--rows 1000000] [--directory DIR]
 
 Writes two runs with the store's own writer: calls in steps of a thousand, four tensors each, statistics without values. Then
 measures whole processes of `opscope compare`, the best of three each: two equal runs, one with rounding noise and no digests, one with
-digests of which every output differs, one with a call inserted in every step, one with one wrong call in the middle.
+digests of which every output differs, one with a call inserted in every step, one with one wrong call in the middle. Then two runs of so
+many calls, three tensors each: equal, and such that every row differs. Seconds are of the processor, which other work does not lengthen.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from installed import installed
+from large_runs import Form, write_large
 
 from opscope.run.arrow import encode_rows
 from opscope.run.schema import Call, Tensor
@@ -99,19 +100,21 @@ def main() -> None:
             "one wrong call": (write_run(directory, "wrong", options.rows, Kind(wrong=True)), golden),
             "a call inserted in each step": (write_run(directory, "inserted", options.rows, Kind(inserted=True)), golden),
         }
+        for name, form in (("as many calls, all rows equal", Form()), ("as many calls, all rows differ", Form(off=0.3))):
+            one, two = (write_large(directory / f"{name} {side}", options.rows, chosen) for side, chosen in (("a", form), ("b", Form())))
+            targets[name] = one, two
         for name, (target, other) in targets.items():
             seconds, peak, said = min(measured(target, other) for _ in range(3))
             print(f"{name:34} {seconds:6.2f} s  {peak:6.0f} MiB  {said}")
 
 
 def measured(target: Path, golden: Path) -> tuple[float, float, str]:
-    """Seconds and peak memory in MiB of one whole process, and the first line of what it prints."""
+    """Processor seconds and peak memory in MiB of one whole process, and the first line of what it prints."""
     command = [sys.executable, "-m", "opscope", "compare", str(target), str(golden)]
     with tempfile.TemporaryFile("w+") as printed:
-        start = time.perf_counter()
         process = subprocess.Popen(command, stdout=printed, env=installed())
         _, _, used = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - start
+        seconds = used.ru_utime + used.ru_stime
         process.returncode = 0
         printed.seek(0)
         return seconds, used.ru_maxrss / 1024, printed.readline().strip()

@@ -9,15 +9,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from opscope.analysis.hashes import Cells, Ragged, bag_hashes, cells, distinct, distinct_texts, equal_to, hash_of, hashes, known_rows
+from opscope.analysis.hashes import (
+    Cells,
+    Ragged,
+    bag_hashes,
+    cells,
+    distinct,
+    distinct_texts,
+    equal_to,
+    folded,
+    hash_of,
+    hashes,
+    known_rows,
+)
 from opscope.analysis.tables import keys_of
 from opscope.run.arrow import sliced
-from opscope.run.query import arrow_columns
+from opscope.run.query import arrow_columns, release
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +42,8 @@ ABSENT = np.iinfo(np.int64).min  # no such integer
 _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
+_TEXT = 32  # bytes of a row of text, about
+_MAPPED = 128 << 20  # bytes of a table's files that may lie in memory at once
 _DENSE = 8  # numbers from the least to the largest of a table, for each of its rows, up to which a place for each is kept
 _WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero")
 _FLOATS = ("min", "max", "mean", "l2norm")
@@ -141,9 +156,12 @@ class _Read:
     def __init__(self, run: Run, table: str) -> None:
         self._batches = list(arrow_columns(run, table))
         self.count = sum(batch["index"].length for batch in self._batches)
+        self._release, self._touched = partial(release, run, table), 0
+        self._release()
 
     def numbers(self, name: str, kind: Any, missing: Any) -> NDArray[Any]:
         """A column of numbers, missing where it is null."""
+        self._touch(np.dtype(kind).itemsize)
         columns = [batch[name] for batch in self._batches]
         if all(column.validity is not None and not np.count_nonzero(column.validity) for column in columns):
             return np.broadcast_to(np.array(missing, dtype=kind), self.count)  # no number at all takes no memory
@@ -152,10 +170,18 @@ class _Read:
         valid = known_rows(columns)
         if valid is not None:
             np.copyto(found, missing, where=~valid)
-        return found
+        return folded(found)
+
+    def _touch(self, width: int) -> None:
+        """A column of so many bytes a row is about to be read: memory that others lie mapped in is given back before it grows."""
+        self._touched += width * self.count
+        if self._touched > _MAPPED:
+            self._release()
+            self._touched = 0
 
     def cells(self, name: str) -> Cells:
         """A column of text or lists."""
+        self._touch(_TEXT)
         return cells([batch[name] for batch in self._batches])
 
     def hashes(self, name: str, *, null: int = 0) -> NDArray[np.uint64]:

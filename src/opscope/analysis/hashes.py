@@ -66,7 +66,13 @@ class Cells(msgspec.Struct, frozen=True):
     def each(self, found: NDArray[Any]) -> NDArray[Any]:
         """What was found for the rows of different, for every row of the column."""
         unrepeated = sum(part.stop - part.start for part in self.batches) == len(self.different)
-        return found if unrepeated else np.concatenate([found[part] for part in self.batches])
+        return folded(found if unrepeated else np.concatenate([found[part] for part in self.batches]))
+
+
+def folded(column: NDArray[Any]) -> NDArray[Any]:
+    """The column, without memory of its own where one number stands in every row."""
+    constant = len(column) > 1 and column[0] == column[-1] and bool((column == column[0]).all())
+    return np.broadcast_to(column[:1].copy(), len(column)) if constant else column
 
 
 def cells(columns: Sequence[Column]) -> Cells:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import calls_of_line, chosen_call
-from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.options import EVERYTHING, Json, Selected, positive
 from opscope.cli.printing import completeness, write_pieces
 from opscope.errors import MissingValueError
 
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from opscope.run.selection import Selection
 
 
-def show(
+def show(  # noqa: PLR0913 - one for each option
     run: str,
     call: str | None = None,
     /,
     *,
     source: Annotated[str | None, Parameter(help="Only calls that this line ran, FILE:LINE; any frame of the stack.")] = None,
     values: Annotated[bool, Parameter(help="Also print elements, where they were kept.")] = False,
+    limit: Annotated[int | None, Parameter(help="At most so many calls, the first; all without it.")] = None,
     json: Json = False,
     selection: Selected = EVERYTHING,
 ) -> int:
@@ -45,6 +47,7 @@ def show(
     from opscope.formats.registry import open_run
     from opscope.run.query import calls
 
+    positive(limit=limit)
     opened = open_run(run)
     wanted = with_levels_of(opened, selection.selection())
     if call is not None:
@@ -52,15 +55,43 @@ def show(
         if chosen.note is not None:
             note(f"{chosen.call.name}: {chosen.note}")
         found: Iterable[Call] = [chosen.call]
+    elif source is not None:
+        found = calls_of_line(opened, source, wanted)
     else:
-        found = calls(opened, wanted) if source is None else calls_of_line(opened, source, wanted)
+        found = Again(lambda: calls(opened, wanted))
+    if limit is not None:
+        found = Limited(found, limit)
     if json:
         write_pieces(_document(run, opened, found, wanted, values=values))
     elif call is not None:
         _print_page(opened, next(iter(found)), values=values)
     else:
         _print_list(opened, found, wanted, values=values)
+    if isinstance(found, Limited) and found.more:
+        note(f"there are more calls than --limit {limit}; the first {limit} are shown")
     return completeness(opened)
+
+
+class Again:
+    """Calls that are read from the run anew each time they are gone through, so that no list of them is kept."""
+
+    def __init__(self, read: Callable[[], Iterator[Call]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Call]:
+        return self._read()
+
+
+class Limited:
+    """The first of some calls; more says whether there are others."""
+
+    def __init__(self, found: Iterable[Call], limit: int) -> None:
+        first = list(islice(found, limit + 1))
+        self.more = len(first) > limit
+        self._first = first[:limit]
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self._first)
 
 
 def with_levels_of(run: Run, wanted: Selection) -> Selection:
@@ -146,18 +177,16 @@ def _document(path: str, run: Run, found: Iterable[Call], wanted: Selection, *, 
     from opscope.report.json import json_pieces
     from opscope.run.query import tensors_of
 
-    kept: list[Call] = []
+    known = found if isinstance(found, Again | Limited) else list(found)
 
-    def remembered() -> Iterator[Call]:
-        for call in found:
-            kept.append(call)
-            yield call
+    def tensors() -> Iterator[Tensor]:
+        return (tensor for call in known for tensor in tensors_of(run, call, io=wanted.io))
 
-    tensors = (tensor for call in kept for tensor in tensors_of(run, call, io=wanted.io))
-    lists: list[tuple[str, Iterable[Any]]] = [("calls", remembered()), ("tensors", tensors), ("processes", run.processes)]
+    lists: list[tuple[str, Iterable[Any]]] = [("calls", known), ("tensors", tensors()), ("processes", run.processes)]
     if values:
-        lists.append(("values", (_elements(run, tensor) for call in kept for tensor in tensors_of(run, call, io=wanted.io))))
-    head = {"opscope": __version__, "verb": "show", "runs": [path], "complete": not run.problems}
+        lists.append(("values", (_elements(run, tensor) for tensor in tensors())))
+    more = {"more": found.more} if isinstance(found, Limited) else {}
+    head = {"opscope": __version__, "verb": "show", "runs": [path], "complete": not run.problems, **more}
     return json_pieces(head, lists)
 
 

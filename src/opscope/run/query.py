@@ -166,6 +166,13 @@ def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
         yield dict(zip(TABLES[table], map(owned, struct_columns(TABLES[table], batch)), strict=True))
 
 
+def release(run: Run, table: str) -> None:
+    """Gives back memory in which a table lies mapped from its files, where it does: its columns are read again when looked at again."""
+    own = getattr(run, "release", None)
+    if own is not None:
+        own(table)
+
+
 def records_at(run: Run, table: str, rows: Sequence[int]) -> list[Any]:
     """Records of a table by their number among the rows of arrow_columns, in the order asked for."""
     own = getattr(run, "records_at", None)

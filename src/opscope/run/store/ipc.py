@@ -85,6 +85,14 @@ class IpcFile:
         """The whole batches; sets torn and torn_reason when the file ends in the middle of one."""
         return tuple(self._walk())
 
+    def release(self, batch: Batch | None = None) -> None:
+        """Gives back the memory in which a batch, or the file, lies mapped; views of it stay as they are and are read again."""
+        if isinstance(self._map, mmap.mmap) and hasattr(self._map, "madvise"):
+            first = 0 if batch is None else batch.body // mmap.PAGESIZE * mmap.PAGESIZE
+            length = self.size if batch is None else batch.body + batch.body_length - first
+            if length:
+                self._map.madvise(mmap.MADV_DONTNEED, first, length)
+
     @property
     def rows(self) -> int:
         """Rows of the whole batches."""

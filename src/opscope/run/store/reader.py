@@ -143,6 +143,7 @@ class NativeRun:
             stored, constants = reader.tables[table], reader.constants
             for number in stored.usable():
                 yield _Columns(stored, number, names, constants)
+                stored.release(number)
         if table == "calls" and self.unfinished:
             yield _unfinished_columns(self.unfinished, names)
 
@@ -158,6 +159,11 @@ class NativeRun:
         if table == "calls" and self.unfinished:
             batch = encode_rows(table, self.unfinished)
             yield dict(zip(names, map(owned, struct_columns(TABLES[table], batch)), strict=True))
+
+    def release(self, table: str) -> None:
+        """Gives back the memory in which a table lies mapped; views of it stay as they are. See query.release."""
+        for reader in self._processes:
+            reader.tables[table].release()
 
     def records_at(self, table: str, rows: Sequence[int]) -> list[Any]:
         """Records by their number among the rows of arrow_columns; reads only the batches that hold one."""

@@ -92,6 +92,11 @@ class StoredTable:
         """Rows in a batch."""
         return self._batches[number][1].rows
 
+    def release(self, number: int | None = None) -> None:
+        """Gives back the memory in which a batch, or every one, lies mapped."""
+        for file, batch in self._batches if number is None else self._batches[number : number + 1]:
+            file.release(batch)
+
     def expect(self, rows: int) -> None:
         """A problem where fewer rows are here than the process wrote, and nothing that was read says why."""
         here = sum(self.rows(number) for number in range(len(self)))
@@ -136,6 +141,7 @@ class StoredTable:
             columns = self.read(number, names)
             if columns is not None:
                 yield columns
+                self.release(number)
 
     def messages(self, constants: Mapping[str, int]) -> Iterator[memoryview | bytearray]:
         """Bytes of every sound batch; int32 columns named in constants hold that number in every row."""
@@ -143,6 +149,7 @@ class StoredTable:
         for number, (file, batch) in enumerate(self._batches):
             if self._is_sound(number):
                 yield file.message(batch, own)
+                file.release(batch)
 
     def _is_usable(self, number: int) -> bool:
         """Whether the numbers of a batch are sound and no required column has nulls, found out once."""
