@@ -4,6 +4,7 @@
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests                       make lint     style, types, layers, sizes
 #   make zoo       whole programs through the real command line, some ten to twenty minutes
+#   make attack    random programs, bare against recorded, SEEDS (0-200)
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
 #   make attack    faults, kills and random programs by the hundred
@@ -25,6 +26,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-dev.txt
 FUZZ_SECONDS ?= 60
+SEEDS ?= 0-200
 MUTATIONS ?= 1000000
 NATIVE := $(wildcard src/opscope/kernels/native/*)
 BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
@@ -61,6 +63,10 @@ zoo: build
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
 attack: build
 	$(BIN)/python -m pytest -m "attack and not interop" tests/attack
+
+# The programs of these seeds have to say the same bare and recorded.
+attack: build
+	env OPSCOPE_ATTACK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/attack
 
 lint: build
 	$(BIN)/ruff check .

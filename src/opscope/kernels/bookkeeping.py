@@ -28,7 +28,6 @@ from opscope.kernels.calls import (
     Storage,
     Version,
     anomalous,
-    base,
     covering,
     forget_oldest,
     head_of,
@@ -50,6 +49,8 @@ class Binding(Protocol):
     def release(self, reference: int) -> None: ...
     def expired(self, reference: int) -> bool: ...
     def handles(self, types: Sequence[type]) -> bool: ...
+    def declined(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+    def numbers(self, func: Any, args: Sequence[Any]) -> tuple[Any, ...]: ...
     def describe(self, func: Any) -> Operator: ...
     def target(self, func: Any) -> Any: ...
     def site(self) -> Site: ...
@@ -71,6 +72,7 @@ class Binding(Protocol):
     def signal(self) -> None: ...
     def due(self) -> None: ...
     def fail(self, error: BaseException) -> None: ...
+    def missed(self, op: str, error: BaseException) -> bool: ...
     def box_enter(self, box: Any, draft: Draft) -> None: ...
     def batches(self, drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]: ...
 
@@ -134,26 +136,26 @@ class Recorder(Flights):
 
     # -- calls ------------------------------------------------------------------------------------------------
 
-    def dispatch(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: ARG002 - a mode's handler
-        """Run one operator under observation, for the mode that was asked; a failure of the watching ends the watching, never the call."""
-        kwargs = kwargs or {}
+    def dispatch(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Run one operator under observation, for the mode that was asked; the binding is told where the watching fails."""
+        kwargs, args = kwargs or {}, self.binding.numbers(func, args)
         if self.active and types and self._guarded(self.binding.handles, types) is False:
-            return NotImplemented
+            return self.binding.declined(mode, func, types, args, kwargs)
         if not self.active or self.paused or self._waiting.get(get_ident()):
             self._guarded(self._count, func)
             return self._target(func)(*args, **kwargs)
         before = time.perf_counter()
-        draft = self._guarded(self._enter, func, args, kwargs)
+        draft = self._attempted(func, self._enter, func, args, kwargs)
         if draft is None:
-            return func(*args, **kwargs)
+            return self.binding.target(func)(*args, **kwargs)
         begun = time.perf_counter()
         try:
             result = self._made(func, types, args, kwargs)
         except BaseException as error:
-            self._guarded(self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000])
+            self._attempted(func, self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000])
             raise
         ended = time.perf_counter()
-        self._guarded(self._leave, draft, result, None)
+        self._attempted(func, self._leave, draft, result, None)
         self.watching += begun - before + time.perf_counter() - ended
         return result
 
@@ -271,6 +273,15 @@ class Recorder(Flights):
             self.binding.fail(error)
             return None
 
+    def _attempted(self, func: Any, action: Any, *arguments: Any) -> Any:
+        """Do a part of the watching of one call; where that fails the call is missed, and nothing is known of tensors any more."""
+        try:
+            return action(*arguments)
+        except BaseException as error:  # noqa: BLE001 - the recording boundary: the binding raises what is the program's own
+            self._guarded(self.forget)
+            self.active = self.binding.missed(str(func), error)
+            return None
+
     def _operator(self, func: Any) -> Operator:
         operator = self._operators.get(func)
         if operator is None:
@@ -320,14 +331,19 @@ class Recorder(Flights):
         if operator.awaits and error is None:
             self._land_awaited(draft)
         if draft.selected:
-            if error is None:
-                self._outputs(draft, operator, result)
-            else:
-                self.binding.judge_draft(draft)  # what it raised on is wanted as much as what it computed wrongly
-            self._finish(draft)
+            try:
+                if error is None:
+                    self._outputs(draft, operator, result)
+                else:
+                    self.binding.judge_draft(draft)  # what it raised on is wanted as much as what it computed wrongly
+            except BaseException:
+                draft.outputs.clear()
+                raise
+            finally:
+                self._finish(draft)
         elif error is None:
             self._take_off(draft, result)
-        self._after(draft, operator)
+        self._guarded(self._after, draft, operator)
 
     def _push(self, draft: Draft) -> None:
         """Put a call on its thread's stack and into the black box."""
@@ -511,7 +527,7 @@ class Recorder(Flights):
         if seen.facts.readable:
             version.unread = False
             version.order = seen.order
-            version.statistics = self.binding.read(tensor if seen.copies == 1 else base(tensor))
+            version.statistics = self.binding.read(tensor)
             seen.arrived = seen.io == "input" and bool(version.statistics and (version.statistics.nan or version.statistics.pos_inf))
             version.value = self.binding.keep(tensor) if self.values == "full" else None
         elif seen.facts.staged:

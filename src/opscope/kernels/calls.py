@@ -49,7 +49,10 @@ UNKNOWN = Operator(op="", short="")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is read of a tensor besides its memory; readable says whether its elements may be read on the host."""
+    """What is read of a tensor besides its memory; readable says whether its elements may be read on the host.
+
+    data is where the elements of a readable tensor of a subclass lie, lazy whether they are to be conjugated or negated.
+    """
 
     address: int
     offset: int
@@ -64,6 +67,8 @@ class Facts:
     readable: bool
     staged: bool = False
     item: int = 0
+    data: int = 0
+    lazy: bool = False
 
     @property
     def extent(self) -> range:

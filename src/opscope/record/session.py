@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 STEP_SECONDS = 0.1  # for which the rows of steps that have ended may wait, so that short steps go to the disk together
+MOST_MISSED = 100  # calls that could not be recorded; what then still could is not worth their time
 
 
 class Recorder(Protocol):
@@ -70,6 +71,8 @@ class Session:
         self._handed = 0.0
         self._ended: list[tuple[int, bool]] = []  # steps whose rows wait, and whether they have a finding
         writer.idle = self._hand_over_when_idle
+        self._missed = 0
+        self._first_missed = ""
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -110,6 +113,7 @@ class Session:
             "steps": recorder.book.step,
             "skipped_steps": tuple(self.skipped),
             "idle": self.idle,
+            "missed": f"{self._missed} calls could not be recorded, the first {self._first_missed}" if self._missed else None,
             **({"torch": {**self.writer.process.torch, **recorder.settings()}} if recorder.book.step == 0 else {}),
             **beneath,
         }
@@ -143,6 +147,18 @@ class Session:
         """A device can be asked no more: its tensors have no statistics from now on, their calls are still recorded."""
         why = str(error).partition("\n")[0]
         print(f"opscope: statistics of {device} end here: {type(error).__name__}: {why}; calls are still recorded", file=sys.stderr)
+
+    def missed(self, op: str, error: BaseException) -> bool:
+        """A call could not be recorded, which is said once; recording ends when it happens too often. Whether it lasts."""
+        if self.closed:
+            return False
+        self._missed += 1
+        if self._missed == 1:
+            self._first_missed = f"{op}: {reason(error)}"[:500]
+            tell(f"a call could not be recorded ({self._first_missed}); recording goes on")
+        if self._missed >= MOST_MISSED:
+            self.fail(error)
+        return not self.closed
 
     def pause(self) -> None:
         """Watch nothing until resume()."""

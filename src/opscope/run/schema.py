@@ -136,6 +136,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     overhead: float | None = None  # time with recording / time without, as the recorder measured its own share
     hidden_calls: int = 0  # operators inside compiled graphs, which nobody could see
     failed: str | None = None  # why recording ended before the process did
+    missed: str | None = None  # how many calls could not be recorded, and the first of them with the reason
     steps: int | None = None  # training steps that ended
     idle: float | None = None  # seconds without a new call before it was stopped, known where somebody stopped it
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped

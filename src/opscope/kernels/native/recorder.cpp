@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <optional>
 
 namespace opscope {
 namespace {
@@ -93,13 +93,6 @@ std::string error_text() {
     return told;
 }
 
-// The error that is set, which is not set any more.
-std::tuple<Ref, Ref, Ref> fetched() {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    return {Ref(type), Ref(value), Ref(trace)};
-}
-
 // float16, bfloat16, float32, float64: the types in which an in-place result can overflow to infinity.
 double limit_of(int code) {
     switch (static_cast<DType>(code)) {
@@ -123,67 +116,81 @@ Thread& Recorder::thread() { return threads_[PyThread_get_thread_ident()]; }
 
 // -- one operator call ---------------------------------------------------------------------------------------
 
-nb::object Recorder::dispatch(nb::handle func, nb::handle types, nb::handle args, nb::handle given) {
+nb::object Recorder::dispatch(nb::handle mode, nb::handle func, nb::handle types, nb::handle positional, nb::handle given) {
     PyObject* kwargs = given.is_none() ? nullptr : given.ptr();
+    const nb::object args = with_tensors(func.ptr(), positional);
     if (active && PyTuple_Check(types.ptr()) && PyTuple_GET_SIZE(types.ptr()) > 0) {
         const Ref handled(PyObject_CallMethod(torch_.binding(), "handles", "(O)", types.ptr()));
         if (!handled) fail();
-        else if (handled.get() == Py_False) return nb::borrow(Py_NotImplemented);
+        else if (handled.get() == Py_False) return declined(mode.ptr(), func.ptr(), types.ptr(), args.ptr(), given.ptr());
     }
     if (!active || paused || (waiting_ && thread().waiting)) {
         if (active) count_only(func.ptr());
-        const auto known = operators_.find(func.ptr());
-        PyObject* target = known == operators_.end() ? func.ptr() : known->second->target.get();
-        return nb::steal(checked(PyObject_Call(target, args.ptr(), kwargs)).release());
+        return nb::steal(checked(PyObject_Call(target(func.ptr()).get(), args.ptr(), kwargs)).release());
     }
     Running running;
     bool entered = false;
     const auto before = Clock::now();
-    try {
+    attempt(func.ptr(), [&] {
         const OperatorInfo& info = describe(func.ptr());
-        if (!info.hidden) {
-            running.info = &info;
-            enter(running, args.ptr(), kwargs);
-            entered = true;
-        }
-    } catch (nb::python_error& error) {
-        error.restore();
-        fail();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-        fail();
-    }
+        if (info.hidden) return;
+        running.info = &info;
+        enter(running, args.ptr(), kwargs);
+        entered = true;
+    });
     const auto begun = Clock::now();
     Ref result = make(running, func.ptr(), types.ptr(), args.ptr(), kwargs);
     std::string told = result ? std::string() : error_text();
-    Ref type, value, trace;
-    if (!result) std::tie(type, value, trace) = fetched();
+    std::optional<Error> raised;
+    if (!result) raised.emplace();
     const auto ended = Clock::now();
     if (entered) {
+        attempt(func.ptr(), [&] { leave(running, result.get(), std::move(told)); });
         try {
-            leave(running, result.get(), std::move(told));
             after(running);
         } catch (nb::python_error& error) {
             error.restore();
             fail();
-        } catch (const std::exception& error) {
-            PyErr_SetString(PyExc_RuntimeError, error.what());
-            fail();
         }
     }
     watching += std::chrono::duration<double>((begun - before) + (Clock::now() - ended)).count();
-    if (!result) {
-        PyErr_Restore(type.release(), value.release(), trace.release());
+    if (raised) {
+        raised->restore();
         throw nb::python_error();
     }
     return nb::steal(result.release());
 }
 
+// What torch does where a mode answers NotImplemented, but that its error names no mode of ours when nobody else answers either: the
+// subclasses are asked in turn while the mode is active. Where torch keeps modes of its own it asks those afterwards.
+nb::object Recorder::declined(PyObject* mode, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
+    if (torch_.modes_below()) return nb::borrow(Py_NotImplemented);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
+        const Ref handler = checked(PyObject_GetAttrString(PyTuple_GET_ITEM(types, i), "__torch_dispatch__"));
+        torch_.push_mode(mode);
+        Ref result(PyObject_CallFunctionObjArgs(handler.get(), func, types, args, kwargs == Py_None ? nullptr : kwargs, nullptr));
+        torch_.pop_mode();
+        if (result.get() != Py_NotImplemented) return nb::steal(checked(result.release()).release());
+    }
+    const Ref told = checked(PyObject_CallMethod(torch_.binding(), "nobody", "(OO)", func, types));
+    PyErr_SetObject(PyExc_TypeError, told.get());
+    throw nb::python_error();
+}
+
 Ref Recorder::make(const Running& running, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
-    if (!running.info) return Ref(PyObject_Call(func, args, kwargs));
-    PyObject* target = running.info->target.get();
-    if (!checks_ || !running.info->checked || !active || !PyTuple_Check(types) || PyTuple_GET_SIZE(types)) return Ref(PyObject_Call(target, args, kwargs));
-    return checks_.call(signature(running), func, target, args, kwargs);
+    const Ref made = running.info ? Ref::borrow(running.info->target.get()) : target(func);
+    const bool checked_here = checks_ && running.info && running.info->checked && active && PyTuple_Check(types) && !PyTuple_GET_SIZE(types);
+    return checked_here ? checks_.call(signature(running), func, made.get(), args, kwargs) : Ref(PyObject_Call(made.get(), args, kwargs));
+}
+
+// What is called for an operator: the same whether the call is recorded, missed or let through.
+Ref Recorder::target(PyObject* func) {
+    const auto known = operators_.find(func);
+    if (known != operators_.end()) return Ref::borrow(known->second->target.get());
+    Ref found(PyObject_CallMethod(torch_.binding(), "target", "(O)", func));
+    if (found) return found;
+    PyErr_Clear();
+    return Ref::borrow(func);
 }
 
 // Numbers what Budget.signature of record/torch/budget.py tells apart, and more; 0 where not all of that is at hand.
@@ -198,6 +205,25 @@ std::uint64_t Recorder::signature(const Running& running) const {
     return hash | 1;
 }
 
+// Does a part of the watching of one call; where that fails the call is missed, and nothing is known of tensors any more. Throws what is
+// the program's own: a signal handler of its may have raised meanwhile.
+template <class Part>
+void Recorder::attempt(PyObject* func, const Part& part) {
+    try {
+        const Quiet quiet(torch_);
+        return part();
+    } catch (nb::python_error& error) {
+        error.restore();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    for (auto& [address, storage] : storages_) storage->versions.clear();
+    const Error error;
+    const Ref op = checked(PyObject_Str(func));
+    const Ref lasts = checked(PyObject_CallMethod(torch_.binding(), "missed", "(OO)", op.get(), error.value()));
+    if (lasts.get() != Py_True) active = false;
+}
+
 // Hands the error that is set to the session, which ends recording; the program goes on. Throws what is the program's own, such as
 // what a signal handler of it raised.
 void Recorder::fail() {
@@ -209,6 +235,34 @@ void Recorder::fail() {
     if (value && trace) PyException_SetTraceback(value, trace);
     const Ref told(PyObject_CallMethod(torch_.binding(), "fail", "(O)", value ? value : Py_None));
     if (!told) throw nb::python_error();
+}
+
+// The arguments as the operator takes them: a mode is handed tensors that stand for Python numbers as numbers (numbers of binding.py).
+nb::object Recorder::with_tensors(PyObject* func, nb::handle args) {
+    const auto is_number = [](PyObject* each) { return PyLong_Check(each) || PyFloat_CheckExact(each) || PyComplex_CheckExact(each); };
+    std::uint64_t numbers = 0;
+    for (Py_ssize_t i = std::min<Py_ssize_t>(PyTuple_GET_SIZE(args.ptr()), 64) - 1; i >= 0; --i)
+        numbers = numbers << 1 | static_cast<std::uint64_t>(is_number(PyTuple_GET_ITEM(args.ptr(), i)));
+    if (!numbers) return nb::borrow(args);
+    try {
+        return with_tensors(func, args, numbers);
+    } catch (nb::python_error&) {
+        return nb::borrow(args);  // the operator itself says what it does not take
+    }
+}
+
+nb::object Recorder::with_tensors(PyObject* func, nb::handle args, std::uint64_t numbers) {
+    const auto found = tensor_places_.find(func);
+    std::uint64_t places = found == tensor_places_.end() ? 0 : found->second;
+    if (found == tensor_places_.end()) {
+        const nb::object told = nb::borrow(torch_.binding()).attr("takes_tensors")(nb::borrow(func));
+        for (const nb::handle place : told)
+            if (const int at = nb::cast<int>(place); at < 64) places |= std::uint64_t{1} << at;
+        Py_INCREF(func);  // its address stands for it
+        tensor_places_.emplace(func, places);
+    }
+    if (!(numbers & places)) return nb::borrow(args);
+    return nb::borrow(torch_.binding()).attr("numbers")(nb::borrow(func), nb::borrow(args));
 }
 
 const OperatorInfo& Recorder::describe(PyObject* func) {
@@ -323,6 +377,19 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
         if (result) take_off(running, result);
         return;
     }
+    try {
+        tell(running, result);
+    } catch (...) {
+        running.outputs.clear();
+        finish(running);
+        throw;
+    }
+    finish(running);
+}
+
+// What came of a call: its outputs, its status, the values that are kept.
+void Recorder::tell(Running& running, PyObject* result) {
+    const OperatorInfo& info = *running.info;
     if (result) {
         if (PyTuple_Check(result) || PyList_Check(result)) outputs_of(running, result, "");
         else outputs_of(running, result, "0");
@@ -339,7 +406,6 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
     } else {
         judge(running);  // what it raised on is wanted as much as what it computed wrongly
     }
-    finish(running);
 }
 
 void Recorder::outputs_of(Running& running, PyObject* result, const std::string& slot) {
@@ -469,14 +535,16 @@ bool Recorder::selects(const Running& running) {
 std::shared_ptr<Storage> Recorder::storage_of(PyObject* tensor, const Facts& facts, bool input) {
     if (!facts.address) return nullptr;
     if (unswept_ >= sweep_every) sweep();
-    auto& storage = storages_[facts.address];
+    const auto known = storages_.find(facts.address);
+    std::shared_ptr<Storage> storage = known == storages_.end() ? nullptr : known->second;
     if (!storage) {
         auto made = std::allocate_shared<Storage>(std::pmr::polymorphic_allocator<Storage>(&pool_), &pool_);
         made->reference = torch_.hold(tensor);
         made->number = next_storage_++;
         made->add_counter(0);
         made->add_counter(facts.counter);
-        storage = made;
+        storages_.emplace(facts.address, made);
+        storage = std::move(made);
         ++unswept_;
     } else if (input && !storage->counts(facts.counter)) {
         // A view does not share its base's counter yet while the call that makes it is returning, so only inputs tell.
@@ -561,7 +629,7 @@ void Recorder::read(Seen& seen, PyObject* tensor, Facts& facts) {
     version->unread = false;
     version->order = seen.row.order;
     Ref resolved;
-    if (torch_.lazy(tensor)) {
+    if (torch_.lazy(tensor, facts)) {
         resolved = checked(PyObject_CallMethod(torch_.binding(), "resolved", "(O)", tensor));
         torch_.facts(resolved.get(), facts);
         tensor = resolved.get();
@@ -569,6 +637,7 @@ void Recorder::read(Seen& seen, PyObject* tensor, Facts& facts) {
     const ArrayView view = torch_.view(tensor, facts);
     std::int64_t elements = 1;
     for (int i = 0; i < facts.ndim; ++i) elements *= facts.shape[i];
+    if (!view.data && elements) return;  // its storage has been freed, to be filled again later
     Options options;
     constexpr std::int64_t worth_threads = 1 << 16, worth_release = 1 << 20;
     if (elements >= worth_threads && team_) {

@@ -90,7 +90,7 @@ class Recorder {
     Recorder(nb::object binding, const std::string& values, int sample, const std::string& io, Types call_types, Types tensor_types);
     ~Recorder() = default;
 
-    nb::object dispatch(nb::handle func, nb::handle types, nb::handle args, nb::handle kwargs);
+    nb::object dispatch(nb::handle mode, nb::handle func, nb::handle types, nb::handle args, nb::handle kwargs);
     std::int64_t enter_scope(const std::string& level, const std::string& op, const std::string& module, nb::handle tensors);
     void leave_scope(std::int64_t index, nb::handle tensors, nb::object error);
     void push_phase(const std::string& phase);
@@ -124,9 +124,15 @@ class Recorder {
     enum class Values { None, Anomaly, Sample, Full };
     using Clock = std::chrono::steady_clock;
 
+    template <class Part> void attempt(PyObject* func, const Part& part);
+    Ref target(PyObject* func);
+    nb::object declined(PyObject* mode, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
+    nb::object with_tensors(PyObject* func, nb::handle args);
+    nb::object with_tensors(PyObject* func, nb::handle args, std::uint64_t numbers);
     const OperatorInfo& describe(PyObject* func);
     void enter(Running& running, PyObject* args, PyObject* kwargs);
     void leave(Running& running, PyObject* result, std::string error);
+    void tell(Running& running, PyObject* result);
     void count_only(PyObject* func);
     Ref make(const Running& running, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
     std::uint64_t signature(const Running& running) const;
@@ -188,6 +194,7 @@ class Recorder {
     Values values_;
     bool inputs_wanted_, outputs_wanted_, selective_;
     std::unordered_map<PyObject*, std::unique_ptr<OperatorInfo>> operators_;
+    std::unordered_map<PyObject*, std::uint64_t> tensor_places_;  // arguments that cannot be numbers, by operator
     std::pmr::unordered_map<std::uintptr_t, std::shared_ptr<Storage>> storages_{&pool_};
     std::pmr::unordered_map<std::int64_t, std::shared_ptr<Version>> staged_{&pool_};  // by ticket
     std::unordered_map<unsigned long, Thread> threads_;

@@ -38,6 +38,25 @@ class Ref {
     PyObject* object_ = nullptr;
 };
 
+// The error that is set, taken off the interpreter until it is put back.
+class Error {
+  public:
+    Error() {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        PyErr_NormalizeException(&type, &value, &trace);
+        if (value && trace) PyException_SetTraceback(value, trace);
+        type_ = Ref(type);
+        value_ = Ref(value);
+        trace_ = Ref(trace);
+    }
+    PyObject* value() const { return value_ ? value_.get() : Py_None; }
+    void restore() { PyErr_Restore(type_.release(), value_.release(), trace_.release()); }
+
+  private:
+    Ref type_, value_, trace_;
+};
+
 inline Ref checked(PyObject* owned) {
     if (!owned) throw nb::python_error();
     return Ref(owned);

@@ -138,7 +138,7 @@ struct Facts {
     const void* data = nullptr;  // null: not asked for yet
     std::int32_t dtype = Interner::none, device = Interner::none, layout = Interner::none, tensor_class = Interner::none;
     int code = -1;  // DType when the kernels can read it
-    bool requires_grad = false, readable = false, staged = false;
+    bool requires_grad = false, readable = false, staged = false, lazy = false;
     std::int64_t counter = 0;
 };
 

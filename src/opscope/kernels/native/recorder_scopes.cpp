@@ -74,6 +74,7 @@ std::string scope_label(const std::string& op) {
 }  // namespace
 
 std::int64_t Recorder::enter_scope(const std::string& level, const std::string& op, const std::string& module, nb::handle tensors) {
+    const Quiet quiet(torch_);
     Thread& here = thread();
     const Site& site = stacks_.here();
     CallRow call;
@@ -103,6 +104,7 @@ void Recorder::leave_scope(std::int64_t index, nb::handle tensors, nb::object er
     while (here.open.back().index != index) pop(here);
     Scope scope = std::move(here.open.back());
     pop(here);
+    const Quiet quiet(torch_);
     std::vector<TensorRow> outputs;
     if (outputs_wanted_) touch_all(outputs, tensors, false);
     if (!error.is_none()) scope.call.error = rows_.text(nb::cast<std::string>(error));
@@ -196,6 +198,7 @@ void Recorder::close() {
 }
 
 void Recorder::label(nb::handle tensor, const std::string& role, nb::object name) {
+    const Quiet quiet(torch_);
     Seen seen;
     Facts facts;
     touch(seen, tensor.ptr(), facts, true, texts_("0"));
@@ -312,8 +315,8 @@ NB_MODULE(_recorder, module) {
     }, nb::arg("requested_schema") = nb::none());
     nb::class_<Recorder>(module, "Recorder")
         .def(nb::init<nb::object, const std::string&, int, const std::string&, Types, Types>())
-        .def("dispatch", [](Recorder& recorder, nb::handle, nb::handle func, nb::handle types, nb::handle args, nb::handle kwargs) {
-            return recorder.dispatch(func, types, args, kwargs);
+        .def("dispatch", [](Recorder& recorder, nb::handle mode, nb::handle func, nb::handle types, nb::handle args, nb::handle kwargs) {
+            return recorder.dispatch(mode, func, types, args, kwargs);
         }, nb::arg("mode").none(), nb::arg("func"), nb::arg("types"), nb::arg("args"), nb::arg("kwargs").none() = nb::none())
         .def("enter_scope", &Recorder::enter_scope)
         .def("leave_scope", &Recorder::leave_scope, nb::arg("index"), nb::arg("tensors"), nb::arg("error").none() = nb::none())

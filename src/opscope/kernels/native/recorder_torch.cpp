@@ -37,6 +37,8 @@ Torch::Torch(nb::handle binding, Interner& texts)
       storage_address_(member(binding.ptr(), "storage_address")), graph_task_(member(binding.ptr(), "graph_task")),
       current_node_(member(binding.ptr(), "current_node")), next_sequence_(member(binding.ptr(), "next_sequence")),
       release_(member(binding.ptr(), "release")), expired_(member(binding.ptr(), "expired")),
+      function_modes_(member(binding.ptr(), "has_function_modes")), no_functions_(member(binding.ptr(), "no_functions")),
+      modes_below_(member(binding.ptr(), "modes_below")), push_mode_(member(binding.ptr(), "push_mode")), pop_mode_(member(binding.ptr(), "pop_mode")),
       members_(member(binding.ptr(), "tensor_type").get()),
       cpu_(texts("cpu")), strided_name_(texts("strided")) {
     kept_.push_back(member(binding.ptr(), "tensor_type"));
@@ -53,9 +55,8 @@ Torch::Torch(nb::handle binding, Interner& texts)
 }
 
 void Torch::facts(PyObject* tensor, Facts& out) {
-    const bool plain = Py_TYPE(tensor) == tensor_ || Py_TYPE(tensor) == parameter_;
     std::uint32_t key = unknown_key;
-    if (!plain || !(dltensor_of_ ? borrowed(tensor, out, key) : dense(tensor, out))) return slow_facts(tensor, out);
+    if (!is_plain(tensor) || !(dltensor_of_ ? borrowed(tensor, out, key) : dense(tensor, out))) return slow_facts(tensor, out);
     const Element* type = element(tensor, key);
     if (!type) return slow_facts(tensor, out);
     out.dtype = type->name;
@@ -121,7 +122,6 @@ bool Torch::dense(PyObject* tensor, Facts& out) {
 // Subclasses, other devices, sparse and nested tensors: the binding says it in Python.
 void Torch::slow_facts(PyObject* tensor, Facts& out) {
     const Ref facts = checked(PyObject_CallMethod(binding_.get(), "facts", "(O)", tensor));
-    out.data = nullptr;
     out.address = static_cast<std::uintptr_t>(integer(member(facts.get(), "address").get()));
     out.offset = integer(member(facts.get(), "offset").get());
     out.ndim = integers(member(facts.get(), "shape").get(), out.shape);
@@ -133,24 +133,29 @@ void Torch::slow_facts(PyObject* tensor, Facts& out) {
     out.tensor_class = kind.get() == Py_None ? Interner::none : texts_(text(kind.get()));
     out.requires_grad = truth(member(facts.get(), "requires_grad").get());
     out.counter = integer(member(facts.get(), "counter").get());
-    const auto type = dtypes_.find(attribute(tensor, names_.dtype.get()).get());
-    out.code = type == dtypes_.end() ? -1 : type->second.code;
+    out.code = -1;
+    for (const auto& [dtype, element] : dtypes_)
+        if (element.name == out.dtype) out.code = element.code;
+    out.data = reinterpret_cast<const void*>(integer(member(facts.get(), "data").get()));
+    out.lazy = truth(member(facts.get(), "lazy").get());
     out.readable = truth(member(facts.get(), "readable").get()) && out.code >= 0;
     out.staged = truth(member(facts.get(), "staged").get());
 }
 
 ArrayView Torch::view(PyObject* tensor, Facts& facts) {
-    if (!facts.data) facts.data = reinterpret_cast<const void*>(integer(method(tensor, names_.data_ptr.get()).get()));
+    if (!facts.data && is_plain(tensor)) facts.data = reinterpret_cast<const void*>(integer(method(tensor, names_.data_ptr.get()).get()));
     for (int i = 0; i < facts.ndim; ++i)
         if (facts.stride[i] == 0 && facts.shape[i] > 1) facts.shape[i] = 1;
     return {facts.data, static_cast<DType>(facts.code), facts.ndim, facts.shape, facts.stride};
 }
 
-bool Torch::lazy(PyObject* tensor) {
+bool Torch::lazy(PyObject* tensor, const Facts& facts) {
+    if (!is_plain(tensor)) return facts.lazy;
     return complex_seen_ && (truth(method(tensor, names_.is_conj.get()).get()) || truth(method(tensor, names_.is_neg.get()).get()));
 }
 
 PyObject* Torch::hold(PyObject* tensor) {
+    if (!is_plain(tensor)) return checked(PyObject_CallMethod(binding_.get(), "hold", "(O)", tensor)).release();
     const Ref storage = method(tensor, names_.untyped_storage.get());
     return method(storage.get(), names_.weak_ref.get()).release();
 }

@@ -31,13 +31,14 @@ class Torch {
     Torch(nb::handle binding, Interner& texts);
 
     bool is_tensor(PyObject* object) const { return Py_TYPE(object) == tensor_ || PyObject_TypeCheck(object, tensor_); }
+    bool is_plain(PyObject* object) const { return Py_TYPE(object) == tensor_ || Py_TYPE(object) == parameter_; }
     bool is_parameter(PyObject* object) const { return Py_TYPE(object) == parameter_; }
 
     void facts(PyObject* tensor, Facts& out);
     // View of a readable tensor's memory; elements that a stride of 0 repeats come once.
     ArrayView view(PyObject* tensor, Facts& facts);
     // Whether the memory holds something else than the elements (conjugate or negative bit).
-    bool lazy(PyObject* tensor);
+    bool lazy(PyObject* tensor, const Facts& facts);
 
     PyObject* hold(PyObject* tensor);
     void release(PyObject* reference);
@@ -51,6 +52,23 @@ class Torch {
     }
     std::int64_t next_sequence() { return integer(call(next_sequence_.get()).get()); }
     PyObject* binding() const { return binding_.get(); }
+
+    // The modes that lie below the one that handles a call, and putting that back for a while.
+    bool modes_below() { return integer(call(modes_below_.get()).get()) > 0; }
+    void push_mode(PyObject* mode) { call(push_mode_.get(), mode); }
+    void pop_mode() {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        const Ref popped(PyObject_CallOneArg(pop_mode_.get(), Py_None));
+        PyErr_Restore(type, value, trace);
+    }
+    // Whether the program has function modes, which would be asked for every attribute that is read.
+    bool has_function_modes() { return call(function_modes_.get()).get() == Py_True; }
+    Ref functions_off() {
+        Ref guard = call(no_functions_.get());
+        checked(PyObject_CallMethod(guard.get(), "__enter__", nullptr));
+        return guard;
+    }
 
   private:
     struct Element {
@@ -67,7 +85,8 @@ class Torch {
 
     Names names_;
     Interner& texts_;
-    Ref binding_, strided_, storage_address_, graph_task_, current_node_, next_sequence_, release_, expired_;
+    Ref binding_, strided_, storage_address_, graph_task_, current_node_, next_sequence_, release_, expired_,
+        function_modes_, no_functions_, modes_below_, push_mode_, pop_mode_;
     PyTypeObject *tensor_, *parameter_;
     DLTensorOf dltensor_of_ = nullptr;
     Members members_;
@@ -76,6 +95,26 @@ class Torch {
     std::vector<Ref> kept_;
     std::int32_t cpu_, strided_name_;
     bool complex_seen_ = false, inference_seen_ = false;
+};
+
+// As long as it lives, the program's function modes hear nothing of what is read.
+class Quiet {
+  public:
+    explicit Quiet(Torch& torch) {
+        if (torch.has_function_modes()) guard_ = torch.functions_off();
+    }
+    ~Quiet() {
+        if (!guard_) return;
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        const Ref left(PyObject_CallMethod(guard_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+        PyErr_Restore(type, value, trace);
+    }
+    Quiet(const Quiet&) = delete;
+    Quiet& operator=(const Quiet&) = delete;
+
+  private:
+    Ref guard_;
 };
 
 }  // namespace opscope

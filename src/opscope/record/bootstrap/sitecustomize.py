@@ -30,12 +30,14 @@ class AfterImport:
         self.pending = set(names)
         self.then = then
         self.before = before
+        self.asked = lambda: None  # called whenever a module is looked for
 
     def find_spec(self, name, path=None, target=None):
         """Spec of `name` as the other finders give it, its loader watched; None for everything but frameworks.
 
         Programs ask for a spec without importing (`importlib.util.find_spec("torch")`), so being asked ends nothing.
         """
+        self.asked()
         if name not in self.pending or path is not None:
             return None
         spec = self._of_the_others(name, path, target)
@@ -158,7 +160,7 @@ def mark_started():
         return  # it is there already, or the directory cannot be written
 
 
-def yield_to_next():
+def yield_to_next(after):
     """Leave sys.path as the program would have it without opscope, and import the sitecustomize it would have had."""
     own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != own]  # noqa: PTH100
@@ -171,10 +173,19 @@ def yield_to_next():
     finally:
         # The import system looks the module up by name once more before it returns.
         sys.modules.setdefault("sitecustomize", ours)
+    if after is not None:
+        after.asked = lambda: leave(after, ours)
+
+
+def leave(after, ours):
+    """With the next import: take this file from the modules, where the program would have no sitecustomize without opscope."""
+    after.asked = lambda: None
+    if sys.modules.get("sitecustomize") is ours:
+        del sys.modules["sitecustomize"]
 
 
 def start():
-    """Place the finders; a framework that a .pth file imported already is joined at once."""
+    """Place the finders, and return the first; a framework that a .pth file imported already is joined at once."""
     mark_started()
     sys.meta_path.append(HomeFinder())
     after = AfterImport(FRAMEWORKS, join, prepare)
@@ -182,9 +193,9 @@ def start():
     for framework in FRAMEWORKS:
         if framework in sys.modules:
             after.imported(framework)
+    return after
 
 
 if __name__ == "sitecustomize":  # imported by module site, not by a test or a type checker
-    if os.environ.get("OPSCOPE_RUN") and hasattr(sys, "implementation"):  # Python 3: find_spec is what imports ask for
-        start()
-    yield_to_next()
+    # Python 3: find_spec is what imports ask for.
+    yield_to_next(start() if os.environ.get("OPSCOPE_RUN") and hasattr(sys, "implementation") else None)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch.utils._python_dispatch import _disable_current_modes
-
+from opscope.record.torch.aside import aside
 from opscope.record.torch.checker import Checker, CheckMode
 from opscope.record.torch.journal import Journal, JournalMode
 from opscope.record.torch.overrides import Overrides, without_overrides
@@ -63,11 +62,11 @@ class Beneath:
 
     def enter(self, op: str, tensors: list[tuple[str, Any]]) -> int:
         """Begin the row of a call that no mode sees."""
-        with _disable_current_modes():
+        with aside():
             return int(self.book.enter_scope("operator", op, self.module(), tensors))
 
     def leave(self, index: int, tensors: list[tuple[str, Any]], error: str | None) -> None:
-        with _disable_current_modes():
+        with aside():
             self.book.leave_scope(index, tensors, error)
 
     def module(self) -> str:

@@ -22,8 +22,9 @@ from opscope.kernels.compiled import NUMBERS
 from opscope.record.active import active
 from opscope.record.rows import arrow_batches
 from opscope.record.torch.arrivals import Arrivals
+from opscope.record.torch.aside import PLAIN, TensorBase, aside, plainly, set_aside
 from opscope.record.torch.memory import view
-from opscope.record.torch.operators import describe, unhindered
+from opscope.record.torch.operators import describe, takes_tensors, unhindered
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from opscope.record.torch.sentinel import Sentinel
 
 storage_address: Callable[[torch.Tensor], int] = torch._C._storage_address  # type: ignore[attr-defined]
-PLAIN = (torch.Tensor, torch.nn.Parameter)
+NUMBERS_AS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 ENUMS = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format"}
 # Subclasses that are recorded as they are, their operators being for a mode of torch's own that lies below; calls on all others are
 # left to the subclass, so that its inner kernels are seen.
@@ -55,6 +56,11 @@ class TorchBinding:
     graph_task = staticmethod(torch._C._current_graph_task_id)
     current_node = staticmethod(torch._C._current_autograd_node)
     next_sequence = staticmethod(torch._C._autograd._get_sequence_nr)
+    has_function_modes = staticmethod(torch._C._is_torch_function_mode_enabled)
+    no_functions = torch._C.DisableTorchFunction
+    modes_below = staticmethod(torch._C._len_torch_dispatch_stack)
+    push_mode = staticmethod(torch._C._push_on_torch_dispatch_stack)
+    pop_mode = staticmethod(torch._C._pop_torch_dispatch_stack)
     release: Callable[[int], None] = staticmethod(torch.UntypedStorage._free_weak_ref)
     expired: Callable[[int], bool] = staticmethod(torch.UntypedStorage._expired)  # type: ignore[assignment]
 
@@ -80,40 +86,26 @@ class TorchBinding:
     @staticmethod
     def facts(tensor: torch.Tensor) -> Facts:
         """Facts of a tensor; sparse, nested, meta, fake and functional tensors have no readable memory."""
-        kind = type(tensor)
-        dense = tensor.layout is torch.strided and not tensor.is_nested
-        address = storage_address(tensor) if dense and torch._C._has_storage(tensor) else 0
-        host = tensor.device.type == "cpu"
-        memory = bool(address) and not tensor.is_meta and not is_wrapper(kind) and not tensor.is_quantized
-        return Facts(
-            address=address,
-            offset=int(tensor.storage_offset()) if address else 0,
-            shape=() if tensor.is_nested else tuple(map(int, tensor.shape)),
-            stride=tuple(map(int, tensor.stride())) if dense else (),
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            device=str(tensor.device),
-            layout=layout_name(tensor),
-            tensor_class=None if kind in PLAIN else kind.__qualname__,
-            requires_grad=tensor.requires_grad,
-            counter=0 if tensor.is_inference() else tensor._version,
-            readable=memory and host,
-            staged=memory and not host and layout_name(tensor) == "strided",
-            item=tensor.element_size(),
-        )
+        with aside():
+            return facts_of(tensor)
 
     @staticmethod
+    @set_aside
     def hold(tensor: torch.Tensor) -> int:
-        return int(tensor.untyped_storage()._weak_ref())  # type: ignore[call-overload,no-any-return]
+        return int(TensorBase.untyped_storage(tensor)._weak_ref())
 
     @staticmethod
+    @set_aside
     def resolved(tensor: torch.Tensor) -> torch.Tensor:
         """The tensor with its conjugate or negative bit carried out."""
-        return tensor.detach().resolve_conj().resolve_neg()
+        return plainly(tensor).detach().resolve_conj().resolve_neg()
 
     @staticmethod
+    @set_aside
     def read(tensor: torch.Tensor) -> Any:
         """Statistics of a host tensor's elements; None where NumPy has no such type."""
-        array = view(tensor)
+        tensor = plainly(tensor)
+        array = view(base(tensor) if 0 in tensor.stride() else tensor)
         return None if array is None else statistics(array, threads=torch.get_num_threads())
 
     def work_of(self, result: Any) -> Any:
@@ -125,23 +117,29 @@ class TorchBinding:
         facts = TorchBinding.facts(tensor)
         return not facts.address or facts.extent.stop <= tensor.untyped_storage().nbytes()
 
+    @set_aside
     def stage(self, tensor: torch.Tensor) -> int:
+        tensor = plainly(tensor)
         return self.staging.stage(base(tensor) if 0 in tensor.stride() else tensor)
 
+    @set_aside
     def keep(self, tensor: torch.Tensor) -> tuple[str, str] | None:
-        return self.sentinel.keep(tensor)
+        return self.sentinel.keep(plainly(tensor))
 
     @staticmethod
+    @set_aside
     def clone(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().clone()
+        return plainly(tensor).detach().clone()
 
     def label(self, tensor: torch.Tensor) -> tuple[str | None, str | None]:
         return self.modules.label(tensor)
 
     @staticmethod
+    @set_aside
     def random_states(args: Sequence[Any], kwargs: dict[str, Any] | None) -> dict[str, torch.Tensor]:
         return random_states(args, kwargs or {})
 
+    @set_aside
     def keep_random(self, states: dict[str, torch.Tensor], sealed: bool) -> str | None:  # noqa: FBT001 - asked from C++ too
         return self.sentinel.keep_random(states, seal=sealed)
 
@@ -153,8 +151,36 @@ class TorchBinding:
 
     @staticmethod
     def handles(types: Sequence[type]) -> bool:
-        """Whether calls on these subclasses are recorded as they are, not as the kernels inside."""
-        return all(kind in PLAIN or kind.__name__ in OPAQUE for kind in types)
+        """Whether calls on these subclasses are recorded as they are, not as the kernels inside.
+
+        Those that have no handler of their own (uninitialised parameters) are, and all where the program has a mode below ours:
+        torch asks the uppermost mode and then the subclasses.
+        """
+        return all(not is_wrapper(kind) or kind.__name__ in OPAQUE for kind in types) or mode_below()
+
+    def declined(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What torch does where a mode answers NotImplemented, but that its error does not name ours (native/recorder.cpp)."""
+        if self.modes_below():
+            return NotImplemented
+        for kind in types:
+            self.push_mode(mode)
+            try:
+                result = kind.__torch_dispatch__(func, types, args, kwargs)  # type: ignore[attr-defined]
+            finally:
+                self.pop_mode(None)
+            if result is not NotImplemented:
+                return result
+        raise TypeError(self.nobody(func, types))
+
+    @staticmethod
+    def nobody(func: Any, types: Sequence[type]) -> str:
+        """torch's own words for a call that all handlers decline."""
+        declining = "".join(f"  - tensor subclass {kind!r}\n" for kind in types)
+        return (
+            f"Multiple dispatch failed for '{func.__module__}.{func.__name__}'; "
+            "all __torch_dispatch__ handlers returned NotImplemented:\n\n"
+            f"{declining}\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+        )
 
     @staticmethod
     def describe(func: Any) -> Operator:
@@ -165,6 +191,25 @@ class TorchBinding:
         """What is called for an operator; the overload's own C function saves one Python frame a call, higher-order ones have none."""
         made = unhindered(func)
         return getattr(func, "_op", func) if made is func else made
+
+    @staticmethod
+    @set_aside
+    def numbers(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments of a call as its operator takes them.
+
+        A mode is handed a tensor that stands for a Python number (a constant of a scripted or traced function) as that number, which
+        most operators refuse.
+        """
+        places = takes_tensors(func)
+        return tuple(
+            torch.scalar_tensor(each, dtype=NUMBERS_AS[type(each)]) if place in places and type(each) in NUMBERS_AS else each
+            for place, each in enumerate(args)
+        )
+
+    @staticmethod
+    def takes_tensors(func: Any) -> list[int]:
+        """Positions whose arguments have to be tensors, numbers being refused."""
+        return list(takes_tensors(func))
 
     def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool:
         """Whether --ops, --skip and --phases let a call through.
@@ -221,17 +266,28 @@ class TorchBinding:
         if is_the_programs(error):
             raise error
 
+    def missed(self, op: str, error: BaseException) -> bool:
+        """One call could not be recorded; whether recording goes on. Raises what is the program's own."""
+        lasts = self.session.missed(op, error)
+        if is_the_programs(error):
+            raise error
+        return lasts
+
+    @set_aside
     def observed(self, io: str, slot: str, tensor: torch.Tensor, known: dict[str, Any] | None) -> SeenTensor:
         """One tensor of a suspicious call; known holds its statistics by column, None when it was not read."""
+        tensor = tensor if is_wrapper(type(tensor)) else plainly(tensor)
         return SeenTensor(io, slot, str(tensor.dtype).removeprefix("torch."), tensor, **(known or {}))
 
     def draft(self, func: Any, args: str, inputs: list[SeenTensor], outputs: list[SeenTensor], before: dict[str, Any]) -> Suspect:
         operator = describe(func)
         return Suspect(operator.op, operator.writes, args, inputs, outputs, before)
 
+    @set_aside
     def judge(self, suspect: Suspect) -> int | None:
         return self.sentinel.judge(suspect)
 
+    @set_aside
     def judge_draft(self, draft: Draft) -> int | None:
         """The same for a draft of the reference."""
         rows = [
@@ -254,9 +310,50 @@ class TorchBinding:
         return arrow_batches(drafts, process=process, rank=rank, levels=levels)
 
 
+def facts_of(tensor: torch.Tensor) -> Facts:
+    kind, requires_grad = type(tensor), TensorBase.requires_grad.__get__(tensor)
+    wrapper = is_wrapper(kind)
+    if not wrapper:
+        tensor = plainly(tensor)
+    dense = tensor.layout is torch.strided and not tensor.is_nested
+    address = storage_address(tensor) if dense and torch._C._has_storage(tensor) else 0
+    host = tensor.device.type == "cpu"
+    memory = bool(address) and not tensor.is_meta and not wrapper and not tensor.is_quantized
+    return Facts(
+        address=address,
+        offset=concrete(tensor.storage_offset()) if address else 0,
+        shape=() if tensor.is_nested else tuple(map(concrete, tensor.shape)),
+        stride=tuple(map(concrete, tensor.stride())) if dense else (),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        device=str(tensor.device),
+        layout=layout_name(tensor),
+        tensor_class=None if kind in PLAIN else kind.__qualname__,
+        requires_grad=requires_grad,
+        counter=0 if tensor.is_inference() else tensor._version,
+        readable=memory and host,
+        staged=memory and not host and layout_name(tensor) == "strided",
+        data=tensor.data_ptr() if memory and host and kind not in PLAIN else 0,
+        lazy=tensor.is_conj() or tensor.is_neg(),
+        item=tensor.element_size(),
+    )
+
+
+def concrete(size: int | torch.SymInt) -> int:
+    """A size as a number; one of a graph in the making is not asked for, which would fix it there: what it stands for, -1 if unknown."""
+    if isinstance(size, torch.SymInt):
+        return int(size.node.hint) if size.node.has_hint() and isinstance(size.node.hint, int) else -1
+    return size
+
+
 def is_wrapper(kind: type) -> bool:
     """Whether a subclass stands for other tensors or for none, so that its own memory means nothing."""
     return kind not in PLAIN and getattr(kind, "__torch_dispatch__", None) is not getattr(torch.Tensor, "__torch_dispatch__", None)
+
+
+def mode_below() -> bool:
+    """Whether a mode of the program lies below ours, while ours handles a call; those that torch itself keeps apart are asked later."""
+    own = sum(torch._C._get_dispatch_mode(key) is not None for key in torch._C._TorchDispatchModeKey.__members__.values())
+    return bool(torch._C._len_torch_dispatch_stack() > own)
 
 
 def apis_of(op: str) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import torch
 from opscope.judge.operators import is_workspace
 from opscope.kernels.arguments import Tree
 from opscope.kernels.calls import head_of, writes_to
-from opscope.record.torch.binding import PLAIN, encode
+from opscope.record.torch.aside import PLAIN
+from opscope.record.torch.binding import encode
 from opscope.run.dtypes import find_dtype
 from opscope.substitute.arguments import Conditions, dtype_name, unknown_leaf
 from opscope.substitute.examine import same_bits

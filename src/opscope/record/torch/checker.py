@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Replayed
 from opscope.record.active import active
+from opscope.record.torch.aside import aside
 from opscope.record.torch.budget import NEVER, Budget, Rest, Signature
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.determinism import Difference, differences, repeat
@@ -154,7 +154,7 @@ class Checker:
 
     def step_ends(self) -> bool:
         """Wait for the verdicts of this step; whether any of them is against a kernel."""
-        with _disable_current_modes(), self._alone:
+        with aside(), self._alone:
             self._settle_between_calls()
             self._held.step_ends()
         accused = self.accused > self._accused_before
@@ -182,7 +182,7 @@ class Checker:
         if self._apart is None:
             return
         with self._alone:
-            with _disable_current_modes(), contextlib.suppress(UnavailableError):
+            with aside(), contextlib.suppress(UnavailableError):
                 self._check_held()
                 self._settle_between_calls()
             self.active = False
@@ -317,7 +317,7 @@ class Checker:
 
     def _guarded(self, action: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            with _disable_current_modes(), torch.no_grad():
+            with aside(), torch.no_grad():
                 return action(*arguments)
         except NotCapturedError as reason:
             self.tally.miss(arguments[0].operator.op, str(reason))

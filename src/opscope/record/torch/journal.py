@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.kernels.arguments import Tree
-from opscope.record.torch.binding import PLAIN
+from opscope.record.torch.aside import PLAIN, aside
 from opscope.record.torch.capture import LEAVES
 from opscope.record.torch.memory import block_bytes, compact
 from opscope.record.torch.mode import WatchingMode
@@ -59,7 +58,7 @@ class Journal:
         return contain(self.fail, self._write, func, args, kwargs)
 
     def _write(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> JournalFile:
-        with _disable_current_modes():
+        with aside():
             head, blocks, _keep = content(describe(func).op, args, kwargs)
             file = self._file()
             index = self.index()

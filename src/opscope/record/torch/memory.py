@@ -37,7 +37,13 @@ def compact(tensor: torch.Tensor) -> torch.Tensor | None:
     A reader lays the tensor's own shape and strides over the block again (run/store, `laid_out`). Elements that a stride
     of 0 repeats are stored once; a tensor that overlaps itself in any other way is stored in logical order.
     """
-    if not torch._C._has_storage(tensor) or tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
+    if (
+        not torch._C._has_storage(tensor)
+        or tensor.is_meta
+        or tensor.layout is not torch.strided
+        or tensor.is_quantized
+        or not lies_within(tensor)
+    ):
         return None
     tensor = tensor.detach()
     if tensor.is_conj() or tensor.is_neg():
@@ -49,6 +55,12 @@ def compact(tensor: torch.Tensor) -> torch.Tensor | None:
     if overlapping(list(zip(ordered.shape, ordered.stride(), strict=True))):
         return tensor.cpu().contiguous()
     return ordered.cpu().contiguous()
+
+
+def lies_within(tensor: torch.Tensor) -> bool:
+    """Whether the storage holds all that the tensor covers: programs free storages of tensors that they fill again later."""
+    last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() == 0 or (last + 1) * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def block_bytes(block: torch.Tensor) -> memoryview:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+DEEPEST = 32
+
 
 @dataclass(frozen=True)
 class _Root:
@@ -47,7 +49,7 @@ class Modules:
             return known[1]
         if parent is None:
             return self.learn(module)
-        name = next((name for name, child in parent.named_modules() if child is module), type(module).__name__)
+        name = next((name for name, child in tree(parent) if child is module), type(module).__name__)
         path = f"{parent_path}.{name}" if parent_path else name
         self._paths[id(module)] = (weakref.ref(module), path)
         return path
@@ -59,7 +61,7 @@ class Modules:
 
     def learn(self, root: torch.nn.Module) -> str:
         """Take in the tree of a root and return the root's own path, empty unless another root's paths would be the same."""
-        modules = dict(root.named_modules())
+        modules = dict(tree(root))
         taken = {path for known in self._roots.values() if known.module() is not None for path in known.own}
         prefix = self._prefix(root) if taken & {path for path in modules if path} else ""
         self._classes[type(root).__name__] += 1
@@ -68,10 +70,10 @@ class Modules:
         for module in modules.values():
             if not prefix or self.path_of(module) is None:
                 self._paths[id(module)] = (weakref.ref(module), paths[id(module)])
-        for name, parameter in root.named_parameters():
+        for name, parameter in named(root, "_parameters"):
             if not prefix or self.label(parameter)[1] is None:
                 self._names[id(parameter)] = (weakref.ref(parameter), _below(prefix, name))
-        for name, buffer in root.named_buffers():
+        for name, buffer in named(root, "_buffers"):
             self.buffers.append((buffer, _below(prefix, name)))
         return prefix
 
@@ -96,18 +98,54 @@ def _below(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
-def tensors_in(value: Any, slot: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors of a nested argument with their slots."""
-    if isinstance(value, torch.Tensor):
+def tree(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """A module and those below it with their paths, each once, as named_modules gives them where nobody redefines it."""
+    met: set[int] = set()
+    waiting = [("", root)]
+    while waiting:
+        path, module = waiting.pop()
+        if id(module) not in met:
+            met.add(id(module))
+            yield path, module
+            waiting += reversed([(joined(path, name), child) for name, child in held(module, "_modules")])
+
+
+def held(module: torch.nn.Module, kind: str) -> list[tuple[str, Any]]:
+    """What a module has of a kind (_modules, _parameters, _buffers), by name."""
+    return [(name, each) for name, each in module.__dict__.get(kind, {}).items() if each is not None]
+
+
+def named(root: torch.nn.Module, kind: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters or buffers of a module and those below it with their names, each once."""
+    met: set[int] = set()
+    for path, module in tree(root):
+        for name, each in held(module, kind):
+            if id(each) not in met:
+                met.add(id(each))
+                yield joined(path, name), each
+
+
+def joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def tensors_in(value: Any, slot: str, depth: int = DEEPEST) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors of a nested argument with their slots, as far as a few levels down: a list may hold itself.
+
+    Nothing of the program runs: its own kinds of lists and dictionaries are read as what they are beneath.
+    """
+    kind = type(value)
+    if issubclass(kind, torch.Tensor):
         yield slot, value
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            yield from tensors_in(item, f"{slot}.{i}" if slot else str(i))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from tensors_in(item, f"{slot}.{key}" if slot else str(key))
+    elif depth and issubclass(kind, (list, tuple)):
+        for i, item in enumerate(list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value)):
+            yield from tensors_in(item, joined(slot, str(i)), depth - 1)
+    elif depth and issubclass(kind, dict):
+        for key, item in dict.items(value):
+            name = str(key) if type(key) in {str, int} else type(key).__name__
+            yield from tensors_in(item, joined(slot, name), depth - 1)
 
 
 def result_tensors(result: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors of a result; a lone one has slot 0."""
-    yield from tensors_in(result, "0" if isinstance(result, torch.Tensor) else "")
+    yield from tensors_in(result, "0" if issubclass(type(result), torch.Tensor) else "")

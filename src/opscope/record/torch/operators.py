@@ -101,6 +101,15 @@ def describe(func: Any) -> Operator:
     )
 
 
+@functools.cache
+def takes_tensors(func: Any) -> frozenset[int]:
+    """Positions of the arguments that have to be tensors; the operators that also take numbers for them have none."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or torch._C._should_allow_numbers_as_tensors(schema.name.rpartition("::")[2].removesuffix("_")):
+        return frozenset()
+    return frozenset(place for place, each in enumerate(schema.arguments) if str(each.type) in {"Tensor", "Optional[Tensor]"})
+
+
 def autocast_above(device: str) -> bool:
     """Whether autocast is on for a device where the program made the call that a mode is handling: below the mode it never is."""
     restored = getattr(torch._C, "_RestorePythonTLSSnapshot", None)

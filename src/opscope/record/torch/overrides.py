@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.kernels.arguments import Tree
+from opscope.record.torch.aside import aside
 from opscope.record.torch.capture import LEAVES, Captured, NotCapturedError, capture
 from opscope.record.torch.checker import LIMIT
 from opscope.record.torch.derivatives import check_derivative, drawn_like
@@ -243,5 +243,5 @@ def replaced(args: Sequence[Any], kwargs: dict[str, Any], tensors: dict[str, tor
             return type(value)(put(item, f"{slot}.{place}") for place, item in enumerate(value))
         return value
 
-    with _disable_current_modes():
+    with aside():
         return [put(each, str(place)) for place, each in enumerate(args)], {key: put(each, f"kwargs.{key}") for key, each in kwargs.items()}

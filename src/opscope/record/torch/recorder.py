@@ -223,7 +223,10 @@ class TorchRecorder:
             self.steps.backward()
 
     def _guarded(self, action: Callable[..., Result], *arguments: Any) -> Result | None:
-        return contain(self.session.fail, action, *arguments)
+        return contain(self._missed, action, *arguments)
+
+    def _missed(self, error: BaseException) -> None:
+        self.session.missed("a module, an API or an optimizer", error)
 
     # -- modules ----------------------------------------------------------------------------------------------
 

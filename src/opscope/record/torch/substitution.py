@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opscope.errors import UnavailableError
-from opscope.record.torch.binding import PLAIN
+from opscope.record.torch.aside import PLAIN, aside
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, unhindered
@@ -78,7 +77,7 @@ class Substitution:
         if chosen.never or rule is None or os.getpid() != self._pid:
             return unhindered(func)(*args, **kwargs)
         try:
-            with _disable_current_modes(), torch.no_grad():
+            with aside(), torch.no_grad():
                 result = self._run(rule.kind, chosen, func, args, kwargs)
         except (NotCapturedError, UnavailableError) as reason:
             self._refuse(chosen.op, str(reason))

@@ -239,6 +239,8 @@ class ProcessReader:
             table.expect(self.process.rows.get(name, 0))
         unfinished = self.unfinished
         process = self.process
+        if process.missed is not None:
+            self.problems.append(f"{self.directory}: {process.missed}")
         if process.failed is not None:
             why = f"recording ended before the process did: {process.failed}"
             self.problems.append(f"{self.directory}: {why}; what came later was not seen")
