@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from nanoarrow.c_array import c_array_from_buffers
 
-from opscope.run.arrow import arrow_schema, encode_column, table_schema
+from opscope.run.arrow import NUMBERS, arrow_schema, encode_column, table_schema
 from opscope.run.schema import TABLES
 from opscope.run.store.layout import create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -100,7 +100,7 @@ def _encoded(table: str, columns: dict[str, Any], length: int) -> Any:
     for name, kind in TABLES[table].items():
         given = columns.get(name)
         if isinstance(given, np.ndarray):
-            children.append(c_array_from_buffers(arrow_schema(kind), length, [None, given], null_count=0))
+            children.append(c_array_from_buffers(arrow_schema(kind), length, [None, given.astype(NUMBERS[kind])], null_count=0))
         else:
             children.append(encode_column(kind, given if isinstance(given, list) else [given] * length))
     return c_array_from_buffers(table_schema(table), length, [None], null_count=0, children=children)
