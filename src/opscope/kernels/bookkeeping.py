@@ -133,6 +133,7 @@ class Recorder(Flights):
         self._box: Any = None
         self._checker: Checker | None = None
         Flights.__init__(self)
+        self._fresh = False  # the call is one of compiled code: nothing that was read before holds
 
     # -- calls ------------------------------------------------------------------------------------------------
 
@@ -305,6 +306,7 @@ class Recorder(Flights):
         if draft.selected:
             self._name(draft)
             draft.sampled = self.values == "sample" and self._count_up("sampled") % self.sample == 0
+            self._fresh = draft.site is not None and draft.site.compiled
             for slot, tensor in tree.tensors:
                 draft.inputs.append(self._observe("input", slot, tensor, readable=head_of(slot) not in operator.filled))
             self._label_gradient(draft, node)
@@ -340,10 +342,19 @@ class Recorder(Flights):
                 draft.outputs.clear()
                 raise
             finally:
+                self._void(draft)
                 self._finish(draft)
         elif error is None:
             self._take_off(draft, result)
         self._guarded(self._after, draft, operator)
+
+    def _void(self, draft: Draft) -> None:
+        """What a call of compiled code read or wrote may be rewritten by the next fused kernel, which nobody sees."""
+        if self._fresh:
+            self._fresh = False
+            for seen in (*draft.inputs, *draft.outputs):
+                if seen.storage is not None:
+                    seen.storage.versions.clear()
 
     def _push(self, draft: Draft) -> None:
         """Put a call on its thread's stack and into the black box."""
@@ -505,6 +516,8 @@ class Recorder(Flights):
         key, order, copies = covering(facts)
         if storage.awaited and self._awaited(storage, facts.extent):  # its content is nobody's yet: a version that is never read
             return Observed(io, slot, tensor, facts, storage, Version(self._count_up("version"), order, unread=False), copies, order)
+        if self._fresh:
+            storage.versions.clear()
         version = storage.versions.get(key)
         if version is None:
             version = storage.versions[key] = Version(self._count_up("version"), order)

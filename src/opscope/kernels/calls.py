@@ -95,6 +95,7 @@ class Site:
     optimizer: bool = False
     gradient: bool = False
     closure: bool = False
+    compiled: bool = False  # made by code that torch.compile generated: what it fused rewrote memory that nobody saw
     api: str | None = None
 
 

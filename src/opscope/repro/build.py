@@ -239,9 +239,24 @@ def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
         values = run.value(row)
         if values.shape != row.shape:
             raise MissingValueError(f"{row.io} {row.slot}: the run holds shape {list(values.shape)}, its row says {list(row.shape or ())}")
+        _hold_against(row, values)
         return values[tuple(slice(0, size) for size in kept)]  # dimensions of stride 0 once
 
     return load
+
+
+def _hold_against(row: Tensor, values: np.ndarray[Any, Any]) -> None:
+    """UsageError where saved values are not those that the statistics tell of: something wrote to them unseen in between."""
+    import numpy as np
+
+    if row.nan is None or row.size != values.size or values.dtype.kind in "biu":
+        return
+    held, told = int(np.isnan(values).sum()), row.nan
+    if held != told:
+        raise UsageError(
+            f"input {row.slot}: the run holds {held} NaN, its statistics tell of {told}: its memory was written unseen in between, "
+            "so the call cannot be rebuilt"
+        )
 
 
 def _tensor(row: Tensor, placed: Placed, filled: Filled) -> CaseTensor:

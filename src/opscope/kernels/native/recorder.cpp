@@ -328,6 +328,7 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     if (running.selected) name(running.call);
     running.sampled = running.selected && values_ == Values::Sample && sampled_++ % sample_ == 0;
     running.inputs.reserve(found.size());
+    fresh_ = running.selected && running.site->compiled;
     for (const auto& [slot, tensor] : found) {
         const std::string& place = texts_[slot];
         bool written = false, filled = false;
@@ -406,6 +407,15 @@ void Recorder::tell(Running& running, PyObject* result) {
     } else {
         judge(running);  // what it raised on is wanted as much as what it computed wrongly
     }
+}
+
+// What a call of compiled code read or wrote may be rewritten by the next fused kernel, which nobody sees.
+void Recorder::void_all(const Running& running) {
+    if (!fresh_) return;
+    fresh_ = false;
+    for (const auto* side : {&running.inputs, &running.outputs})
+        for (const auto& seen : *side)
+            if (seen.row.storage) seen.row.storage->versions.clear();
 }
 
 void Recorder::outputs_of(Running& running, PyObject* result, const std::string& slot) {
@@ -596,6 +606,7 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
         row.version->unread = false;
         return;
     }
+    if (fresh_) row.storage->versions.clear();
     for (const auto& [key, version] : row.storage->versions)
         if (key == what.key) row.version = version;
     if (row.version) return;
@@ -811,6 +822,7 @@ nb::object Recorder::as_draft(Running& running) {
 }
 
 void Recorder::finish(Running& running) {
+    void_all(running);
     if (!running.outputs.empty()) running.call.device = running.outputs.front().row.device;
     else if (!running.inputs.empty()) running.call.device = running.inputs.front().row.device;
     if (running.flight) return park(running);

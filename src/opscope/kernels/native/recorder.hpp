@@ -152,6 +152,7 @@ class Recorder {
     Seen& output(Running& running, PyObject* tensor, std::int32_t slot);
     void outputs_of(Running& running, PyObject* result, const std::string& slot);
     void read_version(Seen& seen, PyObject* tensor, Facts& facts);
+    void void_all(const Running& running);
     void take_off(Running& running, PyObject* result);
     void park(Running& running);
     bool awaited(const std::shared_ptr<Storage>& storage, const Extent& extent);
@@ -199,6 +200,7 @@ class Recorder {
     std::pmr::unordered_map<std::int64_t, std::shared_ptr<Version>> staged_{&pool_};  // by ticket
     std::unordered_map<unsigned long, Thread> threads_;
     std::vector<std::shared_ptr<Flight>> flights_;
+    bool fresh_ = false;  // the call is one of compiled code: nothing that was read before holds
     int waiting_ = 0;  // threads that wait for collectives
     std::pmr::unordered_map<std::uint64_t, std::int32_t> counts_{&pool_};
     std::pmr::unordered_map<std::uint64_t, std::int64_t> forward_by_name_{&pool_};

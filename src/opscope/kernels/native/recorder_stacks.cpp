@@ -63,6 +63,7 @@ const Site& Stacks::resolve(std::uint64_t hash) {
     site->optimizer = flag_of(told, "optimizer");
     site->gradient = flag_of(told, "gradient");
     site->closure = flag_of(told, "closure");
+    site->compiled = flag_of(told, "compiled");
     return *sites_.emplace(hash, std::move(site)).first->second;
 }
 

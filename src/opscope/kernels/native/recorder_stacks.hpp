@@ -15,7 +15,7 @@ namespace opscope {
 // Where in the program a call was made (Site of bookkeeping.py).
 struct Site {
     std::int32_t stack = -1, source = Interner::none, outer = Interner::none, api = Interner::none;
-    bool checkpoint = false, optimizer = false, gradient = false, closure = false;
+    bool checkpoint = false, optimizer = false, gradient = false, closure = false, compiled = false;
     Ref object;
 };
 

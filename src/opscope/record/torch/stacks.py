@@ -13,6 +13,7 @@ import torch
 from opscope.kernels.calls import Site
 
 TORCH = str(Path(torch.__file__).parent)
+GRAPHS = frozenset(f"{TORCH}/_inductor/{name}.py" for name in ("output_code", "codecache"))  # where compiled graphs are called
 OPSCOPE = str(Path(__file__).parents[2])
 LIBRARIES = tuple({p for key, p in sysconfig.get_paths().items() if key in {"stdlib", "platstdlib", "purelib", "platlib"} and p})
 ENGINE = "_engine_run_backward"
@@ -55,17 +56,20 @@ class Stacks:
         self._count += 1
         self.fresh.append((number, tuple(f"{file}:{line} in {name}" for file, line, name in frames)))
         engine = next((i for i, (file, _, name) in enumerate(frames) if name == ENGINE and inside(file, TORCH)), len(frames))
+        graph = next((i for i, (file, _, _) in enumerate(frames) if file in GRAPHS), None)
+        user = frames[:engine] if graph is None or graph > engine else frames[graph:engine]  # generated code is not the user's
         gradient = any(inside(file, f"{TORCH}/autograd/__init__.py") and name in {"backward", "grad"} for file, _, name in frames)
         return Site(
             stack=number,
-            source=user_line(frames[:engine]),
-            outer=user_line(frames) or library_line(frames),
+            source=user_line(user),
+            outer=user_line(frames if graph is None else frames[graph:]) or library_line(frames),
             checkpoint=any(inside(file, f"{TORCH}/utils/checkpoint.py") for file, _, _ in frames[:engine]),
             optimizer=any(
                 file.startswith((f"{TORCH}/optim/", f"{TORCH}/amp/grad_scaler", f"{TORCH}/nn/utils/clip_grad")) for file, _, _ in frames
             ),
             gradient=gradient,
             closure=in_closure(frames),
+            compiled=graph is not None,
             api=api_name(frames),
         )
 
