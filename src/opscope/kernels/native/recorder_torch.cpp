@@ -56,7 +56,8 @@ Torch::Torch(nb::handle binding, Interner& texts)
 
 void Torch::facts(PyObject* tensor, Facts& out) {
     std::uint32_t key = unknown_key;
-    if (!is_plain(tensor) || !(dltensor_of_ ? borrowed(tensor, out, key) : dense(tensor, out))) return slow_facts(tensor, out);
+    const bool plain = is_plain(tensor) && !(refused_ && odd(tensor));
+    if (!plain || !(dltensor_of_ ? borrowed(tensor, out, key) : dense(tensor, out))) return slow_facts(tensor, out);
     const Element* type = element(tensor, key);
     if (!type) return slow_facts(tensor, out);
     out.dtype = type->name;
@@ -97,6 +98,7 @@ std::int64_t Torch::counter(PyObject* tensor) {
 bool Torch::borrowed(PyObject* tensor, Facts& out, std::uint32_t& key) {
     DLTensor told;
     if (dltensor_of_(tensor, &told) != 0) {
+        refused_ = true;
         PyErr_Clear();  // sparse, nested, quantized, on a device that DLPack does not know
         return false;
     }
@@ -107,6 +109,13 @@ bool Torch::borrowed(PyObject* tensor, Facts& out, std::uint32_t& key) {
     out.data = static_cast<const char*>(told.data) + told.byte_offset;
     if (told.dtype.lanes == 1) key = static_cast<std::uint32_t>(told.dtype.code) << 8 | told.dtype.bits;
     return true;
+}
+
+// What DLPack refuses, which takes it milliseconds. A program without any such tensor pays nothing for asking.
+bool Torch::odd(PyObject* tensor) {
+    if (attribute(tensor, names_.layout.get()).get() != strided_.get() || truth(attribute(tensor, names_.is_nested.get()).get())) return true;
+    const auto element = dtypes_.find(attribute(tensor, names_.dtype.get()).get());
+    return element == dtypes_.end() || element->second.code < 0;
 }
 
 // The same by attributes, for a torch before 2.10.

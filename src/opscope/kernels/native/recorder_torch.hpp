@@ -80,6 +80,7 @@ class Torch {
     const Element* element(PyObject* tensor, std::uint32_t key);
     std::int64_t counter(PyObject* tensor);
     bool dense(PyObject* tensor, Facts& out);
+    bool odd(PyObject* tensor);
     bool borrowed(PyObject* tensor, Facts& out, std::uint32_t& key);
     void slow_facts(PyObject* tensor, Facts& out);
 
@@ -95,6 +96,7 @@ class Torch {
     std::vector<Ref> kept_;
     std::int32_t cpu_, strided_name_;
     bool complex_seen_ = false, inference_seen_ = false;
+    bool refused_ = false;  // a tensor that DLPack cannot tell of was met
 };
 
 // As long as it lives, the program's function modes hear nothing of what is read.
