@@ -4,7 +4,6 @@
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests                       make lint     style, types, layers, sizes
 #   make zoo       whole programs through the real command line, some ten to twenty minutes
-#   make attack    random programs, bare against recorded, SEEDS (0-200)
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
 #   make attack    faults, kills and random programs by the hundred
@@ -62,11 +61,7 @@ zoo: build
 
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
 attack: build
-	$(BIN)/python -m pytest -m "attack and not interop" tests/attack
-
-# The programs of these seeds have to say the same bare and recorded.
-attack: build
-	env OPSCOPE_ATTACK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/attack
+	env OPSCOPE_ATTACK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -m "(attack or zoo) and not interop" tests/attack
 
 lint: build
 	$(BIN)/ruff check .

@@ -124,6 +124,7 @@ class Recorder {
     enum class Values { None, Anomaly, Sample, Full };
     using Clock = std::chrono::steady_clock;
 
+    template <class Write> void unless_unwritable(const Write& write);
     template <class Part> void attempt(PyObject* func, const Part& part);
     Ref target(PyObject* func);
     nb::object declined(PyObject* mode, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);

@@ -83,7 +83,7 @@ void BlackBox::check() {
     const bool told = statx(descriptor_, "", AT_EMPTY_PATH, STATX_INO, &found) == 0;
     if (told && makedev(found.stx_dev_major, found.stx_dev_minor) == device_ && found.stx_ino == inode_) return;
     descriptor_ = -1;
-    throw std::runtime_error(path_ + ": the program closed its descriptor");
+    throw UnwritableError(path_ + ": the program closed its descriptor");
 }
 
 void BlackBox::write(const void* data, std::size_t size, std::size_t at) {
@@ -92,7 +92,7 @@ void BlackBox::write(const void* data, std::size_t size, std::size_t at) {
     while (written < 0 && errno == EINTR);
     if (written == static_cast<ssize_t>(size)) return;
     descriptor_ = -1;
-    throw std::runtime_error(path_ + ": " + (written < 0 ? std::strerror(errno) : "written in part only, the disk is full"));
+    throw UnwritableError(path_ + ": " + (written < 0 ? std::strerror(errno) : "written in part only, the disk is full"));
 }
 
 // A disk that a program would spend more than a twentieth of its time waiting for is left alone.

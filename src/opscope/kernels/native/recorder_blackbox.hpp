@@ -5,10 +5,16 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 namespace opscope {
+
+// The black box cannot be written any more, so that recording ends.
+struct UnwritableError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 
 class BlackBox {
   public:

@@ -118,14 +118,27 @@ void Recorder::leave_scope(std::int64_t index, nb::handle tensors, nb::object er
     rows_.calls.push_back(std::move(scope.call));
 }
 
+// Writes to the black box; where that cannot be done any more, recording ends.
+template <class Write>
+void Recorder::unless_unwritable(const Write& write) {
+    try {
+        write();
+    } catch (const UnwritableError& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+        fail();
+    }
+}
+
 // Puts a call on the thread's stack and into the black box.
 void Recorder::push(Thread& here, const CallRow& call, std::vector<TensorRow> inputs, bool keep_row) {
     std::uint64_t number = 0;
     if (box_) {
         const std::string name = call_name(call, texts_);
         const std::string_view source = call.source == Interner::none ? std::string_view() : std::string_view(texts_[call.source]);
-        number = box_.enter({call.index, call.parent, static_cast<std::uint64_t>(call.thread), call.step, static_cast<std::uint8_t>(call.level),
-                             static_cast<std::uint8_t>(call.phase), texts_[call.op], name, texts_[call.module], source});
+        unless_unwritable([&] {
+            number = box_.enter({call.index, call.parent, static_cast<std::uint64_t>(call.thread), call.step, static_cast<std::uint8_t>(call.level),
+                                 static_cast<std::uint8_t>(call.phase), texts_[call.op], name, texts_[call.module], source});
+        });
     }
     here.open.push_back({call.index, call.module, number, keep_row ? call : CallRow{}, std::move(inputs)});
 }
@@ -133,7 +146,7 @@ void Recorder::push(Thread& here, const CallRow& call, std::vector<TensorRow> in
 void Recorder::pop(Thread& here) {
     const std::uint64_t number = here.open.back().boxed;
     here.open.pop_back();
-    if (box_) box_.leave(number);
+    if (box_) unless_unwritable([&] { box_.leave(number); });
 }
 
 void Recorder::attach(nb::handle box) {
