@@ -152,3 +152,21 @@ def test_other_parts_of_a_buffer_are_read_meanwhile(tmp_path: Path, *, plain: bo
     assert (found.outputs(call)["0"].min, found.outputs(call)["0"].max) == (1.0, 1.0)
     assert found.outputs(found.all("aten::mul_")[0])["0"].max == 14.0
     assert found.outputs(found.all("aten::add")[0])["0"].max == 15.0
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("plain", [False, True])
+def test_distributed_tensors_are_served_by_torch(tmp_path: Path, *, plain: bool) -> None:
+    """torch never asks their handler, which only calls again."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    given: list[float] = []
+
+    def program() -> None:
+        data = distribute_tensor(torch.arange(4.0), init_device_mesh("cpu", (1,)), [Shard(0)])
+        given.append(float((data * 2).sum().full_tensor()))
+
+    found = record(tmp_path, program, plain=plain)
+    assert given == [12.0]
+    assert 6.0 in {row.max for call in found.all("aten::mul.Tensor") for row in found.outputs(call).values()}

@@ -122,6 +122,7 @@ nb::object Recorder::dispatch(nb::handle mode, nb::handle func, nb::handle types
     if (active && PyTuple_Check(types.ptr()) && PyTuple_GET_SIZE(types.ptr()) > 0) {
         const Ref handled(PyObject_CallMethod(torch_.binding(), "handles", "(O)", types.ptr()));
         if (!handled) fail();
+        else if (handled.get() == Py_NotImplemented) return nb::borrow(Py_NotImplemented);
         else if (handled.get() == Py_False) return declined(mode.ptr(), func.ptr(), types.ptr(), args.ptr(), given.ptr());
     }
     if (!active || paused || (waiting_ && thread().waiting)) {

@@ -150,13 +150,15 @@ class TorchBinding:
     # -- operators --------------------------------------------------------------------------------------------
 
     @staticmethod
-    def handles(types: Sequence[type]) -> bool:
-        """Whether calls on these subclasses are recorded as they are, not as the kernels inside.
+    def handles(types: Sequence[type]) -> Any:
+        """Whether calls on these subclasses are recorded as they are, not as the kernels inside; NotImplemented: torch is to ask.
 
         Those that have no handler of their own (uninitialised parameters) are, and all where the program has a mode below ours:
-        torch asks the uppermost mode and then the subclasses.
+        torch asks the uppermost mode and then the subclasses. It serves DTensor without its handler, which only calls again.
         """
-        return all(not is_wrapper(kind) or kind.__name__ in OPAQUE for kind in types) or mode_below()
+        if all(not is_wrapper(kind) or kind.__name__ in OPAQUE for kind in types) or mode_below():
+            return True
+        return NotImplemented if any(map(is_distributed, types)) else False
 
     def declined(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What torch does where a mode answers NotImplemented, but that its error does not name ours (native/recorder.cpp)."""
@@ -348,6 +350,15 @@ def concrete(size: int | torch.SymInt) -> int:
 def is_wrapper(kind: type) -> bool:
     """Whether a subclass stands for other tensors or for none, so that its own memory means nothing."""
     return kind not in PLAIN and getattr(kind, "__torch_dispatch__", None) is not getattr(torch.Tensor, "__torch_dispatch__", None)
+
+
+def is_distributed(kind: type) -> bool:
+    """Whether a subclass has DTensor's own handler, which torch passes by."""
+    distributed = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    return (
+        distributed is not None
+        and getattr(getattr(kind, "__torch_dispatch__", None), "__func__", kind) is distributed.__torch_dispatch__.__func__
+    )
 
 
 def mode_below() -> bool:
