@@ -100,6 +100,7 @@ def recorded(options: Options, to: Path, *, values: str = "none") -> Path:
         sys.argv = given
         torch.set_num_threads(threads)
         torch.compiler.reset()
+        torch._dynamo.utils.counters.clear()  # what another program of this process compiled is nothing to the next
     return to
 
 

@@ -112,10 +112,10 @@ def test_a_full_disk_ends_recording_only(tmp_path: Path) -> None:
     done, found = run(tmp_path, program)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 200
-    assert done.stderr.count("recording ended,") == 1
+    assert done.stderr.count("recording ended:") == 1
     assert "in what could be read" in " ".join(done.stderr.split())
     assert found.calls
-    assert any("recording ended before the process did: File too large" in line for line in found.run.problems)
+    assert any("recording ended before the process did" in line and "File too large" in line for line in found.run.problems)
 
 
 def test_stop_on_overflow_and_after_the_last_step(tmp_path: Path) -> None:

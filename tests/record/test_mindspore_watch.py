@@ -93,6 +93,7 @@ def test_a_torn_file_is_one_line_and_a_failure_ends_nothing(run: Path, monkeypat
 
 
 def test_a_path_mindspore_refuses_gets_a_temporary_dump(tmp_path: Path) -> None:
+    (tmp_path / "a run.数").mkdir()
     place, dump = make_place(tmp_path / "a run.数", process_facts())
     assert not dump.is_relative_to(tmp_path)
     assert settings_document(dump, "1|3")["common_dump_settings"]["iteration"] == "1|3"

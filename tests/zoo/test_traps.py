@@ -7,6 +7,7 @@ The programs run one after the other in one process, once alone and once watched
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -188,7 +189,9 @@ def test_the_program_does_not_notice(both: Watched, name: str) -> None:
 
 def test_models_keep_their_own_module_paths(both: Watched) -> None:
     names = {row["name"].partition("#")[0] for row in both.rows("several_models", "name", "op LIKE 'aten::addmm%'")}
-    assert names == {"<root>:addmm", "0:addmm"}
+    others = names - {"<root>:addmm"}
+    assert len(names) == 2
+    assert all(re.fullmatch(r"(Sequential(@\d+)?\.)?0:addmm", name) for name in others), "models of other programs may live yet"
 
 
 def test_no_status_register_of_a_vendor_is_touched() -> None:

@@ -139,23 +139,29 @@ class Session:
 
     def _note(self, error: BaseException) -> None:
         """Say why recording ended, unless that has been said, and have the run say it."""
-        if self.writer.failed is None and self.writer.process.failed is None:
+        if not self._said:
             tell(f"recording ended: {reason(error)}; the program goes on")
             self.writer.update(failed=reason(error))
+
+    @property
+    def _said(self) -> bool:
+        """Whether it has been said that recording ended."""
+        return self.writer.failed is not None or self.writer.process.failed is not None
 
     def device_lost(self, device: str, error: BaseException) -> None:
         """A device can be asked no more: its tensors have no statistics from now on, their calls are still recorded."""
         why = str(error).partition("\n")[0]
-        print(f"opscope: statistics of {device} end here: {type(error).__name__}: {why}; calls are still recorded", file=sys.stderr)
+        tell(f"statistics of {device} end here: {type(error).__name__}: {why}; calls are still recorded")
 
     def missed(self, op: str, error: BaseException) -> bool:
         """A call could not be recorded, which is said once; recording ends when it happens too often. Whether it lasts."""
-        if self.closed:
+        if self.closed or self._said:
+            self.fail(error)
             return False
         self._missed += 1
         if self._missed == 1:
             self._first_missed = f"{op}: {reason(error)}"[:500]
-            tell(f"a call could not be recorded ({self._first_missed}); recording goes on")
+            tell(f"a call could not be recorded whole ({self._first_missed}); recording goes on")
         if self._missed >= MOST_MISSED:
             self.fail(error)
         return not self.closed

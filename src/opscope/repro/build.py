@@ -249,7 +249,7 @@ def _hold_against(row: Tensor, values: np.ndarray[Any, Any]) -> None:
     """UsageError where saved values are not those that the statistics tell of: something wrote to them unseen in between."""
     import numpy as np
 
-    if row.nan is None or row.size != values.size or values.dtype.kind in "biu":
+    if row.io != "input" or row.nan is None or row.size != values.size or values.dtype.kind in "biu":
         return
     held, told = int(np.isnan(values).sum()), row.nan
     if held != told:
