@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opscope.formats.layouts.plain import is_plain
-from opscope.kernels import statistics
 from opscope.kernels.calls import Draft, Facts, Operator, Site, base
 from opscope.kernels.compiled import NUMBERS
 from opscope.record.active import active
 from opscope.record.rows import arrow_batches
 from opscope.record.torch.arrivals import Arrivals
 from opscope.record.torch.aside import PLAIN, TensorBase, aside, plainly, set_aside
-from opscope.record.torch.memory import view
 from opscope.record.torch.operators import describe, takes_tensors, unhindered
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
-from opscope.record.torch.staging import Staging
+from opscope.record.torch.staging import Staging, read
 from opscope.record.torch.suspects import SeenTensor, Suspect
 from opscope.run.contain import is_the_programs
 from opscope.run.store.blackbox import BlackBox, blackbox_text
@@ -105,8 +103,7 @@ class TorchBinding:
     def read(tensor: torch.Tensor) -> Any:
         """Statistics of a host tensor's elements; None where NumPy has no such type."""
         tensor = plainly(tensor)
-        array = view(base(tensor) if 0 in tensor.stride() else tensor)
-        return None if array is None else statistics(array, threads=torch.get_num_threads())
+        return read(base(tensor) if 0 in tensor.stride() else tensor)
 
     def work_of(self, result: Any) -> Any:
         return self.arrivals.work_of(result)
