@@ -6,12 +6,10 @@ from __future__ import annotations
 import json
 import runpy
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
+from tests.compare_zoo.recorded import Goldens, Options, record
 
 import opscope
 from opscope.judge.operators import family
@@ -19,7 +17,6 @@ from opscope.judge.operators import family
 pytestmark = [pytest.mark.zoo, pytest.mark.filterwarnings("ignore")]
 
 PROGRAM = Path(__file__).parent / "programs" / "loaded.py"
-Options = dict[str, Any]
 
 HEALTHY: dict[str, Options] = {
     "another seed": {"seed": 1},
@@ -45,56 +42,33 @@ FAULTS: dict[str, tuple[Options, str, str]] = {
 }
 
 
-def recorded(options: Options, to: Path) -> Path:
-    """A run of the program, recorded in this process."""
-    given, sys.argv = sys.argv, [str(PROGRAM), json.dumps(options)]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with opscope.record(to, values="none"):
-            runpy.run_path(str(PROGRAM), run_name="__main__")
-    finally:
-        sys.argv = given
-        torch.set_num_threads(threads)
-    return to
-
-
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Options], Path]:
-    """The healthy run of the options that both sides have, recorded once."""
-    made: dict[str, Path] = {}
-
-    def get(both: Options) -> Path:
-        key = json.dumps(both)
-        if key not in made:
-            made[key] = recorded(both, tmp_path_factory.mktemp("golden") / "run")
-        return made[key]
-
-    return get
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Goldens:
+    return Goldens(PROGRAM, lambda: tmp_path_factory.mktemp("golden"))
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_what_reaches_nothing_accuses_nobody(name: str, golden: Callable[[Options], Path], tmp_path: Path) -> None:
+def test_what_reaches_nothing_accuses_nobody(name: str, golden: Goldens, tmp_path: Path) -> None:
     both = {key: value for key, value in HEALTHY[name].items() if key in {"unused", "ema"}}
-    document = opscope.compare(recorded(HEALTHY[name], tmp_path / "run"), golden(both)).document
+    document = opscope.compare(record(PROGRAM, HEALTHY[name], tmp_path / "run"), golden(both)).document
     assert document.verdict == "clean", [(one.kind, one.call, one.reasons) for one in document.findings]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("init", ["", "normal", "orthogonal"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_comes_first(name: str, init: str, dtype: str, golden: Callable[[Options], Path], tmp_path: Path) -> None:
+def test_the_fault_comes_first(name: str, init: str, dtype: str, golden: Goldens, tmp_path: Path) -> None:
     if (name, dtype) == ("mixed", "float16"):
         pytest.skip("a hundredth added is within what float16's rounding makes of statistics; values would tell it")
     change, ops, line = FAULTS[name]
-    made = recorded({"dtype": dtype, "seed": 1, "unused": 8, "init": init, **change}, tmp_path / "run")
+    made = record(PROGRAM, {"dtype": dtype, "seed": 1, "unused": 8, "init": init, **change}, tmp_path / "run")
     first = opscope.compare(made, golden({"dtype": dtype, "unused": 8})).findings[0]
     assert family(first.op or "") in ops.split("|"), first
     source, _, number = str(first.source).rpartition(":")
     assert line in Path(source).read_text().splitlines()[int(number) - 1], first
 
 
-def test_a_draw_that_the_model_reads_is_told(golden: Callable[[Options], Path], tmp_path: Path) -> None:
+def test_a_draw_that_the_model_reads_is_told(golden: Goldens, tmp_path: Path) -> None:
     """The same draws matter where the checkpoint lacks the tensor that they fill."""
     program = PROGRAM.read_text().replace('if not name.startswith("unused")', 'if name != "head.weight"')
     other = tmp_path / "partly.py"

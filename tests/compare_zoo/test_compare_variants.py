@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import json
-import runpy
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
+from tests.compare_zoo.recorded import Goldens, Options, record
 
 import opscope
 from opscope.judge.operators import family
@@ -20,8 +17,6 @@ from opscope.judge.operators import family
 pytestmark = pytest.mark.zoo
 
 PROGRAM = Path(__file__).parent / "programs" / "variants.py"
-Options = dict[str, Any]
-Golden = Callable[[Options], Path]
 
 # What both sides have, what the target changes, the operators of which one is right, its module, and what is said.
 FAULTS: dict[str, tuple[Options, Options, str, str | None, str]] = {
@@ -88,41 +83,16 @@ HEALTHY: dict[str, tuple[Options, Options]] = {
 }
 
 
-def recorded(options: Options, to: Path, *, values: str = "none") -> Path:
-    """A run of the program, recorded in this process."""
-    given, sys.argv = sys.argv, [str(PROGRAM), json.dumps(options)]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with opscope.record(to, values=values):
-            runpy.run_path(str(PROGRAM), run_name="__main__")
-    finally:
-        sys.argv = given
-        torch.set_num_threads(threads)
-        torch.compiler.reset()
-        torch._dynamo.utils.counters.clear()  # what another program of this process compiled is nothing to the next
-    return to
-
-
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    """The run of the options that both sides have, recorded once."""
-    made: dict[str, Path] = {}
-
-    def get(both: Options) -> Path:
-        key = json.dumps(both)
-        if key not in made:
-            made[key] = recorded(both, tmp_path_factory.mktemp("golden") / "run")
-        return made[key]
-
-    return get
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Goldens:
+    return Goldens(PROGRAM, lambda: tmp_path_factory.mktemp("golden"))
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FAULTS)
-def test_names_the_right_call_first(name: str, golden: Golden, tmp_path: Path) -> None:
+def test_names_the_right_call_first(name: str, golden: Goldens, tmp_path: Path) -> None:
     both, change, ops, module, says = FAULTS[name]
-    document = opscope.compare(recorded({**both, **change}, tmp_path / "run"), golden(both)).document
+    document = opscope.compare(record(PROGRAM, {**both, **change}, tmp_path / "run"), golden(both)).document
     assert document.verdict == "found"
     first = document.findings[0]
     assert (first.kind, family(first.op or "") in ops.split("|")) == ("divergence-origin", True), first
@@ -132,9 +102,9 @@ def test_names_the_right_call_first(name: str, golden: Golden, tmp_path: Path) -
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_changes_are_clean(name: str, golden: Golden, tmp_path: Path) -> None:
+def test_healthy_changes_are_clean(name: str, golden: Goldens, tmp_path: Path) -> None:
     both, change = HEALTHY[name]
-    document = opscope.compare(recorded({**both, **change}, tmp_path / "run"), golden(both)).document
+    document = opscope.compare(record(PROGRAM, {**both, **change}, tmp_path / "run"), golden(both)).document
     assert (document.verdict, document.complete) == ("clean", True), document.findings
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
 
@@ -24,6 +25,22 @@ def test_generated_code_is_not_the_users() -> None:
     assert site.compiled
     assert site.source == "/home/me/train.py:0"
     assert not Stacks().resolve(frames[2:], [0]).compiled
+
+
+def hidden(folder: Path, program: Callable[[], object]) -> int:
+    return int(record(folder, program).run.info.hidden_calls)
+
+
+def test_only_graphs_that_may_run_in_a_recording_hide_calls_of_it(tmp_path: Path) -> None:
+    compiled, argument = torch.compile(lambda x: x * 2, backend="eager"), torch.ones(4)
+    try:
+        compiled(argument)
+        assert hidden(tmp_path / "compiled before", lambda: compiled(argument)) > 0
+        torch.compiler.reset()
+        assert hidden(tmp_path / "none left", lambda: argument * 2) == 0
+        assert hidden(tmp_path / "compiled meanwhile", lambda: compiled(argument)) > 0
+    finally:
+        torch.compiler.reset()
 
 
 def test_a_saved_input_that_contradicts_its_statistics_is_not_cut_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

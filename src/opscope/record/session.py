@@ -65,6 +65,7 @@ class Session:
         self.cleanup = ExitStack()
         self.idle: float | None = None
         self._started = 0.0
+        self._captured = 0
         self._heard = time.monotonic()
         self._quiet = 0.0
         self._handing = threading.RLock()  # a signal handler of the program may end a step too
@@ -79,6 +80,7 @@ class Session:
     def start(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._started = time.perf_counter()
+        self._captured = 0 if graphs_remain() else captured_calls()
         recorder.start()
         if not self._wants_recording():
             recorder.pause()
@@ -109,7 +111,7 @@ class Session:
         wall, watching = time.perf_counter() - self._started, recorder.book.watching + beneath.get("checked", {}).get("seconds", 0.0)
         return {
             "overhead": round(wall / max(wall - watching, 1e-9), 4) if 0 < watching < wall else None,
-            "hidden_calls": hidden_calls(),
+            "hidden_calls": max(captured_calls() - self._captured, 0),
             "steps": recorder.book.step,
             "skipped_steps": tuple(self.skipped),
             "idle": self.idle,
@@ -307,7 +309,13 @@ class Session:
         raise SystemExit(code)
 
 
-def hidden_calls() -> int:
-    """Operators that torch.compile took into graphs, by dynamo's own count."""
+def captured_calls() -> int:
+    """Operators that torch.compile took into graphs since the process began, by dynamo's own count."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return int(dynamo.counters["stats"]["calls_captured"]) if dynamo is not None else 0
+
+
+def graphs_remain() -> bool:
+    """Whether a graph compiled before this moment may still run; torch.compiler.reset() drops them all."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    return dynamo is not None and bool(getattr(dynamo.output_codes, "seen_ids", True))
