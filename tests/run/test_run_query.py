@@ -17,11 +17,11 @@ from run_rows import call, tensor
 
 from opscope.errors import UsageError
 from opscope.formats.registry import BUILTIN, Format, Unavailable, formats, open_run
-from opscope.run.arrow import encode_rows
+from opscope.run.arrow import decode_stream, encode_rows
 from opscope.run.memory import MemoryRun
 from opscope.run.names import parse_call_name, resolve
 from opscope.run.protocol import Run, RunInfo
-from opscope.run.query import arrow_columns, calls, columns, record_of, records, records_at, sql, tensors_of
+from opscope.run.query import arrow_columns, calls, columns, near, record_of, records, records_at, sql, tensors_of
 from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
 from opscope.run.selection import parse_selection
 from opscope.run.store.layout import create_run, process_facts
@@ -316,3 +316,25 @@ print(list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), "SELECT cou
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[{'n': 0}]\n", "")
+
+
+def test_what_is_near_some_calls_holds_their_rows(run: Run) -> None:
+    wanted = {1: np.array([2, 7]), 5: np.array([3])}
+    for table in ("calls", "tensors"):
+        every, close = list(decode_stream(table, run.table(table))), list(decode_stream(table, near(run, table, wanted)))
+        chosen = [row for row in every if row.process == 1 and row.index in (2, 7)]
+        assert chosen
+        assert [row for row in close if row in chosen] == chosen
+        assert all(row in every for row in close)
+
+
+def test_batches_without_a_wanted_call_are_left_out(tmp_path: Path) -> None:
+    path = create_run(tmp_path / "run")
+    writer = ProcessWriter(path, process_facts())
+    for first in (0, 10, 20):
+        writer.append("calls", encode_rows("calls", [call(first + i) for i in (3, 1, 5)]), step=0)
+    writer.close(0)
+    run = NativeRun(path)
+    for wanted, expected in (([13], [13, 11, 15]), ([2, 25], [3, 1, 5, 23, 21, 25]), ([0, 6, 16, 30], []), ([], [])):
+        found = [row.index for row in decode_stream("calls", near(run, "calls", {0: np.array(wanted, dtype=np.int64)}))]
+        assert found == expected, wanted

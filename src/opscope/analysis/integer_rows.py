@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BYTE = 12
 RECORDED_HERE = "opscope"
 _UNJUDGED = """
-    SELECT process, "index" FROM calls SEMI JOIN wanted USING (process, "index")
+    SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index")
     WHERE status IS NULL AND op IN (SELECT unnest(?))
 """
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from opscope.analysis.tables import Tables
+import numpy as np
+
+from opscope.analysis.tables import Tables, key, merged
 
 Series = tuple[Sequence[int], Sequence[float]]  # steps and values
 
 JUMP = 1e3  # times the largest earlier value, which counts as at least 1
 BEGAN = 30.0  # times the norm of before: where the growth began
 
+_ONES = """SELECT process, "index" FROM calls WHERE rank = ? AND step IN (SELECT unnest(?)) AND op LIKE 'aten::ones_like%'"""
 _LOSSES = """
-    SELECT c.step, max(abs(t.max)) FROM calls c JOIN tensors t ON t.process = c.process AND t."index" = c."index"
-    WHERE c.rank = ? AND c.step IN (SELECT unnest(?)) AND c.op LIKE 'aten::ones_like%' AND t.io = 'input' AND t.size = 1
+    SELECT c.step, max(abs(t.max)) FROM near_calls c JOIN near_tensors t ON t.process = c.process AND t."index" = c."index"
+    WHERE c.rank = ? AND (c.process, c."index") IN (SELECT (process, "index") FROM wanted) AND t.io = 'input' AND t.size = 1
       AND t.max IS NOT NULL
     GROUP BY c.step ORDER BY c.step
 """
@@ -56,7 +59,7 @@ def jump_warnings(
     """At most one line a rank; steps: those that are looked at, norms: of all gradients, by step."""
     lines = []
     for rank, wanted in steps.items():
-        rows = tables.rows(_LOSSES, [rank, list(wanted)])
+        rows = _losses(tables, rank, wanted)
         series = {
             "the loss": ([step for step, _ in rows], [value for _, value in rows]),
             "the norm of all gradients": norms.get(rank, ((), ())),
@@ -68,6 +71,12 @@ def jump_warnings(
             words = f"{what} leaps from {values[at - 1]:.3g} in step {numbers[at - 1]} to {values[at]:.3g} in step {numbers[at]}"
             lines.append(f"rank {rank}: {words}{_beginning(tables, rank, numbers[at])}")
     return lines
+
+
+def _losses(tables: Tables, rank: int, steps: Sequence[int]) -> list[tuple[int, float]]:
+    """The largest loss of each step: what the gradient of ones is made like before backward begins."""
+    ones = merged([np.array([key(*call) for call in tables.rows(_ONES, [rank, list(steps)])], dtype=np.int64)])
+    return [(step, value) for step, value in tables.rows(_LOSSES, [rank], wanted=ones)] if ones.size else []
 
 
 def _beginning(tables: Tables, rank: int, step: int) -> str:

@@ -152,7 +152,7 @@ def matching(
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of the wanted calls, as tuples of these columns; extra is one more expression of SQL."""
     listed = ", ".join([*(f'"{name}"' for name in names), *([extra] if extra else [])])
-    query = f'SELECT {listed} FROM {table} SEMI JOIN wanted USING (process, "index")'  # noqa: S608 - names of the schema
+    query = f'SELECT {listed} FROM near_{table} SEMI JOIN wanted USING (process, "index")'  # noqa: S608 - names of the schema
     return tables.stream(query, wanted=wanted)
 
 

@@ -72,15 +72,16 @@ def _ended_steps(run: Run, recorded: set[int]) -> int:
 def _steps_of(
     process: NDArray[np.int32], rank: NDArray[np.int32], step: NDArray[np.int32], index: NDArray[np.int64]
 ) -> list[tuple[tuple[int, int, int], NDArray[np.int64]]]:
-    """Indices of a batch by (process, rank, step); most batches hold one step."""
+    """Indices of a batch by (process, rank, step), a part for each stretch of rows of one; counts() adds parts up."""
     if not len(index):
         return []
-    if all((column == column[0]).all() for column in (step, rank, process)):
-        return [((int(process[0]), int(rank[0]), int(step[0])), np.asarray(index))]
-    places = np.stack([np.asarray(process), np.asarray(rank), np.asarray(step)], axis=1)
-    found, inverse = np.unique(places, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    return [((place[0], place[1], place[2]), np.asarray(index)[inverse == i]) for i, place in enumerate(found.tolist())]
+    places = [np.asarray(column) for column in (process, rank, step)]
+    changed = np.zeros(len(index) - 1, dtype=np.bool_)
+    for column in places:
+        changed |= column[1:] != column[:-1]
+    starts = np.r_[0, np.flatnonzero(changed) + 1]
+    parts = np.split(np.asarray(index), starts[1:])
+    return [(place, part) for place, part in zip(zip(*(column[starts].tolist() for column in places), strict=True), parts, strict=True)]
 
 
 def recorded_judgements(run: Run) -> list[Accusation]:

@@ -12,7 +12,7 @@ from nanoarrow.c_array import c_array_from_buffers
 from nanoarrow.c_array_stream import CArrayStream
 
 from opscope.run.arrow import arrow_schema, schema_of
-from opscope.run.query import connect
+from opscope.run.query import connect, near
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FETCH = 4096
 _SHIFT = 40  # an index stays below 2^40 calls in a process
+_INDEX = (1 << _SHIFT) - 1
 
 
 _COLUMNS = {"process": "int32", "index": "int64"}
@@ -30,7 +31,7 @@ class _KeyTable:
     """Calls as an Arrow table of their two columns."""
 
     def __init__(self, keys: NDArray[np.int64]) -> None:
-        self._columns = (processes_of(keys).astype(np.int32), keys & ((1 << _SHIFT) - 1))
+        self._columns = (processes_of(keys).astype(np.int32), keys & _INDEX)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         kinds = _COLUMNS.values()
@@ -69,6 +70,13 @@ def filled(column: NDArray[Any]) -> NDArray[Any]:
     return np.where(np.ma.getmaskarray(column), column.dtype.type(0), np.ma.getdata(column))
 
 
+def _by_process(keys: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Numbers of calls, sorted, by process."""
+    ordered = np.sort(keys)
+    processes, starts = np.unique(processes_of(ordered), return_index=True)
+    return dict(zip(processes.tolist(), np.split(ordered & _INDEX, starts[1:]), strict=True)) if len(keys) else {}
+
+
 class Tables:
     """A run and one duckdb connection to it, opened when the first query is made."""
 
@@ -78,7 +86,10 @@ class Tables:
         self._connection: Any = None
 
     def rows(self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None) -> list[tuple[Any, ...]]:
-        """All rows of a query of our own; wanted gives it a view wanted(process, "index") of these calls."""
+        """All rows of a query of our own.
+
+        wanted gives it a view wanted(process, "index") of these calls, and near_calls and near_tensors, which hold at least their rows.
+        """
         return list(self.stream(query, parameters, wanted=wanted))
 
     def stream(self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None) -> Iterator[tuple[Any, ...]]:
@@ -87,6 +98,9 @@ class Tables:
             self._connection = self._opened.enter_context(connect(self.run))
         if wanted is not None:
             self._connection.register("wanted", _KeyTable(wanted))
+            calls = _by_process(wanted)
+            for table in ("calls", "tensors"):
+                self._connection.register(f"near_{table}", near(self.run, table, calls))
         cursor = self._connection.execute(query, list(parameters))
         while found := cursor.fetchmany(_FETCH):
             yield from found

@@ -14,10 +14,10 @@ from opscope.judge.wrapping import WRAPS, follows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_WRAPPED = f'SELECT process, "index" FROM calls SEMI JOIN wanted USING (process, "index") WHERE (status & {WRAPS}) <> 0'  # noqa: S608
+_WRAPPED = f'SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index") WHERE (status & {WRAPS}) <> 0'  # noqa: S608
 _READERS = """
     WITH RECURSIVE reached(process, version) AS (
-        SELECT process, version FROM tensors SEMI JOIN wanted USING (process, "index") WHERE io = 'output' AND version IS NOT NULL
+        SELECT process, version FROM near_tensors SEMI JOIN wanted USING (process, "index") WHERE io = 'output' AND version IS NOT NULL
         UNION
         SELECT o.process, o.version
         FROM reached r

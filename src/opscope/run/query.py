@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
     import numpy as np
 
-    from opscope.run.protocol import Run
+    from opscope.run.protocol import ArrowStream, Run
 
 _ROWS_PER_FETCH = 2048
 _SETTINGS = (
@@ -164,6 +164,13 @@ def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
         return
     for batch in stream_batches(table, run.table(table)):
         yield dict(zip(TABLES[table], map(owned, struct_columns(TABLES[table], batch)), strict=True))
+
+
+def near(run: Run, table: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]) -> ArrowStream:
+    """A table from which batches may be left out that hold none of these calls, sorted numbers by process."""
+    own = getattr(run, "near", None)
+    found: ArrowStream = run.table(table) if own is None else own(table, calls)
+    return found
 
 
 def release(run: Run, table: str) -> None:

@@ -117,11 +117,19 @@ class NativeRun:
         """Table "calls", "tensors", "stacks" or "judgements" of all processes."""
         return _Table(self, name)
 
-    def messages(self, table: str) -> Iterator[bytes | bytearray | memoryview]:
-        """The table as the bytes of one Arrow IPC stream, read as it is consumed."""
+    def near(self, name: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]) -> ArrowStream:
+        """A table without the batches that hold none of these calls, sorted numbers by process. See query.near."""
+        return _Table(self, name, calls)
+
+    def messages(
+        self, table: str, near: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None
+    ) -> Iterator[bytes | bytearray | memoryview]:
+        """The table, or the batches near some calls, as the bytes of one Arrow IPC stream, read as it is consumed."""
         yield schema_bytes(table_schema(table))
+        nothing = np.empty(0, dtype=np.int64)
         for reader in self._processes:
-            yield from reader.tables[table].messages(reader.constants)
+            wanted = None if near is None else near.get(reader.process.process, nothing)
+            yield from reader.tables[table].messages(reader.constants, wanted)
         unfinished = self.unfinished if table == "calls" else ()
         if unfinished:
             yield batch_bytes(encode_rows("calls", unfinished))
@@ -215,14 +223,15 @@ class NativeRun:
 class _Table:
     """One table of a run; each __arrow_c_stream__ reads the files again."""
 
-    def __init__(self, run: NativeRun, name: str) -> None:
+    def __init__(self, run: NativeRun, name: str, near: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None) -> None:
         if name not in TABLES:
             raise KeyError(name)
         self._run = run
         self._name = name
+        self._near = near
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return InputStream.from_readable(_Bytes(self._run.messages(self._name))).__arrow_c_stream__(requested_schema)
+        return InputStream.from_readable(_Bytes(self._run.messages(self._name, self._near))).__arrow_c_stream__(requested_schema)
 
 
 class _Bytes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -143,13 +144,23 @@ class StoredTable:
                 yield columns
                 self.release(number)
 
-    def messages(self, constants: Mapping[str, int]) -> Iterator[memoryview | bytearray]:
-        """Bytes of every sound batch; int32 columns named in constants hold that number in every row."""
+    def messages(
+        self, constants: Mapping[str, int], calls: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    ) -> Iterator[memoryview | bytearray]:
+        """Bytes of every sound batch; int32 columns named in constants hold that number in every row.
+
+        calls: numbers of calls, sorted; batches that lie between two of them are left out.
+        """
         own = {name: value for name, value in constants.items() if name in TABLES[self._table]}
         for number, (file, batch) in enumerate(self._batches):
-            if self._is_sound(number):
+            if self._is_sound(number) and (calls is None or self._touches(number, calls)):
                 yield file.message(batch, own)
-                file.release(batch)
+            file.release(batch)
+
+    def _touches(self, number: int, calls: np.ndarray[Any, np.dtype[np.int64]]) -> bool:
+        """Whether one of these calls, sorted, lies between the first and the last one of a batch."""
+        index = self.column(number, "index").buffers[0]
+        return bool(len(index)) and bool(np.diff(np.searchsorted(calls, (index.min(), index.max() + 1)))[0])
 
     def _is_usable(self, number: int) -> bool:
         """Whether the numbers of a batch are sound and no required column has nulls, found out once."""
