@@ -8,7 +8,7 @@ from faulty import PROGRAMS
 from recorder import record
 
 from opscope.analysis.scan import scan
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

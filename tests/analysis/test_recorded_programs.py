@@ -11,7 +11,7 @@ import healthy_guards
 import pytest
 
 import opscope
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 from opscope.run.finding import Document
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import opscope
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 from opscope.run.finding import Finding
 
 

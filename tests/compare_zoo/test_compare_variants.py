@@ -12,7 +12,7 @@ import pytest
 from tests.compare_zoo.recorded import Goldens, Options, record
 
 import opscope
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 pytestmark = pytest.mark.zoo
 

@@ -11,7 +11,7 @@ import pytest
 from compare_faults import FAULTS, HEALTHY, Fault
 
 import opscope
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 from opscope.run.finding import Finding
 
 pytestmark = pytest.mark.zoo

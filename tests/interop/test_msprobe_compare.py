@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from opscope.analysis.compare import compare
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 from opscope.report.compare_files import write_comparison
 
 PYTHON = os.environ.get("OPSCOPE_MSPROBE_PYTHON")

@@ -11,9 +11,10 @@ from test_soundness import Sample
 from opscope.judge.arguments import NO_ARGUMENTS, Arguments, parse_arguments
 from opscope.judge.integers import IntervalRules
 from opscope.judge.limits import integer_range, largest_finite, overflow_threshold
-from opscope.judge.operators import element_of, family, is_overwritten
+from opscope.judge.operators import element_of, is_overwritten
 from opscope.judge.overflow import status_of, words_of
 from opscope.judge.rules import Rules
+from opscope.operators.catalogue import family
 
 
 def half(**changes: object) -> Sample:

@@ -13,10 +13,10 @@ import pytest
 from tests.judge.elements import by_elements
 
 from opscope.judge import families
-from opscope.judge.operators import family
 from opscope.judge.terms import magnitude_of, terms_of
 from opscope.judge.tolerance import gamma, precision_of, tolerance_of
 from opscope.kernels import statistics
+from opscope.operators.catalogue import family
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -24,7 +24,7 @@ import numpy as np
 from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_tables import Side
 from opscope.analysis.hashes import distinct, mixed
-from opscope.judge.operators import VIEWS, family
+from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,7 +151,7 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
         own,
         lambda: mixed(operators, _summed(call, mixed(io, tensors.shape, tensors.dtype), count)),
         alike,
-        lambda: np.where(side.which(side.calls.op, lambda op: family(op) in VIEWS), alike(), families),
+        lambda: np.where(side.which(side.calls.op, lambda op: traits_of(op).view), alike(), families),
     )
 
 

@@ -16,7 +16,7 @@ from opscope.analysis.compare_details import tensor_records
 from opscope.analysis.compare_kinds import HARMLESS, is_random
 from opscope.analysis.compare_pairs import SHAPE
 from opscope.analysis.hashes import hash_of
-from opscope.judge.operators import CONTRACTIONS, family
+from opscope.operators.catalogue import family, words_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opscope.analysis.compare_tables import Side
 
 FIRST = 2  # of these dimensions one is that of the batch, the other that of a sequence
-WEIGHED = CONTRACTIONS - {"matmul", "mm", "bmm", "baddbmm", "dot", "inner", "einsum", "tensordot"} | {"embedding"}
+WEIGHED = words_with("contraction") - {"matmul", "mm", "bmm", "baddbmm", "dot", "inner", "einsum", "tensordot"} | {"embedding"}
 SHARE = 0.3  # of the forward pass's results that have another shape then
 
 

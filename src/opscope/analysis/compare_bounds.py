@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from opscope.judge import families
 from opscope.judge.agreement import Agreement, agrees
-from opscope.judge.operators import family
 from opscope.judge.terms import magnitude_of, terms_of
 from opscope.judge.tolerance import tolerance_of
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.kernels.pair import Pair

@@ -16,7 +16,8 @@ import numpy as np
 
 from opscope.analysis.compare_kinds import HARMLESS, is_random
 from opscope.analysis.compare_shapes import FILLS
-from opscope.judge.operators import family, in_place
+from opscope.operators.catalogue import family
+from opscope.operators.spelling import in_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.judge.operators import CASTS, CONTRACTIONS, MOVES, VIEWS, family
+from opscope.operators.catalogue import family, traits_of, words_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +58,7 @@ _RANDOM = re.compile(
     r"truncatednormal|statelessdropoutgenmask|dropoutgenmask|dropoutdomask|randomuniform\w*|multinomial\w*|gumbel_softmax|trunc_normal|"
     r"kaiming_\w+|xavier_\w+|orthogonal|_fused_dropout|philox\w*|npu_dropout\w*|_npu_dropout\w*)_?$"
 )
-HARMLESS = VIEWS | CASTS | frozenset({
+HARMLESS = words_with("view") | words_with("cast") | frozenset({
     "contiguous", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "transdata", "identity", "load",
     "depend", "clone", "record_stream", "lift_fresh", "zeros_like", "ones_like", "tensormove", "memset", "_local_scalar_dense",
     "is_nonzero", "zeros", "ones", "full", "full_like", "scalar_tensor", "new_zeros", "new_ones", "new_full", "arange",
@@ -73,9 +73,14 @@ def kind_of(op: str) -> int:
         return NORM
     if _STEEP.match(name):
         return STEEP
-    for kind, words in ((PRODUCT, CONTRACTIONS), (SUM, _SUMS), (MEAN, _MEANS), (LINEAR, _LINEAR), (SMOOTH, _SMOOTH), (MOVE, MOVES)):
+    known = traits_of(op)
+    if known.contraction:
+        return PRODUCT
+    for kind, words in ((SUM, _SUMS), (MEAN, _MEANS), (LINEAR, _LINEAR), (SMOOTH, _SMOOTH)):
         if name in words or (bare in words and kind == SMOOTH):
             return kind
+    if known.moves:
+        return MOVE
     return LINEAR if name.removeprefix("_foreach_") in _LINEAR else DELICATE
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from opscope.analysis.compare_kinds import HARMLESS
 from opscope.analysis.compare_tables import NONE
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.analysis.compare_judge import Pairing

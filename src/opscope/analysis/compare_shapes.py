@@ -11,7 +11,7 @@ import numpy as np
 from opscope.analysis.compare_kinds import HARMLESS, is_random
 from opscope.analysis.compare_pairs import SHAPE
 from opscope.analysis.compare_tables import NONE
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.analysis.compare_judge import Pairing

@@ -19,7 +19,8 @@ from opscope.analysis.compare_pairs import SAME, UNKNOWN
 from opscope.analysis.compare_shapes import FILLS
 from opscope.analysis.compare_tables import NONE
 from opscope.analysis.hashes import distinct, mixed
-from opscope.judge.operators import ALLOCATORS, VIEWS, family, in_place
+from opscope.operators.catalogue import family, traits_of
+from opscope.operators.spelling import in_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +100,7 @@ class Signs:
     @cached_property
     def allocators(self) -> NDArray[np.bool_]:
         """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
-        return self.pairing.target.which(self.calls.op, lambda op: family(op) in ALLOCATORS)
+        return self.pairing.target.which(self.calls.op, lambda op: traits_of(op).allocates)
 
     @cached_property
     def views(self) -> NDArray[np.bool_]:
@@ -107,7 +108,7 @@ class Signs:
 
         Where versions are recorded, what a view writes bears the version of what it views, and that call is found by itself.
         """
-        views: NDArray[np.bool_] = self.pairing.target.which(self.calls.op, lambda op: family(op) in VIEWS) & ~self.arguments_differ
+        views: NDArray[np.bool_] = self.pairing.target.which(self.calls.op, lambda op: traits_of(op).view) & ~self.arguments_differ
         return views
 
     @cached_property

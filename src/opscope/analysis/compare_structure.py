@@ -19,7 +19,7 @@ from opscope.analysis.compare_kinds import HARMLESS
 from opscope.analysis.compare_tables import NONE
 from opscope.analysis.hashes import distinct, mixed
 from opscope.analysis.optimizing import unrecorded
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

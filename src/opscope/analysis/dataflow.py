@@ -18,21 +18,8 @@ import msgspec
 from opscope.analysis.rows import Row
 from opscope.judge.arguments import Arguments, parse_arguments
 from opscope.judge.operators import (
-    BRINGS,
-    CASTS,
-    ELEMENTWISE,
-    GUARDS,
     HANDS_ON,
-    LEAVES,
-    MOVES,
-    ORDERS,
-    PLACES,
-    PREDICATES,
-    SILENT,
-    VIEWS,
     element_of,
-    family,
-    in_place,
     is_collective,
     is_overwritten,
     is_per_element,
@@ -41,6 +28,8 @@ from opscope.judge.operators import (
 from opscope.judge.reading import is_finite, is_read
 from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
 from opscope.judge.wrapping import Wrapped, follows, is_bitwise, is_finite_unwrapped, reduces, scatters, unwrapped, wraps_of
+from opscope.operators.catalogue import family, traits_of
+from opscope.operators.spelling import in_place
 from opscope.run.dtypes import find_dtype
 
 if TYPE_CHECKING:
@@ -150,7 +139,7 @@ class Flow:
             self._judge(node, [*inputs, *shared], outputs, arguments.element(element))
 
     def _judge(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> None:
-        if family(node.op) in BRINGS:
+        if traits_of(node.op).brings:
             return  # brought in from outside when the loader had time to: it arrives where it is first read
         held = self._unwrapped(node, inputs, outputs, arguments)
         self._note_leaving(node, held)
@@ -184,7 +173,7 @@ class Flow:
 
     def _note_leaving(self, node: Node, held: Sequence[Held]) -> None:
         """Remember whose value leaves the tensors, so that it is known again when it comes back as a scalar argument."""
-        if family(node.op) not in LEAVES:
+        if not traits_of(node.op).leaves:
             return
         for one in held:
             bits = one.condition.taint | one.condition.pending
@@ -194,7 +183,8 @@ class Flow:
 
     def _scalars(self, node: Node, arguments: Arguments) -> list[Held]:
         """Scalar arguments that came from somewhere: not finite, and computed with. What is only placed (a mask, a limit) is not."""
-        if family(node.op) in PLACES - ELEMENTWISE or family(node.op) in ORDERS:
+        known = traits_of(node.op)
+        if (known.places and not known.pointwise) or known.order:
             return []
         found = []
         for slot, value in arguments.scalars:
@@ -232,16 +222,16 @@ class Flow:
     def _note_reading(self, node: Node, given: int, *, hides: bool) -> None:
         if not given:
             return
-        name = family(node.op)
-        computes = name not in MOVES and name not in GUARDS and name not in SILENT
+        known = traits_of(node.op)
+        computes = not (known.moves or known.guards or known.silent)
         hider = self._hider(node) if hides else node
         guards = removes(hider.op, masked=any(row.dtype == "bool" for row in hider.inputs))
         if is_collective(node.op, node.phase):
-            self.sending[node.step, name].add(node.rank)
+            self.sending[node.step, family(node.op)].add(node.rank)
         for origin in self.of(given):
             origin.used = origin.used or computes
             origin.failed_in = origin.failed_in or (node if node.error else None)
-            if hides and name in PREDICATES:
+            if hides and known.predicate:
                 origin.asked_by = origin.asked_by or node
             elif hides and not _is_gradient_of(hider, origin.node):
                 origin.hidden(hider, on_purpose=guards)
@@ -252,7 +242,7 @@ class Flow:
         No conversion between floats does; behind one whose operand nobody read it is the call that made that, as a kernel of float16
         on MindSpore's CPU, whose own output cannot be dumped.
         """
-        while family(node.op) in CASTS and node.inputs and not is_read(node.inputs[0]) and _among_floats(node):
+        while traits_of(node.op).cast and node.inputs and not is_read(node.inputs[0]) and _among_floats(node):
             identity = identity_of(node.inputs[0])
             made = None if identity is None else self.produced.get(identity)
             if made is None or made.node is node:
@@ -293,7 +283,7 @@ class Flow:
         bits = 0
         for mark in self.written:
             identity = identity_of(mark.row)
-            if family(mark.node.op) not in VIEWS and identity is not None and not self.readers.get(identity):
+            if not traits_of(mark.node.op).view and identity is not None and not self.readers.get(identity):
                 bits |= mark.condition.taint
         return bits
 

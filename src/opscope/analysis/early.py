@@ -10,7 +10,7 @@ from typing import Any
 
 from opscope.analysis.tables import Tables
 from opscope.judge.limits import NARROW, largest_finite
-from opscope.judge.operators import VIEWS, family
+from opscope.operators.catalogue import traits_of
 
 MAX_WARNINGS = 10
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
@@ -34,7 +34,7 @@ def near_limit_warnings(tables: Tables) -> list[str]:
     rows = tables.rows(_NEAR, [sorted(NARROW)])
     series: dict[tuple[int, str, str], list[tuple[int, float]]] = {}
     for rank, name, dtype, step, op, largest in rows:
-        if family(op) in VIEWS:
+        if traits_of(op).view:
             continue  # says again what the call said whose result it looks at
         series.setdefault((rank, name, dtype), []).append((step, largest))
     lines = [(growing, line) for site, values in series.items() for growing, line in _line(site, values)]

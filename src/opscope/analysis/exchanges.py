@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.analysis.findings import Accusation
-from opscope.judge.operators import family
 from opscope.judge.tolerance import precision_of
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.analysis.tables import Tables

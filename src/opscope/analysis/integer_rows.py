@@ -12,7 +12,7 @@ import numpy as np
 
 from opscope.analysis.tables import Tables, key, keys_of, merged
 from opscope.judge.integers import INTERVALS
-from opscope.judge.operators import CASTS, family
+from opscope.operators.catalogue import traits_of
 from opscope.run.query import columns
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def integer_keys(tables: Tables) -> NDArray[np.int64]:
 
 
 def _judged(op: str) -> bool:
-    return INTERVALS.find(op) is not None or family(op) in CASTS
+    return INTERVALS.find(op) is not None or traits_of(op).cast
 
 
 def _candidates(run: Run) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from opscope.judge.operators import ALLOCATORS, family
+from opscope.operators.catalogue import family, words_with
 
 _TABLE = {
     "convolution": "conv1d conv2d conv2dd conv3d conv3dd convolution _convolution depthwiseconv2d depthwiseconv2dd depthwiseconv2dnative "
@@ -73,7 +73,7 @@ _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _TORCH = re.compile(r"\w+::|(torch|Functional|Tensor|Torch|NPU|Aten)\.")
 
 # Nothing is computed, and what is read bears the version of what was viewed, or values that nobody wrote.
-DROPPED = ALLOCATORS | frozenset({
+DROPPED = words_with("allocates") | frozenset({
     "t", "detach", "alias", "lift", "lift_fresh", "lift_fresh_copy", "_local_scalar_dense", "item", "zeros", "ones", "zeros_like",
     "ones_like", "zeroslike", "oneslike", "full", "full_like", "fill", "scalar_tensor", "updatestate", "is_nonzero", "record_stream",
     "memset", "const", "constant", "data", "new_zeros", "new_ones",

@@ -19,7 +19,7 @@ from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_tables import MODULE, NONE, Side
 from opscope.analysis.kinship import BIASED, DROPPED, HANDED_ON, ONE_RESULT, kin, world
 from opscope.analysis.rows import rows_of_calls
-from opscope.judge.operators import in_place
+from opscope.operators.spelling import in_place
 
 OPTIMIZER = "optimizer_step"
 LINEAR_OPTIMIZER = "_foreach_add"  # of updates that only add and multiply: compare_kinds knows how it carries an error

@@ -14,8 +14,9 @@ from opscope.analysis.findings import Accusation
 from opscope.analysis.reach import Reach, Reached
 from opscope.analysis.skips import Skips
 from opscope.judge.arguments import parse_arguments
-from opscope.judge.operators import family, is_overwritten
+from opscope.judge.operators import is_overwritten
 from opscope.judge.reading import is_read
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.analysis.rows import Node, Row

@@ -21,7 +21,8 @@ from opscope.analysis.exchanges import odd_ranks
 from opscope.analysis.findings import Accusation
 from opscope.analysis.rows import whole_calls
 from opscope.analysis.tables import key
-from opscope.judge.operators import VIEWS, family, is_collective
+from opscope.judge.operators import is_collective
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.analysis.tables import Tables
@@ -138,7 +139,7 @@ def _after(states: Sequence[State], common: set[int]) -> State:
 
 def _changes(states: Sequence[State]) -> list[State]:
     """States in order, each content once in a row; parts of a tensor that a view shows are no states of their own."""
-    told = [state for place, state in enumerate(states) if place == 0 or family(state.op) not in VIEWS]
+    told = [state for place, state in enumerate(states) if place == 0 or not traits_of(state.op).view]
     return [next(same) for _, same in groupby(told, key=lambda state: state.digest)]
 
 

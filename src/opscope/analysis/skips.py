@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from opscope.analysis.dataflow import Origin
-from opscope.judge.operators import element_of, family
+from opscope.judge.operators import element_of
 from opscope.judge.reading import is_finite, is_read
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.analysis.rows import Node

@@ -14,7 +14,7 @@ import numpy as np
 
 from opscope.judge.arguments import Arguments
 from opscope.judge.limits import integer_range, is_unsigned
-from opscope.judge.operators import CASTS, family
+from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ def integer_overflow(op: str, arguments: Arguments, arrays: Mapping[str, Array],
     bounds = integer_range(dtype)
     if bounds is None or not arrays:
         return 0
-    if name in CASTS:
+    if traits_of(op).cast:
         return _cast_bits(name, arrays, dtype)
     operands = _operands(arguments, arrays)
     if operands is None or any(array.dtype.kind not in "iub" for array in operands):

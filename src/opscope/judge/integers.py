@@ -15,8 +15,8 @@ import msgspec
 
 from opscope.judge.arguments import Arguments
 from opscope.judge.limits import integer_range
-from opscope.judge.operators import CASTS, family
 from opscope.judge.reading import Reading, extremes
+from opscope.operators.catalogue import family, traits_of
 
 NEGATION, ARITHMETIC = 0x8, 0x10
 NEGATIONS = frozenset({"neg", "negative", "abs"})
@@ -119,7 +119,7 @@ def _at_bound(ends: tuple[int, int] | None, bounds: tuple[int, int]) -> bool:
 
 def _converted_span(op: str, inputs: Sequence[Reading]) -> Span | None:
     """Where a floating-point source of a conversion lies, truncated; None for any other call."""
-    if family(op) not in CASTS or not inputs:
+    if not traits_of(op).cast or not inputs:
         return None
     source = inputs[-1] if family(op) == "copy" else inputs[0]
     if integer_range(source.dtype) is not None or source.min is None or source.max is None:

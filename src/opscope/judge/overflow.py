@@ -18,11 +18,11 @@ import msgspec
 from opscope.judge.arguments import Arguments
 from opscope.judge.integers import clipped_of, integer_bits
 from opscope.judge.limits import is_unsigned, largest_finite, overflow_threshold
-from opscope.judge.operators import CASTS, CONTRACTIONS, family
 from opscope.judge.overflow_rules import explain
 from opscope.judge.reading import Reading, magnitude
 from opscope.judge.rules import Facts, facts_of
 from opscope.judge.soundness import NEGATIVE, Condition, Held, judge
+from opscope.operators.catalogue import family, traits_of
 
 NEGATION, INTEGER, FLOAT, UNSIGNED, NARROWING, ACCUMULATION = 0x8, 0x10, 0x20, 0x80, 0x100, 0x400
 
@@ -75,12 +75,12 @@ def _float_status(facts: Facts) -> Status:
     if _passed_on(facts):
         return NOTHING
     explained = explain(facts)
-    name = family(facts.op)
+    known = traits_of(facts.op)
     masked = any(r.pos_inf or r.neg_inf for r in facts.inputs)
     narrowed = _narrowing(facts)
-    if name in CASTS and narrowed is not None and not facts.nan:
+    if known.cast and narrowed is not None and not facts.nan:
         return Status(NARROWING, (f"{narrowed} overflow", *explained))
-    if name in CONTRACTIONS and not masked:
+    if known.contraction and not masked:
         return Status(ACCUMULATION, (WORDS[ACCUMULATION], *explained))
     first = WORDS[FLOAT] if facts.infinite and not facts.nan else "invalid floating-point operation"
     return Status(FLOAT, (first, *explained))
@@ -112,7 +112,7 @@ def _converted(facts: Facts) -> Reading | None:
 def _unsigned_status(facts: Facts) -> Status:
     """A conversion of a float that truncates to a negative integer."""
     source = _converted(facts)
-    if family(facts.op) not in CASTS or source is None or not facts.outputs or not is_unsigned(facts.outputs[0].dtype):
+    if not traits_of(facts.op).cast or source is None or not facts.outputs or not is_unsigned(facts.outputs[0].dtype):
         return NOTHING
     if largest_finite(source.dtype) is None or source.min is None or source.min > -1.0:
         return NOTHING
@@ -141,7 +141,7 @@ def saturated(facts: Facts) -> Status:
     implied = _implied(facts)
     if implied is None or implied < threshold or _given(facts, limit, out.dtype):
         return NOTHING
-    bit = NARROWING if family(facts.op) in CASTS else ACCUMULATION if family(facts.op) in CONTRACTIONS else FLOAT
+    bit = NARROWING if traits_of(facts.op).cast else ACCUMULATION if traits_of(facts.op).contraction else FLOAT
     words = f"saturated at {limit:g}, the largest finite {out.dtype}; the inputs allow {implied:.6g}"
     return Status(bit, (WORDS[bit], words), saturated=True)
 
@@ -151,12 +151,12 @@ def at_the_limit(op: str, outputs: Sequence[Reading]) -> Status:
 
     The lowest value is left out: masks are made of it. That is no proof; it is what a saturating device leaves behind.
     """
-    if len(outputs) != 1 or family(op) not in ARITHMETIC | CONTRACTIONS:
+    if len(outputs) != 1 or not (family(op) in ARITHMETIC or traits_of(op).contraction):
         return NOTHING
     limit = largest_finite(outputs[0].dtype)
     if limit is None or limit > 65504.0 or outputs[0].max != limit or outputs[0].nan or outputs[0].pos_inf:
         return NOTHING
-    bit = ACCUMULATION if family(op) in CONTRACTIONS else FLOAT
+    bit = ACCUMULATION if traits_of(op).contraction else FLOAT
     return Status(
         bit, (WORDS[bit], f"saturated at {limit:g}, the largest finite {outputs[0].dtype}; the inputs were not dumped"), saturated=True
     )
@@ -176,8 +176,8 @@ def _implied(facts: Facts) -> float | None:
         return None
     tensors = [size for size in sizes if size is not None]
     scalars = [abs(float(value)) for slot, value in facts.arguments.scalars if not slot.startswith("kwargs.") and "." not in slot]
-    name = family(facts.op)
-    if name in CASTS:
+    name, known = family(facts.op), traits_of(facts.op)
+    if known.cast:
         return tensors[-1] if name == "copy" else tensors[0]
     if name in {"add", "sub", "rsub"}:
         return sum(tensors) + sum(scalars[:1])
@@ -187,7 +187,7 @@ def _implied(facts: Facts) -> float | None:
         return tensors[0] ** 2
     if name in {"sum", "cumsum"}:
         return tensors[0] * (facts.inputs[0].size or 0)
-    if name in CONTRACTIONS and len(facts.inputs) >= 2:
+    if known.contraction and len(facts.inputs) >= 2:
         return _product(sorted(tensors)[-2:]) * max(1, min(reading.size or 1 for reading in facts.inputs))
     return None
 

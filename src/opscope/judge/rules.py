@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from opscope.judge.arguments import Arguments
-from opscope.judge.operators import family, is_overwritten
+from opscope.judge.operators import is_overwritten
 from opscope.judge.reading import Reading
+from opscope.operators.catalogue import family
 
 
 class Facts(msgspec.Struct, frozen=True):

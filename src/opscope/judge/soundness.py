@@ -20,8 +20,9 @@ from collections.abc import Sequence
 import msgspec
 
 from opscope.judge.arguments import Arguments
-from opscope.judge.operators import ALLOCATORS, ELEMENTWISE, FLIPS, MOVES, ORDERS, PLACES, SCRATCH, SILENT, family, is_loss, is_overwritten
+from opscope.judge.operators import is_loss, is_overwritten
 from opscope.judge.reading import Reading, holds_lowest, is_finite, is_read
+from opscope.operators.catalogue import family, traits_of
 
 NEGATIVE, POSITIVE = 1, 2
 
@@ -119,9 +120,9 @@ def judge(
 
     backward: the call computes a gradient, whose sign says nothing: a computed -Inf is as unsound as +Inf.
     """
-    if family(op) in ALLOCATORS:
+    if traits_of(op).allocates:
         return Judgement("uninitialised", tuple(UNINITIALISED for _ in outputs))
-    scratch = SCRATCH.get(family(op), frozenset())
+    scratch = traits_of(op).scratch.split(",")
     if any(out.slot in scratch and not is_finite(out) for out in outputs):
         return _beside_scratch(op, arguments, inputs, outputs, mark=mark, backward=backward)
     read = tuple(held for held in inputs if not is_overwritten(op, held.reading.slot))
@@ -130,7 +131,7 @@ def judge(
         given |= held.condition
     seen = _Seen(op, arguments, read, tuple(outputs), given)
     if all(is_finite(out) for out in outputs):
-        silent = family(op) in SILENT or not outputs
+        silent = traits_of(op).silent or not outputs
         return Judgement("hider" if given.taint and not silent else "sound", tuple(FINITE for _ in outputs))
     if given.taint:
         return _fill(seen, "propagator", Condition(taint=given.taint))
@@ -143,7 +144,7 @@ def _beside_scratch(
     op: str, arguments: Arguments, inputs: Sequence[Held], outputs: Sequence[Reading], *, mark: int, backward: bool
 ) -> Judgement:
     """The judgement of the other outputs; what scratch memory holds means nothing, but for what unsound inputs may have put there."""
-    scratch = SCRATCH[family(op)]
+    scratch = traits_of(op).scratch.split(",")
     rest = judge(op, arguments, inputs, [out for out in outputs if out.slot not in scratch], mark=mark, backward=backward)
     conditions = iter(rest.outputs)
     memory = UNINITIALISED
@@ -174,7 +175,7 @@ def _sound_inputs(seen: _Seen, mark: int, *, backward: bool) -> Judgement:
 def _with_nan(seen: _Seen, mark: int) -> Judgement:
     if seen.given.pending:
         return _fill(seen, "propagator", Condition(taint=seen.given.pending), confirmed=seen.given.pending)
-    if family(seen.op) in PLACES and seen.arguments.places_nan:
+    if traits_of(seen.op).places and seen.arguments.places_nan:
         return _fill(seen, "pending", Condition(pending=mark, signs=NEGATIVE | POSITIVE), cause="constant")
     return _origin(seen, mark)
 
@@ -185,7 +186,7 @@ def _with_infinity(seen: _Seen, mark: int) -> Judgement:
         return _fill(seen, "moved", seen.given)
     if seen.given.pending:
         return _fill(seen, "propagator", Condition(taint=seen.given.pending), confirmed=seen.given.pending)
-    if seen.given.mask and (family(seen.op) in FLIPS or is_loss(seen.op)):
+    if seen.given.mask and (traits_of(seen.op).flips or is_loss(seen.op)):
         # Not an overflow: -(-inf), |-inf|, a masked class chosen as target. Harmless unless it gets somewhere.
         return _fill(seen, "pending", Condition(pending=mark, mask=seen.given.mask, signs=POSITIVE), cause="mask")
     return _origin(seen, mark)
@@ -193,14 +194,14 @@ def _with_infinity(seen: _Seen, mark: int) -> Judgement:
 
 def _origin(seen: _Seen, mark: int) -> Judgement:
     cause = "mask" if seen.given.mask else "computed"
-    if family(seen.op) in MOVES and not _changes_type(seen) and all(is_read(held.reading) for held in seen.inputs) and seen.inputs:
+    if traits_of(seen.op).moves and not _changes_type(seen) and all(is_read(held.reading) for held in seen.inputs) and seen.inputs:
         cause = "moved"
     return _fill(seen, "origin", Condition(taint=mark), cause=cause)
 
 
 def _unset(seen: _Seen, mark: int) -> Judgement:
     """Memory that was never set was read: harmless while it is only moved."""
-    if family(seen.op) in MOVES and not _changes_type(seen):
+    if traits_of(seen.op).moves and not _changes_type(seen):
         return _fill(seen, "moved", UNINITIALISED)
     if seen.nan or seen.positive:
         return _fill(seen, "origin", Condition(taint=mark), cause="uninitialised")
@@ -221,29 +222,29 @@ def _changes_type(seen: _Seen) -> bool:
 
 def _explained(seen: _Seen, sign: int) -> bool:
     """Whether infinities of this sign in the outputs need no overflow: scalars, masks, masks added to finite values."""
-    name = family(seen.op)
-    if name not in ORDERS and (seen.arguments.places_negative_infinity or seen.arguments.places_positive_infinity):
+    known = traits_of(seen.op)
+    if not known.order and (seen.arguments.places_negative_infinity or seen.arguments.places_positive_infinity):
         return True
-    if name in {"lift_fresh", "lift_fresh_copy"}:
+    if family(seen.op) in {"lift_fresh", "lift_fresh_copy"}:
         return True
     if sign == NEGATIVE and any(holds_lowest(held.reading) for held in seen.inputs):
         return True
     if sign == NEGATIVE and _beyond_type(seen):
         return True
-    from_masks = seen.given.mask & sign or (seen.given.mask & POSITIVE and sign == NEGATIVE and name in FLIPS)
+    from_masks = seen.given.mask & sign or (seen.given.mask & POSITIVE and sign == NEGATIVE and known.flips)
     return bool(from_masks) and not _more_than_masks(seen, sign)
 
 
 def _beyond_type(seen: _Seen) -> bool:
     """A scalar that the output's type cannot hold is placed as -Inf: full(-1e9) in float16."""
-    if family(seen.op) not in PLACES:
+    if not traits_of(seen.op).places:
         return False
     return any(value <= -65504.0 for _, value in seen.arguments.scalars) and not any(held.reading.neg_inf for held in seen.inputs)
 
 
 def _more_than_masks(seen: _Seen, sign: int) -> bool:
     """Whether an element-wise call made more infinities than its masks, broadcast to the output, account for."""
-    if family(seen.op) not in ELEMENTWISE or len(seen.outputs) != 1:
+    if not traits_of(seen.op).pointwise or len(seen.outputs) != 1:
         return False
     out = seen.outputs[0]
     expected = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from opscope.judge import families
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 Shape = Sequence[int]
 # Sums as long as a dimension, whose result is no smaller than what they read.
@@ -40,7 +40,7 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
     pick one of each row: rows) read for each element written, and of interpolations at least the neighbours that one is taken from.
     """
     name = family(op)
-    kind = families.kind_of(name)
+    kind = families.kind_of(op)
     sizes = sorted((math.prod(shape) for shape in inputs), reverse=True)
     written = max((math.prod(shape) for shape in outputs), default=1)
     if not sizes or not sizes[0] or not written:
@@ -108,7 +108,7 @@ def magnitude_of(op: str, terms: int, inputs: Sequence[Extent]) -> float | None:
     n rms(a) rms(b), twice which is taken where it is less.
     """
     name = family(op)
-    kind = families.kind_of(name)
+    kind = families.kind_of(op)
     known = [extent for extent in inputs if extent.size and extent.l2norm is not None and extent.min is not None and extent.max is not None]
     wanted = 2 if kind == "product" else 1
     if kind not in ("product", "sum") or len(known) < wanted or len(known) != len(inputs):

@@ -23,8 +23,8 @@ from functools import lru_cache
 import msgspec
 
 from opscope.judge import families
-from opscope.judge.operators import family
 from opscope.judge.terms import PICKING
+from opscope.operators.catalogue import family
 from opscope.run.dtypes import find_dtype
 
 LAMBDA = 3.0
@@ -123,7 +123,7 @@ def tolerance_of(op: str, dtype: str, *, terms: int = 1, magnitude: float | None
     if precision is None:
         return _EXACT
     name = family(op)
-    kind = families.kind_of(name)
+    kind = families.kind_of(op)
     return _RULES[kind](Case(name, precision, max(1, terms), magnitude))
 
 
@@ -138,8 +138,8 @@ def one_side(op: str, dtype: str, *, terms: int = 1, accumulation: float | None 
     if precision is None:
         return _EXACT
     name = family(op)
-    kind = families.kind_of(name)
-    unjudged = families.unjudged_kind(name)
+    kind = families.kind_of(op)
+    unjudged = families.unjudged_kind(op)
     if unjudged in ("random", "conditioning"):
         kind = "unknown"
     if name in WITHIN and precision.unit < WITHIN[name]:

@@ -19,8 +19,8 @@ import numpy as np
 from opscope.judge.arguments import NO_ARGUMENTS, Arguments
 from opscope.judge.integers import ARITHMETIC, INTERVALS, NEGATION, Operands, Span, integer_bits
 from opscope.judge.limits import integer_range, largest_finite
-from opscope.judge.operators import CASTS, MOVES, PREDICATES, family
 from opscope.judge.reading import Reading
+from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +58,7 @@ def is_bitwise(op: str) -> bool:
 def reduces(op: str) -> bool:
     """Whether an operator takes a number modulo another, or only compares it."""
     name = family(op)
-    return name in REMAINDERS or name in PREDICATES
+    return name in REMAINDERS or traits_of(op).predicate
 
 
 def follows(op: str) -> bool:
@@ -66,7 +66,8 @@ def follows(op: str) -> bool:
     name = family(op)
     if is_bitwise(op) or reduces(op):
         return False
-    return INTERVALS.find(op) is not None or name in CASTS or name in MOVES or name in QUOTIENTS
+    known = traits_of(op)
+    return INTERVALS.find(op) is not None or known.cast or known.moves or name in QUOTIENTS
 
 
 def scatters(op: str, arguments: Arguments, inputs: Sequence[Reading]) -> bool:

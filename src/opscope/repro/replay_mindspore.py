@@ -21,10 +21,10 @@ import numpy as np
 
 from opscope.errors import UnavailableError, UsageError
 from opscope.judge import families
-from opscope.judge.operators import family
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.judge.terms import terms_of
+from opscope.operators.catalogue import family
 from opscope.repro.case import FILE, encode_case
 from opscope.repro.form_mindspore import FORM
 from opscope.repro.oracle import SCRIPTS, Trial, Worker

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from opscope.judge import families
-from opscope.judge.operators import family
 from opscope.judge.replayed import BEYOND, ROUNDOFF, Replayed
 from opscope.judge.tolerance import PRECISIONS
+from opscope.operators.catalogue import family
 from opscope.substitute.layout import WRITTEN
 
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ import pytest
 from cann_dumps import dump, operator
 
 import opscope
-from opscope.judge.operators import family
+from opscope.operators.catalogue import family
 
 torch = pytest.importorskip("torch")
 

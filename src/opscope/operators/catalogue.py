@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers every question about what an operator is, by its name alone.
+
+A name is looked up in the sheet of its own world first: aten's `select` is a view, a graph's `Select` chooses by a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from opscope.operators.rows import Row, Sheet, read_sheet
+from opscope.operators.spelling import API, COLLECTIVE, DISPATCHER, GRAPH, overload_of, word_of, world_of
+from opscope.operators.traits import FLAGS, Traits
+
+SHEETS = ("aten", "api", "mindspore", "ge", "collectives")
+# Sheets in the order in which a name of each world is looked up.
+_ORDER = {
+    DISPATCHER: SHEETS,
+    API: ("api", "aten", "mindspore", "ge", "collectives"),
+    GRAPH: ("mindspore", "ge", "aten", "api", "collectives"),
+    COLLECTIVE: ("collectives", "aten", "api", "mindspore", "ge"),
+    "": SHEETS,
+}
+
+
+@cache
+def sheet(name: str) -> Sheet:
+    """The data of one world (aten, api, mindspore, ge), or the patterns that hold in all."""
+    text = files("opscope.operators").joinpath("data", f"{name}.txt").read_text(encoding="utf-8")
+    return read_sheet(text.splitlines(), f"{name}.txt")
+
+
+@lru_cache(maxsize=8192)
+def family(op: str) -> str:
+    """The operator's bare word ("aten::log_.default", "torch.Tensor.log_", "LogV2" -> "log").
+
+    Of a type of a graph it is torch's word, where torch has the same operator: "mm" of "MatMul".
+    """
+    word = word_of(op)
+    return str(_find(GRAPH, word).get("same", word)) if world_of(op) == GRAPH else word
+
+
+@lru_cache(maxsize=8192)
+def traits_of(op: str) -> Traits:
+    """What is known of an operator of any world; what nobody set is unset."""
+    word, overload, world = family(op), overload_of(op), world_of(op)
+    merged: dict[str, bool | str] = {}
+    for row in (*_matching(word), _find(world, word), _find(world, f"{word}.{overload}") if overload else {}):
+        merged |= row
+    if merged.get("view"):
+        merged = {"moves": True, "silent": True, **merged}
+    return Traits(**merged)  # type: ignore[arg-type]
+
+
+@cache
+def words_with(trait: str) -> frozenset[str]:
+    """Every word whose row sets this flag."""
+    if trait not in FLAGS:
+        raise ValueError(f"{trait} is no flag of the catalogue")
+    return frozenset(word for name in SHEETS for word, row in sheet(name).rows.items() if row.get(trait) and "." not in word)
+
+
+def _find(world: str, word: str) -> Row:
+    return next((row for name in _ORDER[world] if (row := sheet(name).rows.get(word)) is not None), {})
+
+
+def _matching(word: str) -> Iterator[Row]:
+    """Patterns that match, the first of them last: what it says counts."""
+    return (row for pattern, row in reversed(sheet("patterns").patterns) if pattern.search(word.lower()))

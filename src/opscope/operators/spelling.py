@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the spelling of an operator tells by itself: whose it is, its bare word, its overload, whether it works in place."""
+
+from __future__ import annotations
+
+import re
+
+DISPATCHER, API, GRAPH, COLLECTIVE = "dispatcher", "api", "graph", "collective"
+
+_CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
+_VERSION = re.compile(r"(V\d+D?|Ext\d?)$")
+
+
+def world_of(op: str) -> str:
+    """Whose spelling it is: torch's dispatcher, an API's (torch.cat, Tensor.add_), a graph's (MatMul); "" where it does not tell.
+
+    Calls of torch.distributed are a world of their own: their `gather` is not aten's.
+    """
+    if "c10d" in namespace(op) or op.startswith(("torch.distributed", "Distributed.")):
+        return COLLECTIVE
+    if _CAMEL.fullmatch(_last(op)):
+        return GRAPH
+    return DISPATCHER if "::" in op else API if "." in op else ""
+
+
+def word_of(op: str) -> str:
+    """The bare word: no namespace, no overload, no in-place underscore; types of graphs in lower case and without their version."""
+    word = _last(op)
+    if _CAMEL.fullmatch(word):
+        word = _VERSION.sub("", word).lower()
+    return word[:-1] if word.endswith("_") and not word.startswith("__") else word
+
+
+def overload_of(op: str) -> str:
+    """What stands behind the dot of a name of torch's dispatcher ("self" of aten::where.self), or an empty text."""
+    return op.rpartition("::")[2].partition(".")[2] if "::" in op else ""
+
+
+def namespace(op: str) -> str:
+    """What stands before "::", or an empty text."""
+    return op.partition("::")[0] if "::" in op else ""
+
+
+def in_place(op: str) -> bool:
+    """Whether the operator writes to its first argument by PyTorch's trailing underscore."""
+    bare = op.rpartition("::")[2].partition(".")[0] if "::" in op else op.rpartition(".")[2]
+    return bare.endswith("_") and not bare.endswith("__")
+
+
+def _last(op: str) -> str:
+    rest = op.rpartition("::")[2]
+    return rest.partition(".")[0] if "::" in op else rest.rpartition("/")[2].rpartition(".")[2]
