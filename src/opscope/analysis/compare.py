@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 
 import opscope
-from opscope.analysis.align import align
-from opscope.analysis.align_tokens import tokens_of
+from opscope.analysis.align import Match, align
+from opscope.analysis.align_tokens import Naming, tokens_of
 from opscope.analysis.between import pair_frameworks
 from opscope.analysis.compare_arguments import Arguments
 from opscope.analysis.compare_batch import without_batch
@@ -248,14 +248,19 @@ def pair_runs(target: Run, golden: Run, policy: Policy, told: Callable[[int], No
     again = [flow if side is was else follow(side.calls, side.tensors) for side, was, flow in zip(common, sides, flows, strict=True)]
     sides, flows = common, (again[0], again[1])
     named = naming(*sides, policy.mapping)
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        tokens = tuple(pool.map(tokens_of, sides, flows, named))
     given = [*([] if policy.mapping is None else policy.mapping.pairs(*sides))]
     given += same_files(*sides, given, None if policy.mapping is None else policy.mapping.originals)
-    match = align(*tokens, given=given)
+    match = _aligned(sides, flows, named, given)
     told(_ALIGNED)
     fixed = None if policy.mapping is None else policy.mapping.rows(*sides, match)
     return Pairing(*sides, flows, match, pair_rows(*sides, flows, match, fixed))
+
+
+def _aligned(sides: tuple[Side, Side], flows: tuple[Flow, Flow], named: tuple[Naming, Naming], given: Sequence[tuple[int, int]]) -> Match:
+    """Which call is which; what calls look like takes as much memory as a side and is gone afterwards."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        tokens = tuple(pool.map(tokens_of, sides, flows, named))
+    return align(*tokens, given=given)
 
 
 def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy) -> Document:

@@ -69,7 +69,7 @@ def _resized(pairing: Pairing) -> tuple[int, str]:
 def _fed(pairing: Pairing, forward: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Rows of these calls that read a tensor of another shape which no recorded call produced; none where one is a parameter."""
     rows, tensors = pairing.rows, pairing.target.tensors
-    chosen = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
+    chosen: NDArray[np.int64] = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
     made = (pairing.flows[0].producer[rows.target[chosen]] >= 0) | (pairing.flows[1].producer[rows.golden[chosen]] >= 0)
     chosen = chosen[~made & forward[rows.target_call[chosen]]]
     side, places = pairing.target, rows.target[chosen]

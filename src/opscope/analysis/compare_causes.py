@@ -411,7 +411,7 @@ class Search:
         same = np.flatnonzero((state == state[self.pairing.rows.target[row]]) & ~tensors.output & self.calls.leaf[tensors.call])
         same = tensors.call[same][(tensors.call[same] > call) & (self.calls.rank[tensors.call[same]] == self.calls.rank[call])]
         same = same[~self._signs.views[same] & (self.pairing.match.target[same] >= 0)]
-        return int(same.min(initial=np.iinfo(np.int64).max))
+        return int(same.min()) if len(same) else int(np.iinfo(np.int64).max)
 
     def _structural(self, call: int, row: int) -> Cause | None:
         """An input that comes from another call than on the golden side."""

@@ -8,7 +8,7 @@ digest or, where it has none, of the same statistics. Where no row carries a ver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -27,11 +27,12 @@ MAX_NEIGHBOURS = 16  # rows of one call that are compared one with another; call
 class Flow(msgspec.Struct, frozen=True):
     """For each tensor row: the producing call and its output row (NONE where nobody recorded produced it), and a hash of its content.
 
-    state is 0 where nothing is known of the values; whole says that it came from a digest, not from statistics.
+    state is 0 where nothing is known of the values; whole says that it came from a digest, not from statistics. Rows and calls are of
+    compare_tables.index_type.
     """
 
-    producer: NDArray[np.int64]
-    source_row: NDArray[np.int64]
+    producer: NDArray[Any]
+    source_row: NDArray[Any]
     state: NDArray[np.uint64]
     whole: NDArray[np.bool_]
 
@@ -49,7 +50,7 @@ def follow(calls: Calls, tensors: Tensors) -> Flow:
     lost = np.flatnonzero(~tensors.output & (producer_row < 0) & (tensors.storage >= 0) & (tensors.version >= 0))
     if len(lost):
         producer_row[lost] = _by_storage(calls, tensors, alias, lost)
-    producer = np.where(producer_row >= 0, tensors.call[np.maximum(producer_row, 0)], NONE)
+    producer = np.where(producer_row >= 0, tensors.call[np.maximum(producer_row, 0)], tensors.call.dtype.type(NONE))
     return Flow(producer, producer_row, state, whole)
 
 
@@ -124,9 +125,9 @@ def _statistics(tensors: Tensors, rows: slice | NDArray[np.int64]) -> NDArray[np
     return found
 
 
-def _by_version(calls: Calls, tensors: Tensors, identity: NDArray[np.int64], alias: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _by_version(calls: Calls, tensors: Tensors, identity: NDArray[np.int64], alias: NDArray[np.bool_]) -> NDArray[Any]:
     """Output row that first carried the version of each input."""
-    found = np.full(len(tensors), NONE, dtype=np.int64)
+    found = np.full(len(tensors), NONE, dtype=tensors.row.dtype)
     lost = np.flatnonzero(~tensors.output & (identity >= 0))
     written = np.flatnonzero(tensors.output & (identity >= 0) & ~alias)
     leaf = calls.leaf[tensors.call[written]]

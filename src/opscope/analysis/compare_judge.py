@@ -185,7 +185,7 @@ def graded(pairing: Pairing, measures: Measures, first: dict[int, int]) -> Rows:
     after = np.zeros(len(rows), dtype=np.bool_)
     for rank, call in first.items():
         after |= (ranks == rank) & (rows.target_call >= call)
-    tiny = rows.error <= np.where(np.isnan(measures.own), 16 * rows.roundoff, np.maximum(measures.own, 16 * rows.roundoff))
+    tiny = rows.error <= np.fmax(measures.own, 16 * rows.roundoff)
     dead = np.isin(rows.target_call, list(pairing.dead[0]))
     noise = (status == DIFFERS) & ((~after & ~dead) | tiny)
     status[noise] = WITHIN

@@ -39,4 +39,5 @@ def _beside(pairing: Pairing, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
     np.maximum.at(largest, tensors.call, size)
     places = rows.golden[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.fmax(largest[tensors.call[places]] / np.maximum(size[places], 1e-300), 1.0)
+        found: NDArray[np.float64] = np.fmax(largest[tensors.call[places]] / np.maximum(size[places], 1e-300), 1.0)
+    return found

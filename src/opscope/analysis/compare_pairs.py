@@ -18,7 +18,7 @@ import numpy as np
 from opscope.analysis.compare_flow import Flow
 from opscope.analysis.compare_kinds import PRODUCT, finite, kind_of
 from opscope.analysis.compare_tables import ABSENT, NONE, Side, Tensors
-from opscope.analysis.hashes import distinct, mixed
+from opscope.analysis.hashes import distinct, folded, mixed
 from opscope.judge.operators import is_workspace
 from opscope.run.dtypes import find_dtype
 
@@ -49,13 +49,13 @@ class Rows(msgspec.Struct, frozen=True):
 
     error is relative, NaN where unknown; status is one of the codes above; roundoff is the finer of the two types' (0 for integers),
     or that of the products where one side computes most of them in a coarser type; allowed is what the judgement lets pass.
-    least: the error is what statistics prove at least, and may be larger.
+    least: the error is what statistics prove at least, and may be larger. Places are of compare_tables.index_type.
     """
 
-    target: NDArray[np.int64]
-    golden: NDArray[np.int64]
-    target_call: NDArray[np.int64]
-    golden_call: NDArray[np.int64]
+    target: NDArray[Any]
+    golden: NDArray[Any]
+    target_call: NDArray[Any]
+    golden_call: NDArray[Any]
     output: NDArray[np.bool_]
     error: NDArray[np.float64]
     allowed: NDArray[np.float64]
@@ -74,13 +74,15 @@ def pair_rows(target: Side, golden: Side, flows: tuple[Flow, Flow], match: Match
     fixed: what a mapping file says of single tensors.
     """
     left, right = _paired(target.tensors, golden.tensors, match, fixed)
+    if left is right:
+        return _judged((target, golden), flows, (left, right), (target.tensors.call, golden.tensors.call))
     alone_t, alone_g = _without(len(target.tensors), left), _without(len(golden.tensors), right)
     mine = np.concatenate([left, alone_t, np.full(len(alone_g), NONE)])
     theirs = np.concatenate([right, np.full(len(alone_t), NONE), alone_g])
     owners_t, owners_g = target.tensors.call[mine[: len(mine) - len(alone_g)]], golden.tensors.call[alone_g]
     call_t = np.concatenate([owners_t, match.golden[owners_g]])
     call_g = np.concatenate([golden.tensors.call[right], match.target[owners_t[len(left) :]], owners_g])
-    placed = np.where(call_t >= 0, call_t, np.iinfo(np.int64).max)
+    placed = np.where(call_t >= 0, call_t, np.iinfo(call_t.dtype).max)
     if np.any(placed[1:] < placed[:-1]):
         order = np.lexsort((np.arange(len(mine)), call_g, placed))
         mine, theirs, call_t, call_g = mine[order], theirs[order], call_t[order], call_g[order]
@@ -114,7 +116,8 @@ def _judged(
     if coarse:
         roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
     least = (error > 0) & np.isfinite(error) & ~reordered
-    return Rows(mine, theirs, *calls, output, error, np.full(len(mine), np.nan), status, roundoff, reordered, least)
+    allowed = np.broadcast_to(np.nan, len(mine))  # nobody has judged yet
+    return Rows(mine, theirs, *calls, output, error, allowed, status, folded(roundoff), reordered, least)
 
 
 def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -139,10 +142,10 @@ def _paired(target: Tensors, golden: Tensors, match: Match, fixed: Fixed | None)
         said = fixed.rows
         free = ~(np.isin(left, said[0]) | np.isin(right, said[1]))
         left, right = np.concatenate([fixed.pairs[:, 0], left[free]]), np.concatenate([fixed.pairs[:, 1], right[free]])
+    if len(left) in (len(target), len(golden)):
+        return left, right  # one side has nothing left
     lefts, rights = [left], [right]
     for key in (_by_slot, _by_place):
-        if len(left) in (len(target), len(golden)):
-            break  # one side has nothing left
         mine = _waiting(target, match.target, lefts if fixed is None else [*lefts, fixed.alone[0]])
         theirs = _waiting(golden, match.golden, rights if fixed is None else [*rights, fixed.alone[1]])
         keys = key(target, mine, target.call[mine]), key(golden, theirs, match.golden[golden.call[theirs]])
@@ -163,7 +166,8 @@ def _waiting(tensors: Tensors, match: NDArray[np.int64], taken: list[NDArray[np.
 def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of matched calls whose slots stand in the same order on both sides, without sorting anything."""
     if len(target) == len(golden) and np.array_equal(match.target[target.call], golden.call) and _same_slots(target, golden):
-        return np.arange(len(target)), np.arange(len(golden))
+        every = np.arange(len(target), dtype=target.row.dtype)
+        return every, every
     pairs = match.pairs
     starts, sizes = [], []
     for tensors, calls in ((target, pairs[:, 0]), (golden, pairs[:, 1])):
@@ -360,7 +364,8 @@ def foreign_hashes(side: Side, maker: str) -> NDArray[np.uint64] | None:
     records = side.run.rows("tensors")  # type: ignore[attr-defined]
     found = [hashes.get((record.process, record.index, record.io, record.slot)) for record in records]
     codes = np.array([0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in found], dtype=np.uint64)
-    return codes[side.tensors.row]
+    of_rows: NDArray[np.uint64] = codes[side.tensors.row]
+    return of_rows
 
 
 def hash_maker(side: Side) -> str:

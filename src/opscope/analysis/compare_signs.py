@@ -172,8 +172,10 @@ class Signs:
         rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
         left, right = rows.target[chosen], rows.golden[chosen]
         process, version = self.calls.process[tensors.call[left]], tensors.version[left]
-        versions = mixed(process.astype(np.uint64), version.astype(np.uint64))
-        return np.where(version >= 0, versions, mixed(flows[0].state[left], flows[1].state[right]))
+        found = mixed(process.view(np.uint64), version.view(np.uint64))
+        unknown = np.flatnonzero(version < 0)
+        found[unknown] = mixed(flows[0].state[left[unknown]], flows[1].state[right[unknown]])
+        return found
 
     @cached_property
     def first_computed(self) -> NDArray[np.int64]:
@@ -267,7 +269,7 @@ class Signs:
     @cached_property
     def _row_calls(self) -> NDArray[np.int64]:
         calls = self.pairing.rows.target_call
-        return np.where(calls >= 0, calls, np.iinfo(np.int64).max)
+        return np.where(calls >= 0, calls, np.iinfo(calls.dtype).max)
 
     def earlier_difference(self, call: int) -> bool:
         """Whether anything of the same rank differed before this call."""

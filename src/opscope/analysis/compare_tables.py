@@ -44,6 +44,7 @@ MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
 _TEXT = 32  # bytes of a row of text, about
 _MAPPED = 128 << 20  # bytes of a table's files that may lie in memory at once
+_WIDE = 1 << 30  # rows from which on twice their number is more than 32 bits hold
 _DENSE = 8  # numbers from the least to the largest of a table, for each of its rows, up to which a place for each is kept
 _WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero")
 _FLOATS = ("min", "max", "mean", "l2norm")
@@ -73,10 +74,13 @@ class Calls(msgspec.Struct, frozen=True):
 
 
 class Tensors(msgspec.Struct, frozen=True):
-    """Table tensors in the order of calls; call is the row of Calls. Numbers that are null are NaN, or -1 where they count."""
+    """Table tensors in the order of calls; call is the row of Calls. Numbers that are null are NaN, or -1 where they count.
 
-    row: NDArray[np.int64]
-    call: NDArray[np.int64]
+    row and call are of index_type.
+    """
+
+    row: NDArray[Any]
+    call: NDArray[Any]
     output: NDArray[np.bool_]
     slot: NDArray[np.uint64]
     dtype: NDArray[np.uint64]
@@ -147,6 +151,8 @@ def side_of(run: Run, read_calls: _Read, read_tensors: _Read) -> Side:
     """What was read as columns: long vectors, on which several threads work at once."""
     calls, words = _calls(read_calls)
     tensors, types = _tensors(read_tensors, calls)
+    for read in (read_calls, read_tensors):
+        read.release()
     return Side(run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()})
 
 
@@ -156,8 +162,8 @@ class _Read:
     def __init__(self, run: Run, table: str) -> None:
         self._batches = list(arrow_columns(run, table))
         self.count = sum(batch["index"].length for batch in self._batches)
-        self._release, self._touched = partial(release, run, table), 0
-        self._release()
+        self.release, self._touched = partial(release, run, table), 0
+        self.release()
 
     def numbers(self, name: str, kind: Any, missing: Any) -> NDArray[Any]:
         """A column of numbers, missing where it is null."""
@@ -176,7 +182,7 @@ class _Read:
         """A column of so many bytes a row is about to be read: memory that others lie mapped in is given back before it grows."""
         self._touched += width * self.count
         if self._touched > _MAPPED:
-            self._release()
+            self.release()
             self._touched = 0
 
     def cells(self, name: str) -> Cells:
@@ -270,7 +276,8 @@ def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
     whole |= {name: read.numbers(name, np.int64, ABSENT) for name in ("min_int", "max_int")}
     floats = {name: read.numbers(name, np.float64, np.nan) for name in _FLOATS}
     columns = {name: column[order] for name, column in (flags | hashed | whole | floats).items()}
-    return Tensors(row=np.arange(read.count)[order], call=call[order], **columns), distinct_texts(dtype, types.different)
+    row = np.arange(read.count, dtype=call.dtype)[order]
+    return Tensors(row=row, call=call[order], **columns), distinct_texts(dtype, types.different)
 
 
 def _sizes(size: NDArray[np.int64], shapes: Cells) -> NDArray[np.int64]:
@@ -287,12 +294,18 @@ def _products(shapes: Ragged) -> NDArray[np.int64]:
     return np.where((product >= 0) & (product < 2.0**62), product, NONE).astype(np.int64)
 
 
-def _owners(process: NDArray[np.int64], index: NDArray[np.int64], calls: Calls) -> NDArray[np.int64]:
+def index_type(count: int) -> type[np.signedinteger[Any]]:
+    """The type of numbers of so many rows: half as wide where that is enough, as a comparison holds a dozen columns of them."""
+    return np.int32 if count < _WIDE else np.int64
+
+
+def _owners(process: NDArray[np.int64], index: NDArray[np.int64], calls: Calls) -> NDArray[Any]:
     """Row of Calls of each tensor row; the rows of a call mostly stand together, so each run of them is looked up once."""
+    dtype = index_type(max(len(index), len(calls)))
     if not len(index):
-        return index
+        return index.astype(dtype)
     starts = np.flatnonzero(np.r_[True, (index[1:] != index[:-1]) | (process[1:] != process[:-1])])
-    owners = place_of(keys_of(process[starts], index[starts]), calls.key)
+    owners = place_of(keys_of(process[starts], index[starts]), calls.key).astype(dtype)
     return np.repeat(owners, np.diff(np.r_[starts, len(index)]))
 
 
