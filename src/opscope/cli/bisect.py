@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Json, positive
+from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
 
@@ -87,11 +88,12 @@ def bisect(
     check_command(command, verb="bisect")
     positive(trials=options.trials, timeout=options.timeout)
     folder = output if output is not None else Path("runs") / f"bisect-{script_name(command)}"
+    search = _operators if options.between is None else _differences
     try:
-        if options.between is not None:
-            found, document, trials = _differences(command, folder, options)
-        else:
-            found, document, trials = _operators(command, folder, options)
+        with Progress() as progress:
+            found, document, trials = search(
+                command, folder, options, lambda made: progress("runs of the command, at most", made, options.trials)
+            )
     except KeyboardInterrupt:
         note(f"interrupted; the same command goes on where it was (log in {folder})")
         return INTERRUPTED
@@ -110,7 +112,9 @@ def bisect(
     return 1 if found.guilty else 125
 
 
-def _operators(command: Sequence[str], folder: Path, options: BisectOptions) -> tuple[Bisected, Document | None, Trials]:
+def _operators(
+    command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
+) -> tuple[Bisected, Document | None, Trials]:
     from opscope.analysis.scan import scan
     from opscope.formats.registry import open_run
     from opscope.repro.bisect import Asked, bisect_operators
@@ -127,14 +131,16 @@ def _operators(command: Sequence[str], folder: Path, options: BisectOptions) -> 
         ops=(lambda op: True) if pattern is None else lambda op: pattern.matches(op, None, None),  # noqa: ARG005
     )  # fmt: skip
     question = repr((options.oracle, options.metric, options.substitute, options.ops))
-    trials = Trials(folder, command, question=question, timeout=options.timeout)
+    trials = Trials(folder, command, question=question, timeout=options.timeout, told=told)
     found, document = bisect_operators(
         trials, asked, scan=lambda run: scan(open_run(str(run))), open_run=lambda run: open_run(str(run)), tell=note
     )
     return found, document, trials
 
 
-def _differences(command: Sequence[str], folder: Path, options: BisectOptions) -> tuple[Bisected, Document | None, Trials]:
+def _differences(
+    command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
+) -> tuple[Bisected, Document | None, Trials]:
     from opscope.analysis.scan import scan
     from opscope.formats.registry import open_run
     from opscope.repro.bisect_between import Means, bisect_differences, differences
@@ -146,7 +152,7 @@ def _differences(command: Sequence[str], folder: Path, options: BisectOptions) -
     bad, good = map(open_run, options.between)
     elements = differences(bad, good)
     question = repr((options.oracle, options.metric, options.hook, [element.name for element in elements]))
-    trials = Trials(folder, command, question=question, timeout=options.timeout)
+    trials = Trials(folder, command, question=question, timeout=options.timeout, told=told)
     found = bisect_differences(
         trials, elements, Means(oracle=chosen_oracle(options.oracle, options.metric), hook=options.hook, most=options.trials),
         scan=lambda run: scan(open_run(str(run))), tell=note,

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Allowed, Json, Python, interpreter, lasting, positive
+from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document
 
@@ -69,15 +70,17 @@ def minimize(
         raise UsageError(f"{directory}: {reason}; opscope repro tries it")
     wanted = output if output is not None else directory.absolute().with_name(f"{directory.absolute().name}-min")
     imports = tuple(map(lasting, search.imports))
-    found = shrink(
-        directory,
-        wanted,
-        imports=imports,
-        allowed=search.allowed,
-        limits=Limits(search=search.seconds, call=search.timeout),
-        python=interpreter(search.python),
-        tell=note,
-    )
+    with Progress() as progress:
+        found = shrink(
+            directory,
+            wanted,
+            imports=imports,
+            allowed=search.allowed,
+            limits=Limits(search=search.seconds, call=search.timeout),
+            python=interpreter(search.python),
+            tell=note,
+            progress=progress,
+        )
     code = found.outcome.exit_code if found.outcome is not None else 0
     if json:
         from opscope.report.json import json_text

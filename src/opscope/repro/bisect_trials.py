@@ -53,12 +53,21 @@ class Trials:
     A folder that holds a log of the same search is gone on with; one of another search, or of anything else, is refused.
     """
 
-    def __init__(self, folder: Path, command: Sequence[str], *, question: str, timeout: float | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        *,
+        question: str,
+        timeout: float | None,
+        told: Callable[[int], None] = lambda made: None,  # noqa: ARG005
+    ) -> None:
         self.folder = folder.absolute()
         self.command = tuple(command)
         self.timeout = timeout
         self.records: list[Record] = []
         self.made = 0
+        self._told = told
         search = hashlib.sha256(repr((self.command, question, str(Path.cwd()))).encode()).hexdigest()[:16]
         self._head = Head(search=search, command=public_command(self.command))
         self._read()
@@ -99,6 +108,7 @@ class Trials:
 
     def observe(self, options: Sequence[str], environment: Mapping[str, str | None], name: str) -> Observation:
         """Run the command under `opscope run` with these options; a variable that is None is taken out."""
+        self._told(self.made)
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)  # of a trial that was interrupted
         folder.mkdir(parents=True)
@@ -111,6 +121,7 @@ class Trials:
         with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
             code = _run(words, own, out, err, self.timeout or LONGEST)
         self.made += 1
+        self._told(self.made)
         _check_recorded(folder)
         seconds = round(time.monotonic() - start, 3)
         self.learn(code, seconds)

@@ -15,11 +15,12 @@ from opscope.repro.case import CaseOutput, CaseTensor, Failure, read_case
 from opscope.repro.issue import write_issue
 from opscope.repro.oracle import Oracle, Trial
 from opscope.repro.runner import Outcome, execute
-from opscope.repro.search import OutOfTime, Search
+from opscope.repro.search import SECONDS, OutOfTime, Search
 from opscope.repro.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type
 from opscope.repro.shrink_shapes import shrink_shapes
 from opscope.repro.shrink_values import shrink_values
 from opscope.repro.write import SCRIPT, free_folder, save
+from opscope.run.progress import Progress, nobody
 
 PROBES = 3
 FEW = 16
@@ -60,6 +61,7 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
     limits: Limits = Limits(),  # noqa: B008 - frozen
     python: str | None = None,
     tell: Callable[[str], None] = lambda line: None,  # noqa: ARG005
+    progress: Progress = nobody,
 ) -> Minimized:
     """Shrink the case of a repro folder while the same failure (class, operator, error pattern) stays, and write it to output.
 
@@ -77,6 +79,7 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
     if unasked:
         raise UsageError(f"{directory}: its case loads {unasked[0]}, which is code: give it with --import if you trust it")
     start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, imports=tuple(imports)))
+    progress(SECONDS, 0, int(limits.search))
     with Oracle(start, imports=tuple(imports), limit=limits.call, python=python, allowed=allowed) as oracle:
         start, probes = _probe(oracle, start)
         shown = [trial for trial in probes if _shows(start.case.failure, trial)]
@@ -86,7 +89,7 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
         # A failure that comes and goes is asked for more often, so that it is not taken for gone.
         oracle.repeat = 1 if len(shown) == len(probes) else 4 * PROBES
         tell(f"{start.case.op}: the failure shows {len(shown)}/{len(probes)}: {shown[0].told or shown[0].status}")
-        search = Search(oracle, start, shown[0], seconds=limits.search, tell=tell)
+        search = Search(oracle, start, shown[0], seconds=limits.search, tell=tell, progress=progress)
         ended, stages = _shrink(search)
         trials, limit = oracle.trials, oracle.patience.sure
     if start.case.failure.kind == "hang":
