@@ -62,6 +62,20 @@ def test_a_room_of_the_name_of_a_function_is_that_function(first: str) -> None:
     assert done.stdout.startswith("steps '8-5'"), done.stderr
 
 
+@pytest.mark.parametrize("first", ["opscope.scan.reach", "opscope.compare.side.columns", "opscope.replay.stale", "opscope"])
+def test_a_verb_is_called_through_its_room(first: str) -> None:
+    """However it was imported, and with the signature of the function behind it."""
+    code = f"import {first}, inspect, opscope\nfrom opscope import compare, replay, scan\n"
+    code += (
+        "from opscope.compare.api import compare as f\nfrom opscope.replay.api import replay as g\nfrom opscope.scan.api import scan as h\n"
+    )
+    code += "for room, again, verb in ((compare, opscope.compare, f), (replay, opscope.replay, g), (scan, opscope.scan, h)):\n"
+    code += "    assert room is again and inspect.signature(room) == inspect.signature(verb)\n"
+    code += "try:\n    opscope.compare('not there', 'nor there')\nexcept opscope.FormatError as error:\n    print(error)\n"
+    done = python(code)
+    assert done.stdout.startswith("not there"), done.stderr
+
+
 def test_version_is_that_of_the_project() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     assert re.search(r'^version = "(.+)"$', text, re.MULTILINE)[1] == opscope.__version__  # type: ignore[index]

@@ -24,20 +24,20 @@ from opscope.errors import FormatError, MissingValueError, NewerFormatError, Ops
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from opscope.analysis.compare import compare as compare
-    from opscope.analysis.scan import scan as scan
+    from opscope.compare.api import compare as compare
     from opscope.formats.registry import open_run as open_run
     from opscope.record.join import mark_step as mark_step
     from opscope.record.join import record as record
     from opscope.record.join import set_dump as set_dump
     from opscope.record.seed import seed_all as seed_all
     from opscope.record.substituting import substitute as substitute
-    from opscope.repro.replay import replay as replay
+    from opscope.replay.api import replay as replay
     from opscope.repro.write import write as repro
     from opscope.run.finding import Document as Document
     from opscope.run.finding import Finding as Finding
     from opscope.run.protocol import Run as Run
     from opscope.run.selection import Selection as Selection
+    from opscope.scan.api import scan as scan
 
 
 __all__ = [
@@ -71,18 +71,18 @@ _HOMES = {
     "Finding": "opscope.run.finding",
     "Run": "opscope.run.protocol",
     "Selection": "opscope.run.selection",
-    "compare": "opscope.analysis.compare",
     "mark_step": "opscope.record.join",
     "open_run": "opscope.formats.registry",
-    "replay": "opscope.repro.replay",
-    "scan": "opscope.analysis.scan",
     "seed_all": "opscope.record.seed",
     "set_dump": "opscope.record.join",
 }
 # Rooms that bear the name of a public function -> the module and name of that function.
 _ROOMS = {
+    "compare": ("opscope.compare.api", "compare"),
     "record": ("opscope.record.join", "record"),
+    "replay": ("opscope.replay.api", "replay"),
     "repro": ("opscope.repro.write", "write"),
+    "scan": ("opscope.scan.api", "scan"),
     "substitute": ("opscope.record.substituting", "substitute"),
 }
 
@@ -95,8 +95,18 @@ class _CallableRoom(ModuleType):
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect
+
+        return inspect.signature(self._function)
+
+    @property
+    def _function(self) -> Any:
         module, function = _ROOMS[self.__name__.rpartition(".")[2]]
-        return getattr(importlib.import_module(module), function)(*args, **kwargs)
+        return getattr(importlib.import_module(module), function)
 
 
 class _Face(ModuleType):

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from opscope.bisect import trials as bisect_trials
 from opscope.cli import main
-from opscope.repro import bisect_trials, minimize, replay
-from opscope.repro.candidate import Size
-from opscope.repro.minimize import Minimized
+from opscope.minimize import api as minimize
+from opscope.minimize.api import Minimized
+from opscope.minimize.candidate import Size
+from opscope.replay import api as replay
 from opscope.repro.runner import Outcome
 
 

@@ -15,13 +15,13 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from opscope.analysis.mapping_text import read_text as read_names
 from opscope.ascend import codes, objects
 from opscope.ascend.analysis import analyse_all
 from opscope.ascend.explain import document
 from opscope.ascend.find import Collection, collect
 from opscope.ascend.log import read_logs, read_text
 from opscope.ascend.unpacked import unpacked
+from opscope.compare.pair.mapping_text import read_text as read_names
 from opscope.errors import OpscopeError
 from opscope.formats import accuracy_checker, arrays, debug_mode, msprobe, native, onnxruntime, opdebug, ptdbg
 from opscope.formats.archives import keys_of, read_npz, read_safetensors

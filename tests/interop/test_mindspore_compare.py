@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opscope.analysis.compare import compare
+from opscope.compare.api import compare
 
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
 GRAPH, TORCH = (Path(__file__).with_name(f"lenet_{name}.py") for name in ("mindspore", "torch"))

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.analysis.scan import scan
 from opscope.formats.registry import open_run
-from opscope.repro.replay import Plan, replay
+from opscope.replay.api import Plan, replay
 from opscope.run.protocol import Run
+from opscope.scan.api import scan
 
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
 NET = Path(__file__).with_name("mindspore_net.py")

@@ -384,7 +384,7 @@ def test_an_error_of_the_program_accuses_no_kernel(tmp_path: Path) -> None:
 MINIMIZE = """
 import sys
 from pathlib import Path
-from opscope.repro.minimize import minimize
+from opscope.minimize.api import minimize
 found = minimize(Path(sys.argv[1]), Path(sys.argv[2]))
 print("MINIMIZED", found.before.elements, found.after.elements, found.outcome.status)
 """

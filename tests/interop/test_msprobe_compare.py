@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from opscope.analysis.compare import compare
+from opscope.compare.api import compare
 from opscope.operators.catalogue import family
 from opscope.report.compare_files import write_comparison
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from opscope.analysis.scan import scan
 from opscope.formats.convert import Job, convert
 from opscope.formats.registry import open_run
+from opscope.scan.api import scan
 
 PYTHON = os.environ.get("OPSCOPE_MSPROBE_PYTHON")
 NET = Path(__file__).with_name("msprobe_net.py")

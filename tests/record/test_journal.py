@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import opscope
-from opscope.analysis.crashes import is_asynchronous
 from opscope.errors import FormatError, UsageError
 from opscope.record.torch.journal import content
 from opscope.run.query import sql, tensors_of
 from opscope.run.schema import Call
 from opscope.run.store.journal import LEAST, OPEN, RAISED, RETURNED, JournalFile, read_journals, read_value
+from opscope.scan.crashes import is_asynchronous
 
 
 def journalled(folder: Path, *args: object, state: int = OPEN) -> JournalFile:

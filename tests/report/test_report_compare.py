@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from opscope.analysis.compare_pairs import STATUS_WORDS
+from opscope.compare.pair.tensors import STATUS_WORDS
 from opscope.errors import UsageError
 from opscope.kernels.metrics import Metric
 from opscope.kernels.pair import pair
@@ -64,7 +64,7 @@ class Rows:
 
 
 class Fake:
-    """A comparison with given rows, as analysis.compare.Comparison shows it to reports."""
+    """A comparison with given rows, as compare.api.Comparison shows it to reports."""
 
     def __init__(self, details: list[Any], *, kept: bool = True, norm: float = 5.0, values: dict[str, Any] | None = None) -> None:
         self.all, self.rows = details, Rows(details)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from single_calls import record, run_of, run_script
+from tests.repro.single_calls import record, run_of, run_script
 
 import opscope.repro
 from opscope.errors import UsageError

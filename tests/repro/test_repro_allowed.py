@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from single_calls import call_row, record, run_of
+from tests.repro.single_calls import call_row, record, run_of
 
 import opscope.repro
 from opscope.errors import UsageError
+from opscope.minimize.api import minimize
+from opscope.replay.worker import Replayer
 from opscope.repro import execute
-from opscope.repro.minimize import minimize
-from opscope.repro.replay_worker import Replayer
 from opscope.repro.scripts.allowing import why_refused
 from opscope.run.memory import MemoryRun
 from opscope.run.schema import Call, Tensor

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from single_calls import Recorder, call_row, run_of
+from tests.repro.single_calls import Recorder, call_row, run_of
 
 import opscope.repro
 from opscope.repro.buffers import ALIGNMENT, dense_strides, kept_shape, place

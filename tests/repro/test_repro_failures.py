@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from single_calls import call_row, record, run_of, run_script
+from tests.repro.single_calls import call_row, record, run_of, run_script
 
 import opscope.repro
 from opscope.repro.case import Case

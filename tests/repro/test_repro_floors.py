@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from single_calls import record
+from tests.repro.single_calls import record
 
 import opscope
 import opscope.repro

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from single_calls import record, run_of, run_script
+from tests.repro.single_calls import record, run_of, run_script
 
 import opscope
 import opscope.repro
 from opscope.errors import UsageError
+from opscope.minimize.candidate import load_candidate
 from opscope.repro.api import api_code
-from opscope.repro.candidate import load_candidate
 from opscope.repro.case import Failure
 from opscope.repro.issue import issue_text
 from opscope.repro.privacy import without_data

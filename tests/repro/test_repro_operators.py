@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from single_calls import record, run_script
+from tests.repro.single_calls import record, run_script
 
 import opscope.repro
 from opscope.run.memory import MemoryRun

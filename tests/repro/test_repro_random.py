@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from single_calls import run_script
+from tests.repro.single_calls import run_script
 from torch.nn import functional as F
 
 import opscope

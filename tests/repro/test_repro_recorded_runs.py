@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from single_calls import run_script
+from tests.repro.single_calls import run_script
 from torch import nn
 from torch.nn import functional as F
 

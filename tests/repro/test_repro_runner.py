@@ -15,7 +15,7 @@ from typing import IO
 import msgspec
 import pytest
 import torch
-from single_calls import call_row, record, run_of
+from tests.repro.single_calls import call_row, record, run_of
 
 import opscope.repro
 from opscope.errors import UsageError

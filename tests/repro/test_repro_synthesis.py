@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from single_calls import record, run_of, run_script, statistics
+from tests.repro.single_calls import record, run_of, run_script, statistics
 
 import opscope.repro
 from opscope.errors import FormatError, MissingValueError

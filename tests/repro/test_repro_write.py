@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from single_calls import call_row, record, run_of
+from tests.repro.single_calls import call_row, record, run_of
 
 import opscope.repro
 from opscope.errors import FormatError, MissingValueError, UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import opscope
-from opscope.analysis.scan import scan
+from opscope.scan.api import scan
 
 pytestmark = pytest.mark.zoo
 

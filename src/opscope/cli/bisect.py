@@ -20,8 +20,8 @@ from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
 
 if TYPE_CHECKING:
-    from opscope.repro.bisect import Bisected
-    from opscope.repro.bisect_trials import Trials
+    from opscope.bisect.api import Bisected
+    from opscope.bisect.trials import Trials
 
 TAKES_VALUE = ("--oracle", "--metric", "--substitute", "--ops", "--output", "-o", "--trials", "--timeout", "--hook")
 TAKES_TWO = ("--between",)
@@ -115,12 +115,12 @@ def bisect(
 def _operators(
     command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
 ) -> tuple[Bisected, Document | None, Trials]:
-    from opscope.analysis.scan import scan
+    from opscope.bisect.api import Asked, bisect_operators
+    from opscope.bisect.oracle import chosen_oracle
+    from opscope.bisect.trials import Trials
     from opscope.formats.registry import open_run
-    from opscope.repro.bisect import Asked, bisect_operators
-    from opscope.repro.bisect_oracle import chosen_oracle
-    from opscope.repro.bisect_trials import Trials
     from opscope.run.selection import parse_pattern
+    from opscope.scan.api import scan
     from opscope.substitute.registry import kind_named
 
     kind_named(options.substitute)
@@ -141,11 +141,11 @@ def _operators(
 def _differences(
     command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
 ) -> tuple[Bisected, Document | None, Trials]:
-    from opscope.analysis.scan import scan
+    from opscope.bisect.differences import Means, bisect_differences, differences
+    from opscope.bisect.oracle import chosen_oracle
+    from opscope.bisect.trials import Trials
     from opscope.formats.registry import open_run
-    from opscope.repro.bisect_between import Means, bisect_differences, differences
-    from opscope.repro.bisect_oracle import chosen_oracle
-    from opscope.repro.bisect_trials import Trials
+    from opscope.scan.api import scan
 
     if options.between is None:
         raise UsageError("--between needs two runs, the bad and the good one")
@@ -162,7 +162,7 @@ def _differences(
 
 def _findings(found: Bisected, document: Document | None, trials: Trials) -> tuple[Finding, ...]:
     """One finding for each guilty operator, with what scan knows of its first call; none for other differences."""
-    from opscope.repro.bisect import evidence
+    from opscope.bisect.api import evidence
 
     if document is None:
         return ()

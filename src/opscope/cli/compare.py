@@ -17,8 +17,8 @@ from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
-    from opscope.analysis.compare import Comparison
-    from opscope.analysis.mapping import Mapping
+    from opscope.compare.api import Comparison
+    from opscope.compare.pair.mapping import Mapping
     from opscope.kernels.metrics import Metric
 
 OWN_METRIC = (
@@ -58,8 +58,8 @@ def compare(  # noqa: PLR0913 - one for each option
     golden
         The run to trust.
     """
-    from opscope.analysis.compare import Policy
-    from opscope.analysis.compare import compare as ask
+    from opscope.compare.api import Policy
+    from opscope.compare.api import compare as ask
     from opscope.formats.registry import open_run
 
     if output is not None:
@@ -111,9 +111,9 @@ def _metrics(paths: list[str] | None, *, asked: bool) -> tuple[Metric, ...]:
 def _mapping(path: Path | None) -> Mapping | None:
     if path is None:
         return None
-    from opscope.analysis.files import file_name
-    from opscope.analysis.mapping import Mapping as Found
-    from opscope.analysis.mapping import read_mapping
+    from opscope.compare.pair.files import file_name
+    from opscope.compare.pair.mapping import Mapping as Found
+    from opscope.compare.pair.mapping import read_mapping
     from opscope.formats.cann.fusion import is_graph, read_graph
 
     if not is_graph(path):

@@ -27,7 +27,7 @@ def chosen_call(run: Run, text: str) -> Resolved:
     found = resolve(run, text)
     if found.note is None:
         return found
-    from opscope.analysis.scan import scan
+    from opscope.scan.api import scan
 
     findings = scan(run).findings
     return resolve(run, text, step=findings[0].step) if findings else found
@@ -35,8 +35,8 @@ def chosen_call(run: Run, text: str) -> Resolved:
 
 def first_found(run: Run) -> Resolved:
     """The call of the first finding that has one; UsageError where nothing was found."""
-    from opscope.analysis.scan import scan
     from opscope.run.names import Resolved, resolve
+    from opscope.scan.api import scan
 
     found = next((finding for finding in scan(run).findings if finding.call), None)
     if found is None:

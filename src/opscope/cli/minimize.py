@@ -19,8 +19,8 @@ from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
-    from opscope.repro.candidate import Size
-    from opscope.repro.minimize import Minimized
+    from opscope.minimize.api import Minimized
+    from opscope.minimize.candidate import Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ def minimize(
         A folder that opscope repro wrote. None of its code is executed.
     """
     from opscope.ascend.case import is_case
-    from opscope.repro.minimize import Limits
-    from opscope.repro.minimize import minimize as shrink
+    from opscope.minimize.api import Limits
+    from opscope.minimize.api import minimize as shrink
 
     positive(budget=search.seconds, timeout=search.timeout)
     if is_case(directory):

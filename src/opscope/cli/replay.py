@@ -64,7 +64,7 @@ def replay(
         A run, or any known dump.
     """
     from opscope.formats.registry import open_run
-    from opscope.repro.replay import Plan, document_of, replay_calls
+    from opscope.replay.api import Plan, document_of, replay_calls
 
     positive(repeat=options.repeat, jobs=options.jobs, timeout=options.timeout, limit=options.limit)
     plan = Plan(

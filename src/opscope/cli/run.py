@@ -149,17 +149,17 @@ def conclude(result: LaunchResult, ops: Pattern | None = None, *, earlier: Path 
             note(text)
         summary = {"warnings": said, **facts}
         return Document(opscope=__version__, verb="run", runs=(str(result.run),), complete=False, summary=summary)
-    from opscope.analysis.scan import scan
     from opscope.formats.registry import open_run
     from opscope.report.terminal import print_verdict
     from opscope.run.unmatched import unmatched
+    from opscope.scan.api import scan
 
     run = open_run(result.run)
     found = scan(run)
     warnings = [*found.summary.get("warnings", ()), *unmatched(run, Selection(ops=ops)), *result.notes]
     summary = {**found.summary, **facts, "warnings": warnings}
     if earlier is not None:
-        from opscope.analysis.beside import beside
+        from opscope.scan.earlier_run import beside
 
         other = open_run(earlier)
         summary["beside"] = beside(found, scan(other), other)

@@ -35,8 +35,8 @@ def scan(
     run
         A run, or any known dump.
     """
-    from opscope.analysis.scan import scan as ask
     from opscope.formats.registry import open_run
+    from opscope.scan.api import scan as ask
 
     with Progress() as progress:
         document = ask(open_run(run), selection=selection.selection(), show_hidden=show_hidden, progress=progress)

@@ -2,7 +2,7 @@
 """Whether a target agrees with its golden, from all metrics of their values.
 
 What statistics and digests tell, and what is allowed where inputs differ already, is judged for all rows at once
-(analysis.compare_pairs, analysis.compare_kinds).
+(compare.pair.tensors, compare.side.conditions).
 """
 
 from __future__ import annotations

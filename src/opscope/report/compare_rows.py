@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.analysis.compare_cells import Cells
-from opscope.analysis.compare_pairs import STATUS_WORDS
+from opscope.compare.pair.tensors import STATUS_WORDS
+from opscope.compare.side.cells import Cells
 from opscope.errors import OpscopeError
 from opscope.report.json import json_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from opscope.analysis.compare import Comparison, Detail
+    from opscope.compare.api import Comparison, Detail
     from opscope.kernels.metrics import Metric
     from opscope.kernels.pair import Pair
     from opscope.run.schema import Call, Tensor, ValueRef

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opscope.errors import UsageError
 
 if TYPE_CHECKING:
-    from opscope.repro.replay import Line
+    from opscope.replay.api import Line
 
 STANDARD = (
     "API Name", "Bench Dtype", "DEVICE Dtype", "Shape", "余弦相似度", "最大绝对误差", "双百指标", "双千指标", "双万指标",

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opscope.analysis.compare import Policy
+    from opscope.compare.api import Policy
     from opscope.run.protocol import Run
 
 SHOWN = 5
@@ -28,7 +28,7 @@ def assert_matches(
     Raises FormatError for what cannot be read.
     """
     __tracebackhide__ = True
-    from opscope.analysis.compare import compare
+    from opscope.compare.api import compare
 
     document = compare(run, golden, policy).document
     found = [finding for finding in document.findings if structure or finding.kind != "structural-difference"]

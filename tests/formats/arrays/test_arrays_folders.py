@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.analysis.scan import scan
 from opscope.errors import FormatError, NewerFormatError
 from opscope.formats.arrays import FORMAT, parse_piece
 from opscope.formats.manifest import Contents, open_manifest, parse_manifest, write_manifest
@@ -20,6 +19,7 @@ from opscope.formats.registry import open_run
 from opscope.formats.writing.array_files import write_pt, write_safetensors
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Process, Tensor, ValueRef
+from opscope.scan.api import scan
 from opscope.testing import FormatTests
 
 ONES = np.ones((2, 3), np.float32)

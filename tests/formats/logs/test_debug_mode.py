@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opscope.analysis.scan import scan
 from opscope.errors import FormatError
 from opscope.formats.debug_mode import FORMAT
 from opscope.formats.debug_mode_text import TensorText, Word, dtype_name, read_call, read_keyed
 from opscope.formats.registry import open_run
 from opscope.run.protocol import Run
 from opscope.run.schema import Call, Tensor
+from opscope.scan.api import scan
 from opscope.testing import FormatTests
 
 TEXT = Path(__file__).parent / "data" / "debug_mode.txt"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opscope.analysis.scan import scan
 from opscope.errors import FormatError
 from opscope.formats.onnxruntime import FORMAT
 from opscope.formats.registry import open_run
 from opscope.run.protocol import Run
 from opscope.run.schema import Tensor
+from opscope.scan.api import scan
 from opscope.testing import FormatTests
 
 TEXT = Path(__file__).parent / "data" / "onnxruntime.txt"

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from ms_dumps import calls, named, real, rows
 
-from opscope.analysis.scan import scan
 from opscope.formats.mindspore import FORMAT
 from opscope.formats.mindspore.calls import load_graph, read_folder
 from opscope.formats.mindspore.ir import read_ir
 from opscope.formats.mindspore.layout import find_places
 from opscope.formats.mindspore.names import parse_tensor_name
 from opscope.run.protocol import Run
+from opscope.scan.api import scan
 
 
 def test_the_origin_of_the_overflow_is_the_float16_product() -> None:

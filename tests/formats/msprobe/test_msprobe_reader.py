@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from msprobe_dumps import calls, entry, named, real, rows, save, tensor, write
 
-from opscope.analysis.scan import scan
 from opscope.errors import FormatError
 from opscope.formats.extremes import proven
 from opscope.formats.msprobe import FORMAT
 from opscope.formats.msprobe.names import parse_name
 from opscope.formats.registry import open_run
+from opscope.scan.api import scan
 
 
 def test_modules_enclose_what_ran_in_them() -> None:

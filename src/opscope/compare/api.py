@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The question of `opscope compare`: where do two runs part, and which call made them.
+
+    comparison = opscope.compare("runs/npu", "runs/gpu")
+    comparison.first()          the finding to begin with
+    comparison.worst(20)        the pairs of tensors that are furthest apart
+
+docs/compare.md has the rules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+import opscope
+from opscope.compare.cause.batch_size import without_batch
+from opscope.compare.cause.levels import sure_of_levels
+from opscope.compare.cause.origins import ARRIVED, Cause, Search
+from opscope.compare.pair.across_frameworks import pair_frameworks
+from opscope.compare.pair.alignment import Match, align
+from opscope.compare.pair.arguments import Arguments
+from opscope.compare.pair.files import beside_files, same_files
+from opscope.compare.pair.levels import at_common_levels, other_leaves
+from opscope.compare.pair.pairing import Pairing
+from opscope.compare.pair.renaming import naming
+from opscope.compare.pair.tensors import STATUS_WORDS, Rows, pair_rows
+from opscope.compare.side.columns import Side, read_tables, side_of
+from opscope.compare.side.l1_norms import norms_alone, with_norms
+from opscope.compare.side.lowering import foreign
+from opscope.compare.side.producers import Flow, follow, without_enclosing
+from opscope.compare.side.records import call_records, tensor_records
+from opscope.compare.side.tokens import Naming, tokens_of
+from opscope.compare.tell.findings import findings_of
+from opscope.compare.tell.reference import decide
+from opscope.compare.tell.summary import summary_of, two_models, warnings_of
+from opscope.compare.verdict.allowance import Measures, graded, measure
+from opscope.compare.verdict.stored_values import Measured, measure_values
+from opscope.questions.findings import wants_finding
+from opscope.run.finding import Document, Finding
+from opscope.run.progress import Progress, nobody, percent
+from opscope.run.protocol import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opscope.compare.pair.mapping import Mapping
+    from opscope.kernels.pair import Pair
+    from opscope.run.schema import Call, Tensor
+    from opscope.run.selection import Selection
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How to compare: a user's mapping of names, whether to read stored values, a third run of higher precision."""
+
+    mapping: Mapping | None = None
+    values: bool = True
+    reference: Run | None = None
+    selection: Selection | None = None
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a comparison with its records; a side that has no such tensor, or no such call, is None.
+
+    error and allowed are relative, NaN where unknown; status is one of pair.tensors.STATUS_WORDS; verdict that of the call: same,
+    noise, origin, receiver, amplifier, structural or unknown. metrics are there where both sides kept their values and differ.
+    lost is the side that should have the values and does not, "" elsewhere: statistics alone were compared then.
+    """
+
+    row: int
+    target_call: Call | None
+    golden_call: Call | None
+    target: Tensor | None
+    golden: Tensor | None
+    error: float
+    allowed: float
+    status: str
+    verdict: str
+    metrics: Pair | None = None
+    message: str = ""
+    lost: str = ""
+
+
+class Comparison:
+    """Two runs side by side: the document that the verb prints, and every row behind it."""
+
+    def __init__(self, pairing: Pairing, measures: Measures, causes: Sequence[Cause], measured: Measured, document: Document) -> None:
+        self.pairing = pairing
+        self.measures = measures
+        self.causes = tuple(causes)
+        self.measured = measured
+        self.document = document
+
+    @property
+    def rows(self) -> Rows:
+        """All rows as columns."""
+        return self.pairing.rows
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """First cause first."""
+        return self.document.findings
+
+    def first(self) -> Finding | None:
+        """The finding to begin with, None when the runs agree."""
+        return self.document.findings[0] if self.document.findings else None
+
+    def worst(self, count: int = 20) -> list[Detail]:
+        """The rows that are furthest apart, largest error first; equal rows and rows without a partner are no candidates."""
+        error = np.where(np.isnan(self.rows.error), -1.0, self.rows.error)
+        order = np.argsort(-error, kind="stable")[:count]
+        return list(self.details(row for row in order.tolist() if error[row] > 0))
+
+    def details(self, rows: Iterable[int] | None = None) -> Iterator[Detail]:
+        """Rows with their records, all of them in the order of the target's calls unless some are named."""
+        chosen = np.arange(len(self.rows)) if rows is None else np.fromiter(rows, dtype=np.int64)
+        for start in range(0, len(chosen), 20_000):
+            yield from self._details(chosen[start : start + 20_000])
+
+    def _details(self, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Detail]:
+        rows, sides = self.rows, (self.pairing.target, self.pairing.golden)
+        calls = [
+            call_records(side, column[chosen].tolist()) for side, column in zip(sides, (rows.target_call, rows.golden_call), strict=True)
+        ]
+        tensors = []
+        for side, column in zip(sides, (rows.target, rows.golden), strict=True):
+            places = column[chosen]
+            tensors.append(tensor_records(side, places[places >= 0]))
+        for row in chosen.tolist():
+            yield Detail(
+                row=row, target_call=calls[0].get(int(rows.target_call[row])), golden_call=calls[1].get(int(rows.golden_call[row])),
+                target=tensors[0].get(int(rows.target[row])), golden=tensors[1].get(int(rows.golden[row])), error=float(rows.error[row]),
+                allowed=float(rows.allowed[row]), status=STATUS_WORDS[rows.status[row]], verdict=self.verdict_of(row),
+                metrics=self.measured.pairs.get(row), message=self.measured.unreadable.get(row, ""),
+                lost=next((word for word, lost in zip(("target", "golden"), self.measured.lost, strict=True) if row in lost), ""),
+            )  # fmt: skip
+
+    def verdict_of(self, row: int) -> str:
+        """Verdict of the call a row belongs to: same, noise, origin, receiver, amplifier, structural, unknown."""
+        return self.verdicts(np.array([row], dtype=np.int64))[0]
+
+    def verdicts(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> list[str]:
+        """The same for many rows."""
+        target, golden = self.rows.target_call[rows], self.rows.golden_call[rows]
+        codes = np.where((target < 0) | (golden < 0), VERDICTS.index("structural"), 0)
+        both = codes == 0
+        codes[both] = self._verdicts[target[both]]
+        origins = np.isin(target, list(self._origins[0])) | np.isin(golden, list(self._origins[1]))
+        words = [VERDICTS[code] for code in codes.tolist()]
+        return ["origin" if origin else word for origin, word in zip(origins.tolist(), words, strict=True)]
+
+    @cached_property
+    def _origins(self) -> tuple[set[int], set[int]]:
+        return {cause.target for cause in self.causes if cause.kind != "missing"}, {
+            cause.golden for cause in self.causes if cause.kind == "missing"
+        }
+
+    @cached_property
+    def _verdicts(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """Code of each target call's verdict, as in VERDICTS, from the status of its outputs."""
+        rows, found = self.rows, np.zeros(len(self.pairing.target.calls), dtype=np.int8)
+        chosen = np.flatnonzero((rows.target_call >= 0) & rows.output)
+        np.maximum.at(found, rows.target_call[chosen], _SEVERITY[rows.status[chosen]])
+        amplified = self.measures.exceeds & (found == VERDICTS.index("receiver"))
+        found[amplified] = VERDICTS.index("amplifier")
+        return found
+
+    def _repr_html_(self) -> str:
+        from opscope.compare.tell.notebook import html
+
+        return html(self)
+
+
+VERDICTS = ("same", "unknown", "noise", "structural", "receiver", "amplifier")
+_SEVERITY = np.array([0, 2, 4, 1, 4, 3, 3], dtype=np.int8)  # by status code of pair.tensors
+
+_READ, _FOLLOWED, _ALIGNED, _MEASURED, _SEARCHED = 5, 55, 65, 80, 95  # percent of the time, about
+RunLike = "Run | str | os.PathLike[str]"
+
+
+def compare(
+    target: Run | str | os.PathLike[str], golden: Run | str | os.PathLike[str], policy: Policy | None = None, *, progress: Progress = nobody
+) -> Comparison:
+    """Align two runs, measure their tensors, and say which call made the difference.
+
+    target is the side under suspicion, golden the trusted one: runs, or paths of runs or of any known dump. Raises FormatError for
+    what cannot be read and UsageError for a mapping that fits neither.
+    """
+    chosen = Policy() if policy is None else policy
+    told = percent(progress, "compare")
+    pairing = pair_runs(_opened(target), _opened(golden), chosen, told)
+    measured = Measured({}, {})
+    if chosen.values:
+        rows, measured = measure_values(pairing)
+        pairing = msgspec.structs.replace(pairing, rows=rows)
+    told(_MEASURED)
+    measures = measure(pairing)
+    search = Search(pairing, measures, Arguments(pairing).differing)
+    causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
+    told(_SEARCHED)
+    pairing = msgspec.structs.replace(pairing, dead=search.dead)
+    pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, _first_causes(pairing, causes)))
+    document = _document(pairing, causes, measured, chosen)
+    if chosen.reference is not None:
+        document = decide(document, pairing, pair_runs(pairing.golden.run, chosen.reference, Policy()))
+    return Comparison(pairing, measures, causes, measured, document)
+
+
+def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:
+    """For each rank the target call at which its first cause stands, or was read."""
+    first: dict[int, int] = {}
+    for cause in causes:
+        read = int(pairing.rows.target_call[cause.row]) if cause.kind == ARRIVED else cause.target
+        rank = int(pairing.target.calls.rank[cause.target])
+        first[rank] = min(first.get(rank, cause.target), cause.target, read)
+    return first
+
+
+def _opened(run: Run | str | os.PathLike[str]) -> Run:
+    if isinstance(run, str | os.PathLike):
+        from opscope.formats.registry import open_run
+
+        return open_run(run)
+    return run
+
+
+def _followed(run: Run, read: tuple[Any, Any], norms: bool) -> tuple[Side, Flow]:  # noqa: FBT001 - mapped over both sides
+    side = side_of(run, *read)
+    side = without_enclosing(with_norms(side) if norms else side)
+    return side, follow(side.calls, side.tensors)
+
+
+def pair_runs(target: Run, golden: Run, policy: Policy, told: Callable[[int], None] = lambda done: None) -> Pairing:  # noqa: ARG005
+    """Both runs as columns, their calls matched and their tensors side by side; told how far that is, in percent."""
+    read = read_tables(target), read_tables(golden)
+    told(_READ)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden), read, [norms_alone(target, golden)] * 2)
+    sides, flows = (one, other), (flow, golden_flow)
+    told(_FOLLOWED)
+    if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
+        return pair_frameworks(sides, flows, policy.mapping)
+    common = at_common_levels(*sides)
+    again = [flow if side is was else follow(side.calls, side.tensors) for side, was, flow in zip(common, sides, flows, strict=True)]
+    sides, flows = common, (again[0], again[1])
+    named = naming(*sides, policy.mapping)
+    given = [*([] if policy.mapping is None else policy.mapping.pairs(*sides))]
+    given += same_files(*sides, given, None if policy.mapping is None else policy.mapping.originals)
+    match = _aligned(sides, flows, named, given)
+    told(_ALIGNED)
+    fixed = None if policy.mapping is None else policy.mapping.rows(*sides, match)
+    return Pairing(*sides, flows, match, pair_rows(*sides, flows, match, fixed))
+
+
+def _aligned(sides: tuple[Side, Side], flows: tuple[Flow, Flow], named: tuple[Naming, Naming], given: Sequence[tuple[int, int]]) -> Match:
+    """Which call is which; what calls look like takes as much memory as a side and is gone afterwards."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        tokens = tuple(pool.map(tokens_of, sides, flows, named))
+    return align(*tokens, given=given)
+
+
+def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy) -> Document:
+    every = () if two_models(pairing) else findings_of(pairing, causes, measured)
+    chosen = tuple(finding for finding in every if wants_finding(finding, policy.selection))
+    warnings, complete = warnings_of(pairing, measured, causes)
+    if policy.mapping is not None:
+        warnings = [*warnings, *policy.mapping.unused(pairing.target, pairing.golden)]
+    if len(chosen) < len(every):
+        warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
+    return Document(
+        opscope=opscope.__version__, verb="compare", runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
+        verdict="found" if chosen else "clean", complete=complete, findings=chosen, summary=summary_of(pairing, warnings),
+    )  # fmt: skip

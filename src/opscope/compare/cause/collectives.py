@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of one run beside each other: they only learn of each other in collectives, which all of them meet in the same order.
+
+So the number of collectives that a rank has met is a clock that all ranks share: a call can have been reached from another rank
+only by what stands there before the same number. The time of day says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.side.hashes import distinct
+from opscope.judge.operators import is_collective
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.side.columns import Side
+
+
+class Collectives:
+    """The collectives of a side: flags by call, and for each call how many its rank has met before it."""
+
+    def __init__(self, side: Side) -> None:
+        self._calls = side.calls
+        self.flags = side.which(side.calls.op, is_collective) | side.which(side.calls.phase, lambda phase: phase == "communication")
+        self.before = self._met(self.flags & side.calls.leaf)
+
+    def _met(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+        total: NDArray[np.int64] = np.cumsum(flags) - flags
+        for rank in distinct(self._calls.rank).tolist():
+            own = self._calls.rank == rank
+            total[own] -= total[own][0]
+        return total
+
+    def partners(self, call: int) -> dict[int, int]:
+        """The same collective on every other rank, by rank: the one of its operator with the same number within the step."""
+        rank, step = int(self._calls.rank[call]), int(self._calls.step[call])
+        number = int(np.count_nonzero(self._alike(call, rank, step) < call))
+        found = {}
+        for other in distinct(self._calls.rank).tolist():
+            met = self._alike(call, other, step) if other != rank else np.empty(0, dtype=np.int64)
+            if len(met) > number:
+                found[other] = int(met[number])
+        return found
+
+    def _alike(self, call: int, rank: int, step: int) -> NDArray[np.int64]:
+        calls = self._calls
+        return np.flatnonzero((calls.rank == rank) & (calls.step == step) & (calls.op == calls.op[call]) & calls.leaf)

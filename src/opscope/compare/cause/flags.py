@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of single calls and rows of a pairing before causes are looked for: flags by vector operations, each asked once."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opscope.compare.cause.parameter_shapes import FILLS
+from opscope.compare.cause.unused_initialisation import dead_calls
+from opscope.compare.pair.pairing import Pairing
+from opscope.compare.pair.tensors import SAME, UNKNOWN
+from opscope.compare.side.columns import NONE
+from opscope.compare.side.conditions import STEEP, is_random, kind_of
+from opscope.compare.side.hashes import distinct, mixed
+from opscope.compare.side.producers import aliases
+from opscope.compare.verdict.allowance import Measures
+from opscope.operators.catalogue import family, traits_of
+from opscope.operators.spelling import in_place
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+_COARSE = 64.0  # roundings that what two sides compose of other operators may be apart
+_SYSTEMATIC = 4.0  # of them, as far as they may be alike in all elements: a scale that was rounded itself
+
+
+class Medians:
+    """Medians of the first n of some numbers, for any n: kept as two heaps, the lower half and the upper one, as far as was asked."""
+
+    def __init__(self, numbers: NDArray[np.float64]) -> None:
+        self._numbers = numbers
+        self._lower: list[float] = []
+        self._upper: list[float] = []
+        self._found = [0.0]
+
+    def of(self, count: int) -> float:
+        """The median of the first so many; 0 of none."""
+        for number in self._numbers[len(self._found) - 1 : count].tolist():
+            self._take(number)
+        return self._found[count]
+
+    def _take(self, number: float) -> None:
+        lower, upper = self._lower, self._upper
+        heapq.heappush(upper, -heapq.heappushpop(lower, -number))
+        if len(upper) > len(lower):
+            heapq.heappush(lower, -heapq.heappop(upper))
+        self._found.append(-lower[0] if len(lower) > len(upper) else (upper[0] - lower[0]) / 2)
+
+
+def _of_rows(flags: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """A flag of a side's tensors for each row, False where the row has none there."""
+    return np.append(flags, False)[places]
+
+
+class Signs:
+    """Signs of a difference, by the target's calls or by the rows of the pairing."""
+
+    def __init__(self, pairing: Pairing, measures: Measures) -> None:
+        self.pairing, self.measures = pairing, measures
+        self.calls = pairing.target.calls
+        rows = pairing.rows
+        self.differing = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+        self.dead = dead_calls(pairing, 0, self.differing, self.overwritten)
+        self.unequal = self.differing & ~self._of_dead if self.dead.any() else self.differing
+
+    @property
+    def _of_dead(self) -> NDArray[np.bool_]:
+        """Rows that dead calls wrote or read, and those that others read of what they wrote."""
+        dead, rows = np.append(self.dead, False), self.pairing.rows
+        found: NDArray[np.bool_] = dead[rows.target_call] | dead[self.producers[0]]
+        return found
+
+    @cached_property
+    def steep(self) -> NDArray[np.bool_]:
+        """Calls of which a tiny change of what they read may make anything."""
+        return self.pairing.target.which(self.calls.op, lambda op: kind_of(op) == STEEP)
+
+    @cached_property
+    def arguments_differ(self) -> NDArray[np.bool_]:
+        """Calls whose other arguments than tensors are not golden's."""
+        match = self.pairing.match.target
+        partner = np.maximum(match, 0)
+        args = self.pairing.golden.calls.args
+        if not len(args):
+            return np.zeros(len(match), dtype=np.bool_)
+        differ: NDArray[np.bool_] = (match >= 0) & (self.calls.args != args[partner])
+        return differ
+
+    @cached_property
+    def random(self) -> NDArray[np.bool_]:
+        """Calls that draw random numbers."""
+        return self.pairing.target.which(self.calls.op, is_random)
+
+    @cached_property
+    def allocators(self) -> NDArray[np.bool_]:
+        """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
+        return self.pairing.target.which(self.calls.op, lambda op: traits_of(op).allocates)
+
+    @cached_property
+    def views(self) -> NDArray[np.bool_]:
+        """Calls that only look at a tensor in another way: a difference begins at the first that computes with it.
+
+        Where versions are recorded, what a view writes bears the version of what it views, and that call is found by itself.
+        """
+        views: NDArray[np.bool_] = self.pairing.target.which(self.calls.op, lambda op: traits_of(op).view) & ~self.arguments_differ
+        return views
+
+    @cached_property
+    def producers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Producers on either side of each row's tensors."""
+        rows = self.pairing.rows
+        found = []
+        for flow, places in zip(self.pairing.flows, (rows.target, rows.golden), strict=True):
+            producer = flow.producer[np.maximum(places, 0)] if len(flow.producer) else np.full(len(places), NONE)
+            found.append(np.where(places >= 0, producer, NONE))
+        return found[0], found[1]
+
+    @cached_property
+    def matched_producer(self) -> NDArray[np.bool_]:
+        """Rows whose tensors come from calls that are partners."""
+        mine, theirs = self.producers
+        match = self.pairing.match.target
+        if not len(match):
+            return np.zeros(len(mine), dtype=np.bool_)
+        paired: NDArray[np.bool_] = (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
+        return paired
+
+    @cached_property
+    def outside(self) -> NDArray[np.bool_]:
+        """Rows that no recorded call produced, on either side."""
+        found: NDArray[np.bool_] = (self.producers[0] < 0) & (self.producers[1] < 0)
+        return found
+
+    @cached_property
+    def begins_forward(self) -> NDArray[np.bool_]:
+        """The forward calls of the first step of their rank."""
+        calls, found = self.calls, np.zeros(len(self.calls), dtype=np.bool_)
+        for rank in distinct(calls.rank).tolist():
+            here = calls.rank == rank
+            found |= here & (calls.step == calls.step[np.argmax(here)])
+        return found & self.pairing.target.which(calls.phase, lambda phase: phase == "forward")
+
+    @cached_property
+    def owned(self) -> NDArray[np.bool_]:
+        """Rows of parameters, by their role on a side or by a parameter's content (an API that reads what its module owns)."""
+        rows, flow = self.pairing.rows, self.pairing.flows[0]
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        found = _of_rows(mine.parameter, rows.target) | _of_rows(theirs.parameter, rows.golden)
+        known = distinct(flow.state[mine.parameter & (flow.state != 0)])
+        return found | _of_rows(np.isin(flow.state, known), rows.target) if len(known) else found
+
+    @cached_property
+    def viewed_otherwise(self) -> NDArray[np.bool_]:
+        """Rows that read the same named tensor on both sides, shaped or turned otherwise."""
+        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        chosen = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0))
+        left, right = rows.target[chosen], rows.golden[chosen]
+        turned = (mine.shape[left] != theirs.shape[right]) | (mine.stride[left] != theirs.stride[right])
+        same = (mine.named[left] != 0) & (mine.named[left] == theirs.named[right]) & (mine.l2norm[left] == theirs.l2norm[right])
+        found[chosen] = turned & same & (mine.sorted_shape[left] == theirs.sorted_shape[right])
+        return found
+
+    def identities(self, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """A hash of what makes two rows the same difference: the version on the target's side, else the states on both."""
+        rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
+        left, right = rows.target[chosen], rows.golden[chosen]
+        process, version = self.calls.process[tensors.call[left]], tensors.version[left]
+        found = mixed(process.view(np.uint64), version.view(np.uint64))
+        unknown = np.flatnonzero(version < 0)
+        found[unknown] = mixed(flows[0].state[left[unknown]], flows[1].state[right[unknown]])
+        return found
+
+    @cached_property
+    def first_computed(self) -> NDArray[np.int64]:
+        """For each call the first of its rank, views apart, with an output that is not equal; the number of calls where none is."""
+        found = np.full(len(self.calls), len(self.calls), dtype=np.int64)
+        for rank, calls in self.differences.items():
+            computed = calls[~self.views[calls]]
+            if len(computed):
+                found[self.calls.rank == rank] = computed[0]
+        return found
+
+    @cached_property
+    def unexplained(self) -> NDArray[np.int64]:
+        """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
+        rows = self.pairing.rows
+        mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
+        inputs = np.flatnonzero(self.unequal & ~rows.output)
+        if not len(inputs):
+            return inputs
+        inputs = inputs[~self.matched_producer[inputs] & ~self.overwritten[inputs]]
+        alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
+        outside = self.outside[inputs]
+        # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
+        sure = (mine.version[rows.target[inputs]] >= 0) | mine.parameter[rows.target[inputs]]
+        error = rows.error[inputs]
+        large = error > np.where(alike & outside & sure, 0.0, _COARSE * np.minimum(rows.roundoff[inputs], 0.05 / _COARSE))
+        large |= self._drifts(inputs) & alike & ~outside
+        whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
+        chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
+        return chosen
+
+    def _drifts(self, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Rows whose norms are further apart than rounding makes them: it is an average over elements, a factor is not."""
+        rows, (mine, theirs) = self.pairing.rows, (self.pairing.target.tensors, self.pairing.golden.tensors)
+        left, right = mine.l2norm[rows.target[chosen]], theirs.l2norm[rows.golden[chosen]]
+        size = np.maximum(theirs.size[rows.golden[chosen]], 1)
+        bound = np.maximum(_COARSE * 2.0**-24, rows.roundoff[chosen] * (_SYSTEMATIC + _COARSE / np.sqrt(size)))
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = np.abs(left - right) > bound * np.maximum(left, right)
+        return found
+
+    def drifts_alone(self, row: int) -> bool:
+        """Whether all that tells a row apart is its norm: it is no further off than a few roundings may be."""
+        return bool(self.pairing.rows.error[row] <= min(_COARSE * self.pairing.rows.roundoff[row], 0.05))
+
+    @cached_property
+    def overwritten(self) -> NDArray[np.bool_]:
+        """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
+        filling = self.pairing.target.which(self.calls.op, lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
+        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        if not filling.any():
+            return found
+        chosen = np.flatnonzero(~rows.output & (rows.target >= 0) & filling[np.maximum(rows.target_call, 0)])
+        first = np.searchsorted(self.pairing.target.tensors.call, rows.target_call[chosen])
+        found[chosen] = rows.target[chosen] == first
+        return found
+
+    @cached_property
+    def differences(self) -> dict[int, NDArray[np.int64]]:
+        """For each rank the target's calls with an output that is not equal, in order."""
+        rows = self.pairing.rows
+        calls = rows.target_call[np.flatnonzero(self.unequal & rows.output)]
+        calls = distinct(calls[self.calls.leaf[calls]]) if len(calls) else calls
+        ranks = self.calls.rank[calls]
+        return {rank: calls[ranks == rank] for rank in distinct(ranks).tolist()}
+
+    @cached_property
+    def first_difference(self) -> dict[int, int]:
+        """For each rank the first target call with an output that is not equal."""
+        return {rank: int(calls[0]) for rank, calls in self.differences.items()}
+
+    def differing_before(self, call: int) -> Iterator[int]:
+        """The calls of its rank before a call whose outputs are not equal."""
+        calls = self.differences.get(int(self.calls.rank[call]), np.empty(0, dtype=np.int64))
+        for at in range(int(np.searchsorted(calls, call))):
+            yield int(calls[at])
+
+    @cached_property
+    def named_again(self) -> NDArray[np.bool_]:
+        """Views of which an output bears the version of an input."""
+        found = np.zeros(len(self.calls), dtype=np.bool_)
+        if self.views.any():
+            found[self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]] = True
+        return found & self.views
+
+    def rows_of(self, call: int) -> range:
+        """The rows of a call of the target."""
+        first, last = np.searchsorted(self._row_calls, [call, call + 1]).tolist()
+        return range(first, last)
+
+    @cached_property
+    def _row_calls(self) -> NDArray[np.int64]:
+        calls = self.pairing.rows.target_call
+        return np.where(calls >= 0, calls, np.iinfo(calls.dtype).max)
+
+    def earlier_difference(self, call: int) -> bool:
+        """Whether anything of the same rank differed before this call."""
+        first = self.first_difference.get(int(self.calls.rank[call]))
+        return first is not None and first < call
+
+    def noise(self, call: int) -> float:
+        """How far apart half of the results are that stand before a call in its step and rank; 0 where none does."""
+        found = self._results.get((int(self.calls.rank[call]), int(self.calls.step[call])))
+        return found[1].of(int(np.searchsorted(found[0], call))) if found is not None else 0.0
+
+    @cached_property
+    def _results(self) -> dict[tuple[int, int], tuple[NDArray[Any], Medians]]:
+        """By rank and step the calls of all results that were compared, in their order, and the medians of their errors."""
+        rows, calls = self.pairing.rows, self.calls
+        chosen = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0) & np.isfinite(rows.error))
+        owner = rows.target_call[chosen]
+        place = np.stack([calls.rank[owner], calls.step[owner]])
+        begins = np.flatnonzero(np.r_[True, (place[:, 1:] != place[:, :-1]).any(axis=0)]) if len(owner) else np.empty(0, dtype=np.int64)
+        found = {}
+        for start, stop in pairwise([*begins.tolist(), len(owner)]):
+            rank, step = place[:, start].tolist()
+            found[rank, step] = owner[start:stop], Medians(rows.error[chosen[start:stop]])
+        return found
+
+    @cached_property
+    def sure(self) -> NDArray[np.bool_]:
+        """Rows whose contents are known to be the same element by element: statistics alone may hide that elements changed places."""
+        rows, (mine, theirs) = self.pairing.rows, self.pairing.flows
+        found: NDArray[np.bool_] = (rows.target >= 0) & (rows.golden >= 0)
+        both = np.flatnonzero(found)
+        left, right = rows.target[both], rows.golden[both]
+        found[both] = mine.whole[left] & theirs.whole[right] & (mine.state[left] == theirs.state[right])
+        return found
+
+    def guessed(self, call: int) -> list[int]:
+        """The rows that a call reads and that only statistics call equal."""
+        rows = self.pairing.rows
+        return [row for row in self.rows_of(call) if not rows.output[row] and rows.error[row] == 0 and not self.sure[row]]
+
+    def blurred(self, call: int) -> bool:
+        """Whether what a call reads is equal by statistics alone, while its run has gone apart before: it is as close as the rest."""
+        return bool(self.guessed(call)) and self.earlier_difference(call)
+
+    def vague(self, call: int) -> bool:
+        """Whether the statistics of what a blurred call reads hold no norm (a mask, infinite scores), and so say next to nothing."""
+        norms, places = self.pairing.target.tensors.l2norm, self.pairing.rows.target
+        return self.earlier_difference(call) and any(not np.isfinite(norms[places[row]]) for row in self.guessed(call))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters that have another shape than on the golden side: a layer that is wider, or parted into groups."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.pair.tensors import SHAPE
+from opscope.compare.side.columns import NONE
+from opscope.compare.side.conditions import HARMLESS, is_random
+from opscope.operators.catalogue import family
+
+if TYPE_CHECKING:
+    from opscope.compare.pair.pairing import Pairing
+
+FILLS = frozenset({"fill", "zero", "copy", "normal", "uniform", "random", "ones_like", "zeros_like", "full_like"})
+
+
+class Shapes:
+    """Who reads such parameters; each is told at its first reader."""
+
+    def __init__(self, pairing: Pairing) -> None:
+        self._pairing = pairing
+        self._told: set[int] = set()
+
+    @cached_property
+    def readers(self) -> dict[int, int]:
+        """Calls that compute with a parameter of another shape, and its row; not those that only fill it."""
+        rows, side = self._pairing.rows, self._pairing.target
+        chosen = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
+        same = side.tensors.named[rows.target[chosen]] == self._pairing.golden.tensors.named[rows.golden[chosen]]
+        chosen = chosen[side.tensors.parameter[rows.target[chosen]] & same]
+        words = side.texts(side.calls.op[rows.target_call[chosen]])
+        found: dict[int, int] = {}
+        for row, call, op in zip(chosen.tolist(), rows.target_call[chosen].tolist(), words, strict=True):
+            if family(op) not in HARMLESS | FILLS and not is_random(op):
+                found.setdefault(call, row)
+        return found
+
+    def told_at(self, call: int) -> int:
+        """The row of a parameter that is to be told at this call, NONE where there is none, or an earlier call told it."""
+        row = self.readers.get(call, NONE)
+        if row < 0:
+            return NONE
+        name = int(self._pairing.target.tensors.named[self._pairing.rows.target[row]])
+        if name in self._told:
+            return NONE
+        self._told.add(name)
+        return row
+
+    def recorded_otherwise(self, call: int, forward: int) -> bool:
+        """Whether all that differs of a gradient is its shape, though what its forward call read and wrote has the same on both sides.
+
+        A tool that hooks the nodes of autograd takes the gradient of another node then, where kernels are composed otherwise.
+        """
+        shaped, otherwise = self._shaped
+        return forward >= 0 and call in shaped and call not in otherwise and forward not in shaped
+
+    @cached_property
+    def _shaped(self) -> tuple[set[int], set[int]]:
+        """Calls with a tensor of another shape, and those that write one that differs otherwise."""
+        rows = self._pairing.rows
+        shape = rows.status == SHAPE
+        return set(rows.target_call[shape].tolist()), set(rows.target_call[rows.output & ~shape & (rows.error > 0)].tolist())
+
+    def draws(self, call: int) -> bool:
+        """Whether a draw fills a parameter in a run some of whose parameters have another shape, which sets the bounds of the draw."""
+        tensors = self._pairing.target.tensors
+        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
+        return bool(self.readers) and bool(tensors.parameter[first:last].any())

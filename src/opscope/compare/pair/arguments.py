@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of matched calls: which differ, fetched when they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.questions.arguments import difference
+from opscope.questions.rows import rows_of_calls
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.run.protocol import Run
+
+
+class Arguments:
+    """Texts of column args, fetched for all calls whose arguments differ when the first is asked for."""
+
+    def __init__(self, pairing: Pairing, *, limit: int = 50_000) -> None:
+        self._pairing = pairing
+        self._limit = limit
+        self._texts: tuple[dict[int, str], dict[int, str]] | None = None
+
+    def differing(self, target: int, golden: int) -> str:
+        """How the arguments of two calls differ, "" when they do not or are not known."""
+        if self._pairing.between is not None:
+            return self._pairing.between.unlike.get(target, "")
+        if self._texts is None:
+            self._texts = self._fetched()
+        key_t, key_g = int(self._pairing.target.calls.key[target]), int(self._pairing.golden.calls.key[golden])
+        return difference(self._texts[0].get(key_t), self._texts[1].get(key_g))
+
+    def _fetched(self) -> tuple[dict[int, str], dict[int, str]]:
+        target, golden, match = self._pairing.target, self._pairing.golden, self._pairing.match.target
+        partner = np.maximum(match, 0)
+        if not len(golden.calls) or target.run.info.format != golden.run.info.format:
+            return {}, {}
+        chosen = np.flatnonzero((match >= 0) & (target.calls.args != golden.calls.args[partner]))[: self._limit]
+        return _texts(target.run, target.calls.key[chosen]), _texts(golden.run, golden.calls.key[match[chosen]])
+
+
+def _texts(run: Run, keys: NDArray[np.int64]) -> dict[int, str]:
+    return {found: args for found, args in rows_of_calls(run, np.unique(keys), "args") if args is not None}

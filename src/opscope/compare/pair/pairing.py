@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two runs side by side: which calls belong together, and their tensors."""
+
+from __future__ import annotations
+
+import msgspec
+
+from opscope.compare.pair.alignment import Match
+from opscope.compare.pair.tensors import Rows
+from opscope.compare.side.columns import Side
+from opscope.compare.side.producers import Flow
+
+
+class Between(msgspec.Struct, frozen=True):
+    """What is known of a pairing across frameworks: how attributes differ by target call, and the calls that stand for several."""
+
+    unlike: dict[int, str]
+    groups: tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]
+
+
+class Pairing(msgspec.Struct, frozen=True):
+    """Two runs, who produced what in each, which calls belong together, and their tensors side by side.
+
+    between is there where the runs come from different frameworks. dead: calls of either side that reach nothing
+    (cause.unused_initialisation).
+    """
+
+    target: Side
+    golden: Side
+    flows: tuple[Flow, Flow]
+    match: Match
+    rows: Rows
+    between: Between | None = None
+    dead: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())

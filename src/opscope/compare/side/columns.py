@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two tables of a run as columns of numbers: what a comparison of millions of rows can afford.
+
+Text becomes 64-bit hashes (compare.side.hashes); only the distinct operators, modules and element types become Python text. Nothing
+here makes an object for a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.compare.side.hashes import (
+    Cells,
+    Ragged,
+    bag_hashes,
+    cells,
+    distinct,
+    distinct_texts,
+    equal_to,
+    folded,
+    hash_of,
+    hashes,
+    known_rows,
+)
+from opscope.questions.tables import keys_of
+from opscope.run.arrow import sliced
+from opscope.run.query import arrow_columns, release
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.run.protocol import Run
+
+NONE = -1  # no such row, no such call
+ABSENT = np.iinfo(np.int64).min  # no such integer
+_FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
+MODULE, API, OPERATOR = 0, 1, 2  # column level
+_CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
+_TEXT = 32  # bytes of a row of text, about
+_MAPPED = 128 << 20  # bytes of a table's files that may lie in memory at once
+_WIDE = 1 << 30  # rows from which on twice their number is more than 32 bits hold
+_DENSE = 8  # numbers from the least to the largest of a table, for each of its rows, up to which a place for each is kept
+_WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero")
+_FLOATS = ("min", "max", "mean", "l2norm")
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """Table calls by rank, step and index; text columns as hashes. row: its number in the table; leaf: no recorded call lies inside."""
+
+    row: NDArray[np.int64]
+    key: NDArray[np.int64]
+    process: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    step: NDArray[np.int64]
+    index: NDArray[np.int64]
+    level: NDArray[np.int8]
+    parent: NDArray[np.int64]
+    forward: NDArray[np.int64]
+    phase: NDArray[np.uint64]
+    op: NDArray[np.uint64]
+    module: NDArray[np.uint64]
+    name: NDArray[np.uint64]
+    args: NDArray[np.uint64]
+    leaf: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+class Tensors(msgspec.Struct, frozen=True):
+    """Table tensors in the order of calls; call is the row of Calls. Numbers that are null are NaN, or -1 where they count.
+
+    row and call are of index_type.
+    """
+
+    row: NDArray[Any]
+    call: NDArray[Any]
+    output: NDArray[np.bool_]
+    slot: NDArray[np.uint64]
+    dtype: NDArray[np.uint64]
+    shape: NDArray[np.uint64]
+    sorted_shape: NDArray[np.uint64]
+    stride: NDArray[np.uint64]
+    version: NDArray[np.int64]
+    storage: NDArray[np.int64]
+    named: NDArray[np.uint64]
+    parameter: NDArray[np.bool_]
+    constant: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
+    size: NDArray[np.int64]
+    nan: NDArray[np.int64]
+    pos_inf: NDArray[np.int64]
+    neg_inf: NDArray[np.int64]
+    zero: NDArray[np.int64]
+    min: NDArray[np.float64]
+    max: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    l2norm: NDArray[np.float64]
+    min_int: NDArray[np.int64]
+    max_int: NDArray[np.int64]
+    digest: NDArray[np.uint64]
+    digested: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One run as columns; words gives the text of the hashes of operators, modules, phases and element types.
+
+    A side in the common words of two frameworks has the columns it was made from as base, and places, its tensors' rows in them.
+    """
+
+    run: Run
+    calls: Calls
+    tensors: Tensors
+    words: dict[int, str]
+    base: Side | None = None
+    places: NDArray[np.int64] | None = None
+
+    def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
+        """The text of each hash, "" where none is known."""
+        return [self.words.get(value, "") for value in hashes.tolist()]
+
+    def which(self, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Of which rows of a column of hashes something holds, asked once for each text."""
+        return self.told(column, holds, np.bool_)
+
+    def told(self, column: NDArray[np.uint64], what: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
+        """What is to be said of the text of each row of a column of hashes, asked once for each text."""
+        words = distinct(column)
+        each = np.array([what(text) for text in self.texts(words)], dtype=dtype)
+        return each[np.searchsorted(words, column)]
+
+
+def read_tables(run: Run) -> tuple[_Read, _Read]:
+    """Calls and tensors of a run as batches: small steps of Python, which two threads only keep each other from.
+
+    Raises FormatError for a table that cannot be read.
+    """
+    return _Read(run, "calls"), _Read(run, "tensors")
+
+
+def side_of(run: Run, read_calls: _Read, read_tensors: _Read) -> Side:
+    """What was read as columns: long vectors, on which several threads work at once."""
+    calls, words = _calls(read_calls)
+    tensors, types = _tensors(read_tensors, calls)
+    for read in (read_calls, read_tensors):
+        read.release()
+    return Side(run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()})
+
+
+class _Read:
+    """One table, column by column; the batches are views of the run's files."""
+
+    def __init__(self, run: Run, table: str) -> None:
+        self._batches = list(arrow_columns(run, table))
+        self.count = sum(batch["index"].length for batch in self._batches)
+        self.release, self._touched = partial(release, run, table), 0
+        self.release()
+
+    def numbers(self, name: str, kind: Any, missing: Any) -> NDArray[Any]:
+        """A column of numbers, missing where it is null."""
+        self._touch(np.dtype(kind).itemsize)
+        columns = [batch[name] for batch in self._batches]
+        if all(column.validity is not None and not np.count_nonzero(column.validity) for column in columns):
+            return np.broadcast_to(np.array(missing, dtype=kind), self.count)  # no number at all takes no memory
+        parts = [column.buffers[0][column.offset : column.offset + column.length] for column in columns]
+        found = np.concatenate([np.empty(0, kind), *parts], dtype=kind)
+        valid = known_rows(columns)
+        if valid is not None:
+            np.copyto(found, missing, where=~valid)
+        return folded(found)
+
+    def _touch(self, width: int) -> None:
+        """A column of so many bytes a row is about to be read: memory that others lie mapped in is given back before it grows."""
+        self._touched += width * self.count
+        if self._touched > _MAPPED:
+            self.release()
+            self._touched = 0
+
+    def cells(self, name: str) -> Cells:
+        """A column of text or lists."""
+        self._touch(_TEXT)
+        return cells([batch[name] for batch in self._batches])
+
+    def hashes(self, name: str, *, null: int = 0) -> NDArray[np.uint64]:
+        """The same as one hash a row; that of a null is given."""
+        found = self.cells(name)
+        return found.each(hashes(found.different, null=null))
+
+    def known(self, name: str) -> NDArray[np.bool_]:
+        """Where a column is not null."""
+        return _filled(known_rows([batch[name] for batch in self._batches]), self.count)
+
+    def placed(self, name: str) -> NDArray[np.bool_]:
+        """Where a value has a place: the struct and its first field are there."""
+        columns = [batch[name] for batch in self._batches]
+        shards = [sliced(column.children[0], column.offset, column.length) for column in columns]
+        return _filled(known_rows(columns), self.count) & _filled(known_rows(shards), self.count)
+
+
+def _filled(valid: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
+    return np.ones(count, dtype=np.bool_) if valid is None else valid
+
+
+def plain_operator(word: str) -> str:
+    """An operator of PyTorch as PyTorch spells it, where a layout of files allowed no colons and dots (`aten__add_Tensor`)."""
+    return _FLAT.sub(r"aten::\1.\2", word)
+
+
+def _calls(read: _Read) -> tuple[Calls, dict[int, str]]:
+    names = ("process", "rank", "step", "index", "parent", "forward_index")
+    number = {name: read.numbers(name, np.int64, NONE) for name in names}
+    words: dict[int, str] = {}
+    hashed: dict[str, NDArray[np.uint64]] = {}
+    for name in _CALL_WORDS:
+        found = read.cells(name)
+        told = hashes(found.different, null=hash_of(""))
+        words |= distinct_texts(told, found.different)
+        hashed[name] = found.each(told)
+    hashed |= {name: read.hashes(name) for name in ("name", "args")}
+    places = [number[name] for name in ("rank", "process", "step", "index")]
+    order: Any = slice(None) if _in_order(places) else np.lexsort(places[::-1])
+    key = keys_of(number["process"], number["index"])[order]
+    inside = np.flatnonzero(number["parent"] >= 0)
+    parents = distinct(keys_of(number["process"][inside], number["parent"][inside]))
+    calls = Calls(
+        row=np.arange(read.count)[order], key=key, process=number["process"][order], rank=number["rank"][order], step=number["step"][order],
+        index=number["index"][order], level=_levels(read.cells("level"))[order], parent=number["parent"][order],
+        forward=number["forward_index"][order], leaf=~np.isin(key, parents), **{name: column[order] for name, column in hashed.items()},
+    )  # fmt: skip
+    return calls, words
+
+
+def _levels(words: Cells) -> NDArray[np.int8]:
+    known = words.different
+    return words.each(np.where(equal_to(known, "module"), MODULE, np.where(equal_to(known, "api"), API, OPERATOR)).astype(np.int8))
+
+
+def _in_order(columns: Sequence[NDArray[np.int64]]) -> bool:
+    """Whether rows are sorted by these columns, the first of them first."""
+    sorted_so = np.ones(max(len(columns[0]) - 1, 0), dtype=np.bool_)
+    for column in columns[::-1]:
+        before, after = column[:-1], column[1:]
+        sorted_so = (before < after) | ((before == after) & sorted_so)
+    return bool(sorted_so.all())
+
+
+def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
+    call = _owners(read.numbers("process", np.int64, 0), read.numbers("index", np.int64, 0), calls)
+    order: Any = slice(None)
+    if len(call) and (np.any(call[1:] < call[:-1]) or call.min() < 0):
+        order = np.argsort(call, kind="stable")
+        order = order[call[order] >= 0]
+    types, shapes, roles, sides = (read.cells(name) for name in ("dtype", "shape", "role", "io"))
+    dtype, shape = hashes(types.different), hashes(shapes.different)
+    flags = {
+        "output": sides.each(equal_to(sides.different, "output")), "constant": roles.each(equal_to(roles.different, "constant")),
+        "parameter": roles.each(equal_to(roles.different, "parameter") | equal_to(roles.different, "buffer")),
+        "kept": read.placed("value"), "digested": read.known("digest"),
+    }  # fmt: skip
+    hashed = {
+        "slot": read.hashes("slot"), "dtype": types.each(dtype), "shape": shapes.each(shape), "stride": read.hashes("stride"),
+        "sorted_shape": shapes.each(bag_hashes(shapes.different, shape)), "named": read.hashes("tensor_name"),
+        "digest": read.numbers("digest", np.uint64, 0),
+    }  # fmt: skip
+    whole = {name: read.numbers(name, np.int64, NONE) for name in _WHOLE}
+    whole["size"] = _sizes(whole["size"], shapes)
+    whole |= {name: read.numbers(name, np.int64, ABSENT) for name in ("min_int", "max_int")}
+    floats = {name: read.numbers(name, np.float64, np.nan) for name in _FLOATS}
+    columns = {name: column[order] for name, column in (flags | hashed | whole | floats).items()}
+    row = np.arange(read.count, dtype=call.dtype)[order]
+    return Tensors(row=row, call=call[order], **columns), distinct_texts(dtype, types.different)
+
+
+def _sizes(size: NDArray[np.int64], shapes: Cells) -> NDArray[np.int64]:
+    """Numbers of elements; those that nobody counted from the shape, NONE where that is not known or absurd."""
+    return np.where(size < 0, shapes.each(_products(shapes.different)), size) if (size < 0).any() else size
+
+
+def _products(shapes: Ragged) -> NDArray[np.int64]:
+    """Elements of each shape, NONE where that is not known or absurd."""
+    product = np.where(shapes.lengths >= 0, 1.0, -1.0)
+    for place in range(int(shapes.lengths.max(initial=0))):
+        longer = np.flatnonzero(shapes.lengths > place)
+        product[longer] *= shapes.items[shapes.starts[longer] + place]
+    return np.where((product >= 0) & (product < 2.0**62), product, NONE).astype(np.int64)
+
+
+def index_type(count: int) -> type[np.signedinteger[Any]]:
+    """The type of numbers of so many rows: half as wide where that is enough, as a comparison holds a dozen columns of them."""
+    return np.int32 if count < _WIDE else np.int64
+
+
+def _owners(process: NDArray[np.int64], index: NDArray[np.int64], calls: Calls) -> NDArray[Any]:
+    """Row of Calls of each tensor row; the rows of a call mostly stand together, so each run of them is looked up once."""
+    dtype = index_type(max(len(index), len(calls)))
+    if not len(index):
+        return index.astype(dtype)
+    starts = np.flatnonzero(np.r_[True, (index[1:] != index[:-1]) | (process[1:] != process[:-1])])
+    owners = place_of(keys_of(process[starts], index[starts]), calls.key).astype(dtype)
+    return np.repeat(owners, np.diff(np.r_[starts, len(index)]))
+
+
+def place_of(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row of each key in a table; NONE where it has none, the first where it has several."""
+    if not len(table):
+        return np.full(len(keys), NONE, dtype=np.int64)
+    first, last = int(table.min()), int(table.max())
+    if last - first < _DENSE * len(table):  # a place for every number between is less than a search for each
+        places = np.full(last - first + 2, NONE, dtype=np.int64)
+        places[table[::-1] - first] = np.arange(len(table))[::-1]
+        inside = (keys >= first) & (keys <= last)
+        found: NDArray[np.int64] = places[np.where(inside, keys - first, -1)]
+        return found
+    order = np.argsort(table, kind="stable")
+    ordered = table[order]
+    at = np.searchsorted(ordered, keys)
+    near = np.minimum(at, len(table) - 1)
+    return np.where(ordered[near] == keys, order[near], NONE)

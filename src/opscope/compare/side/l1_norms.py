@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one number that some recordings keep of a tensor, an L1 norm, in the place of its L2 norm, for comparing two of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    from opscope.compare.side.columns import Side
+    from opscope.run.protocol import Run
+
+
+def norms_alone(*runs: Run) -> bool:
+    """Whether all of these runs keep such norms."""
+    return all(getattr(run, "norms", None) for run in runs)
+
+
+def with_norms(side: Side) -> Side:
+    """The side with those norms in column l2norm; a relative error of one is as good as that of the other."""
+    norms = side.run.norms  # type: ignore[attr-defined]
+    records = side.run.rows("tensors")  # type: ignore[attr-defined]
+    found = np.array([norms.get((row.process, row.index, row.io, row.slot), np.nan) for row in records], dtype=np.float64)
+    tensors = side.tensors
+    norm = found[tensors.row]
+    known = np.isfinite(norm)
+    counts = {name: np.where(known, 0, getattr(tensors, name)) for name in ("nan", "pos_inf", "neg_inf")}
+    return msgspec.structs.replace(side, tensors=msgspec.structs.replace(tensors, l2norm=np.where(known, norm, tensors.l2norm), **counts))

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run as two frameworks have it in common, for comparing one with the other.
+
+What only one of them does without computing (allocations, views, constants, the initialisation of parameters) is left out;
+operators get the words of kinship.kin; a product and the addition of its bias become one call, with the inputs of both and the
+output of the last, where the other side has them in one; so do the operators of one gradient and those of an optimizer's step.
+The columns keep the way back to the run (Side.base), so that findings tell of the calls that were recorded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import msgspec
+import numpy as np
+
+from opscope.compare.side.columns import MODULE, NONE, Side
+from opscope.compare.side.kinship import BIASED, DROPPED, HANDED_ON, ONE_RESULT, kin, world
+from opscope.compare.side.producers import Flow
+from opscope.operators.spelling import in_place
+from opscope.questions.rows import rows_of_calls
+
+OPTIMIZER = "optimizer_step"
+LINEAR_OPTIMIZER = "_foreach_add"  # of updates that only add and multiply: side.conditions knows how it carries an error
+_LINEAR = frozenset(
+    {"add", "sub", "mul", "neg", "_to_copy", "copy", "assign", "assignadd", "addn", "lerp"}
+    | {
+        "applymomentum",
+        "momentum",
+        "sgd",
+        "applygradientdescent",
+        "applymomentumd",
+        "sgdd",
+        "fusedweightscaleapplymomentum",
+        "applykerasmomentum",
+    }
+)
+_SHARE = 0.5
+_FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch"}
+_GRADIENT = "convolution_backward"
+_BATCH_NORM, _MOVING, _TRAINING = "native_batch_norm", 3, 5  # places among its arguments: the first moving average, whether it trains
+
+
+class Lowered(msgspec.Struct, frozen=True):
+    """A side in common words; groups holds, for calls that stand for several, the places of all of them in the side it came from."""
+
+    side: Side
+    flow: Flow
+    groups: dict[int, tuple[int, ...]]
+
+
+def foreign(target: Side, golden: Side) -> bool:
+    """Whether two runs come from different frameworks, by how their operators are spelt."""
+    worlds = spelling(target), spelling(golden)
+    return "" not in worlds and worlds[0] != worlds[1]
+
+
+def spelling(side: Side) -> str:
+    """Whose words most calls of a side bear, as kinship.world tells them; "" where that cannot be told. Also of a side made common."""
+    side = side if side.base is None else side.base
+    spelt = side.calls.leaf & (side.calls.level != MODULE)  # a module bears the name of its class
+    told = _FRAMEWORKS.get(str(side.run.info.config.get("framework")))  # MindSpore's APIs look like PyTorch's in dumps of msprobe
+    if told is not None and spelt.any():
+        return told
+    names, counts = np.unique(side.calls.op[spelt], return_counts=True)
+    total: dict[str, int] = defaultdict(int)
+    for name, count in zip(side.texts(names), counts.tolist(), strict=True):
+        total[world(name)] += count
+    most = max(total, key=lambda word: total[word], default="")
+    return most if total and total[most] > _SHARE * sum(total.values()) else ""
+
+
+def fused_words(side: Side) -> frozenset[str]:
+    """Which of the products of a side carry their bias themselves: a third input of one dimension."""
+    found = set()
+    draft = _Draft(side, None, str)
+    for call in np.flatnonzero(side.calls.leaf).tolist():
+        word = draft.words[call]
+        if word in BIASED and len([row for row in draft.read(call) if not side.tensors.constant[row]]) > 2:
+            found.add(word)
+    return frozenset(found)
+
+
+def lowered(side: Side, flow: Flow, spell: Callable[[str], str], fused: frozenset[str]) -> Lowered:
+    """The side in common words; fused are the products whose bias belongs to them."""
+    draft = _Draft(side, flow, spell)
+    draft.drop()
+    draft.hand_on()
+    draft.fuse_bias(fused)
+    draft.fuse_gradients()
+    draft.fuse_optimizer()
+    return draft.finished()
+
+
+class _Draft:
+    """A side while calls are left out and put together: home is the call that each now belongs to, NONE once it is left out."""
+
+    def __init__(self, side: Side, flow: Flow | None, spell: Callable[[str], str]) -> None:
+        self.side = side
+        calls, tensors = side.calls, side.tensors
+        self.words = _worded(side, lambda op: kin(spell(op)))
+        self.home = np.arange(len(calls))
+        self.joined: dict[int, list[int]] = defaultdict(list)
+        self.kept = ~tensors.constant
+        self.first = np.searchsorted(tensors.call, np.arange(len(calls) + 1))
+        if flow is not None:
+            self.producer, self.source = flow.producer.copy(), flow.source_row.copy()
+            self.flow = flow
+
+    def rows(self, call: int) -> range:
+        return range(int(self.first[call]), int(self.first[call + 1]))
+
+    def read(self, call: int) -> list[int]:
+        return [row for row in self.rows(call) if not self.side.tensors.output[row]]
+
+    def written(self, call: int) -> list[int]:
+        return [row for row in self.rows(call) if self.side.tensors.output[row]]
+
+    # -- left out ---------------------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """Leave out what computes nothing, by-products of what does, and the initialisation of parameters."""
+        calls, tensors = self.side.calls, self.side.tensors
+        parameters = set(tensors.storage[tensors.parameter & (tensors.storage >= 0)].tolist())
+        roots = {key for key, word in self.side.words.items() if word == ""}
+        writes = {key for key, word in self.side.words.items() if word and in_place(word)}
+        forward = {key for key, word in self.side.words.items() if word == "forward"}
+        for call in range(len(calls)):
+            initial = int(calls.module[call]) in roots and int(calls.op[call]) in writes and int(calls.phase[call]) in forward
+            made = initial and any(tensors.parameter[row] or int(tensors.storage[row]) in parameters for row in self.written(call))
+            if made or not calls.leaf[call] or self.words[call] in DROPPED:
+                self.home[call] = NONE
+            elif self.words[call] in ONE_RESULT:
+                self.kept[self.written(call)[1:]] = False
+        self._drop_moving()
+        gone = (self.producer >= 0) & (self.home[np.maximum(self.producer, 0)] < 0) if len(self.home) else np.zeros(0, dtype=np.bool_)
+        self.producer[gone], self.source[gone] = NONE, NONE
+
+    def _drop_moving(self) -> None:
+        """Leave out what a batch norm in training writes: dumps taken after the call show that in what it read."""
+        calls = np.array([call for call in np.flatnonzero(self.home >= 0) if self.words[call] == _BATCH_NORM], dtype=np.int64)
+        known = dict(rows_of_calls(self.side.run, np.unique(self.side.calls.key[calls]), "args")) if len(calls) else {}
+        for call in calls.tolist():
+            if not _evaluates(known.get(int(self.side.calls.key[call]))):
+                self.kept[self.read(call)[_MOVING:]] = False
+
+    def hand_on(self) -> None:
+        """Leave out calls that only hand on their first input, and connect their readers with whoever made it."""
+        handed: dict[int, int] = {}
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] in HANDED_ON:
+                inputs = [row for row in self.read(call) if self.kept[row]]
+                if inputs:
+                    handed[call] = inputs[0]
+                    self.home[call] = NONE
+        for row in np.flatnonzero(self.producer >= 0).tolist():
+            seen = 0
+            while int(self.producer[row]) in handed and seen <= len(handed):
+                above = handed[int(self.producer[row])]
+                self.producer[row], self.source[row], seen = self.producer[above], self.source[above], seen + 1
+
+    # -- put together -----------------------------------------------------------------------------------------
+
+    def fuse_bias(self, fused: Iterable[str]) -> None:
+        """A product and the addition of a bias behind it, where nothing else reads the product."""
+        readers = self._readers()
+        tensors, wanted = self.side.tensors, set(fused)
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] not in wanted or len([row for row in self.read(call) if self.kept[row]]) != 2:
+                continue
+            after = readers.get(call, [])
+            if len(after) != 1 or self.words[int(tensors.call[after[0]])] != "add":
+                continue
+            addition = int(tensors.call[after[0]])
+            inputs, outputs = [row for row in self.read(addition) if self.kept[row]], self.written(call)
+            bias = [row for row in inputs if row != after[0]]
+            if len(bias) == 1 and len(outputs) == 1 and self._is_bias(bias[0], outputs[0]):
+                self.home[addition] = call
+                self.kept[[outputs[0], after[0]]] = False
+
+    def _is_bias(self, row: int, output: int) -> bool:
+        """Whether a row is smaller than what it is added to, and no call of this run computed it."""
+        tensors = self.side.tensors
+        return 0 <= tensors.size[row] < tensors.size[output] and (self.producer[row] < 0 or bool(tensors.parameter[row]))
+
+    def fuse_gradients(self) -> None:
+        """The gradients of one convolution by input, weight and bias: they read the same gradient of its output."""
+        calls = self.side.calls
+        first: dict[int, int] = {}
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] == _GRADIENT:
+                for row in self.read(call):
+                    if self.producer[row] >= 0 and self._is_gradient(int(self.producer[row])):
+                        head = first.setdefault(int(self.source[row]), call)
+                        self._join(call, head)
+                        break
+        for call in np.flatnonzero(self.home >= 0).tolist():
+            if self.words[call] == "sum" and self.side.words.get(int(calls.op[call]), "").startswith("BiasAddGrad"):
+                for row in self.read(call):
+                    found = first.get(int(self.source[row])) if self.source[row] >= 0 else None
+                    if found is not None and self.kept[row]:
+                        self._join(call, found)
+
+    def _is_gradient(self, call: int) -> bool:
+        return self.side.words.get(int(self.side.calls.phase[call])) == "backward"
+
+    def _join(self, call: int, head: int) -> None:
+        """Make a call part of another; what both read is kept once."""
+        if call == head:
+            return
+        tensors = self.side.tensors
+        members = self.joined[head]
+        read = [row for member in (head, *members) for row in self.read(member) if self.kept[row]]
+        known = {int(tensors.version[row]) for row in read if tensors.version[row] >= 0}
+        members.append(call)
+        for row in self.read(call):
+            if int(tensors.version[row]) in known:
+                self.kept[row] = False
+        self.home[call] = head
+
+    def fuse_optimizer(self) -> None:
+        """All that an optimizer computes in one step of one process: gradients in, parameters out, where its last call stands.
+
+        Parameters and what it keeps from step to step are no inputs: dumps taken after a call show what it wrote in what it read.
+        """
+        calls, tensors = self.side.calls, self.side.tensors
+        phases = [key for key, word in self.side.words.items() if word == "optimizer"]
+        steps: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for call in np.flatnonzero((self.home >= 0) & np.isin(calls.phase, np.array(phases, dtype=np.uint64))).tolist():
+            steps[int(calls.process[call]), int(calls.step[call])].append(call)
+        written: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for (process, _), members in steps.items():
+            head = members[-1]
+            linear = all(self.words[call].removeprefix("_foreach_") in _LINEAR for call in members)
+            self.home[members], self.words[head] = head, LINEAR_OPTIMIZER if linear else OPTIMIZER
+            for name, row in self._updated(members).items():
+                written[process, name].append(row)
+        for row in np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0) & (self.producer < 0)).tolist():
+            call = int(tensors.call[row])
+            before = [other for other in written.get((int(calls.process[call]), int(tensors.named[row])), ()) if tensors.call[other] < call]
+            if before and self.home[call] != self.home[tensors.call[before[-1]]]:
+                self.source[row], self.producer[row] = before[-1], tensors.call[before[-1]]
+
+    def _updated(self, members: list[int]) -> dict[int, int]:
+        """The last row of each parameter that calls write, by the hash of its name; all else that passes between them is left out."""
+        tensors, inside, steps = self.side.tensors, set(members), self.side.calls.step
+        last: dict[int, int] = {}
+        for call in members:
+            for row in self.written(call):
+                name = int(tensors.named[row])
+                telling = bool(tensors.parameter[row]) and name != 0
+                self.kept[last.get(name, row) if telling else row] = False
+                if telling:
+                    self.kept[row] = True
+                    last[name] = row
+        for call in members:
+            for row in self.read(call):
+                made = int(self.producer[row])
+                state = bool(tensors.parameter[row]) or (made >= 0 and steps[made] != steps[call])
+                if made in inside or state:
+                    self.kept[row] = False
+        return last
+
+    def _readers(self) -> dict[int, list[int]]:
+        """Rows of calls still here that read what a call wrote."""
+        found: dict[int, list[int]] = defaultdict(list)
+        tensors = self.side.tensors
+        here = (self.producer >= 0) & self.kept & (self.home[tensors.call] >= 0)
+        for row in np.flatnonzero(here).tolist():
+            found[int(self.producer[row])].append(row)
+        return found
+
+    # -- done -------------------------------------------------------------------------------------------------
+
+    def finished(self) -> Lowered:
+        """The columns that are left, calls in their order, tensors by the calls they now belong to."""
+        calls, tensors = self.side.calls, self.side.tensors
+        heads = np.flatnonzero(self.home == np.arange(len(calls)))
+        number = np.full(len(calls) + 1, NONE)
+        number[heads] = np.arange(len(heads))
+        owner = number[self.home[tensors.call]] if len(tensors) else np.zeros(0, dtype=np.int64)
+        rows = np.flatnonzero(self.kept & (owner >= 0))
+        rows = rows[np.argsort(owner[rows], kind="stable")]
+        place = np.full(len(tensors) + 1, NONE)
+        place[rows] = np.arange(len(rows))
+        words = dict(self.side.words)
+        codes = np.array([_code(words, self.words[call]) for call in heads.tolist()], dtype=np.uint64)
+        nothing = np.zeros(len(heads), dtype=np.uint64)
+        columns = {name: getattr(calls, name)[heads] for name in calls.__struct_fields__}
+        new = msgspec.structs.replace(calls, **{**columns, "op": codes, "args": nothing})
+        taken = {name: getattr(tensors, name)[rows] for name in tensors.__struct_fields__}
+        flat = {"slot": np.zeros(len(rows), dtype=np.uint64), "shape": taken["sorted_shape"]}
+        table = msgspec.structs.replace(tensors, **{**taken, **flat, "call": owner[rows]})
+        producer = self.producer[rows]
+        made = np.where(producer >= 0, number[self.home[np.maximum(producer, 0)]], NONE)
+        source = np.where(made >= 0, place[np.maximum(self.source[rows], 0)], NONE)
+        flow = Flow(np.where(source >= 0, made, NONE), source, self.flow.state[rows], self.flow.whole[rows])
+        groups: dict[int, list[int]] = defaultdict(list)
+        for call in np.flatnonzero((self.home >= 0) & (self.home != np.arange(len(calls)))).tolist():
+            groups[int(number[self.home[call]])].append(call)
+        named = {head: (int(heads[head]), *others) for head, others in groups.items()}
+        return Lowered(Side(self.side.run, new, table, words, base=self.side, places=rows), flow, named)
+
+
+def _evaluates(text: str | None) -> bool:
+    """Whether the arguments of a batch norm (column args) say that it does not train."""
+    try:
+        tree = msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    args, kwargs = (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
+    if isinstance(kwargs, dict) and kwargs.get("is_training") is not None:
+        return kwargs["is_training"] is False
+    return isinstance(args, list) and len(args) > _TRAINING and args[_TRAINING] is False
+
+
+def _code(words: dict[int, str], word: str) -> int:
+    code = hash(word) & 0xFFFFFFFFFFFFFFFF
+    words[code] = word
+    return code
+
+
+def _worded(side: Side, spell: Callable[[str], str]) -> list[str]:
+    """The common word of each call."""
+    names, inverse = np.unique(side.calls.op, return_inverse=True)
+    spelt = [spell(text) for text in side.texts(names)]
+    return [spelt[place] for place in inverse.tolist()]

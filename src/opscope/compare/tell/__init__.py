@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of a comparison: findings, summary, notebook."""

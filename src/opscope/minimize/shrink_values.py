@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simpler values: blocks to zero or one until only the telling elements are left, then those to round numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.minimize.candidate import Candidate, Part
+from opscope.minimize.search import Search
+from opscope.repro.ddmin import ddmin
+from opscope.run.dtypes import dtype_of
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+BLOCKS = 64
+FEW = 24
+
+
+def shrink_values(search: Search) -> None:
+    """Bring down the number of elements that are neither zero nor one, tensor by tensor."""
+    for place in range(len(search.best.parts)):
+        if _has_values(search.best.parts[place]) and not any(search.keeps(filled(search.best, place, value)) for value in (0, 1)):
+            _keep_few(search, place, 0)
+            if telling(search.best, place, 0) > max(FEW, _size(search.best, place) // 2):
+                _keep_few(search, place, 1)
+    round_values(search)
+
+
+def round_values(search: Search) -> None:
+    """Fewer digits, where the failure does not depend on them."""
+    for place, part in enumerate(search.best.parts):
+        if not _has_values(part) or dtype_of(part.row.dtype).kind != "float":
+            continue
+        for digits in (1, 2, 3):
+            values = search.best.parts[place].values
+            made = None if values is None else rounded(values, digits)
+            if made is None or _same(made, values) or search.keeps(with_values(search.best, place, made)):
+                break
+
+
+def filled(candidate: Candidate, place: int, value: int) -> Candidate | None:
+    """All elements of one tensor the same; None when they are already."""
+    values = candidate.parts[place].values
+    made = None if values is None else np.full_like(values, value)
+    return None if made is None or _same(made, values) else with_values(candidate, place, made)
+
+
+def with_values(candidate: Candidate, place: int, values: Array) -> Candidate:
+    """Other elements for one tensor, and for those that look at the same memory in the same way."""
+    row = candidate.parts[place].row
+    for number, other in enumerate(candidate.parts):
+        same = (other.row.buffer, other.row.shape, other.row.stride, other.row.offset) == (row.buffer, row.shape, row.stride, row.offset)
+        if number == place or (candidate.bound and same and other.row.dtype == row.dtype):
+            candidate = candidate.with_part(number, values=values, row=msgspec.structs.replace(other.row, values="exact", stats={}))
+    return candidate
+
+
+def telling(candidate: Candidate, place: int, neutral: int) -> int:
+    """How many elements of a tensor are not neutral."""
+    values = candidate.parts[place].values
+    return 0 if values is None else int((values != neutral).sum())
+
+
+def _keep_few(search: Search, place: int, neutral: int) -> None:
+    """ddmin over the elements that are not neutral: over blocks of them while they are many, then over single ones."""
+    while True:
+        base = search.best
+        values = base.parts[place].values
+        assert values is not None  # noqa: S101 - for the type checker
+        flat = values.reshape(-1)
+        places = np.flatnonzero(flat != neutral)
+        if places.size < 2:
+            return
+        blocks = np.array_split(places, BLOCKS) if places.size > BLOCKS else [places[i : i + 1] for i in range(places.size)]
+
+        def fails(chosen: list[Array], base: Candidate = base, flat: Array = flat) -> bool:
+            made = np.full_like(flat, neutral)
+            kept = np.concatenate(chosen)
+            made[kept] = flat[kept]
+            return search.keeps(with_values(base, place, made.reshape(base.parts[place].row.kept)))
+
+        kept = ddmin(blocks, fails)
+        if len(kept) == len(blocks) or places.size <= BLOCKS:
+            return
+
+
+def rounded(values: Array, digits: int) -> Array:
+    """The values with this many significant decimal digits, those that are not finite as they are."""
+    wide = values.astype(np.float64)
+    size = np.abs(wide)
+    known = np.isfinite(wide) & (size > 0)
+    unit = np.power(10.0, np.floor(np.log10(np.where(known, size, 1.0))) - digits + 1)
+    made: Array = np.where(known, np.round(np.where(known, wide, 0.0) / unit) * unit, wide).astype(values.dtype)
+    return made
+
+
+def _has_values(part: Part) -> bool:
+    return part.values is not None and part.values.size > 0
+
+
+def _size(candidate: Candidate, place: int) -> int:
+    values = candidate.parts[place].values
+    return 0 if values is None else int(values.size)
+
+
+def _same(one: Array, other: Array | None) -> bool:
+    return other is not None and one.tobytes() == other.tobytes()

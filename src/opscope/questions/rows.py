@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a run that can matter for soundness: calls that touch anything not finite, and their tensors.
+
+screen() reads a few numeric columns of all rows; a clean run needs no more. load() then makes records of the calls the screen
+chose, so that what is held in Python is what is wrong with a run, not its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.judge.limits import NARROW, largest_finite
+from opscope.questions.integer_rows import integer_keys
+from opscope.questions.tables import Tables, filled, key, keys_of, merged, open_tables
+from opscope.questions.wrapped_rows import wrapped_readers
+from opscope.run.query import columns, record_of
+from opscope.run.schema import TABLES, Call, Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.run.protocol import Run
+
+MAX_CALLS = 1_000_000  # suspicious calls that are held at once
+MAX_UNREAD_CALLS = 200_000
+
+
+class Row(msgspec.Struct, gc=False):
+    """One tensor row, the columns that soundness needs; a Reading."""
+
+    process: int
+    index: int
+    io: str
+    slot: str
+    dtype: str
+    version: int | None = None
+    storage: int | None = None
+    offset: int | None = None
+    role: str | None = None
+    tensor_name: str | None = None
+    size: int | None = None
+    nan: int | None = None
+    pos_inf: int | None = None
+    neg_inf: int | None = None
+    zero: int | None = None
+    neg: int | None = None
+    min: float | None = None
+    max: float | None = None
+    min_int: int | None = None
+    max_int: int | None = None
+    digest: int | None = None
+    l2norm: float | None = None
+
+
+class Node(msgspec.Struct, gc=False):
+    """One call of the chosen part, with its tensor rows."""
+
+    process: int
+    rank: int
+    step: int
+    index: int
+    level: str
+    parent: int | None
+    phase: str
+    op: str
+    module: str | None
+    name: str
+    forward_index: int | None
+    source: str | None
+    args: str | None
+    status: int | None
+    error: str | None
+    inputs: list[Row] = []
+    outputs: list[Row] = []
+
+
+_ROW_COLUMNS = Row.__struct_fields__
+_CALL_COLUMNS = tuple(name for name in Node.__struct_fields__ if name not in {"inputs", "outputs"})
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """Keys of the calls worth loading, sorted and unique, and counts for the summary.
+
+    bad: NaN, infinities, or masks at the lowest finite value; odd: a status bit, a value at a limit, integers that may have
+    left their type; unread: tensors without statistics; near: rows with values near the limit of their type.
+    """
+
+    tensors: int
+    bad: NDArray[np.int64]
+    odd: NDArray[np.int64]
+    unread: NDArray[np.int64]
+    near: int
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing in the tables can be a finding of soundness."""
+        return not self.bad.size and not self.odd.size
+
+
+_LOWEST = tuple(-largest for name in ("float16", "bfloat16", "float32", "float64") if (largest := largest_finite(name)) is not None)
+_CLIPPED = tuple(sorted({largest for name in NARROW if (largest := largest_finite(name)) is not None}))
+
+
+def screen(tables: Tables, status: Sequence[NDArray[np.int64]]) -> Screen:
+    """One pass over the statistics of every tensor row; status are keys of the calls that have a status bit."""
+    bad, odd, unread = [], [], []
+    tensors = near = 0
+    for batch in columns(tables.run, "tensors", ("process", "index", "nan", "pos_inf", "neg_inf", "min", "max", "near_limit")):
+        wrong, clipped, blank = _suspects(batch)
+        tensors += len(wrong)
+        near += _near(batch)
+        if not (wrong.any() or clipped.any() or blank.any()):
+            continue
+        calls = keys_of(batch["process"], batch["index"])
+        bad.append(np.unique(calls[wrong]))
+        odd.append(np.unique(calls[clipped]))
+        unread.append(np.unique(calls[blank]))
+    odd.extend(status)
+    odd += [integer_keys(tables), wrapped_readers(tables, status)]
+    return Screen(tensors, merged(bad), merged(odd), merged(unread), near)
+
+
+def _near(batch: Mapping[str, NDArray[Any]]) -> int:
+    """Rows of narrow types with values near their limit; those of wide types lie above every narrow limit."""
+    near = filled(batch["near_limit"]) != 0
+    if not near.any():
+        return 0
+    largest = np.maximum(np.abs(filled(batch["min"])), np.abs(filled(batch["max"])))
+    return int(np.count_nonzero(near & (largest < _CLIPPED[-1])))
+
+
+def _suspects(batch: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Rows that are not finite or hold a finite mask, rows at the limit of a narrow type, rows without statistics."""
+    wrong = (filled(batch["nan"]) + filled(batch["pos_inf"]) + filled(batch["neg_inf"])) != 0
+    low, high = filled(batch["min"]), filled(batch["max"])
+    clipped = np.zeros(len(low), dtype=bool)
+    if len(low) and max(high.max(), -low.min()) >= _CLIPPED[0]:
+        largest = np.maximum(np.abs(low), np.abs(high))
+        for lowest in _LOWEST:
+            wrong |= low == lowest
+        for limit in _CLIPPED:
+            clipped |= largest == limit
+    return wrong, clipped, np.ma.getmaskarray(batch["nan"])
+
+
+def matching(
+    tables: Tables, table: str, wanted: NDArray[np.int64], names: Sequence[str], *, extra: str | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of the wanted calls, as tuples of these columns; extra is one more expression of SQL."""
+    listed = ", ".join([*(f'"{name}"' for name in names), *([extra] if extra else [])])
+    query = f'SELECT {listed} FROM near_{table} SEMI JOIN wanted USING (process, "index")'  # noqa: S608 - names of the schema
+    return tables.stream(query, wanted=wanted)
+
+
+def load(tables: Tables, wanted: NDArray[np.int64]) -> dict[int, Node]:
+    """Records of these calls with all their tensor rows, by key."""
+    nodes: dict[int, Node] = {}
+    if not wanted.size:
+        return nodes
+    for values in matching(tables, "calls", wanted, _CALL_COLUMNS):
+        node = Node(*values)
+        nodes[key(node.process, node.index)] = node
+    for values in matching(tables, "tensors", wanted, _ROW_COLUMNS):
+        row = Row(*values)
+        owner = nodes.get(key(row.process, row.index))
+        if owner is not None:
+            (owner.inputs if row.io == "input" else owner.outputs).append(row)
+    return nodes
+
+
+def rows_of_calls(run: Run, wanted: NDArray[np.int64], column: str) -> Iterator[tuple[int, Any]]:
+    """One column of table calls for these calls, each with the number of its call."""
+    if wanted.size:
+        with open_tables(run) as tables:
+            for process, index, value in matching(tables, "calls", wanted, ("process", "index", column)):
+                yield key(process, index), value
+
+
+def whole_calls(tables: Tables, wanted: NDArray[np.int64], *, tensors: bool = True) -> dict[int, tuple[Call, list[Tensor]]]:
+    """Complete records of a few calls and, unless they are not wanted, their tensors, by key."""
+    calls: dict[int, tuple[Call, list[Tensor]]] = {}
+    if not wanted.size:
+        return calls
+    for values in matching(tables, "calls", wanted, tuple(TABLES["calls"])):
+        call: Call = record_of("calls", dict(zip(TABLES["calls"], values, strict=True)))
+        calls[key(call.process, call.index)] = (call, [])
+    if not tensors:
+        return calls
+    for values in matching(tables, "tensors", wanted, tuple(TABLES["tensors"])):
+        tensor: Tensor = record_of("tensors", dict(zip(TABLES["tensors"], values, strict=True)))
+        owner = calls.get(key(tensor.process, tensor.index))
+        if owner is not None:
+            owner[1].append(tensor)
+    return calls

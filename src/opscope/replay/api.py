@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays the calls of a run: every one again from its recorded inputs, on its device and on trusted substitutes.
+
+Calls are made in processes of their own, several at a time. Results are appended to a file as they come, so that a replay
+that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import opscope
+from opscope.errors import FormatError, UsageError
+from opscope.replay.signatures import spoken_for
+from opscope.replay.stale import stale
+from opscope.repro.worker import START
+from opscope.run.finding import Document, Finding, Slot
+from opscope.run.progress import Progress, nobody
+from opscope.run.query import calls, tensors_of
+from opscope.run.unmatched import unmatched
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+    from opscope.run.selection import Selection
+
+RESULTS = "replayed.jsonl"
+LISTED = 200
+LIKE = "like another"
+RECORDED = "recorded outputs"
+BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.replay.worker import main; main(*{arguments!r})"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How calls are replayed. device: where, None for the recorded one; repeat: how often; timeout: seconds for one call.
+
+    synthesise invents inputs from statistics where values were not kept; limit is the most calls replayed. python is the interpreter
+    that has MindSpore, for runs of it; imports are libraries whose kernels make the calls, in a process of their own. allowed are
+    patterns of operators that are called though they may touch more than their tensors.
+    """
+
+    device: str | None = None
+    repeat: int = 1
+    jobs: int = 1
+    timeout: float = 300.0
+    synthesise: bool = True
+    limit: int | None = None
+    python: str | None = None
+    imports: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def patience(self) -> float:
+        """Seconds for one answer: the other interpreter has to start first, and ends what hangs itself."""
+        return self.timeout if self.python is None else self.timeout + START
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One replayed call; reason says why there is no verdict. The rest is what substitute.recorded.Replay holds.
+
+    like: the index of the call of the same signature that was made for it, where inputs are invented (signatures.py).
+    """
+
+    process: int
+    index: int
+    rank: int
+    step: int
+    call: str
+    op: str
+    phase: str
+    reason: str | None = None
+    values: str = ""
+    device: str = ""
+    verdict: dict[str, Any] = {}
+    substitute: str = ""
+    against: str = ""
+    nature: str | None = None
+    tried: int = 0
+    wrong: int = 0
+    distinct: int = 0
+    seconds: float = 0.0
+    metrics: tuple[dict[str, Any], ...] = ()
+    like: int | None = None
+
+    @property
+    def word(self) -> str:
+        """The verdict in one word; `not replayed` where there is none."""
+        return str(self.verdict.get("verdict", "not replayed"))
+
+
+def replay(
+    run: Run,
+    *,
+    selection: Selection | None = None,
+    plan: Plan = Plan(),  # noqa: B008 - immutable
+    output: Path | None = None,
+    progress: Progress = nobody,
+) -> Document:
+    """Replay the selected operator and API calls of a run; findings are those that are wrong or flaky.
+
+    output is a directory in which results are kept and from which an interrupted replay goes on. The document's summary counts
+    verdicts, lists ill-conditioned calls and those that could not be replayed with the reason. complete is false when none could.
+    """
+    lines = list(replay_calls(run, selection=selection, plan=plan, output=output, progress=progress))
+    return document_of(run, lines, selection)
+
+
+def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: Path | None, progress: Progress = nobody) -> Iterator[Line]:
+    """One line for each call, in the order of the run."""
+    wanted = [call for call in calls(run, selection) if call.level in ("operator", "api")]
+    wanted = wanted[: plan.limit] if plan.limit is not None else wanted
+    done = {} if output is None else read_results(output, plan)
+    known = {(call.process, call.index) for call in wanted}
+    done = {key: line for key, line in done.items() if key in known}
+    spoken = spoken_for(run, wanted)
+    with contextlib.ExitStack() as opened:
+        file = None if output is None else opened.enter_context(results_file(output, plan, fresh=not done))
+        for first in (True, False):
+            if not first:  # what was held against recorded results says nothing of the other calls
+                spoken = {key: leader for key, leader in spoken.items() if done[leader].against != RECORDED}
+            waiting = [call for call in wanted if (call.process, call.index) not in done.keys() | spoken.keys()]
+            for line in opened.enter_context(contextlib.closing(spread(run, waiting, plan))):
+                done[line.process, line.index] = line
+                if file is not None:
+                    file.write(msgspec.json.encode(line) + b"\n")
+                    file.flush()
+                progress("replay", len(done), len(wanted) - len(spoken))
+    for call in wanted:
+        key = call.process, call.index
+        yield done[key] if key in done else _after(call, done[spoken[key]])
+
+
+def _after(call: Call, first: Line) -> Line:
+    """The line of a call that another one of its signature speaks for."""
+    if first.reason is not None:
+        return line_of(call, {"reason": first.reason})
+    return line_of(call, {"values": first.values, "device": first.device, "verdict": {"verdict": LIKE}, "like": first.index})
+
+
+# -- results on disk ----------------------------------------------------------------------------------------------
+
+
+def head_of(plan: Plan) -> dict[str, Any]:
+    """What results must have in common to be continued."""
+    other = {
+        name: value for name, value in (("python", plan.python), ("imports", list(plan.imports)), ("allowed", list(plan.allowed))) if value
+    }
+    return {"opscope": 1, "device": plan.device, "repeat": plan.repeat, "synthesise": plan.synthesise, **other}
+
+
+def read_results(output: Path, plan: Plan) -> dict[tuple[int, int], Line]:
+    """Results that are there already; a last line that was torn is left out. UsageError for those of another plan."""
+    path = output / RESULTS
+    if not path.exists():
+        return {}
+    found: dict[tuple[int, int], Line] = {}
+    with path.open("rb") as file:
+        try:
+            head = msgspec.json.decode(file.readline())
+        except msgspec.DecodeError as error:
+            raise FormatError(path, f"is not a replay's file: {error}; give another directory with -o") from error
+        if head != head_of(plan):
+            raise UsageError(f"{path} was made with other options; give another directory with -o")
+        for text in file:
+            with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+                line = msgspec.json.decode(text, type=Line)
+                found[line.process, line.index] = line
+    return found
+
+
+def results_file(output: Path, plan: Plan, *, fresh: bool) -> Any:
+    """The file of results, to be appended to; it begins with what they have in common."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        if fresh or not (output / RESULTS).exists():
+            (output / RESULTS).write_bytes(msgspec.json.encode(head_of(plan)) + b"\n")
+        file = (output / RESULTS).open("r+b")
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written ({error.strerror}); give another directory with -o") from error
+    content = file.read()
+    file.seek(content.rfind(b"\n") + 1)  # over a line that was torn
+    file.truncate()
+    return file
+
+
+# -- processes ----------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """One process that replays calls."""
+
+    def __init__(self, path: str, plan: Plan) -> None:
+        arguments = (path, msgspec.to_builtins(plan))
+        search = [str(Path(opscope.__file__).parents[1]), *(entry for entry in sys.path if entry)]
+        code = BOOTSTRAP.format(path=search, arguments=arguments)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPSCOPE", "PYTHON"))}
+        # A process that is killed in a kernel removes nothing: where it puts its files is ours.
+        self._place = tempfile.TemporaryDirectory(prefix="opscope-replay-", ignore_cleanup_errors=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=environment | {"TMPDIR": self._place.name},
+        )  # fmt: skip
+        self.call: Call | None = None
+        self.since = 0.0
+
+    def ask(self, call: Call) -> None:
+        self.call, self.since = call, time.monotonic()
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.write(f"{call.process} {call.index}\n".encode())
+                self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any] | None:
+        """The reply to what was asked; None when the process ended instead."""
+        line = self.process.stdout.readline() if self.process.stdout is not None else b""
+        try:
+            found: dict[str, Any] | None = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            return None
+        return found
+
+    def end(self) -> str:
+        """End the process and say how it ended; it is asked first, so that it ends what it started, unless somebody is in a hurry."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        for asks in (False, True):
+            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                if asks:
+                    self.process.terminate()
+                self.process.wait(1)
+        self.process.kill()
+        code = self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self._place.cleanup()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def spread(run: Run, waiting: Sequence[Call], plan: Plan) -> Generator[Line]:
+    """Lines of calls as they are done, by several processes."""
+    rest = list(reversed(waiting))
+    workers = [Worker(run.info.path, plan) for _ in range(min(plan.jobs, len(rest)))]
+    try:
+        for worker in workers:
+            worker.ask(rest.pop())
+        while any(worker.call is not None for worker in workers):
+            for place, worker in ready(workers, plan.patience):
+                call, found = worker.call, worker.answer() if time.monotonic() - worker.since < plan.patience else None
+                if call is None:
+                    continue
+                if found is None:
+                    slow = time.monotonic() - worker.since >= plan.patience
+                    ended = worker.end()
+                    found = {"reason": f"no answer after {plan.patience:g} s" if slow else f"the process died in it ({ended})"}
+                    worker = workers[place] = Worker(run.info.path, plan)  # noqa: PLW2901 - takes its place
+                worker.call = None
+                yield line_of(call, found)
+                if rest:
+                    worker.ask(rest.pop())
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def ready(workers: Sequence[Worker], timeout: float) -> list[tuple[int, Worker]]:
+    """Workers that have answered, died, or taken too long."""
+    busy = [worker for worker in workers if worker.call is not None]
+    first = min((worker.since for worker in busy), default=0.0)
+    pipes: list[Any] = [worker.process.stdout for worker in busy]
+    readable, _, _ = select.select(pipes, [], [], max(0.0, first + timeout - time.monotonic()))
+    late = time.monotonic() - timeout
+    return [(place, w) for place, w in enumerate(workers) if w.call is not None and (w.process.stdout in readable or w.since <= late)]
+
+
+def line_of(call: Call, found: dict[str, Any]) -> Line:
+    facts = {"process": call.process, "index": call.index, "rank": call.rank, "step": call.step}
+    return msgspec.convert({**facts, "call": call.name, "op": call.op, "phase": call.phase, **found}, Line)
+
+
+# -- what it says -------------------------------------------------------------------------------------------------
+
+
+def document_of(run: Run, lines: Sequence[Line], selection: Selection | None = None) -> Document:
+    """Findings of the wrong and the flaky, counts of the others; incomplete when no call was replayed."""
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line.word] = counts.get(line.word, 0) + 1
+    suspects = [line for line in lines if line.word in ("wrong", "flaky")]
+    left_out = [line for line in lines if line.reason is not None]
+    reasons: dict[str, int] = {}
+    for line in left_out:
+        reasons[line.reason or ""] = reasons.get(line.reason or "", 0) + 1
+    warnings = [*run.problems, *unmatched(run, selection)]
+    if not lines:
+        warnings.append("no operator or API call of the run was selected; see opscope show")
+    invented = sum(line.values == "synthesised" and line.like is None for line in lines)
+    if invented:
+        told = "they judge this machine's kernels, not the recorded results, each kernel once for the shapes and types it was called with"
+        warnings.append(f"{invented} calls were made with inputs SYNTHESISED from statistics: {told}")
+    if left_out:
+        warnings.append(f"{len(left_out)} of {len(lines)} calls could not be replayed; the reasons are in the summary")
+    summary = {
+        "calls": len(lines), "verdicts": counts, "warnings": warnings, "first": suspects[0].call if suspects else None,
+        "ill_conditioned": [facts_of(line) for line in lines if line.word == "ill-conditioned"][:LISTED],
+        "not_replayed": [{"call": line.call, "op": line.op, "step": line.step, "reason": line.reason} for line in left_out][:LISTED],
+        "reasons": reasons,
+    }  # fmt: skip
+    return Document(
+        opscope=opscope.__version__, verb="replay", runs=(run.info.path,), verdict="found" if suspects else "clean",
+        complete=not run.problems and len(left_out) < len(lines), findings=tuple(finding_of(run, line) for line in suspects),
+        summary=summary,
+    )  # fmt: skip
+
+
+def facts_of(line: Line) -> dict[str, Any]:
+    return {
+        "call": line.call,
+        "op": line.op,
+        "step": line.step,
+        "error": line.verdict.get("error"),
+        "own_error": line.verdict.get("own_error"),
+    }
+
+
+NATURES = {
+    "persistent": "the same wrong bits come every time: the kernel itself, or hardware that always fails in this way",
+    "transient": "making it again gives the right result: a fault of that moment, one that needs the calls before it, or another kernel"
+    " than this machine has",
+    "intermittent": "wrong in some runs and right in others: a race in the kernel, or unstable hardware",
+    "unstable": "wrong every time, with other bits: a race in the kernel, memory that it does not write, or unstable hardware",
+}
+
+
+def finding_of(run: Run, line: Line) -> Finding:
+    """The finding of a wrong or flaky call."""
+    row = next(call for call in calls(run) if (call.process, call.index) == (line.process, line.index))
+    told = line.verdict
+    wrong = line.word == "wrong"
+    where = (
+        f"element {list(told['worst'])} of output {told.get('slot')}: {told.get('got')}, {told.get('expected')} expected"
+        if told.get("worst")
+        else ""
+    )
+    again = f"{line.wrong} of {line.tried} times wrong when made again: " if line.tried > 1 else ""
+    nature = again + NATURES[line.nature] if line.nature in NATURES else ""
+    old = stale(run, row, str(told.get("slot"))) if wrong and line.against == RECORDED else ""
+    reasons = [str(told.get("reason", "")), where, old or nature]
+    tensors = tensors_of(run, row)
+    slots = {
+        io: tuple(Slot(slot=t.slot, dtype=t.dtype, shape=t.shape, tensor_name=t.tensor_name, role=t.role) for t in tensors if t.io == io)
+        for io in ("input", "output")
+    }
+    return Finding(
+        kind="replay-mismatch" if wrong else "nondeterminism", rank=row.rank, step=row.step, index=row.index, call=row.name, op=row.op,
+        phase=row.phase, module=row.module, source=row.source, reasons=tuple(filter(None, reasons)),
+        confidence="proven" if not wrong or line.against == RECORDED else "likely",
+        evidence=(msgspec.to_builtins(msgspec.structs.replace(line, metrics=())),), inputs=slots["input"], outputs=slots["output"],
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes recorded calls by the kernels of the user's libraries, in a process apart from the one that judges them.
+
+One line of JSON in, one out; results go through a file. A library that replaced a kernel through torch.library cannot vouch for itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import OpscopeError, UnavailableError
+from opscope.replay.calls import again, call_at
+
+if TYPE_CHECKING:
+    import torch
+
+    from opscope.run.schema import Call
+
+BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.replay.kernels import main; main(*{arguments!r})"
+RESULTS = "results.pt"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One request: the call, whether a gradient is read the other way (replayed_call.gradient), where and how often it is made."""
+
+    process: int
+    index: int
+    other: bool
+    device: str
+    repeat: int
+
+
+class Kernels:
+    """A process that has loaded the libraries; started when first asked, and again when a kernel ended it. Used as a with-block."""
+
+    def __init__(self, path: str, imports: Sequence[str]) -> None:
+        self._folder = tempfile.mkdtemp(prefix="opscope-replay-")
+        search = [*dict.fromkeys((*sys.path, str(Path.cwd())))]
+        self._code = BOOTSTRAP.format(path=search, arguments=(path, list(imports), self._folder))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Kernels:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def trials(self, call: Call, *, other: bool, device: str, repeat: int) -> list[dict[str, torch.Tensor]]:
+        """Outputs by slot, each time the call was made; UnavailableError when it cannot be, or ends its process."""
+        import torch
+
+        process = self._process = self._process or self._start()
+        request = Asked(process=call.process, index=call.index, other=other, device=device, repeat=repeat)
+        answer = b""
+        if process.stdin is not None and process.stdout is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(msgspec.json.encode(request) + b"\n")
+                process.stdin.flush()
+            answer = process.stdout.readline()
+        if not answer:
+            code = self._end()
+            raise UnavailableError(f"the process died in it ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+        reason = msgspec.json.decode(answer, type=str)
+        if reason:
+            raise UnavailableError(reason)
+        found: list[dict[str, torch.Tensor]] = torch.load(Path(self._folder) / RESULTS, weights_only=True)
+        return found
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-c", self._code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )  # fmt: skip
+
+    def _end(self) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(1)
+        process.kill()
+        return process.wait()
+
+
+def load_libraries(imports: Sequence[str]) -> None:
+    """Import what registers operators or kernels; UnavailableError names the one that cannot be."""
+    from opscope.repro.scripts.repro import load_library
+
+    name = ""
+    try:
+        for name in imports:
+            load_library(name)
+    except Exception as error:  # the user's code may raise anything
+        raise UnavailableError(f"--import {name}: {type(error).__name__}: {error}") from error
+
+
+def main(path: str, imports: Sequence[str], folder: str) -> None:
+    """Answer requests until there are no more: the reason why a call cannot be made, or nothing once its results are in the file."""
+    from opscope.formats.registry import open_run
+    from opscope.substitute.recorded import one_thread
+
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a kernel prints is not an answer
+    one_thread()
+    run, broken = open_run(path), ""
+    try:
+        load_libraries(imports)
+    except UnavailableError as error:
+        broken = str(error)
+    while line := sys.stdin.readline():
+        request = msgspec.json.decode(line, type=Asked)
+        out.write(msgspec.json.encode(broken or made(run, request, Path(folder) / RESULTS)) + b"\n")
+        out.flush()
+
+
+def made(run: Any, request: Asked, target: Path) -> str:
+    """Make a call as often as asked and write its results; the reason where it cannot be made."""
+    import torch
+
+    from opscope.substitute.examine import FAILURES
+    from opscope.substitute.recorded import Recorded, bind, trials_of
+
+    try:
+        found = again(run, call_at(run, request.process, request.index))
+        chosen = found.other if request.other and found.other is not None else found
+        bound = bind(Recorded(call=chosen.call, memories=chosen.memories, outputs={}))
+        trials = trials_of(bound, request.device, request.repeat)
+    except (OpscopeError, MemoryError, *FAILURES) as error:
+        return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    torch.save([{slot: tensor.detach().cpu().clone() for slot, tensor in outputs.items()} for outputs in trials], target)
+    return ""

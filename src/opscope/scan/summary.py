@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of a run, verdicts that were reached while it ran, and a finding in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.questions.findings import Accusation
+from opscope.questions.tables import filled, keys_of
+from opscope.run.query import columns, records
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.run.finding import Finding
+    from opscope.run.protocol import Run
+
+NOTICED = 1.0  # seconds that a program waits for the disk before it is said
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What table calls says in numbers.
+
+    steps: how many were recorded and ended; calls_per_step: median over steps and processes, all levels; first_steps: by process;
+    spans: first and last index of each (process, rank, step); status: keys of the calls that have a status bit.
+    """
+
+    steps: int
+    calls_per_step: int
+    ranks: list[int]
+    first_steps: dict[int, int]
+    spans: dict[tuple[int, int, int], tuple[int, int]]
+    status: list[NDArray[np.int64]]
+
+
+def counts(run: Run) -> Counts:
+    """Counted from the numeric columns of table calls alone."""
+    sizes: dict[tuple[int, int, int], int] = {}
+    spans: dict[tuple[int, int, int], tuple[int, int]] = {}
+    status: list[NDArray[np.int64]] = []
+    for batch in columns(run, "calls", ("process", "rank", "step", "index", "status")):
+        overflowed = filled(batch["status"]) != 0
+        if overflowed.any():
+            status.append(keys_of(batch["process"][overflowed], batch["index"][overflowed]))
+        for place, indices in _steps_of(batch["process"], batch["rank"], batch["step"], batch["index"]):
+            low, high = int(indices.min()), int(indices.max())
+            known = spans.get(place, (low, high))
+            spans[place] = (min(low, known[0]), max(high, known[1]))
+            sizes[place] = sizes.get(place, 0) + len(indices)
+    first: dict[int, int] = {}
+    for process, _, step in sizes:
+        first[process] = min(step, first.get(process, step))
+    return Counts(
+        steps=_ended_steps(run, {step for _, _, step in sizes}),
+        calls_per_step=int(np.median(list(sizes.values()))) if sizes else 0,
+        ranks=sorted({rank for _, rank, _ in sizes}),
+        first_steps=first,
+        spans=spans,
+        status=status,
+    )
+
+
+def _ended_steps(run: Run, recorded: set[int]) -> int:
+    """How many recorded steps have ended; calls after the last one (a loss that is printed) begin none of their own."""
+    ended = max((process.steps for process in run.processes if process.steps is not None), default=None)
+    return len({step for step in recorded if ended is None or step < ended} or recorded)
+
+
+def _steps_of(
+    process: NDArray[np.int32], rank: NDArray[np.int32], step: NDArray[np.int32], index: NDArray[np.int64]
+) -> list[tuple[tuple[int, int, int], NDArray[np.int64]]]:
+    """Indices of a batch by (process, rank, step), a part for each stretch of rows of one; counts() adds parts up."""
+    if not len(index):
+        return []
+    places = [np.asarray(column) for column in (process, rank, step)]
+    changed = np.zeros(len(index) - 1, dtype=np.bool_)
+    for column in places:
+        changed |= column[1:] != column[:-1]
+    starts = np.r_[0, np.flatnonzero(changed) + 1]
+    parts = np.split(np.asarray(index), starts[1:])
+    return [(place, part) for place, part in zip(zip(*(column[starts].tolist() for column in places), strict=True), parts, strict=True)]
+
+
+def recorded_judgements(run: Run) -> list[Accusation]:
+    """Verdicts of `opscope run --check`, as accusations of their own kinds."""
+    return [
+        Accusation(
+            process=row.process,
+            index=row.index,
+            kind=row.kind,
+            reasons=(_words(row.kind, row.substitute, row.sample), *_sample_words(row.sample), *_replaced_words(row.sample)),
+            confidence=_confidence(row.kind, row.sample),
+            evidence={
+                "substitute": row.substitute,
+                "error": row.error,
+                "tolerance": row.tolerance,
+                "sample": row.sample,
+                "inside": _names(row.sample, "inside"),
+            },
+            judged=False,
+        )
+        for row in records(run, "judgements")
+    ]
+
+
+def _confidence(kind: str, sample: str | None) -> str:
+    """A formula may differ from the derivative on purpose; a kernel never from its trusted form."""
+    if kind == "nondeterminism":
+        return "proven"
+    return "suspected" if _sample(sample).get("differences") else "likely"
+
+
+def _words(kind: str, substitute: str | None, sample: str | None) -> str:
+    if kind == "nondeterminism":
+        return "the same inputs gave different bits when the call was run again"
+    if _sample(sample).get("differences"):
+        return "its gradient formula is not the derivative of its results"
+    what = "the gradient by its own formula" if _sample(sample).get("gradient") else ""
+    return f"{what} differs from {substitute or 'its substitute'} by more than the tolerance".strip()
+
+
+def _replaced_words(sample: str | None) -> tuple[str, ...]:
+    names = _names(sample, "replaced")
+    return (f"its kernel calls {', '.join(names)[:200]}, registered by this program",) if names else ()
+
+
+def _names(sample: str | None, key: str) -> list[str]:
+    """Operators that a judgement names under this key."""
+    found = _sample(sample).get(key)
+    return [str(name) for name in found] if isinstance(found, list) else []
+
+
+def _sample(text: str | None) -> dict[str, Any]:
+    """What a judgement tells beyond its columns; nothing where that cannot be read."""
+    try:
+        found = msgspec.json.decode(text or "null")
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _sample_words(sample: str | None) -> tuple[str, ...]:
+    """Where the worst element of a judged call is and what it should be; nothing when the run does not say."""
+    found = _sample(sample)
+    if not found.get("worst"):
+        return (str(found["reason"])[:300],) if found.get("reason") else ()
+    place = ", ".join(str(each) for each in found["worst"]) if isinstance(found["worst"], list) else ""
+    beyond = f"{found.get('elements')} of {found.get('of')} elements beyond; " if found.get("elements") else ""
+    of = f"output {str(found.get('output', '')).removeprefix('written:')}"
+    if found.get("gradient"):
+        of = f"the gradient of argument {found['gradient']}"
+    witness = str(found.get("reason", "")).partition("; ")[2]
+    words = (f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} expected", witness)
+    return tuple(each[:300] for each in words if each)
+
+
+def slow_disk(run: Run) -> tuple[str, ...]:
+    """One line when a process waited for the disk so long that its user noticed."""
+    waited = max((process.waited or 0.0 for process in run.processes), default=0.0)
+    if waited < NOTICED:
+        return ()
+    remedy = "record fewer values or steps, or to a faster disk with -o"
+    return (f"{run.info.path}: the program waited {waited:.1f} s for the disk; {remedy}",)
+
+
+def first_line(finding: Finding) -> str:
+    """ "step 3 aten::bmm.default forward blocks.2.attn train.py:41" """
+    words = [f"step {finding.step}", finding.op, finding.phase, finding.module, finding.source]
+    return " ".join(word for word in words if word)
