@@ -301,3 +301,15 @@ def test_signs_are_counted_among_finite_elements(columns: str, values: str, sign
     run = FORMAT.open(tmp_path)
     row = rows(run, calls(run)[0])["output", "0"]
     assert (row.neg, row.pos) == signs
+
+
+@pytest.mark.parametrize("folder", [".", "graphs", "rank_0"])
+def test_a_graph_that_save_graphs_wrote_is_read_where_it_lies_beside_the_dump(tmp_path: Path, folder: str) -> None:
+    """MindSpore 2.10 names it by the number of the pass and without a suffix; which graph it is stands in its first line."""
+    put(sync(tmp_path), "Mul.Default_net-Net_fc-Dense_Mul-op4.0.0.1.output.0.DefaultFormat.Float32.npy", np.ones((2, 3), np.float32))
+    assert [call.source for call in calls(open_run(tmp_path))] == [None]
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "trace_code_graph_0126").write_text(IR.replace("@kernel_graph0", "@kernel_graph7"))
+    assert [call.source for call in calls(open_run(tmp_path))] == [None]
+    (tmp_path / folder / "trace_code_graph_0127").write_text(IR)
+    assert [call.source for call in calls(open_run(tmp_path))] == ["/home/me/net.py:31"]

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,9 @@ from opscope.run.schema import Process
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
-_GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.(ir|pb)")
+_SAVED = re.compile(r"trace_code_graph_\d{1,9}(?:\.ir)?")  # what save_graphs writes: numbered by pass, not by graph
+_ENTRY = re.compile(rb"# IR entry\s*:\s*@kernel_graph_?(\d{1,9})\s")
+_HEAD = 4096  # bytes in which a graph says which one it is
 
 
 def open_dump(path: Path, *, failed: Failed | None = None) -> Run:
@@ -42,7 +46,7 @@ def open_dump(path: Path, *, failed: Failed | None = None) -> Run:
     problems: list[str] = []
     settings = _settings(places, problems)
     builder = Builder(problems, cpu=settings.get("config", {}).get("device_target") == "CPU", failed=failed)
-    processes = tuple(_fill(builder, process, part, problems) for process, part in enumerate(_by_process(places)))
+    processes = tuple(_fill(builder, path, process, part, problems) for process, part in enumerate(_by_process(places)))
     tables = Tables(calls=tuple(builder.calls), processes=processes, stacks=tuple(builder.stacks), problems=tuple(problems))
     late: list[str] = []
     drafter = Drafter(path, builder.files, builder.held, late)
@@ -81,11 +85,11 @@ def _depth(place: Place) -> int:
     return 4 if place.net else 1
 
 
-def _fill(builder: Builder, process: int, places: list[Place], problems: list[str]) -> Process:
+def _fill(builder: Builder, root: Path, process: int, places: list[Place], problems: list[str]) -> Process:
     """Read the folders of one process and add their calls."""
     builder.start_process(process)
     folders = [read_folder(place, problems) for place in places]
-    loaded = _graphs(folders, problems)
+    loaded = _graphs(root, folders, problems)
     for folder in _in_order(folders):
         builder.add(folder, loaded.get(folder.place.graph) if not folder.place.constants else None)
     builder.end_process()
@@ -99,13 +103,14 @@ def _in_order(folders: list[Folder]) -> list[Folder]:
     return sorted(folders, key=lambda f: (not f.place.constants, f.place.step, f.place.time, f.runs[0].time if f.runs else 0))
 
 
-def _graphs(folders: list[Folder], problems: list[str]) -> dict[int, Loaded]:
-    """Graphs with data, joined; a .pb is read where the .ir is missing or torn."""
+def _graphs(root: Path, folders: list[Folder], problems: list[str]) -> dict[int, Loaded]:
+    """Graphs with data, joined; a .pb is read where the .ir is missing or torn, else what save_graphs wrote, where it lies beside."""
     base = next((folder.place.base for folder in folders if folder.place.base is not None), None)
     if base is None:
         return {}
     numbers = {folder.place.graph for folder in folders}
-    graphs = {number: graph for number in numbers if (graph := _read_graph(base / "graphs", number, problems)) is not None}
+    beside = (base / "graphs", base, root, root / "graphs")
+    graphs = {number: graph for number in numbers if (graph := _read_graph(beside, number, problems)) is not None}
     orders = {number: read_order(base / "execution_order" / f"ms_execution_order_graph_{number}.csv", problems) for number in numbers}
     found = {}
     for number in numbers:
@@ -115,9 +120,10 @@ def _graphs(folders: list[Folder], problems: list[str]) -> dict[int, Loaded]:
     return found
 
 
-def _read_graph(folder: Path, number: int, problems: list[str]) -> Graph | None:
-    for suffix, read in (("ir", read_ir), ("pb", read_pb)):
-        path = folder / f"ms_output_trace_code_graph_{number}.{suffix}"
+def _read_graph(beside: Sequence[Path], number: int, problems: list[str]) -> Graph | None:
+    own = beside[0] / f"ms_output_trace_code_graph_{number}"
+    for path in (own.with_suffix(".ir"), own.with_suffix(".pb"), *_saved_graphs(beside, number)):
+        read = read_pb if path.suffix == ".pb" else read_ir
         if not path.is_file():
             continue
         try:
@@ -129,3 +135,20 @@ def _read_graph(folder: Path, number: int, problems: list[str]) -> Graph | None:
         if graph.nodes:
             return graph
     return None
+
+
+def _saved_graphs(folders: Sequence[Path], number: int) -> Iterator[Path]:
+    """Graphs of this number that save_graphs wrote into one of these folders, the latest pass first."""
+    for folder in folders:
+        try:
+            names = sorted((name for name in os.listdir(folder) if _SAVED.fullmatch(name)), reverse=True)
+        except OSError:
+            continue
+        for name in names:
+            path = folder / name
+            if path.is_symlink() or not path.is_file():
+                continue
+            with path.open("rb") as file:
+                entry = _ENTRY.search(file.read(_HEAD))
+            if entry is not None and int(entry[1]) == number:
+                yield path
