@@ -15,7 +15,7 @@ from torch import nn
 from opscope.run.schema import Tensor
 from tests.record.recorded import record
 
-pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Sparse")
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Sparse", "ignore:torch.quantize_per")
 STATISTICS = ("nan", "pos_inf", "neg_inf", "zero", "min", "max", "mean", "l2norm", "digest")
 
 
@@ -29,20 +29,56 @@ def test_meta_tensors_have_no_statistics(tmp_path: Path) -> None:
     assert (row.shape, row.dtype, row.device, row.value, statistics(row)) == ((3, 4), "float32", "meta", None, {None})
 
 
-def test_sparse_tensors_have_no_statistics(tmp_path: Path) -> None:
-    sparse = torch.eye(3).to_sparse()
-    found = record(tmp_path, lambda: torch.sparse.mm(sparse, torch.ones(3, 2)), values="full")
-    (call,) = [call for call in found.calls if any(row.layout not in (None, "strided") for row in found.inputs(call).values())][:1]
-    (row,) = [row for row in found.inputs(call).values() if row.layout not in (None, "strided")]
-    assert ("sparse" in row.layout, row.shape, row.value, statistics(row)) == (True, (3, 3), None, {None})
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_sparse_tensor_is_read_as_its_values_and_its_indices(tmp_path: Path, *, plain: bool) -> None:
+    values = torch.tensor([1.0, -2.0, float("inf")])
+
+    def program() -> torch.Tensor:
+        sparse = torch.sparse_coo_tensor(torch.tensor([[0, 1, 2], [4, 0, 1]]), values * 2, (3, 5))
+        return torch.sparse.mm(sparse, torch.ones(5, 2))
+
+    found = record(tmp_path, program, values="full", plain=plain)
+    (product,), (call,) = found.all("aten::mul"), found.all("sparse_coo_tensor")
+    made, rows = found.outputs(product)["0"], found.outputs(call)
+    whole = rows["0"]
+    assert (whole.layout, whole.shape, whole.stride, whole.value) == ("sparse_coo", (3, 5), (), None)
+    assert (whole.version, whole.storage, whole.digest) == (made.version, made.storage, made.digest)
+    assert (whole.size, whole.pos_inf, whole.min, whole.max) == (3, 1, -4.0, 2.0)
+    assert (rows["0.indices"].shape, rows["0.indices"].max_int, rows["0.indices"].dtype) == ((2, 3), 4, "int64")
 
 
-def test_nested_tensors_have_no_statistics(tmp_path: Path) -> None:
-    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
-    found = record(tmp_path, lambda: nested * 2.0, values="full")
-    (row,) = found.outputs(found.all("aten::mul")[0]).values()
-    assert (row.value, statistics(row)) == (None, {None})
-    assert "nested" in (row.tensor_class or row.layout or "").lower()
+@pytest.mark.parametrize("plain", [False, True])
+def test_compressed_nested_quantised_and_onednn_tensors_are_read(tmp_path: Path, *, plain: bool) -> None:
+    def program() -> None:
+        (torch.eye(3) * 5).to_sparse_csr() * 2
+        torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]) * 2.0
+        channels = torch.tensor([0.5, 0.25]), torch.zeros(2, dtype=torch.long)
+        torch.quantize_per_channel(torch.tensor([[1.0], [3.0]]), *channels, 0, torch.qint8)
+        if torch.backends.mkldnn.is_available():
+            torch.full((2, 2), 3.0).to_mkldnn() * 2
+
+    found = record(tmp_path, program, plain=plain)
+    rows = {(row.layout, row.dtype, slot): row for call in found.calls for slot, row in found.outputs(call).items()}
+    compressed, nested, quantised = (rows[kind, dtype, "0"] for kind, dtype in KINDS)
+    assert (compressed.shape, compressed.size, compressed.max) == ((3, 3), 3, 10.0)
+    assert (nested.shape, nested.size, nested.max) == ((), 18, 2.0)
+    assert (quantised.shape, quantised.min_int, quantised.max_int) == ((2, 1), 2, 12)
+    assert {slot for _, _, slot in rows} >= {"0.crow_indices", "0.col_indices", "0.sizes", "0.scales", "0.zero_points"}
+    if torch.backends.mkldnn.is_available():
+        assert (rows["_mkldnn", "float32", "0"].size, rows["_mkldnn", "float32", "0"].max) == (4, 6.0)
+
+
+KINDS = (("sparse_csr", "float32"), ("nested", "float32"), ("strided", "qint8"))
+
+
+def test_a_nested_tensor_that_is_a_part_of_anothers_memory_is_not_read_as_the_whole(tmp_path: Path) -> None:
+    def program() -> None:
+        data = torch.nested.nested_tensor([torch.tensor([[1.0, float("nan")]]), torch.tensor([[1.0, float("nan")]] * 2)])
+        data.chunk(2, -1)[0].contiguous()
+
+    found = record(tmp_path, program)
+    parts = [row for call in found.all("chunk") for row in found.outputs(call).values()]
+    assert {row.nan for row in parts if row.layout == "nested"} == {None}
 
 
 def test_fake_tensors_have_no_statistics(tmp_path: Path) -> None:

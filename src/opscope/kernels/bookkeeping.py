@@ -13,7 +13,7 @@ while a slice has its own. A storage is known by its address, which is sound onl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -45,9 +45,9 @@ class Binding(Protocol):
 
     def is_tensor(self, value: object) -> bool: ...
     def facts(self, tensor: Any) -> Facts: ...
-    def hold(self, tensor: Any) -> int: ...
-    def release(self, reference: int) -> None: ...
-    def expired(self, reference: int) -> bool: ...
+    def hold(self, tensor: Any) -> Any: ...
+    def release(self, reference: Any) -> None: ...
+    def expired(self, reference: Any) -> bool: ...
     def handles(self, types: Sequence[type]) -> Any: ...
     def declined(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
     def numbers(self, func: Any, args: Sequence[Any]) -> tuple[Any, ...]: ...
@@ -55,6 +55,7 @@ class Binding(Protocol):
     def target(self, func: Any) -> Any: ...
     def site(self) -> Site: ...
     def read(self, tensor: Any) -> Any: ...
+    def resolved(self, tensor: Any) -> Any: ...
     def work_of(self, result: Any) -> Any: ...
     def whole(self, tensor: Any) -> bool: ...
     def stage(self, tensor: Any) -> int: ...
@@ -311,7 +312,8 @@ class Recorder(Flights):
             draft.sampled = self.values == "sample" and self._count_up("sampled") % self.sample == 0
             self._fresh = draft.site is not None and draft.site.compiled
             for slot, tensor in tree.tensors:
-                draft.inputs.append(self._observe("input", slot, tensor, readable=head_of(slot) not in operator.filled))
+                seen = self._observe("input", slot, tensor, readable=head_of(slot) not in operator.filled)
+                draft.inputs += [seen, *self._parts(seen)]
             self._label_gradient(draft, node)
             self._guard(draft, operator, tree.scalars)
             if operator.random and self.values != "none":
@@ -327,7 +329,7 @@ class Recorder(Flights):
         self._pop(draft)
         draft.error = error
         for seen in draft.inputs:
-            if seen.storage is not None and written(operator, seen.slot):
+            if seen.storage is not None and self._writes(operator, seen):
                 if not operator.awaits:
                     self._overwrite(seen.storage, seen.facts.extent)
                 # Autograd counts the write only after the dispatcher returns, and not for every tensor.
@@ -374,10 +376,10 @@ class Recorder(Flights):
 
     def _outputs(self, draft: Draft, operator: Operator, result: Any) -> None:
         for slot, tensor in Tree(self.binding).find_result(result):
-            draft.outputs.append(self._output(draft, operator, slot, tensor))
+            draft.outputs += self._output(draft, operator, slot, tensor)
         for seen in draft.inputs:
-            if written(operator, seen.slot) and not any(out.tensor is seen.tensor for out in draft.outputs):
-                draft.outputs.append(self._output(draft, operator, seen.slot, seen.tensor))
+            if self._writes(operator, seen) and not any(out.tensor is seen.tensor for out in draft.outputs):
+                draft.outputs += self._output(draft, operator, seen.slot, seen.tensor)
         self._take_off(draft, result)
         if anomalous(draft) or (operator.watched and any(is_integer(out.facts.dtype) for out in draft.outputs)):
             draft.status = self.binding.judge_draft(draft)
@@ -392,7 +394,7 @@ class Recorder(Flights):
     def _keep_all(self, draft: Draft, operator: Operator) -> None:
         """Store every tensor of a sampled call; what it overwrote comes from the copies that _guard made."""
         for seen in (*draft.inputs, *draft.outputs):
-            overwritten = seen.io == "input" and written(operator, seen.slot)
+            overwritten = seen.io == "input" and self._writes(operator, seen)
             tensor = draft.before.get(seen.slot) if overwritten else seen.tensor
             if tensor is not None and seen.version is not None and seen.version.statistics is not None:
                 seen.value = self.binding.keep(tensor)
@@ -545,19 +547,32 @@ class Recorder(Flights):
             version.order = seen.order
             version.statistics = self.binding.read(tensor)
             seen.arrived = seen.io == "input" and bool(version.statistics and (version.statistics.nan or version.statistics.pos_inf))
-            version.value = self.binding.keep(tensor) if self.values == "full" else None
+            memory = tensor if seen.facts.logical is None else self.binding.resolved(tensor)
+            version.value = self.binding.keep(memory) if self.values == "full" else None
         elif seen.facts.staged:
             version.unread = False
             version.value = self.binding.keep(tensor) if self.values == "full" else None
             self._staged[self.binding.stage(tensor)] = version
             self.pending += 1
 
-    def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> Observed:
+    @staticmethod
+    def _writes(operator: Operator, seen: Observed) -> bool:
+        """Whether the call writes to a tensor; to the indices of one it makes new ones."""
+        return not seen.part and written(operator, seen.slot)
+
+    def _parts(self, seen: Observed) -> Iterator[Observed]:
+        """What a composed tensor consists of besides its values."""
+        for name, part in seen.facts.parts:
+            found = self._observe(seen.io, f"{seen.slot}.{name}", part)
+            found.part = True
+            yield found
+
+    def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> list[Observed]:
         readable = not (operator.begins or operator.allocator)
         seen = self._observe("output", slot, tensor, readable=readable, workspace=operator.workspace)
         if operator.allocator and seen.storage is not None and not any(seen.storage is given.storage for given in draft.inputs):
             seen.storage.blanked()
-        return seen
+        return [seen, *self._parts(seen)]
 
     def _guard(self, draft: Draft, operator: Operator, scalars: list[float]) -> None:
         """Copy the arguments that the call will overwrite, unless a non-finite result can be excluded."""
@@ -566,5 +581,5 @@ class Recorder(Flights):
         if not draft.sampled and (operator.bound == "overwritten" or excluded(operator, draft.inputs, scalars)):
             return
         for seen in draft.inputs:
-            if written(operator, seen.slot) and seen.version is not None and seen.version.statistics is not None:
+            if self._writes(operator, seen) and seen.version is not None and seen.version.statistics is not None:
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)

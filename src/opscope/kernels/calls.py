@@ -9,6 +9,8 @@ from itertools import islice
 from math import sqrt
 from typing import Any
 
+import msgspec
+
 MOST_PIECES = 64  # of an uninitialised storage that are written apart from each other; beyond that it counts as written
 
 Span = tuple[tuple[int, int], ...]
@@ -47,11 +49,12 @@ class Operator:
 UNKNOWN = Operator(op="", short="")
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What is read of a tensor besides its memory; readable says whether its elements may be read on the host.
 
-    data is where the elements of a readable tensor of a subclass lie, lazy whether they are to be conjugated or negated.
+    data is where the elements of a readable tensor of a subclass lie, lazy whether the memory is not the elements as they are.
+    Where logical is not None the tensor is composed: logical is its own shape, parts what it consists of besides its values, by
+    name, and all else is of the values.
     """
 
     address: int
@@ -69,6 +72,8 @@ class Facts:
     item: int = 0
     data: int = 0
     lazy: bool = False
+    logical: tuple[int, ...] | None = None
+    parts: tuple[tuple[str, Any], ...] = ()
 
     @property
     def extent(self) -> range:
@@ -115,7 +120,7 @@ class Storage:
     """A storage that is held weakly: its number in the run, how often it was written, its versions in the present state."""
 
     number: int
-    reference: int
+    reference: Any
     counters: list[int] = field(default_factory=list)
     versions: dict[Any, Version] = field(default_factory=dict)
     uninitialised: bool = False
@@ -160,6 +165,7 @@ class Observed:
     order: Span
     value: tuple[str, str] | None = None
     arrived: bool = False  # NaN or +Inf that no recorded call made
+    part: bool = False  # indices, sizes, scales of a composed tensor
 
     def statistics(self) -> dict[str, Any]:
         """Statistics of the logical elements: those of the version, times how often an expanded tensor repeats them."""

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from opscope.judge.limits import NARROW, largest_finite
+from opscope.kernels.calls import is_integer
 from opscope.questions.integer_rows import integer_keys
 from opscope.questions.tables import Tables, filled, key, keys_of, merged, open_tables
 from opscope.questions.wrapped_rows import wrapped_readers
@@ -167,9 +168,15 @@ def load(tables: Tables, wanted: NDArray[np.int64]) -> dict[int, Node]:
     for values in matching(tables, "tensors", wanted, _ROW_COLUMNS):
         row = Row(*values)
         owner = nodes.get(key(row.process, row.index))
-        if owner is not None:
+        if owner is not None and not is_index(row):
             (owner.inputs if row.io == "input" else owner.outputs).append(row)
     return nodes
+
+
+def is_index(row: Row) -> bool:
+    """Whether it is a part of a sparse, nested or quantised tensor that says where its values are (`0.indices`): no operand."""
+    named = row.slot.split(".")[2 if row.slot.startswith("kwargs.") else 1 :]
+    return bool(named) and named[-1].isidentifier() and is_integer(row.dtype)
 
 
 def rows_of_calls(run: Run, wanted: NDArray[np.int64], column: str) -> Iterator[tuple[int, Any]]:

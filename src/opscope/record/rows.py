@@ -55,7 +55,8 @@ def tensor_rows(draft: Draft, *, process: int) -> Iterator[Tensor]:
 
 def tensor_row(seen: Observed, *, process: int, index: int) -> Tensor:
     facts, storage = seen.facts, seen.storage
-    value = seen.value or (seen.version.value if seen.version is not None else None)
+    whole = facts.logical is None  # the values that a composed tensor shares are not the tensor
+    value = seen.value or (seen.version.value if seen.version is not None and whole else None)
     return Tensor(
         process=process,
         index=index,
@@ -65,8 +66,8 @@ def tensor_row(seen: Observed, *, process: int, index: int) -> Tensor:
         storage=storage.number if storage is not None else None,
         offset=facts.offset,
         dtype=facts.dtype,
-        shape=facts.shape,
-        stride=facts.stride,
+        shape=facts.shape if facts.logical is None else facts.logical,
+        stride=facts.stride if whole else (),
         device=facts.device,
         layout=facts.layout,
         tensor_class=facts.tensor_class,

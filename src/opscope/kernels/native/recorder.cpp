@@ -347,7 +347,8 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
         running.inputs.emplace_back();
         Seen& seen = running.inputs.back();
         seen.written = written;
-        observe(seen, tensor, true, slot, running.selected && !filled);
+        Ref parts = observe(seen, tensor, true, slot, running.selected && !filled);
+        if (parts) observe_parts(running, running.inputs, std::move(parts));
     }
     if (running.accumulator && !running.inputs.empty()) label_gradient(running);
     if (running.selected && (info.writes || !info.keyword_writes.empty())) guard(running);
@@ -395,7 +396,8 @@ void Recorder::tell(Running& running, PyObject* result) {
     if (result) {
         if (PyTuple_Check(result) || PyList_Check(result)) outputs_of(running, result, "");
         else outputs_of(running, result, "0");
-        for (auto& seen : running.inputs) {
+        for (std::size_t i = 0; i < running.inputs.size(); ++i) {
+            const Seen& seen = running.inputs[i];
             if (!seen.written) continue;
             const bool returned = std::any_of(running.outputs.begin(), running.outputs.end(), [&](const Seen& out) { return out.tensor == seen.tensor; });
             if (!returned) output(running, seen.tensor, seen.row.slot);
@@ -425,16 +427,16 @@ void Recorder::outputs_of(Running& running, PyObject* result, const std::string&
     for (const auto& [place, tensor] : found) output(running, tensor, place);
 }
 
-Seen& Recorder::output(Running& running, PyObject* tensor, std::int32_t slot) {
+void Recorder::output(Running& running, PyObject* tensor, std::int32_t slot) {
     running.outputs.emplace_back();
     const OperatorInfo& info = *running.info;
-    observe(running.outputs.back(), tensor, false, slot, !info.begins && !info.allocator, info.workspace);
-    Seen& seen = running.outputs.back();
+    Ref parts = observe(running.outputs.back(), tensor, false, slot, !info.begins && !info.allocator, info.workspace);
+    const Seen& seen = running.outputs.back();
     if (info.allocator && seen.row.storage) {
         const bool given = std::any_of(running.inputs.begin(), running.inputs.end(), [&](const Seen& in) { return in.row.storage == seen.row.storage; });
         if (!given) seen.row.storage->blanked();
     }
-    return seen;
+    if (parts) observe_parts(running, running.outputs, std::move(parts));
 }
 
 // After the rows are safe: what the session wants to know at once.
@@ -550,7 +552,7 @@ std::shared_ptr<Storage> Recorder::storage_of(PyObject* tensor, const Facts& fac
     std::shared_ptr<Storage> storage = known == storages_.end() ? nullptr : known->second;
     if (!storage) {
         auto made = std::allocate_shared<Storage>(std::pmr::polymorphic_allocator<Storage>(&pool_), &pool_);
-        made->reference = torch_.hold(tensor);
+        made->reference = torch_.hold(tensor, facts);
         made->number = next_storage_++;
         made->add_counter(0);
         made->add_counter(facts.counter);
@@ -594,8 +596,15 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
     row.offset = facts.offset;
     row.ndim = static_cast<std::uint8_t>(facts.ndim);
     row.stride_ndim = static_cast<std::uint8_t>(facts.stride_ndim);
-    row.item = facts.code >= 0 ? static_cast<std::uint8_t>(item_size(static_cast<DType>(facts.code))) : 0;
-    row.dims.assign(facts.shape, facts.ndim, facts.stride, facts.stride_ndim);
+    row.item = facts.code >= 0 && !facts.composed ? static_cast<std::uint8_t>(item_size(static_cast<DType>(facts.code))) : 0;
+    row.composed = facts.composed;
+    if (facts.composed) {
+        row.ndim = static_cast<std::uint8_t>(facts.logical_ndim);
+        row.stride_ndim = 0;
+        row.dims.assign(facts.logical, facts.logical_ndim, nullptr, 0);
+    } else {
+        row.dims.assign(facts.shape, facts.ndim, facts.stride, facts.stride_ndim);
+    }
     row.storage = storage_of(tensor, facts, input);
     if (!row.storage) return;
     const Covering what = covering(facts);
@@ -615,14 +624,29 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
     row.storage->versions.emplace_back(what.key, row.version);
 }
 
-void Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace) {
+// Answers what the tensor consists of besides its values, if it is composed.
+Ref Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace) {
     Facts facts;
     touch(seen, tensor, facts, input, slot);
     Version* version = seen.row.version.get();
     // Reading memory that nobody has written gives it pages, which cost once more when they are written.
     if (version && workspace && values_ != Values::Full && facts.code == static_cast<int>(DType::UInt8)) seen.row.storage->blanked();
-    if (!version || !version->unread || !readable || seen.row.storage->blank(extent_of(seen.row))) return;
-    read_version(seen, tensor, facts);
+    Ref parts = std::move(facts.parts);
+    if (version && version->unread && readable && !seen.row.storage->blank(extent_of(seen.row))) read_version(seen, tensor, facts);
+    return parts;
+}
+
+// Indices, sizes, scales: each has a row of its own, `0.indices`.
+void Recorder::observe_parts(Running& running, std::vector<Seen>& side, Ref parts) {
+    const bool input = side.back().row.input;
+    const std::string slot = texts_[side.back().row.slot] + '.';
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts.get()); ++i) {
+        PyObject* part = PyTuple_GET_ITEM(parts.get(), i);
+        side.emplace_back();
+        observe(side.back(), PyTuple_GET_ITEM(part, 1), input, texts_(slot + std::string(text(PyTuple_GET_ITEM(part, 0)))), true);
+        side.back().part = true;
+    }
+    running.parts.push_back(std::move(parts));
 }
 
 void Recorder::read_version(Seen& seen, PyObject* tensor, Facts& facts) {
@@ -752,9 +776,11 @@ void Recorder::judge(Running& running) {
     running.kept = nb::cast<bool>(draft.attr("kept"));
     const auto adopt = [&draft](const char* side, std::vector<Seen>& rows) {
         const nb::list observed(draft.attr(side));
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            const nb::object value = observed[i].attr("value");
-            if (!value.is_none()) rows[i].row.value = value_at(value.ptr());
+        std::size_t at = 0;
+        for (auto& seen : rows) {
+            if (seen.part) continue;
+            const nb::object value = observed[at++].attr("value");
+            if (!value.is_none()) seen.row.value = value_at(value.ptr());
         }
     };
     adopt("inputs", running.inputs);
@@ -815,8 +841,10 @@ nb::object Recorder::as_observed(const Seen& seen, bool input) {
 
 nb::object Recorder::as_draft(Running& running) {
     nb::list inputs, outputs;
-    for (const auto& seen : running.inputs) inputs.append(as_observed(seen, true));
-    for (const auto& seen : running.outputs) outputs.append(as_observed(seen, false));
+    for (const auto& seen : running.inputs)
+        if (!seen.part) inputs.append(as_observed(seen, true));
+    for (const auto& seen : running.outputs)
+        if (!seen.part) outputs.append(as_observed(seen, false));
     nb::dict before;
     for (const auto& [slot, copy] : running.before) before[texts_[slot].c_str()] = nb::borrow(copy.get());
     return nb::borrow(torch_.binding()).attr("draft")(nb::borrow(running.info->function.get()), running.args, inputs, outputs, before);

@@ -42,6 +42,7 @@ struct Seen {
     std::uint64_t key = 0;  // which elements of the storage
     bool written = false, integer = false;
     bool arrived = false;  // NaN or +Inf that no recorded call made
+    bool part = false;     // indices, sizes, scales of a composed tensor
 };
 
 // The forward call that owns an autograd node.
@@ -58,6 +59,7 @@ struct Running {
     const Site* site = nullptr;
     const Partner* partner = nullptr;
     bool selected = true, sampled = false, kept = false, plain = true;  // plain: args tells all that is no tensor
+    std::vector<Ref> parts;  // tensors that only this call holds
     Ref random;         // generator states before the call, as the binding gave them
     Ref accumulator;  // the AccumulateGrad node that runs
     std::vector<Seen> inputs, outputs;
@@ -147,10 +149,11 @@ class Recorder {
     std::shared_ptr<Storage> storage_of(PyObject* tensor, const Facts& facts, bool input);
     std::shared_ptr<Version> new_version(std::uint64_t order);
     void touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot);
-    void observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace = false);
+    Ref observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace = false);
+    void observe_parts(Running& running, std::vector<Seen>& side, Ref parts);
     void touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool input);
     void read(Seen& seen, PyObject* tensor, Facts& facts);
-    Seen& output(Running& running, PyObject* tensor, std::int32_t slot);
+    void output(Running& running, PyObject* tensor, std::int32_t slot);
     void outputs_of(Running& running, PyObject* result, const std::string& slot);
     void read_version(Seen& seen, PyObject* tensor, Facts& facts);
     void void_all(const Running& running);

@@ -134,7 +134,8 @@ void Rows::export_tensor(const TensorRow& row, const Interner& texts, std::int32
     table[t_requires_grad].number(row.requires_grad);
     table[t_partial].null();
     export_statistics(row, table);
-    const ValueAt* value = row.value ? row.value.get() : row.version ? row.version->value.get() : nullptr;
+    // The values that a composed tensor shares are not the tensor.
+    const ValueAt* value = row.value ? row.value.get() : row.version && !row.composed ? row.version->value.get() : nullptr;
     if (value) table[t_value].pair(value->shard, value->key);
     else table[t_value].null();
 }

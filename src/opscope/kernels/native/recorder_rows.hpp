@@ -17,6 +17,7 @@
 #include <stdexcept>
 
 #include "recorder_arrow.hpp"
+#include "recorder_python.hpp"
 #include "statistics.hpp"
 
 namespace opscope {
@@ -64,7 +65,7 @@ struct Storage {
     explicit Storage(std::pmr::memory_resource* memory) : versions(memory) {}
 
     std::int64_t number = 0;
-    PyObject* reference = nullptr;  // the weak reference, a Python int
+    PyObject* reference = nullptr;  // the weak reference: a Python int, or an object for a tensor without storage
     std::int64_t counters[4] = {0, 0, 0, 0};
     int counter_count = 0;
     std::pmr::vector<std::pair<std::uint64_t, std::shared_ptr<Version>>> versions;
@@ -140,6 +141,11 @@ struct Facts {
     int code = -1;  // DType when the kernels can read it
     bool requires_grad = false, readable = false, staged = false, lazy = false;
     std::int64_t counter = 0;
+    // A composed tensor (sparse, nested, quantised): all else is of its values, this is its own shape and what else it consists of.
+    bool composed = false;
+    int logical_ndim = 0;
+    std::int64_t logical[max_dims];
+    Ref parts;
 };
 
 // One row of table tensors in the making.
@@ -150,7 +156,7 @@ struct TensorRow {
     std::int32_t slot = 0, dtype = 0, device = 0, layout = 0, tensor_class = Interner::none;
     Dims dims;
     std::uint8_t ndim = 0, stride_ndim = 0, item = 0;  // item: bytes of an element, 0 where not known
-    bool requires_grad = false;
+    bool requires_grad = false, composed = false;
     std::shared_ptr<Version> version;
     std::shared_ptr<Storage> storage;
     std::unique_ptr<ValueAt> value;

@@ -26,7 +26,8 @@ int integers(PyObject* tuple, std::int64_t* values) {
 Names::Names()
     : shape(interned("shape")), stride(interned("stride")), dtype(interned("dtype")), layout(interned("layout")), is_cpu(interned("is_cpu")),
       is_nested(interned("is_nested")), is_conj(interned("is_conj")), is_neg(interned("is_neg")), data_ptr(interned("data_ptr")),
-      untyped_storage(interned("untyped_storage")), weak_ref(interned("_weak_ref")), sequence_nr(interned("_sequence_nr")) {}
+      untyped_storage(interned("untyped_storage")), weak_ref(interned("_weak_ref")), sequence_nr(interned("_sequence_nr")),
+      expired(interned("expired")) {}
 
 Members::Members(PyObject* tensor_type)
     : dtype(tensor_type, "dtype"), requires_grad(tensor_type, "requires_grad"), version(tensor_type, "_version"),
@@ -36,7 +37,7 @@ Torch::Torch(nb::handle binding, Interner& texts)
     : texts_(texts), binding_(Ref::borrow(binding.ptr())), strided_(member(binding.ptr(), "strided")),
       storage_address_(member(binding.ptr(), "storage_address")), graph_task_(member(binding.ptr(), "graph_task")),
       current_node_(member(binding.ptr(), "current_node")), next_sequence_(member(binding.ptr(), "next_sequence")),
-      release_(member(binding.ptr(), "release")), expired_(member(binding.ptr(), "expired")),
+      release_(member(binding.ptr(), "release_storage")), expired_(member(binding.ptr(), "expired_storage")),
       function_modes_(member(binding.ptr(), "has_function_modes")), no_functions_(member(binding.ptr(), "no_functions")),
       modes_below_(member(binding.ptr(), "modes_below")), push_mode_(member(binding.ptr(), "push_mode")), pop_mode_(member(binding.ptr(), "pop_mode")),
       members_(member(binding.ptr(), "tensor_type").get()),
@@ -70,7 +71,7 @@ void Torch::facts(PyObject* tensor, Facts& out) {
     out.requires_grad = members_.requires_grad(tensor).get() == Py_True;
     out.counter = counter(tensor);
     out.readable = out.code >= 0;
-    out.staged = false;
+    out.staged = out.composed = false;
     if (out.code >= static_cast<int>(DType::Complex64)) complex_seen_ = true;
 }
 
@@ -147,7 +148,13 @@ void Torch::slow_facts(PyObject* tensor, Facts& out) {
         if (element.name == out.dtype) out.code = element.code;
     out.data = reinterpret_cast<const void*>(integer(member(facts.get(), "data").get()));
     out.lazy = truth(member(facts.get(), "lazy").get());
-    out.readable = truth(member(facts.get(), "readable").get()) && out.code >= 0;
+    const Ref logical = member(facts.get(), "logical");
+    out.composed = logical.get() != Py_None;
+    if (out.composed) {
+        out.logical_ndim = integers(logical.get(), out.logical);
+        out.parts = member(facts.get(), "parts");
+    }
+    out.readable = truth(member(facts.get(), "readable").get()) && (out.code >= 0 || out.composed);
     out.staged = truth(member(facts.get(), "staged").get());
 }
 
@@ -159,22 +166,24 @@ ArrayView Torch::view(PyObject* tensor, Facts& facts) {
 }
 
 bool Torch::lazy(PyObject* tensor, const Facts& facts) {
-    if (!is_plain(tensor)) return facts.lazy;
+    if (facts.composed || !is_plain(tensor)) return facts.lazy;
     return complex_seen_ && (truth(method(tensor, names_.is_conj.get()).get()) || truth(method(tensor, names_.is_neg.get()).get()));
 }
 
-PyObject* Torch::hold(PyObject* tensor) {
-    if (!is_plain(tensor)) return checked(PyObject_CallMethod(binding_.get(), "hold", "(O)", tensor)).release();
+PyObject* Torch::hold(PyObject* tensor, const Facts& facts) {
+    if (facts.composed || !is_plain(tensor)) return checked(PyObject_CallMethod(binding_.get(), "hold", "(O)", tensor)).release();
     const Ref storage = method(tensor, names_.untyped_storage.get());
     return method(storage.get(), names_.weak_ref.get()).release();
 }
 
 void Torch::release(PyObject* reference) {
-    call(release_.get(), reference);
+    if (PyLong_CheckExact(reference)) call(release_.get(), reference);
     Py_DECREF(reference);
 }
 
-bool Torch::expired(PyObject* reference) { return truth(call(expired_.get(), reference).get()); }
+bool Torch::expired(PyObject* reference) {
+    return truth((PyLong_CheckExact(reference) ? call(expired_.get(), reference) : method(reference, names_.expired.get())).get());
+}
 
 bool Torch::in_backward() { return integer(call(graph_task_.get()).get()) >= 0; }
 

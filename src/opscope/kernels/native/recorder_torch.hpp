@@ -15,7 +15,7 @@ namespace opscope {
 
 // Attribute names, interned once.
 struct Names {
-    Ref shape, stride, dtype, layout, is_cpu, is_nested, is_conj, is_neg, data_ptr, untyped_storage, weak_ref, sequence_nr;
+    Ref shape, stride, dtype, layout, is_cpu, is_nested, is_conj, is_neg, data_ptr, untyped_storage, weak_ref, sequence_nr, expired;
     Names();
 };
 
@@ -40,7 +40,7 @@ class Torch {
     // Whether the memory holds something else than the elements (conjugate or negative bit).
     bool lazy(PyObject* tensor, const Facts& facts);
 
-    PyObject* hold(PyObject* tensor);
+    PyObject* hold(PyObject* tensor, const Facts& facts);
     void release(PyObject* reference);
     bool expired(PyObject* reference);
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -20,11 +20,18 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 TensorBase: Any = torch._C.TensorBase
 
 
-@contextmanager
-def aside() -> Iterator[None]:
+def aside() -> AbstractContextManager[Any]:
     """Use torch with the program's modes, functions of subclasses, traces and profiler out of the way; grad mode stays."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._autograd._profiler_enabled() or torch._C._get_tracing_state() is not None:
+        return far_aside()
+    return torch._C.DisableTorchFunction()  # of modes and of subclasses
+
+
+@contextmanager
+def far_aside() -> Iterator[None]:
+    """The same where the program has more in the way than functions."""
     with ExitStack() as stack:
-        stack.enter_context(torch._C.DisableTorchFunction())  # of modes and of subclasses
+        stack.enter_context(torch._C.DisableTorchFunction())
         if torch._C._len_torch_dispatch_stack():  # the import behind it takes a second
             stack.enter_context(_disable_current_modes())
         if torch._C._autograd._profiler_enabled():

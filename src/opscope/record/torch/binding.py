@@ -22,6 +22,7 @@ from opscope.record.active import active
 from opscope.record.rows import arrow_batches
 from opscope.record.torch.arrivals import Arrivals
 from opscope.record.torch.aside import PLAIN, TensorBase, aside, plainly, set_aside
+from opscope.record.torch.composed import ONEDNN, Composed, composed, is_composed, readable
 from opscope.record.torch.operators import describe, takes_tensors, unhindered
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
@@ -59,8 +60,8 @@ class TorchBinding:
     modes_below = staticmethod(torch._C._len_torch_dispatch_stack)
     push_mode = staticmethod(torch._C._push_on_torch_dispatch_stack)
     pop_mode = staticmethod(torch._C._pop_torch_dispatch_stack)
-    release: Callable[[int], None] = staticmethod(torch.UntypedStorage._free_weak_ref)
-    expired: Callable[[int], bool] = staticmethod(torch.UntypedStorage._expired)  # type: ignore[assignment]
+    release_storage: Callable[[int], None] = staticmethod(torch.UntypedStorage._free_weak_ref)
+    expired_storage: Callable[[int], bool] = staticmethod(torch.UntypedStorage._expired)  # type: ignore[assignment]
 
     def __init__(self, session: Session, *, sentinel: Sentinel, modules: Modules) -> None:
         self.session = session
@@ -83,26 +84,38 @@ class TorchBinding:
 
     @staticmethod
     def facts(tensor: torch.Tensor) -> Facts:
-        """Facts of a tensor; sparse, nested, meta, fake and functional tensors have no readable memory."""
+        """Facts of a tensor; meta, fake and functional tensors have no readable memory, composed ones that of their values."""
         with aside():
             return facts_of(tensor)
 
     @staticmethod
     @set_aside
-    def hold(tensor: torch.Tensor) -> int:
-        return int(TensorBase.untyped_storage(tensor)._weak_ref())
+    def hold(tensor: torch.Tensor) -> Any:
+        """A weak reference to the tensor's storage as torch numbers it, or to a tensor that has none, as an object."""
+        if tensor.layout is ONEDNN:
+            return torch._C._WeakTensorRef(tensor)  # type: ignore[attr-defined]
+        return int(TensorBase.untyped_storage(readable(tensor))._weak_ref())
+
+    @classmethod
+    def release(cls, reference: Any) -> None:
+        if isinstance(reference, int):
+            cls.release_storage(reference)
+
+    @classmethod
+    def expired(cls, reference: Any) -> bool:
+        return cls.expired_storage(reference) if isinstance(reference, int) else bool(reference.expired())
 
     @staticmethod
     @set_aside
     def resolved(tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor with its conjugate or negative bit carried out."""
-        return plainly(tensor).detach().resolve_conj().resolve_neg()
+        """What is read of a tensor: its values where it is composed, with its conjugate or negative bit carried out."""
+        return readable(plainly(tensor).detach()).resolve_conj().resolve_neg()
 
     @staticmethod
     @set_aside
     def read(tensor: torch.Tensor) -> Any:
         """Statistics of a host tensor's elements; None where NumPy has no such type."""
-        tensor = plainly(tensor)
+        tensor = readable(plainly(tensor).detach())
         return read(base(tensor) if 0 in tensor.stride() else tensor)
 
     def work_of(self, result: Any) -> Any:
@@ -112,15 +125,16 @@ class TorchBinding:
     def whole(tensor: torch.Tensor) -> bool:
         """Whether a tensor still has the memory that it covers: what is sharded gives the memory of gathered parameters back."""
         facts = TorchBinding.facts(tensor)
-        return not facts.address or facts.extent.stop <= tensor.untyped_storage().nbytes()
+        return not facts.address or facts.logical is not None or facts.extent.stop <= tensor.untyped_storage().nbytes()
 
     @set_aside
     def stage(self, tensor: torch.Tensor) -> int:
-        tensor = plainly(tensor)
+        tensor = readable(plainly(tensor).detach())
         return self.staging.stage(base(tensor) if 0 in tensor.stride() else tensor)
 
     @set_aside
     def keep(self, tensor: torch.Tensor) -> tuple[str, str] | None:
+        """Store a tensor's elements; of a composed one nothing, since its values alone are not the tensor."""
         return self.sentinel.keep(plainly(tensor))
 
     @staticmethod
@@ -289,12 +303,11 @@ class TorchBinding:
     @set_aside
     def judge_draft(self, draft: Draft) -> int | None:
         """The same for a draft of the reference."""
-        rows = [
-            [self.observed(seen.io, seen.slot, seen.tensor, seen.statistics()) for seen in side] for side in (draft.inputs, draft.outputs)
-        ]
+        whole = [[seen for seen in side if not seen.part] for side in (draft.inputs, draft.outputs)]
+        rows = [[self.observed(seen.io, seen.slot, seen.tensor, seen.statistics()) for seen in side] for side in whole]
         suspect = self.draft(draft.function, draft.args or "", rows[0], rows[1], draft.before)
         bits = self.judge(suspect)
-        for seen, judged in zip((*draft.inputs, *draft.outputs), (*suspect.inputs, *suspect.outputs), strict=True):
+        for seen, judged in zip((*whole[0], *whole[1]), (*suspect.inputs, *suspect.outputs), strict=True):
             seen.value = judged.value
         draft.kept = suspect.kept
         return bits
@@ -314,6 +327,9 @@ def facts_of(tensor: torch.Tensor) -> Facts:
     wrapper = is_wrapper(kind)
     if not wrapper:
         tensor = plainly(tensor)
+        whole = consists_of(tensor)
+        if whole is not None:
+            return composed_facts(tensor, whole, kind, requires_grad=requires_grad)
     dense = tensor.layout is torch.strided and not tensor.is_nested
     address = storage_address(tensor) if dense and torch._C._has_storage(tensor) else 0
     host = tensor.device.type == "cpu"
@@ -334,6 +350,40 @@ def facts_of(tensor: torch.Tensor) -> Facts:
         data=tensor.data_ptr() if memory and host and kind not in PLAIN else 0,
         lazy=tensor.is_conj() or tensor.is_neg(),
         item=tensor.element_size(),
+    )
+
+
+def consists_of(tensor: torch.Tensor) -> Composed | None:
+    """What a composed tensor consists of; None for others, and where that cannot be had (no memory, a transform's, another backend's)."""
+    if not is_composed(tensor) or tensor.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None
+    try:
+        whole = composed(tensor)
+    except (RuntimeError, NotImplementedError):
+        return None
+    return whole if whole.values is not None or tensor.layout is ONEDNN else None
+
+
+def composed_facts(tensor: torch.Tensor, whole: Composed, kind: type, *, requires_grad: bool) -> Facts:
+    """Facts of the values, which stand for the tensor; those in oneDNN's format have no storage, and are known by their tensor."""
+    values = whole.values
+    shape = tuple(tensor.shape if values is None else values.shape)
+    return Facts(
+        address=tensor._cdata if values is None else storage_address(values),
+        offset=0 if values is None else int(values.storage_offset()),
+        shape=shape,
+        stride=tuple(math.prod(shape[i + 1 :]) for i in range(len(shape))) if values is None else tuple(values.stride()),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        device=str(tensor.device),
+        layout=layout_name(tensor),
+        tensor_class=None if kind in PLAIN else kind.__qualname__,
+        requires_grad=requires_grad,
+        counter=sum(each._version for each in (tensor, values) if each is not None and not each.is_inference()),
+        readable=tensor.device.type == "cpu",
+        staged=tensor.device.type != "cpu",
+        lazy=True,
+        logical=() if tensor.is_nested else tuple(tensor.shape),
+        parts=whole.parts,
     )
 
 

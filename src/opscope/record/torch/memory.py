@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from opscope.record.torch.composed import is_composed
 from opscope.run.dtypes import find_dtype
 from opscope.run.store.shard_reader import overlapping
 
 
 def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
-    """The tensor's own memory as an array in its true dtype, without a copy; None where NumPy has no such type."""
+    """The tensor's own memory as an array in its true dtype, without a copy; None where it has none or NumPy no such type."""
+    if is_composed(tensor):
+        return None
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.detach().resolve_conj().resolve_neg()
     known = find_dtype(str(tensor.dtype).removeprefix("torch."))
@@ -37,13 +40,7 @@ def compact(tensor: torch.Tensor) -> torch.Tensor | None:
     A reader lays the tensor's own shape and strides over the block again (run/store, `laid_out`). Elements that a stride
     of 0 repeats are stored once; a tensor that overlaps itself in any other way is stored in logical order.
     """
-    if (
-        not torch._C._has_storage(tensor)
-        or tensor.is_meta
-        or tensor.layout is not torch.strided
-        or tensor.is_quantized
-        or not lies_within(tensor)
-    ):
+    if not torch._C._has_storage(tensor) or tensor.is_meta or is_composed(tensor) or not lies_within(tensor):
         return None
     tensor = tensor.detach()
     if tensor.is_conj() or tensor.is_neg():
