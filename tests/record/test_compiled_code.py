@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
@@ -43,17 +44,49 @@ def test_only_graphs_that_may_run_in_a_recording_hide_calls_of_it(tmp_path: Path
         torch.compiler.reset()
 
 
-def test_a_saved_input_that_contradicts_its_statistics_is_not_cut_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("value", "told"), [(math.nan, "4 NaN"), (math.inf, "4 +Inf"), (0.0, "4 zeros"), (-1.0, "4 negative elements"), (1.5, "smallest: 1.5")]
+)
+def test_a_saved_input_that_contradicts_its_statistics_is_not_cut_out(
+    tmp_path: Path, value: float, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def program() -> None:
         data = torch.ones(4)
         data + 1
-        data.numpy()[:] = float("nan")
+        data.numpy()[:] = value
         data * 2
 
-    found = record(tmp_path, program)
+    found = record(tmp_path, program, values="sample", sample=1)
     (product,) = found.all("aten::mul")
     assert main(["repro", str(found.run.info.path), f"#{product.index}", "-o", str(tmp_path / "case")]) == 2
-    assert "the run holds 4 NaN, its statistics tell of 0" in capsys.readouterr().err
+    assert f"({told})" in capsys.readouterr().err
+
+
+def test_elements_in_another_order_contradict_their_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def program() -> None:
+        data = torch.tensor([1.0, 2.0])
+        data + 1
+        data.numpy()[:] = data.numpy()[::-1].copy()
+        data * 2
+
+    found = record(tmp_path, program, values="sample", sample=1)
+    assert main(["repro", str(found.run.info.path), f"#{found.all('aten::mul')[0].index}", "-o", str(tmp_path / "case")]) == 2
+    assert "(other bits)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.int32, torch.bool, torch.float8_e5m2]
+)
+def test_what_was_not_written_is_cut_out_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
+    def program() -> None:
+        data = torch.tensor([0.0, 1.0, 3.0, 7.0]).to(dtype)
+        data.reshape(2, 2).t().contiguous()
+        data[:1].expand(3).clone()
+        data[::2].clone()
+
+    found = record(tmp_path, program, values="sample", sample=1)
+    for number, call in enumerate(found.all("aten::clone")):
+        assert main(["repro", str(found.run.info.path), f"#{call.index}", "-o", str(tmp_path / str(number))]) in {0, 1}
 
 
 @pytest.mark.zoo

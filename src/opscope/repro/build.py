@@ -15,6 +15,7 @@ from opscope.judge.tolerance import one_side, precision_of
 from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, random_states, scalars, tensor_slots
 from opscope.repro.buffers import Placed, kept_shape, place
 from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Randomness
+from opscope.repro.contradiction import contradiction
 from opscope.repro.failure import arrived_unsound, failure_of, told_by_run
 from opscope.repro.rows import argument_text, borrow_values, operators_inside, same_elements
 from opscope.repro.synthesis import synthesise
@@ -239,22 +240,22 @@ def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
         values = run.value(row)
         if values.shape != row.shape:
             raise MissingValueError(f"{row.io} {row.slot}: the run holds shape {list(values.shape)}, its row says {list(row.shape or ())}")
-        _hold_against(row, values)
+        _hold_against(run, row, values)
         return values[tuple(slice(0, size) for size in kept)]  # dimensions of stride 0 once
 
     return load
 
 
-def _hold_against(row: Tensor, values: np.ndarray[Any, Any]) -> None:
-    """UsageError where saved values are not those that the statistics tell of: something wrote to them unseen in between."""
-    import numpy as np
-
-    if row.io != "input" or row.nan is None or row.size != values.size or values.dtype.kind in "biu":
+def _hold_against(run: Run, row: Tensor, values: np.ndarray[Any, Any]) -> None:
+    """UsageError where saved values are not those that the statistics tell of; of other tools' runs only their NaN are counted."""
+    if row.io != "input" or row.nan is None or row.partial or row.size != values.size:
         return
-    held, told = int(np.isnan(values).sum()), row.nan
-    if held != told:
+    native = run.info.format == "opscope"
+    known = row if native else Tensor(process=row.process, index=row.index, io=row.io, slot=row.slot, dtype=row.dtype, nan=row.nan)
+    held = contradiction(known, values) if native or values.dtype.kind not in "biu" else None
+    if held is not None:
         raise UsageError(
-            f"input {row.slot}: the run holds {held} NaN, its statistics tell of {told}: its memory was written unseen in between, "
+            f"input {row.slot}: its statistics do not tell of what the run holds ({held}): its memory was written unseen in between, "
             "so the call cannot be rebuilt"
         )
 
