@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -141,11 +140,10 @@ def _saved_graphs(folders: Sequence[Path], number: int) -> Iterator[Path]:
     """Graphs of this number that save_graphs wrote into one of these folders, the latest pass first."""
     for folder in folders:
         try:
-            names = sorted((name for name in os.listdir(folder) if _SAVED.fullmatch(name)), reverse=True)
+            paths = sorted((path for path in folder.iterdir() if _SAVED.fullmatch(path.name)), reverse=True)
         except OSError:
             continue
-        for name in names:
-            path = folder / name
+        for path in paths:
             if path.is_symlink() or not path.is_file():
                 continue
             with path.open("rb") as file:
