@@ -13,7 +13,7 @@ sys.path.insert(0, str(SOURCE))
 project = "opscope"
 author = "the opscope authors"
 copyright = author
-release = re.findall(r'^__version__ = "(.+)"$', (SOURCE / "opscope" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)[0]
+release = re.findall(r'^VERSION = "(.+)"$', (SOURCE / "opscope" / "version.py").read_text(encoding="utf-8"), re.MULTILINE)[0]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]

@@ -20,8 +20,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from opscope.errors import FormatError, MissingValueError, NewerFormatError, OpscopeError, RecordError, UnavailableError, UsageError
+from opscope.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from opscope.compare.api import compare as compare

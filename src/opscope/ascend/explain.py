@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from opscope import __version__
 from opscope.ascend import registers
 from opscope.ascend.analysis import Analysis
 from opscope.ascend.codes import ELSEWHERE, acl_code, return_code, screen_code
@@ -23,6 +22,7 @@ from opscope.ascend.registers import CLASSIC
 from opscope.ascend.tensors import KernelTensor
 from opscope.formats.cann.corefile import CoreFile
 from opscope.run.finding import Document, Finding, Slot
+from opscope.version import VERSION
 
 _MAX_WORDS = 4096
 _INFO = ("vec", "mte", "ifu", "ccu", "cube", "biu")
@@ -45,7 +45,7 @@ def document(analyses: Sequence[Analysis], *, found: Collection, read: int, code
     if not analyses:
         summary["text"] = f"no AI Core error in {read} file{'' if read == 1 else 's'}"
     return Document(
-        opscope=__version__,
+        opscope=VERSION,
         verb="aicore",
         runs=tuple(runs),
         verdict="found" if analyses else "clean",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.options import Json
 from opscope.cli.printing import INCOMPLETE
 from opscope.errors import UsageError
 from opscope.run.finding import Document
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.ascend.analysis import Analysis, WrittenCase
@@ -190,7 +190,7 @@ def _explain(where: Places, *, json: bool) -> int:
     if json:
         from opscope.report.json import json_text
 
-        print(json_text(Document(opscope=__version__, verb="aicore", summary={"meanings": rows, "warnings": []})))
+        print(json_text(Document(opscope=VERSION, verb="aicore", summary={"meanings": rows, "warnings": []})))
         return 0
     from opscope.report.console import folded, make_console, print_lines
 

@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opscope import __version__
 from opscope.cli.failing import note
 from opscope.errors import UsageError
 from opscope.run.finding import Document
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.ascend.analysis import Analysis
@@ -123,7 +123,7 @@ def _document(place: str, folder: Path, outcome: Outcome) -> Document:
     verdict = "found" if outcome.exit_code == 1 else "clean"
     done: dict[str, object] = {**summary, "warnings": []}
     return Document(
-        opscope=__version__, verb="repro", runs=(place,), verdict=verdict, complete=outcome.exit_code != 125, summary=done
+        opscope=VERSION, verb="repro", runs=(place,), verdict=verdict, complete=outcome.exit_code != 125, summary=done
     )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
-from opscope import __version__
 from opscope.errors import UsageError
+from opscope.version import VERSION
 
 ABOUT = """Find the operator that broke a model, and prove it.
 
@@ -39,7 +39,7 @@ def make_app() -> App:
         name="opscope",
         help=ABOUT,
         help_format="plaintext",
-        version=f"opscope {__version__}",
+        version=f"opscope {VERSION}",
         default_parameter=Parameter(negative=()),
     )
     for place, (verb, about) in enumerate(VERBS):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Json, positive
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.bisect.api import Bisected
@@ -103,11 +103,7 @@ def bisect(
 
         summary = {**msgspec.structs.asdict(found), "folder": str(folder)}
         verdict = "found" if findings else "clean"
-        print(
-            json_text(
-                Document(opscope=__version__, verb="bisect", runs=(str(folder),), verdict=verdict, findings=findings, summary=summary)
-            )
-        )
+        print(json_text(Document(opscope=VERSION, verb="bisect", runs=(str(folder),), verdict=verdict, findings=findings, summary=summary)))
     _print(found, findings, to_stderr=json)
     return 1 if found.guilty else 125
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE, say
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.formats.convert import Job, Report
@@ -110,7 +110,7 @@ def _told(job: Job, report: Report) -> None:
 
 def _document(sources: tuple[str, ...], job: Job, report: Report) -> dict[str, object]:
     return {
-        "opscope": __version__, "verb": "convert", "runs": list(sources), "out": str(job.out), "type": job.kind,
+        "opscope": VERSION, "verb": "convert", "runs": list(sources), "out": str(job.out), "type": job.kind,
         "complete": not report.failures and not report.problems, "tensors": report.tensors, "failures": report.failures,
         "summary": {"warnings": report.problems},
     }  # fmt: skip

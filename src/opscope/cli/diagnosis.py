@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-import opscope
+from opscope.version import VERSION
 
 # Distribution -> the module it is imported as.
 BASE = {
@@ -98,8 +98,8 @@ def diagnose(environment: Mapping[str, str], *, here: Path, seconds: float = PRO
     problems += [f"{shadow.name}: {shadow.path} hides {shadow.hides}; rename it or take its directory off PYTHONPATH" for shadow in shadows]
     problems += _kernel_problems(kernels) + _framework_problems(frameworks, probed, cann)
     return Diagnosis(
-        opscope=opscope.__version__,
-        home=str(Path(opscope.__file__).parent),
+        opscope=VERSION,
+        home=str(Path(__file__).parents[1]),
         python=platform.python_version(),
         executable=sys.executable,
         platform=platform.platform(),

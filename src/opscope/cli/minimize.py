@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Allowed, Json, Python, interpreter, lasting, positive
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.minimize.api import Minimized
@@ -87,7 +87,7 @@ def minimize(
 
         summary = {**msgspec.structs.asdict(found), "word": _word(found)}
         verdict = "found" if found.shown else "clean"
-        print(json_text(Document(opscope=__version__, verb="minimize", runs=(str(directory),), verdict=verdict, summary=summary)))
+        print(json_text(Document(opscope=VERSION, verb="minimize", runs=(str(directory),), verdict=verdict, summary=summary)))
     else:
         _print(found, python=search.python or "python")
     return INTERRUPTED if found.ended == "interrupted" else code

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.options import Json
 from opscope.cli.printing import say
@@ -23,6 +22,7 @@ from opscope.formats.settings.kinds import BUILTIN, Kind, Prepared, Request, fin
 from opscope.formats.settings.parse import parse_settings
 from opscope.formats.settings.problem import Problem, errors
 from opscope.run.finding import Document
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +149,7 @@ def _verify(kind: Kind, path: Path, request: Request, *, json: bool) -> int:
     document, twice = _read(path, kind.syntax)
     problems = (*twice, *kind.verify(document, request))
     if json:
-        found = Document(opscope=__version__, verb="prepare", runs=(str(path),), verdict="found" if errors(problems) else "clean",
+        found = Document(opscope=VERSION, verb="prepare", runs=(str(path),), verdict="found" if errors(problems) else "clean",
                          summary={"kind": kind.name, "problems": _plain(problems)})  # fmt: skip
         _print_json(found)
     elif problems:
@@ -217,7 +217,7 @@ def _document(kind: str, prepared: Prepared, written: Sequence[str]) -> Document
         "snippets": [msgspec.to_builtins(item) for item in prepared.snippets], "advice": list(prepared.advice),
         "result": prepared.result, "problems": _plain(prepared.problems),
     }  # fmt: skip
-    return Document(opscope=__version__, verb="prepare", summary=summary)
+    return Document(opscope=VERSION, verb="prepare", summary=summary)
 
 
 def _plain(problems: Sequence[Problem]) -> list[Any]:

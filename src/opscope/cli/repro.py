@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import chosen_call, first_found
 from opscope.cli.options import Allowed, Json, Python, interpreter, lasting, positive, recorded_by
 from opscope.cli.printing import completeness
 from opscope.errors import UsageError
 from opscope.run.finding import Document
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.repro import Outcome, Repro
@@ -129,7 +129,7 @@ def repro(
 
 def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Document:
     return Document(
-        opscope=__version__,
+        opscope=VERSION,
         verb="repro",
         runs=(run,),
         verdict="found" if outcome.exit_code == 1 else "clean",

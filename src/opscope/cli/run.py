@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import note, report_bug
 from opscope.errors import OpscopeError, UsageError
 from opscope.formats.settings.mindspore import VARIABLE
@@ -20,6 +19,7 @@ from opscope.record.config import OPTIONS, Option, config_from, read_settings, r
 from opscope.record.launch import LaunchResult, launch
 from opscope.run.finding import Document
 from opscope.run.selection import Selection
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.formats.settings.recording import Recording
@@ -148,7 +148,7 @@ def conclude(result: LaunchResult, ops: Pattern | None = None, *, earlier: Path 
         for text in said:
             note(text)
         summary = {"warnings": said, **facts}
-        return Document(opscope=__version__, verb="run", runs=(str(result.run),), complete=False, summary=summary)
+        return Document(opscope=VERSION, verb="run", runs=(str(result.run),), complete=False, summary=summary)
     from opscope.formats.registry import open_run
     from opscope.report.terminal import print_verdict
     from opscope.run.unmatched import unmatched

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from opscope import __version__
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import calls_of_line, chosen_call
 from opscope.cli.options import EVERYTHING, Json, Selected, positive
 from opscope.cli.printing import completeness, write_pieces
 from opscope.errors import MissingValueError
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -186,7 +186,7 @@ def _document(path: str, run: Run, found: Iterable[Call], wanted: Selection, *, 
     if values:
         lists.append(("values", (_elements(run, tensor) for tensor in tensors())))
     more = {"more": found.more} if isinstance(found, Limited) else {}
-    head = {"opscope": __version__, "verb": "show", "runs": [path], "complete": not run.problems, **more}
+    head = {"opscope": VERSION, "verb": "show", "runs": [path], "complete": not run.problems, **more}
     return json_pieces(head, lists)
 
 

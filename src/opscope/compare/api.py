@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-import opscope
 from opscope.compare.cause.batch_size import without_batch
 from opscope.compare.cause.levels import sure_of_levels
 from opscope.compare.cause.origins import ARRIVED, Cause, Search
@@ -46,6 +45,7 @@ from opscope.questions.findings import wants_finding
 from opscope.run.finding import Document, Finding
 from opscope.run.progress import Progress, nobody, percent
 from opscope.run.protocol import Run
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -274,6 +274,6 @@ def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, pol
     if len(chosen) < len(every):
         warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
     return Document(
-        opscope=opscope.__version__, verb="compare", runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
+        opscope=VERSION, verb="compare", runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
         verdict="found" if chosen else "clean", complete=complete, findings=chosen, summary=summary_of(pairing, warnings),
     )  # fmt: skip

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opscope import __version__
 from opscope.record.active import active
 from opscope.record.config import RecordConfig, config_from, parse_options, read_words
 from opscope.record.exits import watch, watch_threads
@@ -20,6 +19,7 @@ from opscope.run.contain import contain, reason, tell
 from opscope.run.store.blackbox import BlackBox
 from opscope.run.store.layout import BLACKBOX, create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.record.torch.recorder import TorchRecorder
@@ -106,7 +106,7 @@ class Recording:
             config=config.words(),
             shared=config.shared,
             keep_argv=config.keep_argv,
-            version=__version__,
+            version=VERSION,
             seed=config.seed,
             deterministic=config.deterministic,
         )

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import opscope
 from opscope.errors import FormatError, OpscopeError, UsageError
 from opscope.record.ascend import collection, has_logs
 from opscope.record.mindspore.place import FOLDER as MINDSPORE
@@ -37,6 +36,7 @@ from opscope.record.supervise import Ending, supervise
 from opscope.run.descriptor import identity
 from opscope.run.printable import printable
 from opscope.run.store.layout import BLACKBOX, RUN_FILE, create_run, process_directories, read_process, seal_run, update_process
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -112,7 +112,7 @@ def directory_identity(run: Path | None) -> tuple[int, int] | None:
 def _prepare(config: RecordConfig, command: Sequence[str], tell: Say) -> tuple[Path | None, dict[str, str]]:
     run_id = uuid.uuid4().hex
     wanted = Path(config.output) if config.output is not None else default_path(config, command)
-    facts: dict[str, Any] = {"run_id": run_id, "version": opscope.__version__, "seed": config.seed, "deterministic": config.deterministic}
+    facts: dict[str, Any] = {"run_id": run_id, "version": VERSION, "seed": config.seed, "deterministic": config.deterministic}
     try:
         facts |= {"packages": packages(command), "shared": config.shared, "keep_argv": config.keep_argv}
         run = create_run(wanted, command=command, config=config.words(), **facts)
@@ -177,7 +177,7 @@ def packages(command: Sequence[str]) -> dict[str, str]:
 def child_environment(environment: Mapping[str, str], config: RecordConfig, run: Path, identity: str) -> dict[str, str]:
     """The environment in which every Python process below records into run (absolute)."""
     path = environment.get("PYTHONPATH", "")
-    package = Path(opscope.__file__).parent
+    package = Path(__file__).parents[1]
     child = {
         **environment,
         "PYTHONPATH": f"{BOOTSTRAP}{os.pathsep}{path}" if path else str(BOOTSTRAP),
@@ -185,7 +185,7 @@ def child_environment(environment: Mapping[str, str], config: RecordConfig, run:
         "OPSCOPE_RUN": str(run),
         "OPSCOPE_RUN_ID": identity,
         "OPSCOPE_HOME": str(package.parent),
-        "OPSCOPE_VERSION": opscope.__version__,
+        "OPSCOPE_VERSION": VERSION,
     }
     if config.seed is not None:
         child.setdefault("PYTHONHASHSEED", str(config.seed))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import opscope
 from opscope.errors import FormatError, UsageError
 from opscope.replay.signatures import spoken_for
 from opscope.replay.stale import stale
@@ -29,6 +28,7 @@ from opscope.run.finding import Document, Finding, Slot
 from opscope.run.progress import Progress, nobody
 from opscope.run.query import calls, tensors_of
 from opscope.run.unmatched import unmatched
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -202,7 +202,7 @@ class Worker:
 
     def __init__(self, path: str, plan: Plan) -> None:
         arguments = (path, msgspec.to_builtins(plan))
-        search = [str(Path(opscope.__file__).parents[1]), *(entry for entry in sys.path if entry)]
+        search = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry)]
         code = BOOTSTRAP.format(path=search, arguments=arguments)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPSCOPE", "PYTHON"))}
         # A process that is killed in a kernel removes nothing: where it puts its files is ours.
@@ -318,7 +318,7 @@ def document_of(run: Run, lines: Sequence[Line], selection: Selection | None = N
         "reasons": reasons,
     }  # fmt: skip
     return Document(
-        opscope=opscope.__version__, verb="replay", runs=(run.info.path,), verdict="found" if suspects else "clean",
+        opscope=VERSION, verb="replay", runs=(run.info.path,), verdict="found" if suspects else "clean",
         complete=not run.problems and len(left_out) < len(lines), findings=tuple(finding_of(run, line) for line in suspects),
         summary=summary,
     )  # fmt: skip

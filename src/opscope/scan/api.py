@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import opscope
 from opscope.questions.findings import Accusation, build, wants_finding
 from opscope.questions.rows import Screen, screen
 from opscope.questions.tables import Tables, open_tables
@@ -29,6 +28,7 @@ from opscope.scan.reach import Reach, Reached
 from opscope.scan.replicas import replica_accusations
 from opscope.scan.skipped_steps import Skips
 from opscope.scan.summary import counts, first_line, recorded_judgements, slow_disk
+from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool, 
     }
     summary.update(beside_the_program(run))
     return Document(
-        opscope=opscope.__version__, verb="scan", runs=(run.info.path,), verdict="found" if chosen else "clean",
+        opscope=VERSION, verb="scan", runs=(run.info.path,), verdict="found" if chosen else "clean",
         complete=not run.problems, findings=chosen, summary=summary,
     )  # fmt: skip
 

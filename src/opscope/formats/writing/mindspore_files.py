@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from opscope import __version__
 from opscope.formats.cann.names import stored_name
 from opscope.formats.mindspore.names import flat
 from opscope.formats.writing.array_files import wide, write_npy
@@ -30,6 +29,7 @@ from opscope.formats.writing.call_arguments import argument_tree
 from opscope.formats.writing.mindspore_graph import GraphText, graph_text
 from opscope.run.dtypes import dtype_of, dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
+from opscope.version import VERSION
 
 Array = np.ndarray[Any, Any]
 _LEVELS = ("operator", "api", "module")
@@ -209,7 +209,7 @@ class MindSporeFiles:
         folder.mkdir(parents=True, exist_ok=True)
         target = about.get("device_target")
         config = {"device_target": target if isinstance(target, str) else "CPU", "ms_version": str(about.get("ms_version") or "")}
-        (folder / "config.json").write_text(json.dumps(config | {"converted_by": f"opscope {__version__}"}), encoding="utf-8")
+        (folder / "config.json").write_text(json.dumps(config | {"converted_by": f"opscope {VERSION}"}), encoding="utf-8")
         common = {
             "dump_mode": 0, "path": "", "net_name": self._net, "iteration": "|".join(map(str, steps)) or "all", "saved_data": "full",
             "input_output": 0, "kernels": [], "support_device": [0, 1, 2, 3, 4, 5, 6, 7], "op_debug_mode": 0,

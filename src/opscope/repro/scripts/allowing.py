@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: INP001
 """Which operators are called again at somebody else's word: those that touch only their tensors, by their schemas.
 
 script.py writes what stands below the mark into every script, replay asks it too.

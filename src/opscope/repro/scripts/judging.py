@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: N818, INP001
+# ruff: noqa: N818
 """The half of repro.py that judges: tensors in words, and whether what a call gave is the failure that was recorded.
 
 script.py writes what stands below the mark into the generated script, which has no second file.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: B905, INP001
+# ruff: noqa: B905
 """The third of repro.py that rebuilds tensors: their strides, offsets, element types and shared memory.
 
 script.py writes what stands below the mark into the generated script, which has no second file.

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: INP001
 """Makes many candidates of one repro: imports torch and the case's libraries once, then forks a child for each candidate.
 
     python worker.py REPRO.PY LIBRARIES-AS-JSON ALLOWED-OPERATORS-AS-JSON [--clean]

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: INP001
 """Makes many candidates of one repro of a MindSpore primitive in one process; worker.py says what is asked and answered.
 
 MindSpore's threads do not survive a fork, so candidates are made here, in this process, which is started again when one ends it.
