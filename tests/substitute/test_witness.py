@@ -14,6 +14,7 @@ from opscope.substitute.examine import examine
 from opscope.substitute.perform import Bound, outputs_of
 from opscope.substitute.updates import is_update, judge_update
 from opscope.substitute.witness import near_by
+from opscope.substitute.witness.alone import fits
 from opscope.substitute.witness.apart import is_dense
 
 aten: Any = torch.ops.aten
@@ -140,3 +141,53 @@ def test_the_fused_sgd_that_ships(dtype: torch.dtype) -> None:
     found = examine(Bound(captured.call, captured.pieces), {"written:0.0": given[0][0]}).verdict
     assert (found.verdict == "wrong") == bool(stale)
     assert not stale or found.elements >= stale - 1
+
+
+def captured_call(func: Any, *args: Any) -> Bound:
+    captured = capture(func.name(), args, {}, writes=frozenset(), random=False, limit=1 << 24)
+    return Bound(captured.call, captured.pieces, func)
+
+
+def test_only_what_a_program_could_call_is_cut_out() -> None:
+    """Kernels that do not look whether their arguments fit would write beyond them."""
+    x, w = torch.randn(4, 3), torch.randn(4, 3)
+    assert fits(captured_call(aten.add.Tensor, x, w), (4, 3), 2)
+    assert not fits(captured_call(aten.linear.default, x, w), (4, 4), 1)
+    places = torch.zeros(4, 3, dtype=torch.int64)
+    assert not fits(captured_call(aten.gather.default, x, 1, places), (4, 3), 2)
+    assert fits(captured_call(aten.gather.default, x, 1, places), (4, 3), 1)
+    norm = (torch.randn(3, 3), torch.randn(3, 3), torch.ones(3), None, None, torch.zeros(3), torch.ones(3), True, 1e-5, [True] * 3)
+    assert not fits(captured_call(aten.native_batch_norm_backward.default, *norm), (3, 3), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_result_without_a_digit_right_is_suspected_by_the_true_one_alone(library: Any, dtype: torch.dtype) -> None:
+    def lost(x: torch.Tensor) -> torch.Tensor:
+        return x.exp() if x.dtype is torch.float64 else (x * 0 + 3)
+
+    found = verdict_of(define(library, "lost(Tensor x) -> Tensor", lost), torch.randn(67, dtype=dtype))
+    assert (found.verdict, found.witnesses) == (("wrong", 1) if dtype is torch.float32 else ("agree", 0))
+
+
+def test_what_underflows_in_its_type_is_right() -> None:
+    assert verdict_of(aten._to_copy.default, torch.tensor([3e-9])).verdict == "agree"
+    assert verdict_of(aten.mul.Tensor, torch.full((9,), 1e-4).half(), torch.full((9,), 1e-5).half()).verdict != "wrong"
+
+
+def test_documented_approximations_are_not_accused() -> None:
+    x = 1000 + 1e-3 * torch.rand(40, 3)
+    assert verdict_of(aten._euclidean_dist.default, x, x.clone()).verdict != "wrong"
+
+
+def test_sums_in_half_types_are_accused_where_they_stop_growing_only() -> None:
+    words = torch.zeros(4096, dtype=torch.int64)
+    healthy = torch.randn(4096, 8).bfloat16()
+    assert verdict_of(aten.embedding_dense_backward.default, healthy, words, 4, -1, False).verdict != "wrong"
+    kept = torch.zeros(1, dtype=torch.bfloat16).index_put((words,), torch.ones(4096, dtype=torch.bfloat16), accumulate=True)
+    found = verdict_of(aten.embedding_dense_backward.default, torch.ones(4096, 8).bfloat16(), words, 4, -1, False)
+    assert kept.item() == 4096 or found.verdict == "wrong"
+
+
+def test_quotients_that_are_rounded_before_they_are_cut_are_not_accused() -> None:
+    x, y = torch.full((250,), 18.0).bfloat16(), torch.full((250,), 1.0).bfloat16()
+    assert verdict_of(aten.floor_divide.default, x * 1.0078125, y * 1.0078125).verdict != "wrong"

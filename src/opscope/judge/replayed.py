@@ -84,7 +84,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of one output, or of a call: its gravest output.
 
     error is the largest error against the true result, tolerance what was allowed at that element, own_error the trusted
-    kernel's largest error; worst its index, got and expected the values there; elements how many are beyond.
+    kernel's largest error; worst its index, got and expected the values there; elements how many are beyond. witnesses says how many
+    independent ones accuse a kernel that every process shares: 1, the true result alone, or 2; 0 where a trusted kernel differs.
     """
 
     verdict: str
@@ -98,6 +99,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     worst: tuple[int, ...] | None = None
     got: str = ""
     expected: str = ""
+    witnesses: int = 0
 
 
 def gravest(verdicts: Iterable[Replayed]) -> Replayed:

@@ -131,8 +131,8 @@ def made(run: Any, request: Asked, target: Path) -> str:
     """Make a call as often as asked and write its results; the reason where it cannot be made."""
     import torch
 
-    from opscope.substitute.examine import FAILURES
     from opscope.substitute.recorded import Recorded, bind, trials_of
+    from opscope.substitute.truth import FAILURES
 
     try:
         found = again(run, call_at(run, request.process, request.index))

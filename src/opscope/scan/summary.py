@@ -107,10 +107,11 @@ def recorded_judgements(run: Run) -> list[Accusation]:
 
 
 def _confidence(kind: str, sample: str | None) -> str:
-    """A formula may differ from the derivative on purpose; a kernel never from its trusted form."""
+    """A formula may differ from the derivative on purpose; a kernel never from its trusted form, nor from its own other forms."""
     if kind == "nondeterminism":
         return "proven"
-    return "suspected" if _sample(sample).get("differences") else "likely"
+    found = _sample(sample)
+    return "suspected" if found.get("differences") else {1: "suspected", 2: "proven"}.get(found.get("witnesses", 0), "likely")
 
 
 def _words(kind: str, substitute: str | None, sample: str | None) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from opscope.substitute.arguments import dtype_name
-from opscope.substitute.examine import as_array
+from opscope.substitute.truth import as_array
 
 Array = np.ndarray[Any, Any]
 

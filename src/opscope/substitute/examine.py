@@ -9,36 +9,25 @@ tried: what it leaves uninitialised, or gives otherwise the second time, proves 
 
 from __future__ import annotations
 
-import contextlib
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import msgspec
-import numpy as np
 import torch
 
-from opscope.errors import UnavailableError
-from opscope.judge.replayed import BEYOND, EASE, ILL, NARROWLY, ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
-from opscope.judge.tolerance import LAMBDA, PRECISIONS
+from opscope.judge.replayed import BEYOND, EASE, NARROWLY, ROUNDOFF, Replayed, Sides, gravest, judge_output
 from opscope.kernels.calls import writes_to
-from opscope.substitute.arguments import Conditions, dtype_name
+from opscope.substitute.arguments import dtype_name
 from opscope.substitute.cpu import Cpu
-from opscope.substitute.decomposition import Decomposition
 from opscope.substitute.determined import QUANTITIES, judge_determined
-from opscope.substitute.layout import GRADIENT, WRITTEN, Laid
-from opscope.substitute.nudged import DRAWS, Nudged
+from opscope.substitute.layout import WRITTEN, Laid
 from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.places import judge_sharing, start_of
-from opscope.substitute.terms import absolute, terms_of
-from opscope.substitute.updates import is_update, judge_update
+from opscope.substitute.shared import judge_shared
+from opscope.substitute.terms import terms_of
+from opscope.substitute.truth import Attempt, as_array, magnitude, roundoff, seeded, slack, true_result
 from opscope.substitute.wider import Float64
-from opscope.substitute.witness import near_by, testimony
-from opscope.substitute.witness.apart import apart
 
-Array = np.ndarray[Any, Any]
-FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AssertionError, LookupError, AttributeError, OSError)
 # Which of several equal elements these name is theirs to choose.
 CHOOSERS = (
     "sort",
@@ -55,8 +44,6 @@ CHOOSERS = (
     "adaptive_max_pool",
     "fractional_max_pool",
 )
-# Unit roundoff of float32 products under torch.set_float32_matmul_precision: bfloat16 or TF32 inside.
-IN_FORCE = {"medium": 2.0**-8, "high": 2.0**-11}
 CHANGED = "argument {} was changed, which the operator only reads by its schema"
 PLACES = "the view has other elements, another shape or type than the substitute's"
 
@@ -68,22 +55,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     substitute: str = ""
     seconds: float = 0.0
     outputs: tuple[Replayed, ...] = ()
-
-
-class Attempt:
-    """What one substitute gave, or why it gave nothing."""
-
-    def __init__(self, name: str, run: Callable[[], Performed]) -> None:
-        self.name = name
-        self.reason = ""
-        self.performed: Performed | None = None
-        try:
-            self.performed = run()
-        except (UnavailableError, *FAILURES) as error:
-            self.reason = f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"[:300]
-
-    def output(self, slot: str) -> torch.Tensor | None:
-        return None if self.performed is None else self.performed.outputs.get(slot)
 
 
 def examine(
@@ -150,114 +121,9 @@ def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bo
     return steps and start is not None and start_of(tensor, laid) == start
 
 
-def seeded(bound: Bound) -> Performed:
-    """The call on the trusted kernel, from the state of the generator that it had."""
-    with drawing_from(bound.call.random):
-        return Cpu().run(bound)
-
-
-@contextlib.contextmanager
-def drawing_from(state: bytes | None) -> Iterator[None]:
-    """Has the CPU's generator go on from a state, and puts it back; None leaves it as it is."""
-    if state is None:
-        yield
-        return
-    before = torch.get_rng_state()
-    torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
-
-
-def true_result(bound: Bound) -> Attempt:
-    """The call in float64: the operator itself, else its decomposition."""
-    first = Attempt("float64", lambda: Float64(device="cpu").run(bound))
-    if first.performed is not None:
-        return first
-    second = Attempt("decomposition", lambda: Decomposition(wide=torch.float64, device="cpu").run(bound))
-    return second if second.performed is not None else first
-
-
-def near_truth(slot: str, tensor: torch.Tensor, true: Attempt) -> Replayed:
-    """A result that the trusted kernel gives too is never wrong; far from the true one it is ill-conditioned."""
-    expected = true.output(slot)
-    if expected is None or expected.shape != tensor.shape or not tensor.dtype.is_floating_point or tensor.numel() == 0:
-        return Replayed(verdict="agree", slot=slot, size=tensor.numel())
-    if well_conditioned(tensor, expected):
-        return Replayed(verdict="agree", slot=slot, size=tensor.numel())
-    values = as_array(tensor)
-    return judge_output(slot, Sides(dtype=dtype_name(tensor), target=values, own=values, true=as_array(expected)))
-
-
 def narrowed(bound: Bound, mine: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether a device that has no float64 gave float32 where it was asked for the former: an NPU does so for `.double()`."""
     return (mine.dtype, tensor.dtype) == (torch.float64, torch.float32) and any(device != "cpu" for device in devices(bound))
-
-
-def judge_shared(bound: Bound, slot: str, tensor: torch.Tensor, *, true: Attempt, accumulation: float | None) -> Replayed:
-    """The verdict of a result that the trusted kernel gives too, bit for bit: nobody replaced it, but it may be wrong for all.
-
-    Wrong is what lies beyond the operator's own bound of error, explained by no rounding of its inputs, where the same operator gives
-    the true element when it is called in another form.
-    """
-    found = near_truth(slot, tensor, true)
-    if bound.call.random is not None or bound.call.op.startswith(GRADIENT):
-        return found
-    for form, truth in ((bound, true), *true_apart(bound, true)):
-        expected = truth.output(slot)
-        far = None if expected is None else beyond_bound(form, slot, tensor, expected, accumulation)
-        if expected is None or far is None or far.worst is None:
-            continue
-        near = near_by(expected[far.worst].item(), far.tolerance)
-        told = testimony(bound, slot, far.worst, tuple(tensor.shape), near=near)
-        if told is not None:
-            return msgspec.structs.replace(far, reason=f"{far.reason}; {told.words} the operator gives {told.value!r}")
-    return found
-
-
-def true_apart(bound: Bound, true: Attempt) -> Iterator[tuple[Bound, Attempt]]:
-    """The true result from contiguous arguments, where those of the call are not: float64 kernels go wrong with their strides too."""
-    set_apart = apart(bound)
-    if set_apart is not None and true.name == Float64.name:
-        yield set_apart, Attempt("float64", lambda: Float64(device="cpu").run(set_apart))
-
-
-def beyond_bound(bound: Bound, slot: str, tensor: torch.Tensor, expected: torch.Tensor, accumulation: float | None) -> Replayed | None:
-    """What is wrong with a result by the operator's bound of error alone, whatever a trusted kernel errs; None where nothing is.
-
-    bound is the call as the expected result was made.
-    """
-    if expected.shape != tensor.shape or not tensor.dtype.is_floating_point or within_rounding(tensor, expected):
-        return None
-    if is_update(bound.call.op, slot):
-        before = bound.tensors(Conditions(device="cpu", wide=torch.float64))[slot.removeprefix(WRITTEN)]
-        moved = judge_update(slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected))
-        return moved if moved.verdict == "wrong" else None
-    terms = terms_of(bound, slot, tensor)
-    allowed = accumulation or IN_FORCE.get(bound.call.flags.matmul_precision)
-    terms = msgspec.structs.replace(terms, accumulation=allowed) if terms.kind == "linear" else terms
-    sides = Sides(dtype=dtype_name(tensor), target=as_array(tensor), true=as_array(expected), alone=2)
-    if judge_output(slot, sides, terms).verdict != "wrong":
-        return None
-    shaken = slack(bound, slot, sides.dtype, sides.true)
-    grown = max(1.0, LAMBDA * math.sqrt(terms.count) / EASE)  # sums that cancel keep what their partial sums were rounded by
-    unexplained = msgspec.structs.replace(sides, magnitude=magnitude(bound, slot, terms), slack=None if shaken is None else grown * shaken)
-    found = judge_output(slot, unexplained, terms)
-    return found if found.verdict == "wrong" else None
-
-
-def within_rounding(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether every element is the true one but for a rounding or two: then nothing more needs to be asked."""
-    unit = ROUNDOFF.get(dtype_name(tensor), 0.0)
-    return bool(((expected.to(torch.float64) - tensor).abs() <= 2 * unit * expected.abs()).all())
-
-
-def well_conditioned(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether all is finite and near the true result: then nothing more needs to be asked."""
-    error = float((expected.to(torch.float64) - tensor).abs().max())
-    size = float(expected.abs().max())
-    return math.isfinite(size) and error <= ILL * ROUNDOFF.get(dtype_name(tensor), 0.0) * size
 
 
 def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, true: Attempt, accumulation: float | None) -> Replayed:
@@ -288,33 +154,9 @@ def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, t
     terms = msgspec.structs.replace(terms, accumulation=accumulation) if terms.kind == "linear" else terms
     found = judge_output(slot, sides, terms)
     if found.verdict == "wrong" and found.reason in (BEYOND, NARROWLY) and true.name == Float64.name:
-        found = judge_output(slot, msgspec.structs.replace(sides, slack=slack(bound, slot, sides.dtype, sides.true)), terms)
+        found = judge_output(slot, msgspec.structs.replace(sides, slack=slack(bound, slot, sides.true, unit=roundoff(sides.dtype))), terms)
     if found.verdict == "wrong" and not floating and any(device != "cpu" for device in devices(bound)) and chooses(bound):
         return msgspec.structs.replace(found, verdict="unknown", reason="which of equal elements comes first may differ between devices")
-    return found
-
-
-def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:
-    """The sum of the magnitudes of each element's terms: the operator on absolute values, for linear ones and sums."""
-    if terms.kind != "linear":
-        return None
-    attempt = Attempt("float64", lambda: absolute(bound))
-    found = attempt.output(slot)
-    return None if found is None else np.abs(as_array(found))
-
-
-def slack(bound: Bound, slot: str, dtype: str, true: Array | None) -> Array | None:
-    """How far roundings of the inputs, in what results of that type are computed in, move the true result; None where it cannot be had."""
-    unit = max(PRECISIONS[dtype].accumulated, 2.0**-52)  # less changes no double
-    moved = []
-    for draw in range(DRAWS):
-        nudged = Nudged(bound, unit=unit, draw=draw)
-        output = Attempt("float64", lambda: Float64(device="cpu").run(nudged)).output(slot)  # noqa: B023 - called at once
-        if output is None or true is None or output.shape != true.shape:
-            return None
-        with np.errstate(all="ignore"):
-            moved.append(np.nan_to_num(np.abs(as_array(output) - true), posinf=0.0))
-    found: Array = np.max(moved, axis=0)
     return found
 
 
@@ -348,7 +190,7 @@ def furthest(bound: Bound, slot: str, own: Attempt, true: Attempt) -> float:
     output = own.output(slot)
     if output is None or dtype_name(output) not in ROUNDOFF or true.name != Float64.name:
         return 0.0
-    moved = slack(bound, slot, dtype_name(output), as_array(true.output(slot)))
+    moved = slack(bound, slot, as_array(true.output(slot)), unit=roundoff(dtype_name(output)))
     return 0.0 if moved is None else float(moved.max(initial=0.0))
 
 
@@ -403,16 +245,6 @@ def in_words(flat: torch.Tensor) -> torch.Tensor:
 def all_equal(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether all elements are equal, NaN to NaN and 0 to -0."""
     return bool(((left == right) | (left.isnan() & right.isnan())).all().item())
-
-
-def as_array(tensor: torch.Tensor | None) -> Any:
-    """A tensor's elements in float64, complex128, or as the integers they are; None for None."""
-    if tensor is None:
-        return None
-    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-    if tensor.is_complex():
-        return tensor.to(torch.complex128).numpy()
-    return (tensor.to(torch.float64) if tensor.dtype.is_floating_point else tensor).numpy()
 
 
 def devices(bound: Bound) -> set[str]:

@@ -10,8 +10,8 @@ import torch
 from torch.autograd import profiler
 
 from opscope.substitute.arguments import Conditions
-from opscope.substitute.examine import FAILURES
 from opscope.substitute.perform import perform
+from opscope.substitute.truth import FAILURES
 
 if TYPE_CHECKING:
     from opscope.substitute.perform import Bound

@@ -10,10 +10,10 @@ import torch
 
 from opscope.errors import UnavailableError
 from opscope.substitute.cpu import Cpu
-from opscope.substitute.examine import FAILURES
 from opscope.substitute.layout import Given, Laid, Memory
 from opscope.substitute.perform import Bound, Gathered, Performed, lay, piece_of, storage_key
 from opscope.substitute.registry import substitute_named
+from opscope.substitute.truth import FAILURES
 
 
 def run_substitute(bound: Bound, kind: str, *, form: Performed | None = None) -> Performed:

@@ -16,11 +16,12 @@ from opscope.errors import UnavailableError
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import Replayed
 from opscope.substitute.arguments import Conditions, dtype_named
-from opscope.substitute.examine import FAILURES, Answer, Attempt, drawing_from, examine, same_bits, seeded
+from opscope.substitute.examine import Answer, examine, same_bits
 from opscope.substitute.gradients import function_named
 from opscope.substitute.layout import WRITTEN, Call
 from opscope.substitute.perform import Bound, perform
 from opscope.substitute.schema import draws_random
+from opscope.substitute.truth import FAILURES, Attempt, drawing_from, seeded
 
 if TYPE_CHECKING:
     import numpy as np

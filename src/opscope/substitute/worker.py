@@ -18,12 +18,13 @@ from opscope.errors import OpscopeError
 from opscope.kernels.calls import head_of
 from opscope.run.descriptor import Descriptor
 from opscope.substitute.arguments import dtype_named
-from opscope.substitute.examine import FAILURES, examine, examine_places, not_defined
+from opscope.substitute.examine import examine, examine_places, not_defined
 from opscope.substitute.gradients import function_named
 from opscope.substitute.inside import called_inside
 from opscope.substitute.layout import WRITTEN, Flags, Given
 from opscope.substitute.overlay import package, run_substitute
 from opscope.substitute.perform import Bound, strided
+from opscope.substitute.truth import FAILURES
 from opscope.substitute.wire import Reply, Request, SharedFile, encode, places, read_message, write_all
 
 

@@ -482,7 +482,8 @@ class Checker:
             return
         sample = {
             "reason": found.reason, "output": found.slot, "elements": found.elements, "of": found.size, "worst": found.worst,
-            "got": found.got, "expected": found.expected, "own_error": found.own_error, "inputs": {}, **told,
+            "got": found.got, "expected": found.expected, "own_error": found.own_error, "inputs": {},
+            **({"witnesses": found.witnesses} if found.witnesses else {}), **told,
         }  # fmt: skip
         row = Judgement(
             process=self.process, index=index, kind=kind, substitute=substitute, error=found.error, tolerance=found.tolerance,

@@ -24,7 +24,6 @@ from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, unhindered
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
-from opscope.substitute.examine import FAILURES
 from opscope.substitute.function import imported
 from opscope.substitute.layout import Given, Laid
 from opscope.substitute.overlay import package, run_substitute
@@ -32,6 +31,7 @@ from opscope.substitute.perform import Bound, storage_key
 from opscope.substitute.registry import kind_named
 from opscope.substitute.rules import Rule, rule_for
 from opscope.substitute.schema import draws_random, only_views
+from opscope.substitute.truth import FAILURES
 
 LIMIT = 8 << 30  # bytes of one call's tensors
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from opscope.substitute.arguments import Conditions
+from opscope.judge.families import kind_of
+from opscope.operators.catalogue import family
+from opscope.substitute.arguments import Conditions, dtype_named
 from opscope.substitute.perform import Bound, Performed, perform
 
 FAILURES = (RuntimeError, IndexError, ValueError, TypeError)
@@ -19,9 +21,12 @@ class Alone:
     words = "alone"
 
     def element(self, bound: Bound, slot: str, place: tuple[int, ...], shape: tuple[int, ...]) -> torch.Tensor | None:
-        """The element alone, where all tensors of its shape can be cut to it; else its part along the first dimension."""
+        """The element alone, where all tensors have its shape; else its part along the first dimension, where they agree on that.
+
+        Not every kernel looks whether its arguments fit: what is cut must make a call that a program could make.
+        """
         for cut in (place, place[:1]):
-            if all(size == 1 for size in shape[: len(cut)]):
+            if all(size == 1 for size in shape[: len(cut)]) or not fits(bound, shape, len(cut)):
                 continue
             try:
                 performed = perform(
@@ -33,6 +38,26 @@ class Alone:
             if found is not None:
                 return found
         return None
+
+
+def fits(bound: Bound, shape: tuple[int, ...], depth: int) -> bool:
+    """Whether so many first dimensions of a shape can be cut to one index in every tensor alike, and the rest of the call still fits.
+
+    A product's operands agree in dimensions that mean different things, and indices name places of what would be cut away.
+    """
+    shapes = [laid.shape for laid in bound.call.tensors.values() if laid.shape]
+    if depth == len(shape) != 1:
+        indexed = any(not is_number(laid.dtype) for laid in bound.call.tensors.values())
+        return not indexed and all(each in (shape, (1,)) for each in shapes)
+    rows = [each for each in shapes if len(each) == len(shape)]
+    others = [each for each in shapes if len(each) != len(shape)]
+    apart = kind_of(family(bound.call.op)) not in ("product", "attention")
+    return apart and all(each[0] == shape[0] for each in rows) and all(each[0] != shape[0] for each in others)
+
+
+def is_number(dtype: str) -> bool:
+    """Whether elements of a type are numbers that count or measure, not places."""
+    return dtype_named(dtype).is_floating_point or dtype_named(dtype).is_complex or dtype == "bool"
 
 
 def taken(performed: Performed, slot: str, cut: tuple[int, ...], place: tuple[int, ...]) -> torch.Tensor | None:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published wrong kernels of PyTorch's CPU that ship: which program shows each, the operator to be named, and the versions it shows in.
+
+Each was tried bare in the versions named. The programs are ours; nothing of the issues' code is in them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Real(NamedTuple):
+    """A program of tests/real/programs, its issue in pytorch/pytorch, the operator, and the release that mended it, where one is known.
+
+    also names an operator that is wrong in the same way and that the gradient calls; overflow says that the result is not finite, so that the run names its operator as an overflow's origin in any case.
+    """
+
+    program: str
+    issue: int
+    op: str
+    mended: str | None = None
+    overflow: bool = False
+    also: str = ""
+
+
+REAL = (
+    Real("fused_sgd", 191763, "aten::_fused_sgd_", "2.14"),
+    Real("gelu_tail", 187806, "aten::gelu"),
+    Real("gelu_infinite", 185770, "aten::gelu", overflow=True),
+    Real("bessel_i0", 192293, "aten::i0", overflow=True, also="aten::special_i1"),
+    Real("bessel_i1", 192294, "aten::special_i1", overflow=True),
+    Real("zeta_infinite", 187294, "aten::special_zeta"),
+    Real("polygamma_poles", 186640, "aten::polygamma"),
+    Real("adaptive_max_pool3d", 197888, "aten::adaptive_max_pool3d_backward"),
+    Real("fractional_max_pool2d", 197888, "aten::fractional_max_pool2d_backward"),
+    Real("fractional_max_pool3d", 197888, "aten::fractional_max_pool3d_backward"),
+    Real("norm_overflow", 193006, "aten::linalg_vector_norm", overflow=True),
+    Real("norm_of_high_order", 184036, "aten::norm", overflow=True),
+    Real("layer_norm_large", 162489, "aten::native_layer_norm", overflow=True),
+    Real("group_norm_offset", 54293, "aten::native_group_norm"),
+    Real("grid_sample_far", 51911, "aten::grid_sampler_2d", overflow=True),
+    Real("histogram_half", 174668, "aten::histc"),
+    Real("index_reduce_mean", 139242, "aten::index_reduce"),
+    Real("embedding_bag_end", 191965, "aten::_embedding_bag"),
+    Real("embedding_bag_frequency", 190063, "aten::_embedding_bag_backward"),
+    Real("sinh_large", 48641, "aten::sinh", overflow=True),
+    Real("cosh_large", 183765, "aten::cosh", overflow=True),
+)
+# Shows, and is not named by a check: the definition that would tell is not among ours. The run names it as an overflow's origin.
+UNNAMED = (Real("complex_rsqrt", 156152, "aten::rsqrt", overflow=True),)
