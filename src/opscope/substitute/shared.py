@@ -23,7 +23,7 @@ from opscope.substitute.definition import Definition
 from opscope.substitute.layout import GRADIENT, WRITTEN
 from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.terms import terms_of
-from opscope.substitute.truth import Array, Attempt, as_array, in_float64, magnitude, roundoff, slack
+from opscope.substitute.truth import Attempt, as_array, in_float64, magnitude, roundoff, slack
 from opscope.substitute.updates import is_update, judge_update
 from opscope.substitute.wider import Float64
 from opscope.substitute.witness import CRUDE, near_by, testimony
@@ -131,11 +131,24 @@ def is_gross(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
             return True
         scale = float(np.abs(true[sound]).max(initial=0.0))
         error = np.where(sound & held, np.abs(target - true), 0.0)
-    allowed: Array | float = CRUDE * scale
     if dtype_name(tensor) in HALF:
-        terms = magnitude(truth.bound, slot, Terms(kind="linear"))
-        allowed = np.maximum(allowed, STAGNANT * np.maximum(np.abs(true), 0.0 if terms is None or terms.shape != true.shape else terms))
-    return scale > 0 and bool((error > allowed).any())
+        return stagnant(truth, slot, tensor)
+    return scale > 0 and bool((error > CRUDE * scale).any())
+
+
+def stagnant(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
+    """Whether sums in a half type stopped growing: of many terms, of the true sign, and a good part of their magnitudes too small.
+
+    Whatever else errs in a half type may have rounded on the way what it then took the floor of, as places in a picture are.
+    """
+    target, true = as_array(tensor), as_array(truth.attempt.output(slot))
+    read = max((math.prod(laid.shape) for laid in truth.bound.call.tensors.values()), default=0)
+    if read < tensor.numel() / (4 * ROUNDOFF[dtype_name(tensor)]):
+        return False
+    terms = magnitude(truth.bound, slot, Terms(kind="linear"))
+    size = np.maximum(np.abs(true), 0.0 if terms is None or terms.shape != true.shape else terms)
+    with np.errstate(all="ignore"):
+        return bool(((target * true >= 0) & (np.abs(true) - np.abs(target) > STAGNANT * size) & (size > 0)).any())
 
 
 def within_rounding(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
