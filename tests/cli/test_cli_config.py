@@ -139,6 +139,14 @@ def test_a_bad_file_is_named(tmp_path: Path, content: bytes, message: str) -> No
     assert message in str(caught.value)
 
 
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UsageError, match=r"large\.toml: more than 1 MiB"):
+        parse_options(f"--config {path}")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--config needs a file that can be read"):
         parse_options(["--config", str(tmp_path / "nothing.toml")])

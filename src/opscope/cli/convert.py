@@ -50,14 +50,18 @@ def convert(  # noqa: PLR0913 - the options of the manual
     from opscope.formats.convert import Job
     from opscope.formats.convert import convert as convert_all
     from opscope.formats.writing.engine import Wanted
+    from opscope.repro.write import free_folder
 
     if not sources:
         raise UsageError("convert: name at least one dump; see opscope convert --help")
     if any("://" in source for source in sources):
         raise UsageError("convert: URLs cannot be opened; copy the dump here first")
     wanted = Wanted(selection=selection.selection(), inputs=_numbers(inputs, "inputs"), outputs=_numbers(outputs, "outputs"))
+    folder = free_folder(Path(out))
+    if folder != Path(out):
+        note(f"{out} exists; written to {folder}")
     job = Job(
-        out=Path(out), kind=kind, wanted=wanted, layout=_layout(layout), shape=_numbers(shape, "shape") or (), jobs=_checked_jobs(jobs),
+        out=folder, kind=kind, wanted=wanted, layout=_layout(layout), shape=_numbers(shape, "shape") or (), jobs=_checked_jobs(jobs),
     )  # fmt: skip
     with Progress(quiet=json) as progress:
         report = convert_all([Path(source) for source in sources], job, progress)

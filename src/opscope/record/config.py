@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 VALUES = ("none", "anomaly", "overflow", "sample", "full")
 ON_OVERFLOW = ("keep", "stop")
 LAYOUTS = ("mindspore", "acl", "msprobe")
+_LARGEST = 1 << 20  # bytes of a file of options
 Words = dict[str, str | bool]
 
 
@@ -268,9 +269,13 @@ def read_file(path: Path) -> Words:
 
 
 def read_text(path: Path) -> str:
-    """Text of a file of options; UsageError when it cannot be read."""
+    """Text of a file of options; UsageError when it cannot be read, or is too large to be one."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise UsageError(f"{path}: more than {_LARGEST >> 20} MiB; no file of options")
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; --config needs a file that can be read") from error
     except UnicodeDecodeError as error:

@@ -302,6 +302,17 @@ def test_the_verb(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").rglob("*.csv"))) == 3
 
 
+def test_nothing_that_is_there_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "opscope.jsonl").write_text("mine")
+    done = command("convert", source("ms_conv"), "-o", tmp_path / "out", "--steps", "0")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["opscope.jsonl"]
+    assert (tmp_path / "out" / "opscope.jsonl").read_text() == "mine"
+    assert f"out exists; written to {tmp_path / 'out-2'}" in done.stderr
+    assert list((tmp_path / "out-2").rglob("*.npy"))
+
+
 def test_the_verb_in_json_with_what_failed(tmp_path: Path) -> None:
     folder = ms_dumps.sync(tmp_path / "dump")
     ms_dumps.put(folder, "Add.Default_Add-op0.0.0.17000000000001.output.0.DefaultFormat.Float32.npy", WEIGHT).write_bytes(b"\x93NUMPY")
