@@ -89,6 +89,26 @@ def test_what_was_not_written_is_cut_out_in_every_type(tmp_path: Path, dtype: to
         assert main(["repro", str(found.run.info.path), f"#{call.index}", "-o", str(tmp_path / str(number))]) in {0, 1}
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_where_nobody_counts_writes_what_graphs_may_have_written_is_read_again(tmp_path: Path, *, plain: bool) -> None:
+    """Tensors of inference mode have no version counter; a fused kernel that writes to one is stood in for by NumPy."""
+    compiled = torch.compile(lambda x: x * 2, backend="eager")
+
+    @torch.inference_mode()
+    def program() -> None:
+        data = torch.ones(4)
+        data + 1
+        compiled(data).numpy()[:] = 0.0
+        data.numpy()[:] = math.inf
+        data - 1
+
+    try:
+        found = record(tmp_path, program, plain=plain)
+    finally:
+        torch.compiler.reset()
+    assert [row.pos_inf for row in found.inputs(found.all("aten::sub")[0]).values()] == [4]
+
+
 @pytest.mark.zoo
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("plain", [False, True])

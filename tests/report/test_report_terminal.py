@@ -90,13 +90,18 @@ def test_wide_characters_keep_the_columns(finding: Finding, tmp_path: Path) -> N
         ({"steps": 6, "steps_seen": 6}, True, "6 steps, 907 calls a step, 1 rank"),
         ({"overhead": None, "steps": 1}, True, "1 step, 907 calls a step, 1 rank"),
         ({"ranks": [0, 1], "overhead": None}, False, "6 steps, 907 calls a step, 2 ranks, in what could be read"),
-        ({"overhead": None, "hidden_calls": 12}, True, "6 steps, 907 calls a step, 1 rank, 12 calls hidden by compilation"),
     ],
 )
 def test_a_clean_run_is_one_line(tmp_path: Path, summary: dict[str, Any], complete: bool, line: str) -> None:
     clean = msgspec.structs.replace(document(**summary), complete=complete)
     (only,) = drawn(clean, tmp_path, width=160)
     assert only.rstrip().removesuffix("runs/demo").rstrip() == f"opscope  no overflow, NaN or Inf in {line}"
+
+
+def test_what_compilation_hid_is_not_called_sound(tmp_path: Path) -> None:
+    (only,) = drawn(document(overhead=None, hidden_calls=12), tmp_path, width=160)
+    said = "no overflow, NaN or Inf seen in 6 steps, 907 calls a step, 1 rank; 12 calls hidden by compilation were not looked at"
+    assert only.rstrip().removesuffix("runs/demo").rstrip() == f"opscope  {said}"
 
 
 def test_an_empty_run_is_not_called_clean(tmp_path: Path) -> None:

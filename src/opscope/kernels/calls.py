@@ -53,6 +53,7 @@ class Facts(msgspec.Struct, frozen=True):
     """What is read of a tensor besides its memory; readable says whether its elements may be read on the host.
 
     data is where the elements of a readable tensor of a subclass lie, lazy whether the memory is not the elements as they are.
+    uncounted: a tensor of inference mode, to which writes are not counted.
     Where logical is not None the tensor is composed: logical is its own shape, parts what it consists of besides its values, by
     name, and all else is of the values.
     """
@@ -72,6 +73,7 @@ class Facts(msgspec.Struct, frozen=True):
     item: int = 0
     data: int = 0
     lazy: bool = False
+    uncounted: bool = False
     logical: tuple[int, ...] | None = None
     parts: tuple[tuple[str, Any], ...] = ()
 

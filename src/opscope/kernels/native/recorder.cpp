@@ -616,7 +616,7 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
         row.version->unread = false;
         return;
     }
-    if (fresh_) row.storage->versions.clear();
+    if (fresh_ || (input && torch_.written_unseen(facts))) row.storage->versions.clear();
     for (const auto& [key, version] : row.storage->versions)
         if (key == what.key) row.version = version;
     if (row.version) return;

@@ -141,6 +141,7 @@ struct Facts {
     int code = -1;  // DType when the kernels can read it
     bool requires_grad = false, readable = false, staged = false, lazy = false;
     std::int64_t counter = 0;
+    bool uncounted = false;  // of inference mode: nobody counts what is written to it
     // A composed tensor (sparse, nested, quantised): all else is of its values, this is its own shape and what else it consists of.
     bool composed = false;
     int logical_ndim = 0;

@@ -69,7 +69,7 @@ void Torch::facts(PyObject* tensor, Facts& out) {
     out.address = static_cast<std::uintptr_t>(integer(call(storage_address_.get(), tensor).get()));
     out.offset = integer(members_.storage_offset(tensor).get());
     out.requires_grad = members_.requires_grad(tensor).get() == Py_True;
-    out.counter = counter(tensor);
+    out.counter = counter(tensor, out.uncounted);
     out.readable = out.code >= 0;
     out.staged = out.composed = false;
     if (out.code >= static_cast<int>(DType::Complex64)) complex_seen_ = true;
@@ -84,13 +84,14 @@ const Torch::Element* Torch::element(PyObject* tensor, std::uint32_t key) {
 }
 
 // How often a tensor was written; 0 for those of inference mode, which do not count and are rare: nobody is asked before one was met.
-std::int64_t Torch::counter(PyObject* tensor) {
-    if (inference_seen_ && truth(members_.is_inference(tensor).get())) return 0;
+std::int64_t Torch::counter(PyObject* tensor, bool& uncounted) {
+    uncounted = inference_seen_ && truth(members_.is_inference(tensor).get());
+    if (uncounted) return 0;
     try {
         return integer(members_.version(tensor).get());
     } catch (nb::python_error&) {
         if (inference_seen_ || !truth(members_.is_inference(tensor).get())) throw;
-        inference_seen_ = true;
+        inference_seen_ = uncounted = true;
         return 0;
     }
 }
@@ -143,6 +144,7 @@ void Torch::slow_facts(PyObject* tensor, Facts& out) {
     out.tensor_class = kind.get() == Py_None ? Interner::none : texts_(text(kind.get()));
     out.requires_grad = truth(member(facts.get(), "requires_grad").get());
     out.counter = integer(member(facts.get(), "counter").get());
+    out.uncounted = truth(member(facts.get(), "uncounted").get());
     out.code = -1;
     for (const auto& [dtype, element] : dtypes_)
         if (element.name == out.dtype) out.code = element.code;

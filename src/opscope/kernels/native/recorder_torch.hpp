@@ -44,6 +44,10 @@ class Torch {
     void release(PyObject* reference);
     bool expired(PyObject* reference);
 
+    // Whether code that torch.compile made may have written to a tensor whose writes nobody counts.
+    bool written_unseen(const Facts& facts) {
+        return facts.uncounted && truth(checked(PyObject_CallMethod(binding_.get(), "graphs_ran", nullptr)).get());
+    }
     bool in_backward();
     Ref current_node() { return call(current_node_.get()); }
     // AccumulateGrad nodes have the largest unsigned number, which becomes -1 and owns nothing.
@@ -78,7 +82,7 @@ class Torch {
     static constexpr std::uint32_t unknown_key = ~std::uint32_t{0};
     // key: DLPack's numbers of the type, where it gave them; null for a type that is not in the table.
     const Element* element(PyObject* tensor, std::uint32_t key);
-    std::int64_t counter(PyObject* tensor);
+    std::int64_t counter(PyObject* tensor, bool& uncounted);
     bool dense(PyObject* tensor, Facts& out);
     bool odd(PyObject* tensor);
     bool borrowed(PyObject* tensor, Facts& out, std::uint32_t& key);

@@ -20,6 +20,7 @@ from opscope.kernels.calls import Draft, Facts, Operator, Site, base
 from opscope.kernels.compiled import NUMBERS
 from opscope.record.active import active
 from opscope.record.rows import arrow_batches
+from opscope.record.session import captured_calls
 from opscope.record.torch.arrivals import Arrivals
 from opscope.record.torch.aside import PLAIN, TensorBase, aside, plainly, set_aside
 from opscope.record.torch.composed import ONEDNN, Composed, composed, is_composed, readable
@@ -120,6 +121,11 @@ class TorchBinding:
 
     def work_of(self, result: Any) -> Any:
         return self.arrivals.work_of(result)
+
+    @staticmethod
+    def graphs_ran() -> bool:
+        """Whether compiled code may have run in this process; it counts its writes as torch does, but for tensors of inference mode."""
+        return captured_calls() > 0
 
     @staticmethod
     def whole(tensor: torch.Tensor) -> bool:
@@ -345,6 +351,7 @@ def facts_of(tensor: torch.Tensor) -> Facts:
         tensor_class=None if kind in PLAIN else kind.__qualname__,
         requires_grad=requires_grad,
         counter=0 if tensor.is_inference() else tensor._version,
+        uncounted=tensor.is_inference(),
         readable=memory and host,
         staged=memory and not host and layout_name(tensor) == "strided",
         data=tensor.data_ptr() if memory and host and kind not in PLAIN else 0,
@@ -379,6 +386,7 @@ def composed_facts(tensor: torch.Tensor, whole: Composed, kind: type, *, require
         tensor_class=None if kind in PLAIN else kind.__qualname__,
         requires_grad=requires_grad,
         counter=sum(each._version for each in (tensor, values) if each is not None and not each.is_inference()),
+        uncounted=tensor.is_inference(),
         readable=tensor.device.type == "cpu",
         staged=tensor.device.type != "cpu",
         lazy=True,
