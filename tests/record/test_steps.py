@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable
 from pathlib import Path
 
@@ -213,12 +214,130 @@ def test_without_an_optimizer_the_model_that_comes_back_after_a_backward_pass_be
     assert log.ended == [False] * 2
 
 
-def test_models_that_are_called_again_before_a_backward_pass_end_nothing() -> None:
+def test_a_cell_that_takes_up_its_state_ends_nothing() -> None:
     log = Log()
     for _ in range(5):
-        log.steps.model_enters("cell")
+        log.steps.model_enters("cell", continues=True)
     log.steps.backward()
     assert log.ended == []
+
+
+def test_a_model_that_infers_begins_a_step_where_its_line_comes_back() -> None:
+    log = Log()
+    log.steps.model_enters("net", "warm up", infers=True)
+    for _ in range(3):
+        log.steps.model_enters("net", "left", infers=True)
+        log.steps.model_enters("net", "right", infers=True)
+    assert log.ended == [False] * 2
+
+
+def test_of_an_encoder_and_a_decoder_the_encoder_begins_steps_once_it_came_back() -> None:
+    log = Log()
+    for _ in range(3):
+        log.steps.model_enters("encoder", "e", infers=True)
+        for _ in range(4):
+            log.steps.model_enters("decoder", "d", infers=True)
+    assert log.ended == [False] * (3 + 2)  # the tokens of the first sentence, then a sentence each
+
+
+def test_evaluation_beside_an_optimizer_ends_nothing() -> None:
+    log = Log("a")
+    for _ in range(2):
+        for _ in range(5):
+            log.steps.model_enters("net", "evaluate", infers=True)
+        log.steps.model_enters("net", "train")
+        log.optimize("a")
+    assert log.ended == [False] * 2
+
+
+def test_evaluation_once_the_optimizer_is_gone_has_steps() -> None:
+    log = Log("a")
+    log.optimize("a")
+    log.live.clear()
+    for _ in range(3):
+        log.steps.model_enters("net", "evaluate", infers=True)
+    assert log.ended == [False] * 3
+
+
+def test_an_optimizer_that_is_made_after_a_warm_up_is_seen_before_its_first_step() -> None:
+    log = Log()
+    for _ in range(6):
+        log.steps.model_enters("net", "warm up", infers=True)
+    before = len(log.ended)
+    log.live.add("a")
+    for _ in range(3):
+        log.steps.model_enters("net", "train")
+        log.steps.backward()
+    assert log.ended[before:] == []
+
+
+class Decoder(torch.nn.Module):
+    """generate() calls the model once a token, as that of transformers does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(self.body(x))
+
+    @torch.no_grad()
+    def generate(self, x: torch.Tensor, count: int) -> torch.Tensor:
+        for _ in range(count):
+            x = self(x)
+        return x
+
+
+def plain_loop() -> None:
+    model = Decoder()
+    for _ in range(3):
+        model(torch.ones(1, 4))
+
+
+def inference_mode() -> None:
+    model = Decoder().eval()
+    with torch.inference_mode():
+        for _ in range(3):
+            model(torch.ones(1, 4))
+
+
+def greedy() -> None:
+    Decoder().generate(torch.ones(1, 4), 3)
+
+
+def evaluation_inside_training() -> None:
+    model = Decoder()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            for _ in range(2):
+                model(torch.ones(1, 4))
+
+
+def unrolled() -> None:
+    """A cell over a sequence, updated by hand."""
+    cell = torch.nn.RNNCell(4, 4)
+    for _ in range(3):
+        state = torch.zeros(1, 4)
+        for _ in range(5):
+            state = cell(torch.ones(1, 4), state)
+        state.sum().backward()
+        with torch.no_grad():
+            for parameter in cell.parameters():
+                parameter.sub_(0.1 * parameter.grad)
+                parameter.grad = None
+
+
+@pytest.mark.parametrize(
+    ("program", "steps"), [(plain_loop, 3), (inference_mode, 3), (greedy, 3), (evaluation_inside_training, 4), (unrolled, 3)]
+)
+def test_loops_of_models(tmp_path: Path, program: object, steps: int) -> None:
+    gc.collect()  # an optimizer of another test that lives yet
+    found = record(tmp_path, program)  # type: ignore[arg-type]
+    assert len({call.step for call in found.calls}) == steps
 
 
 def test_accumulated_gradients_of_an_optimizer_are_one_step() -> None:

@@ -3,7 +3,8 @@
 
 The last optimizer step that follows a backward pass ends a step; with several optimizers, all that are in use have to have
 stepped. GradScaler's update ends a step whose optimizer it skipped. Marks by the user, or a module whose forward calls
-are counted, take over for good. Without an optimizer the model that is called again after a backward pass begins a step.
+are counted, take over for good. Without an optimizer the model that was called first begins a step when it is called again
+after a backward pass, or, where it infers, from a line that called it in this step before.
 """
 
 from __future__ import annotations
@@ -27,27 +28,41 @@ class Steps:
         self._entered = False
         self._noticed = False
         self._first: Hashable = None
+        self._returned = False
+        self._calls: set[tuple[Hashable, Hashable]] = set()
+        self._learns = False
         self._has_optimizer = False
         self._asked = 0
 
     def backward(self) -> None:
         """A backward pass is under way."""
-        self._backward = True
+        if not self._learns:
+            self._asked = 0
+        self._backward = self._learns = True
 
-    def model_enters(self, model: Hashable) -> None:
-        """The program calls a model from outside of any; where there is no optimizer, a backward pass since its last call ended a step.
+    def model_enters(self, model: Hashable, line: Hashable = None, *, infers: bool = False, continues: bool = False) -> None:
+        """The program calls a model from a line outside of any model; where there is no optimizer, that may begin a step.
 
-        Other models that the step calls end none: the one that was called first does.
+        Once the model that was called first has come back, others that the step calls begin none. infers: no gradient can come of the
+        call. continues: it takes up what was computed before in the same pass, as a cell does its state. Of a call that is neither
+        nobody knows whether a backward pass will follow; in a program that had none it infers.
         """
         if self._first is None:
             self._first = model
-        elif model == self._first and self._backward and not self._depth and not self._optimized():
+        first, call = model == self._first, (model, line)
+        again = call in self._calls and (infers or not (continues or self._learns))
+        begins = first and (self._backward or again)
+        if (begins or (again and not self._returned)) and not self._depth and not self._optimized(infers=infers):
+            self._returned = self._returned or begins
+            lines = set() if first else {each for each in self._calls if each[0] == self._first}
             self._finish(skipped=False)
+            self._calls = lines  # a model that was called between calls of the first has not brought that one back
+        self._calls.add(call)
 
-    def _optimized(self) -> bool:
+    def _optimized(self, *, infers: bool) -> bool:
         """Whether an optimizer exists; looking for one is slow, so it is looked for the 1st, 2nd, 4th, 8th … time."""
         self._asked += 1
-        if not self._has_optimizer and self._asked & (self._asked - 1) == 0:
+        if (infers or not self._has_optimizer) and self._asked & (self._asked - 1) == 0:
             self._has_optimizer = bool(self._live())
         return self._has_optimizer
 
@@ -103,4 +118,5 @@ class Steps:
 
     def _clear(self) -> None:
         self._backward = False
+        self._calls.clear()
         self._stepped.clear()

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -25,6 +27,7 @@ from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in
 from opscope.record.torch.sentinel import Sentinel
+from opscope.record.torch.stacks import OPSCOPE, inside, is_user
 from opscope.record.torch.staging import non_finite
 from opscope.run.arrow import encode_rows
 from opscope.run.contain import contain
@@ -256,7 +259,7 @@ class TorchRecorder:
         for buffer, name in buffers:
             self.book.label(buffer, "buffer", name)
         if not scope:
-            self._model_enters(module)
+            self._model_enters(module, args)
         self.steps.module_enters(path)
         self._worked = True
         kind = type(module)
@@ -264,13 +267,15 @@ class TorchRecorder:
         index = self.book.enter_scope("module", op, path, list(tensors_in(args, "")))
         scope.append((module, index, path))
 
-    def _model_enters(self, module: torch.nn.Module) -> None:
+    def _model_enters(self, module: torch.nn.Module, args: Any) -> None:
         """A model is called from the program's own loop: not from a backward pass, a thread beside it, and no loss or activation."""
         in_backward = torch._C._current_graph_task_id() >= 0
         if in_backward or threading.current_thread() is not threading.main_thread() or next(module.parameters(), None) is None:
             return
         self._note_backward()
-        self.steps.model_enters(id(module))
+        infers = not torch.is_grad_enabled()
+        continues = any(tensor.grad_fn is not None for _, tensor in tensors_in(args, ""))
+        self.steps.model_enters(id(module), line_of_program(), infers=infers, continues=continues)
 
     def _module_leaves(self, module: torch.nn.Module, *given: Any) -> None:
         """Forward hook: given are args, kwargs and the result; after an exception torch leaves the kwargs out."""
@@ -318,9 +323,19 @@ class TorchRecorder:
         self.steps.optimizer_ends(optimizer)
 
 
+def line_of_program() -> Hashable:
+    """Which call of the program's own code is under way; None where there is none of its own."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (inside(frame.f_code.co_filename, OPSCOPE) or not is_user(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
 def live_optimizers() -> set[Hashable]:
     """Optimizers of the program whose step is watched; wrappers that torch does not hook never report one."""
     kinds = {kind for kind in subclasses(Optimizer) if getattr(kind.step, "hooked", False)}
+    if not kinds:
+        return set()
     return {id(found) for found in gc.get_objects() if type(found) in kinds}
 
 
