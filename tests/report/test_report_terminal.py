@@ -104,6 +104,11 @@ def test_what_compilation_hid_is_not_called_sound(tmp_path: Path) -> None:
     assert only.rstrip().removesuffix("runs/demo").rstrip() == f"opscope  {said}"
 
 
+def test_a_run_of_which_all_was_hidden_says_so(tmp_path: Path) -> None:
+    (only,) = drawn(document(steps=0, calls_per_step=0.0, ranks=[], overhead=None, hidden_calls=1), tmp_path, width=160)
+    assert "nothing was recorded; 1 call hidden by compilation was not looked at" in only
+
+
 def test_an_empty_run_is_not_called_clean(tmp_path: Path) -> None:
     nothing = document(steps=0, calls_per_step=0.0, ranks=[], overhead=None)
     assert drawn(nothing, tmp_path)[0].split("  ")[:2] == ["opscope", "nothing was recorded"]

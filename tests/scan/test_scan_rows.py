@@ -24,6 +24,13 @@ def test_an_empty_run_is_clean() -> None:
     assert document.summary["steps"] == 0
 
 
+def test_where_compilation_hid_every_call_nothing_was_looked_at() -> None:
+    rows = Builder()
+    assert not scan(rows.run(hidden_calls=3)).complete
+    rows.call("log", [state(1)], [state(2)])
+    assert scan(rows.run(hidden_calls=3)).complete
+
+
 def test_problems_make_a_document_incomplete() -> None:
     document = scan(Builder().run(problems=("rank 3 is missing",)))
     assert not document.complete

@@ -143,13 +143,13 @@ def _count(number: Any, noun: str) -> str:
 
 
 def _clean(document: Document) -> str:
-    if document.summary.get("steps") == 0 and not document.summary.get("calls_per_step"):
-        return "nothing was recorded"
     hidden = document.summary.get("hidden_calls")
+    unseen = f"; {_count(hidden, 'call')} hidden by compilation {'was' if hidden == 1 else 'were'} not looked at" if hidden else ""
+    if document.summary.get("steps") == 0 and not document.summary.get("calls_per_step"):
+        return f"nothing was recorded{unseen}"
     facts = facts_of({**document.summary, "hidden_calls": None})
     said = f"no overflow, NaN or Inf {'seen ' if hidden else ''}in {facts}" if facts else "no overflow, NaN or Inf"
-    if hidden:
-        said += f"; {_count(hidden, 'call')} hidden by compilation {'was' if hidden == 1 else 'were'} not looked at"
+    said += unseen
     return said if document.complete else f"{said}, in what could be read"
 
 
