@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 import pytest
@@ -372,3 +373,36 @@ def test_checkpointing_without_an_optimizer_stays_within_its_step(tmp_path: Path
     assert sorted((call.step, call.phase) for call in recorded.all("aten::addmm.default")) == [
         (0, "forward"), (0, "recompute"), (1, "forward"), (1, "recompute"),
     ]  # fmt: skip
+
+
+def adversaries() -> tuple[Callable[[], None], list[torch.optim.Optimizer]]:
+    """A loop of two models, each with its optimizer, which step in turn."""
+    makes, tells = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+    optimizers = [torch.optim.Adam(model.parameters()) for model in (tells, makes)]
+
+    def train() -> None:
+        for _ in range(3):
+            for optimizer, noise in zip(optimizers, (makes(torch.ones(1, 2)).detach(), None), strict=True):
+                optimizer.zero_grad()
+                tells(makes(torch.ones(1, 2)) if noise is None else noise).sum().backward()
+                optimizer.step()
+
+    return train, optimizers
+
+
+def test_an_optimizer_that_was_left_behind_is_not_waited_for(tmp_path: Path) -> None:
+    first, behind = adversaries()
+    first()
+    trained = record(tmp_path / "second", adversaries()[0])
+    again = record(tmp_path / "third", adversaries()[0])
+    assert behind
+    assert {call.step for call in trained.calls} == {0, 1, 2}
+    assert [(call.step, call.name) for call in trained.calls] == [(call.step, call.name) for call in again.calls]
+
+
+def test_optimizers_that_had_trained_before_step_together_from_the_second_step_on(tmp_path: Path) -> None:
+    train, optimizers = adversaries()
+    train()
+    updates = Counter(call.step for call in record(tmp_path, train).all("aten::addcmul_"))
+    assert optimizers
+    assert [updates[step] for step in sorted(updates)] == [2, 2, 4, 4]  # one for each parameter

@@ -25,6 +25,7 @@ class Steps:
         self._expected: set[Hashable] = set()
         self._idle: set[Hashable] = set()
         self._stepped: set[Hashable] = set()
+        self._before: set[Hashable] = set()  # those that stepped in the step before
         self._entered = False
         self._noticed = False
         self._first: Hashable = None
@@ -83,6 +84,8 @@ class Steps:
         if self._depth:
             return
         if optimizer not in self._expected:
+            if self._expected:
+                self._stepped |= self._before  # they did not know of this one, which goes with them
             self._expected = self._live() | {optimizer}
         if self._expected - self._idle <= self._stepped:
             self._finish(skipped=False)
@@ -119,4 +122,4 @@ class Steps:
     def _clear(self) -> None:
         self._backward = False
         self._calls.clear()
-        self._stepped.clear()
+        self._before, self._stepped = self._stepped, set()

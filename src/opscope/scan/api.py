@@ -55,7 +55,8 @@ def scan(run: Run, *, selection: Selection | None = None, show_hidden: bool = Fa
     selection chooses among the findings. The whole run is followed all the same, since the cause of what happens in step 5
     may lie in step 3; findings outside of the selection are counted in summary.warnings, and patterns of it that match nothing
     named there. Origins that a guard of the program removed are counted in summary.hidden, findings only with show_hidden.
-    complete is false when the run has problems, or holds no call since all were hidden by compilation. Raises FormatError for a table that cannot be read.
+    complete is false when the run has problems, or holds no call since all were hidden by compilation. Raises FormatError
+    for a table that cannot be read.
     """
     with open_tables(run) as tables:
         return _scanned(tables, selection, show_hidden=show_hidden, told=percent(progress, "scan"))

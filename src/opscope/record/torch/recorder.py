@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +25,7 @@ from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, 
 from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in
+from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
 from opscope.record.torch.stacks import OPSCOPE, inside, is_user
 from opscope.record.torch.staging import non_finite
@@ -51,7 +51,7 @@ class TorchRecorder:
         self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
         self.book = make_book(self.binding, config)
         session.cleanup.callback(self.binding.arrivals.watch(self.book))
-        self.steps = Steps(self._step_ended, live_optimizers, module=config.step_module)
+        self.steps = Steps(self._step_ended, LiveOptimizers(), module=config.step_module)
         self._worked = False
         self.levels = config.levels
         self._autocast: dict[str, None] = {}
@@ -329,18 +329,3 @@ def line_of_program() -> Hashable:
     while frame is not None and (inside(frame.f_code.co_filename, OPSCOPE) or not is_user(frame.f_code.co_filename)):
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)
-
-
-def live_optimizers() -> set[Hashable]:
-    """Optimizers of the program whose step is watched; wrappers that torch does not hook never report one."""
-    kinds = {kind for kind in subclasses(Optimizer) if getattr(kind.step, "hooked", False)}
-    if not kinds:
-        return set()
-    return {id(found) for found in gc.get_objects() if type(found) in kinds}
-
-
-def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
-    """A class and all that are derived from it."""
-    yield kind
-    for derived in type.__subclasses__(kind):
-        yield from subclasses(derived)
