@@ -58,7 +58,8 @@ def test_every_row_can_be_reached(name: str) -> None:
     """A row is reached by a name that is reduced to its word, in its own world first."""
     for row in sheet(name).rows:
         word, _, overload = row.partition(".")
-        spelled = {"aten": f"aten::{word}.{overload or 'default'}", "api": f"torch.{word}", "collectives": f"c10d::{word}"}
+        spelled = dict.fromkeys(("aten", "torch"), f"aten::{word}.{overload or 'default'}")
+        spelled |= {"api": f"torch.{word}", "collectives": f"c10d::{word}"}
         op = spelled.get(name, word[:1].upper() + word[1:])
         assert word_of(op) == word, f"{name}.txt: no name is reduced to {word}"
         if name in GRAPHS:

@@ -17,6 +17,7 @@ import msgspec
 from opscope.bisect.oracle import BAD, GOOD, UNCLEAR, Observation, Oracle, Scan, oracle_for
 from opscope.bisect.trials import Record, Tell, Trials
 from opscope.errors import UnavailableError, UsageError
+from opscope.operators.catalogue import traits_of
 from opscope.repro.ddmin import ddmin
 from opscope.run.query import sql
 
@@ -29,13 +30,6 @@ RECORDING = ("--values", "none")
 CONTROLS = 5  # runs of the command as it is, when it failed the first time alone
 REPEATS = 3  # good runs that make a change good, where an operator was seen to give other results each time
 MOST_RUNS = 12
-# Operators that compute nothing: views and allocators.
-PLAIN = frozenset({
-    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::view", "aten::t",
-    "aten::transpose", "aten::permute", "aten::expand", "aten::detach", "aten::alias", "aten::as_strided", "aten::unsqueeze",
-    "aten::squeeze", "aten::slice", "aten::select", "aten::split", "aten::split_with_sizes", "aten::unbind", "aten::_unsafe_view",
-    "aten::_reshape_alias", "aten::lift_fresh", "aten::unflatten", "aten::narrow", "aten::diagonal", "aten::_local_scalar_dense",
-})  # fmt: skip
 
 
 class Bisected(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +226,13 @@ def _unobserved(document: Document, ranked: Sequence[str], trials: Trials) -> Bi
 def _operators(run: Run) -> list[str]:
     """Operators of a run that compute something, in the order of their first call."""
     query = "SELECT op, min(\"index\") AS first FROM calls WHERE level = 'operator' GROUP BY op ORDER BY first"
-    return [row["op"] for row in sql(run, query) if row["op"].partition(".")[0] not in PLAIN]
+    return [row["op"] for row in sql(run, query) if computes(row["op"])]
+
+
+def computes(op: str) -> bool:
+    """Whether an operator does more than to view or to make memory, or to hand out a number."""
+    known = traits_of(op)
+    return not (known.view or known.allocates or known.leaves)
 
 
 def ranking(document: Document, ops: Sequence[str]) -> list[str]:

@@ -14,14 +14,24 @@ from opscope.operators.rows import Row, Sheet, read_sheet
 from opscope.operators.spelling import API, COLLECTIVE, DISPATCHER, GRAPH, overload_of, word_of, world_of
 from opscope.operators.traits import FLAGS, Traits
 
-SHEETS = ("aten", "api", "mindspore", "ge", "collectives")
+SHIPPED = ("aten", "api", "mindspore", "ge", "collectives")
+SHEETS = (*SHIPPED, "torch")  # the last is what torch tells by itself, of words that no other sheet has
 # Sheets in the order in which a name of each world is looked up.
 _ORDER = {
     DISPATCHER: SHEETS,
-    API: ("api", "aten", "mindspore", "ge", "collectives"),
-    GRAPH: ("mindspore", "ge", "aten", "api", "collectives"),
-    COLLECTIVE: ("collectives", "aten", "api", "mindspore", "ge"),
+    API: ("api", "aten", "mindspore", "ge", "collectives", "torch"),
+    GRAPH: ("mindspore", "ge", "aten", "api", "collectives", "torch"),
+    COLLECTIVE: ("collectives", "aten", "api", "mindspore", "ge", "torch"),
     "": SHEETS,
+}
+
+
+# What holds with a trait unless a row takes it away.
+_IMPLIED = {
+    "view": ("moves", "silent", "idle"),
+    "cast": ("idle",),
+    "allocates": ("idle", "dropped"),
+    "contraction": ("weighed",),
 }
 
 
@@ -49,8 +59,9 @@ def traits_of(op: str) -> Traits:
     merged: dict[str, bool | str] = {}
     for row in (*_matching(word), _find(world, word), _find(world, f"{word}.{overload}") if overload else {}):
         merged |= row
-    if merged.get("view"):
-        merged = {"moves": True, "silent": True, **merged}
+    for trait, implied in _IMPLIED.items():
+        if merged.get(trait):
+            merged = {**dict.fromkeys(implied, True), **merged}
     return Traits(**merged)  # type: ignore[arg-type]
 
 

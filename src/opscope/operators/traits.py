@@ -13,6 +13,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     view: bool = False  # the outputs are the same elements, or some of them, under another shape
     moves: bool = False  # every element of an output is one of an input (or a scalar), unchanged; nothing is computed
     pointwise: bool = False  # an element of the output depends on those at its own place only
+    weighed: bool = False  # reads parameters: an input of another shape is another batch
     contraction: bool = False  # a sum of products, which is rounded or overflows while it is accumulated
     cast: bool = False  # one element type in, another out
     # Where elements come from.
@@ -31,9 +32,24 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     # Arguments by slot.
     scratch: str = ""  # outputs for the backward kernel alone: padded, or in part never written
     overwrites: str = ""  # the argument whose previous content cannot show in what is left in it
-    # How results err.
+    bound: str = ""  # how the magnitude of what is written is bounded by the inputs': a rule of kernels.bounds
+    # How results err, and how errors are carried.
+    watched: bool = False  # integers wrap in silence in it: judged by their values
+    sums: bool = False  # on absolute values it gives the sum of its terms' magnitudes
+    chooses: bool = False  # which of several equal elements it names is its own choice
+    commutes: bool = False  # its operands may stand in any order
+    error: str = ""  # how an error of its inputs is carried to its outputs: a kind of compare
     tolerance: str = ""  # kind of rule of judge.tolerance
-    # Across worlds.
+    # What it is beside other calls.
+    idle: bool = False  # nothing is computed: left out or called once more, no result differs
+    linear_update: bool = False  # a part of optimizers that only add and multiply
+    # Between frameworks.
+    dropped: bool = False  # what it gives is told by no other call: left out of the alignment
+    handed_on: bool = False  # gives its input, perhaps shaped otherwise
+    by_products: bool = False  # outputs after the first are indices, masks, statistics, workspaces
+    generic: bool = False  # a building block: the word alone says nothing of what a call is for
+    biased: bool = False  # may carry a bias, or leave it to an addition behind
+    kin: str = ""  # the word for what operators of any framework compute, where it is not their own
     same: str = ""  # torch's word for the same operator
 
 

@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 
 from opscope.errors import UsageError
+from opscope.judge.operators import is_overwritten
+from opscope.operators.catalogue import family, traits_of
 from opscope.repro.buffers import dense_strides
 from opscope.repro.build import COLLECTIVES, Material, assemble
 from opscope.repro.case import Case
@@ -27,13 +29,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Their outputs hold whatever memory held.
-ALLOCATORS = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_", "set_"})
-
-# What they write is told by their arguments or drawn, whatever it was before.
-FILLS = frozenset({
-    "copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_",
-})  # fmt: skip
 # What torch.set_default_dtype takes, its own first.
 DEFAULTS = ("float32", "float64", "float16", "bfloat16")
 
@@ -57,7 +52,7 @@ def again(run: Run, call: Call) -> Again:
         raise UsageError(f"it ended with an error when it was recorded: {call.error.splitlines()[0][:120]}")
     if call.level == "operator" and call.op.partition("::")[0] in COLLECTIVES:
         raise UsageError("it needs a process group")
-    if call.op.partition("::")[2].partition(".")[0] in ALLOCATORS:
+    if traits_of(call.op).allocates or family(call.op) == "set":
         raise UsageError("its result is memory that nobody has written yet")
     if call.level == "api" and call.phase == "backward":
         return gradient(run, call)
@@ -146,7 +141,7 @@ def from_material(material: Material) -> Again:
     case = material.case
     kinds = {tensor.values for tensor in case.tensors}
     blank = {tensor.slot for tensor in case.tensors if tensor.values == "uninitialised"}
-    if blank and not (blank == {"0"} and case.op.partition("::")[2].partition(".")[0] in FILLS):
+    if blank and not (blank == {"0"} and is_overwritten(case.op, "0")):
         raise UsageError("an input was memory that nobody had written yet")
     names = list(case.buffers)
     memories = filled(material, names)

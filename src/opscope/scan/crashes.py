@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opscope.operators.catalogue import traits_of
 from opscope.questions.findings import Accusation
 from opscope.questions.tables import Tables
 from opscope.run.finding import Forward
@@ -29,9 +30,6 @@ DEVICE_ERROR = re.compile(
 LATE = (
     "a device error that was asynchronous: the kernel that failed may be an earlier one; record with --sync, which makes launches blocking,"
     " to know"
-)
-VIEWS = frozenset(
-    {"t", "view", "transpose", "permute", "expand", "detach", "alias", "reshape_alias", "unsqueeze", "squeeze", "slice", "select"}
 )
 _ON_PURPOSE = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
 HUNG = 5.0  # seconds without a new call after which a process that was stopped stood still
@@ -103,7 +101,7 @@ def forward_of(run: Run, process: int, index: int) -> Forward | None:
         if other.phase == "forward" and other.level == "operator" and (other.source, other.module) == (call.source, call.module)
     ]  # fmt: skip
     stem = _stem(call.op)
-    meant = [other for other in same if _stem(other.op) == stem] or [other for other in same if _stem(other.op) not in VIEWS]
+    meant = [other for other in same if _stem(other.op) == stem] or [other for other in same if not traits_of(other.op).view]
     if not meant or len({other.op for other in meant}) > 1:
         return None
     return Forward(call=meant[-1].name, op=meant[-1].op, source=meant[-1].source)

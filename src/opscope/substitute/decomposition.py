@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opscope.errors import UnavailableError
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions
 from opscope.substitute.mathematics import FORMULAS
 from opscope.substitute.perform import perform
@@ -19,9 +20,6 @@ from opscope.substitute.schema import find_operator
 
 if TYPE_CHECKING:
     from opscope.substitute.perform import Bound, Performed
-
-# torch's entries for these ask for a generator's own stream, or return memory that nobody has written.
-LEFT_OUT = frozenset({"empty_like", "new_empty", "new_empty_strided", "empty_strided", "rand_like", "randn_like"})
 
 
 class Decomposition:
@@ -49,8 +47,8 @@ def decomposition_of(func: Any) -> Callable[..., Any] | None:
     """A function with the operator's signature, None where there is none."""
     from torch._decomp import decomposition_table
 
-    name = func._schema.name.partition("::")[2]
-    if name in LEFT_OUT or torch.Tag.nondeterministic_seeded in func.tags:
+    # torch's entries for these ask for a generator's own stream, or return memory that nobody has written.
+    if traits_of(func._schema.name).allocates or torch.Tag.nondeterministic_seeded in func.tags:
         return None
     formula = FORMULAS.get(func._schema.name)
     if formula is not None:
@@ -58,6 +56,7 @@ def decomposition_of(func: Any) -> Callable[..., Any] | None:
     found = decomposition_table.get(func)
     if found is not None:
         return found
+    name = func._schema.name.partition("::")[2]
     if name.endswith("_") and not name.endswith("__"):
         functional = decomposition_table.get(_functional(func, name))
         return None if functional is None else _in_place(functional)

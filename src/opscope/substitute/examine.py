@@ -17,6 +17,7 @@ import torch
 
 from opscope.judge.replayed import BEYOND, EASE, NARROWLY, ROUNDOFF, Replayed, Sides, gravest, judge_output
 from opscope.kernels.calls import writes_to
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import dtype_name
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.determined import QUANTITIES, judge_determined
@@ -28,22 +29,6 @@ from opscope.substitute.terms import terms_of
 from opscope.substitute.truth import Attempt, as_array, magnitude, roundoff, seeded, slack, true_result
 from opscope.substitute.wider import Float64
 
-# Which of several equal elements these name is theirs to choose.
-CHOOSERS = (
-    "sort",
-    "topk",
-    "argmax",
-    "argmin",
-    "max",
-    "min",
-    "mode",
-    "kthvalue",
-    "median",
-    "unique",
-    "max_pool",
-    "adaptive_max_pool",
-    "fractional_max_pool",
-)
 CHANGED = "argument {} was changed, which the operator only reads by its schema"
 PLACES = "the view has other elements, another shape or type than the substitute's"
 
@@ -252,4 +237,5 @@ def devices(bound: Bound) -> set[str]:
 
 
 def chooses(bound: Bound) -> bool:
-    return bound.name.startswith(CHOOSERS)
+    """Whether which of several equal elements it names is its own choice."""
+    return traits_of(bound.call.op).chooses

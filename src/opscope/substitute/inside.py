@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch.autograd import profiler
 
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions
 from opscope.substitute.perform import perform
 from opscope.substitute.truth import FAILURES
 
 if TYPE_CHECKING:
     from opscope.substitute.perform import Bound
-
-# They make and view memory; nothing is computed there.
-PLUMBING = frozenset({"empty", "empty_like", "empty_strided", "as_strided", "view", "resize_", "expand", "reshape", "t", "transpose", "to"})
 
 
 def called_inside(bound: Bound) -> tuple[str, ...]:
@@ -26,4 +24,10 @@ def called_inside(bound: Bound) -> tuple[str, ...]:
         perform(bound, Conditions())
     own = f"aten::{bound.name}"
     names = dict.fromkeys(event.name for event in made.function_events or () if event.name.startswith("aten::"))
-    return tuple(name for name in names if name != own and name.removeprefix("aten::") not in PLUMBING)
+    return tuple(name for name in names if name not in {own, "aten::to"} and not makes_memory(name))
+
+
+def makes_memory(op: str) -> bool:
+    """Whether an operator only makes or views memory; nothing is computed there."""
+    known = traits_of(op)
+    return known.allocates or known.view

@@ -15,6 +15,7 @@ import torch
 from opscope.errors import UnavailableError
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import Replayed
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions, dtype_named
 from opscope.substitute.examine import Answer, examine, same_bits
 from opscope.substitute.gradients import function_named
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]
-
-# Functions that draw random numbers; of operators their tags tell.
-RANDOM = frozenset({
-    "dropout", "alpha_dropout", "feature_dropout",
-    "dropout1d", "dropout2d", "dropout3d", "rrelu", "gumbel_softmax", "bernoulli", "bernoulli_",
-    "multinomial", "normal", "normal_", "uniform_", "rand_like", "randn_like", "randint_like", "random_", "exponential_", "poisson",
-    "dropout_", "alpha_dropout_", "cauchy_", "geometric_", "log_normal_", "fractional_max_pool2d",
-})  # fmt: skip
-
 
 JUDGED = 16  # different results of one call that are judged
 
@@ -73,7 +65,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 def trials_of(bound: Bound, device: str, repeat: int) -> list[dict[str, torch.Tensor]]:
     """What the call gives each time it is made. UnavailableError when it cannot be made here, with the reason."""
     dispatched = hasattr(bound.func, "tags")
-    random = draws_random(bound.func, *literal(bound.call)) if dispatched else bound.name in RANDOM
+    random = draws_random(bound.func, *literal(bound.call)) if dispatched else traits_of(bound.call.op).random
     if random and bound.call.random is None:
         raise UnavailableError("it draws random numbers, and the generator's state was not recorded")
     return [made(bound, device) for _ in range(max(repeat, 1))]

@@ -9,18 +9,10 @@ import torch
 
 from opscope.judge.replayed import Terms
 from opscope.judge.terms import terms_of as count_of
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions, values_of
 from opscope.substitute.layout import GRADIENT
 from opscope.substitute.perform import Bound, Performed, outputs_of
-
-# Sums of products of inputs: on absolute values they give the sum of the magnitudes of their terms.
-LINEAR = frozenset({
-    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "matmul", "linear", "convolution", "_convolution",
-    "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable", "_slow_conv2d_forward", "sum", "mean", "cumsum", "index_add",
-    "index_add_", "scatter_add", "scatter_add_", "embedding_dense_backward", "add", "add_", "sub", "sub_", "rsub", "addcmul", "addcmul_",
-    "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "addr", "_foreach_add_",
-    "upsample_bilinear2d", "upsample_bilinear2d_backward", "trace", "mkldnn_linear", "lerp", "lerp_", "_addmm_activation",
-})  # fmt: skip
 
 
 def terms_of(bound: Bound, slot: str, output: torch.Tensor) -> Terms:
@@ -30,7 +22,7 @@ def terms_of(bound: Bound, slot: str, output: torch.Tensor) -> Terms:
         most, widest = max(map(math.prod, shapes), default=1), max((max(shape, default=1) for shape in shapes), default=1)
         return Terms(count=max(most // max(output.numel(), 1), widest, 16))
     count = count_of(bound.call.op, shapes, [tuple(output.shape)])
-    kind = "linear" if bound.name in LINEAR else "other"
+    kind = "linear" if traits_of(bound.call.op).sums else "other"
     return Terms(op=bound.call.op, count=count, partial=partial_sums(bound, slot), kind=kind)
 
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from opscope.compare.cause.origins import ARGUMENT, ARRIVED, Cause
 from opscope.compare.pair.tensors import SHAPE
-from opscope.compare.side.conditions import HARMLESS, is_random
 from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.records import tensor_records
-from opscope.operators.catalogue import family, words_with
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
 
 FIRST = 2  # of these dimensions one is that of the batch, the other that of a sequence
-WEIGHED = words_with("contraction") - {"matmul", "mm", "bmm", "baddbmm", "dot", "inner", "einsum", "tensordot"} | {"embedding"}
 SHARE = 0.3  # of the forward pass's results that have another shape then
 
 
@@ -44,7 +42,7 @@ def _explained(pairing: Pairing, cause: Cause) -> bool:
     if cause.kind == ARRIVED:
         return bool(pairing.rows.status[cause.row] == SHAPE)
     op = pairing.target.words.get(int(pairing.target.calls.op[cause.target]), "")
-    return cause.kind != ARGUMENT or family(op) in HARMLESS or is_random(op)
+    return cause.kind != ARGUMENT or traits_of(op).idle or traits_of(op).random
 
 
 def _resized(pairing: Pairing) -> tuple[int, str]:
@@ -73,7 +71,7 @@ def _fed(pairing: Pairing, forward: NDArray[np.bool_]) -> NDArray[np.int64]:
     made = (pairing.flows[0].producer[rows.target[chosen]] >= 0) | (pairing.flows[1].producer[rows.golden[chosen]] >= 0)
     chosen = chosen[~made & forward[rows.target_call[chosen]]]
     side, places = pairing.target, rows.target[chosen]
-    weighed = side.which(side.calls.op[rows.target_call[chosen]], lambda op: family(op) in WEIGHED) & (tensors.slot[places] != hash_of("0"))
+    weighed = side.which(side.calls.op[rows.target_call[chosen]], lambda op: traits_of(op).weighed) & (tensors.slot[places] != hash_of("0"))
     weighed &= side.which(tensors.dtype[places], lambda dtype: "int" not in dtype)  # words are looked up by whole numbers
     return chosen[:0] if (tensors.parameter[places] | weighed).any() else chosen
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.compare.cause.parameter_shapes import FILLS
 from opscope.compare.cause.unused_initialisation import dead_calls
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import SAME, UNKNOWN
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.conditions import STEEP, is_random, kind_of
+from opscope.compare.side.conditions import STEEP, kind_of
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.producers import aliases
 from opscope.compare.verdict.allowance import Measures
-from opscope.operators.catalogue import family, traits_of
+from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import in_place
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class Signs:
     @cached_property
     def random(self) -> NDArray[np.bool_]:
         """Calls that draw random numbers."""
-        return self.pairing.target.which(self.calls.op, is_random)
+        return self.pairing.target.which(self.calls.op, lambda op: traits_of(op).random)
 
     @cached_property
     def allocators(self) -> NDArray[np.bool_]:
@@ -225,7 +224,7 @@ class Signs:
     @cached_property
     def overwritten(self) -> NDArray[np.bool_]:
         """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
-        filling = self.pairing.target.which(self.calls.op, lambda op: in_place(op) and (family(op) in FILLS or is_random(op)))
+        filling = self.pairing.target.which(self.calls.op, fills)
         rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
         if not filling.any():
             return found
@@ -319,3 +318,9 @@ class Signs:
         """Whether the statistics of what a blurred call reads hold no norm (a mask, infinite scores), and so say next to nothing."""
         norms, places = self.pairing.target.tensors.l2norm, self.pairing.rows.target
         return self.earlier_difference(call) and any(not np.isfinite(norms[places[row]]) for row in self.guessed(call))
+
+
+def fills(op: str) -> bool:
+    """Whether an operator writes over what its first argument held."""
+    known = traits_of(op)
+    return in_place(op) and (bool(known.overwrites) or known.random)

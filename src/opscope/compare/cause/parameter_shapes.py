@@ -10,13 +10,10 @@ import numpy as np
 
 from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.conditions import HARMLESS, is_random
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
-
-FILLS = frozenset({"fill", "zero", "copy", "normal", "uniform", "random", "ones_like", "zeros_like", "full_like"})
 
 
 class Shapes:
@@ -36,7 +33,8 @@ class Shapes:
         words = side.texts(side.calls.op[rows.target_call[chosen]])
         found: dict[int, int] = {}
         for row, call, op in zip(chosen.tolist(), rows.target_call[chosen].tolist(), words, strict=True):
-            if family(op) not in HARMLESS | FILLS and not is_random(op):
+            known = traits_of(op)
+            if not (known.idle or known.overwrites or known.random):
                 found.setdefault(call, row)
         return found
 

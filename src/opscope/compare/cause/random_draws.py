@@ -9,7 +9,7 @@ import numpy as np
 
 from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.conditions import is_random
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,4 +54,4 @@ class Draws:
 
 def draws_of(side: Side) -> NDArray[np.bool_]:
     """Calls that draw from the default generator; those that were given one of their own have an overload that says so."""
-    return side.which(side.calls.op, lambda op: is_random(op) and "generator" not in op)
+    return side.which(side.calls.op, lambda op: traits_of(op).random and "generator" not in op)

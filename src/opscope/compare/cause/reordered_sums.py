@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 MAX_SUMS = 64
-COMMUTATIVE = frozenset(
-    {"add", "__add__", "__iadd__", "__radd__", "mul", "__mul__", "maximum", "minimum", "addn", "add_n", "accumulatenv2"}
-)
 
 
 class Sums:
@@ -53,7 +50,7 @@ class Sums:
     @cached_property
     def _flags(self) -> NDArray[np.bool_]:
         side = self._pairing.target
-        return side.which(side.calls.op, lambda op: family(op) in COMMUTATIVE)
+        return side.which(side.calls.op, lambda op: traits_of(op).commutes)
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.conditions import HARMLESS
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
@@ -48,7 +47,7 @@ class Lonely:
         side, _, match = self._sides[target]
         ordered = sorted(calls)
         words = dict(zip(ordered, side.texts(side.calls.op[np.array(ordered, dtype=np.int64)]), strict=True))
-        computing = [call for call in ordered if family(words[call]) not in HARMLESS]
+        computing = [call for call in ordered if not traits_of(words[call]).idle]
 
         def fed(call: int) -> bool:
             return any(producer >= 0 and match[producer] >= 0 for producer in self.inputs_of(call, target=target))
@@ -68,12 +67,12 @@ class Lonely:
         here = (calls.step[:call] == calls.step[call]) & (calls.rank[:call] == calls.rank[call])
         alone = np.flatnonzero(here & (match[:call] < 0) & calls.leaf[:call])
         words = side.texts(calls.op[alone])
-        return next((at for at, word in zip(alone.tolist(), words, strict=True) if family(word) not in HARMLESS), NONE)
+        return next((at for at, word in zip(alone.tolist(), words, strict=True) if not traits_of(word).idle), NONE)
 
     def computes(self, call: int, *, target: bool) -> bool:
         """Whether a call does more than view, convert or allocate."""
         side, _, _ = self._sides[target]
-        return family(side.words.get(int(side.calls.op[call]), "")) not in HARMLESS
+        return not traits_of(side.words.get(int(side.calls.op[call]), "")).idle
 
     def written_over(self, call: int, mine: int, theirs: int) -> tuple[int, bool]:
         """A call of one side alone that wrote to what the other side's producer made, and whether it is the target's; NONE where none is.

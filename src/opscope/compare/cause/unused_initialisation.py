@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.parameter_shapes import FILLS
-from opscope.compare.side.conditions import HARMLESS, is_random
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import in_place
 
 if TYPE_CHECKING:
@@ -93,7 +91,8 @@ def _endings(side: Side, used: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Calls whose result is an initialisation where nobody reads it: modules are called in their rank."""
 
     def initialises(op: str) -> bool:
-        return in_place(op) or is_random(op) or family(op) in FILLS | HARMLESS
+        known = traits_of(op)
+        return in_place(op) or known.random or bool(known.overwrites) or known.idle
 
     enclosed = np.isin(side.calls.rank, np.unique(side.calls.rank[~side.calls.leaf]))
     found: NDArray[np.bool_] = side.which(side.calls.op, initialises) & enclosed & (used < len(used))

@@ -17,9 +17,9 @@ from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.slots import slotted
 from opscope.compare.pair.tensors import pair_rows
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.kinship import GENERIC
 from opscope.compare.side.lowering import OPTIMIZER, Lowered, fused_words, lowered
 from opscope.compare.side.tokens import bare_module, tokens_of
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def _plausible(one: Lowered, other: Lowered, match: Match, named_so: Sequence[Pa
     agree, calls, output = rows.error[both] <= _AGREES, rows.target_call[both], rows.output[both]
     known, some, result, odd = (np.zeros(count, dtype=np.bool_) for _ in range(4))
     known[calls], some[calls[agree]], result[calls[agree & output]], odd[calls[~agree & ~output]] = True, True, True, True
-    generic = {code for code, word in target.words.items() if word in GENERIC}
+    generic = {code for code, word in target.words.items() if traits_of(word).generic}
     block = np.isin(target.calls.op, np.array(sorted(generic), dtype=np.uint64))
     backward = {code for code, word in target.words.items() if word == "backward"}
     strict = block | np.isin(target.calls.phase, np.array(sorted(backward), dtype=np.uint64))  # gradients share what they read

@@ -16,10 +16,9 @@ import numpy as np
 
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.conditions import HARMLESS
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.optimizer_calls import unrecorded
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,7 +78,7 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
         met = np.zeros(len(names), dtype=np.bool_)
         np.logical_or.at(met, inverse, match >= 0)
         compared = met[inverse] if column is calls.rank else compared & met[inverse]
-    counts = side.which(calls.op, lambda op: family(op) not in HARMLESS) & side.which(calls.phase, lambda phase: phase != "recompute")
+    counts = side.which(calls.op, lambda op: not traits_of(op).idle) & side.which(calls.phase, lambda phase: phase != "recompute")
     alone = np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
     return alone[~_repeats(side, match, flow, alone)] if len(alone) else alone
 

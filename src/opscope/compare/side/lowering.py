@@ -16,26 +16,14 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.columns import MODULE, NONE, Side
-from opscope.compare.side.kinship import BIASED, DROPPED, HANDED_ON, ONE_RESULT, kin, world
+from opscope.compare.side.kinship import kin, world
 from opscope.compare.side.producers import Flow
+from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import in_place
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
 LINEAR_OPTIMIZER = "_foreach_add"  # of updates that only add and multiply: side.conditions knows how it carries an error
-_LINEAR = frozenset(
-    {"add", "sub", "mul", "neg", "_to_copy", "copy", "assign", "assignadd", "addn", "lerp"}
-    | {
-        "applymomentum",
-        "momentum",
-        "sgd",
-        "applygradientdescent",
-        "applymomentumd",
-        "sgdd",
-        "fusedweightscaleapplymomentum",
-        "applykerasmomentum",
-    }
-)
 _SHARE = 0.5
 _FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch"}
 _GRADIENT = "convolution_backward"
@@ -77,7 +65,7 @@ def fused_words(side: Side) -> frozenset[str]:
     draft = _Draft(side, None, str)
     for call in np.flatnonzero(side.calls.leaf).tolist():
         word = draft.words[call]
-        if word in BIASED and len([row for row in draft.read(call) if not side.tensors.constant[row]]) > 2:
+        if traits_of(word).biased and len([row for row in draft.read(call) if not side.tensors.constant[row]]) > 2:
             found.add(word)
     return frozenset(found)
 
@@ -129,9 +117,9 @@ class _Draft:
         for call in range(len(calls)):
             initial = int(calls.module[call]) in roots and int(calls.op[call]) in writes and int(calls.phase[call]) in forward
             made = initial and any(tensors.parameter[row] or int(tensors.storage[row]) in parameters for row in self.written(call))
-            if made or not calls.leaf[call] or self.words[call] in DROPPED:
+            if made or not calls.leaf[call] or traits_of(self.words[call]).dropped:
                 self.home[call] = NONE
-            elif self.words[call] in ONE_RESULT:
+            elif traits_of(self.words[call]).by_products:
                 self.kept[self.written(call)[1:]] = False
         self._drop_moving()
         gone = (self.producer >= 0) & (self.home[np.maximum(self.producer, 0)] < 0) if len(self.home) else np.zeros(0, dtype=np.bool_)
@@ -149,7 +137,7 @@ class _Draft:
         """Leave out calls that only hand on their first input, and connect their readers with whoever made it."""
         handed: dict[int, int] = {}
         for call in np.flatnonzero(self.home >= 0).tolist():
-            if self.words[call] in HANDED_ON:
+            if traits_of(self.words[call]).handed_on:
                 inputs = [row for row in self.read(call) if self.kept[row]]
                 if inputs:
                     handed[call] = inputs[0]
@@ -232,7 +220,7 @@ class _Draft:
         written: dict[tuple[int, int], list[int]] = defaultdict(list)
         for (process, _), members in steps.items():
             head = members[-1]
-            linear = all(self.words[call].removeprefix("_foreach_") in _LINEAR for call in members)
+            linear = all(traits_of(self.words[call].removeprefix("_foreach_")).linear_update for call in members)
             self.home[members], self.words[head] = head, LINEAR_OPTIMIZER if linear else OPTIMIZER
             for name, row in self._updated(members).items():
                 written[process, name].append(row)

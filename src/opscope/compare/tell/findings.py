@@ -14,10 +14,10 @@ from opscope.compare.cause.collectives import Collectives
 from opscope.compare.cause.origins import AMPLIFIED, ARGUMENT, ARRIVED, COMPUTED, EXTRA, MISSING, REWIRED, SHAPED, Cause
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.unpaired import Block, blocks_of
-from opscope.compare.side.conditions import is_random
 from opscope.compare.side.records import call_records, tensor_records
 from opscope.compare.verdict.error_analysis import bound_of
 from opscope.judge.agreement import AGREE
+from opscope.operators.catalogue import traits_of
 from opscope.questions.findings import slot_of
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import open_tables
@@ -232,7 +232,7 @@ class _Book:
         if cause.kind == SHAPED:
             yield self._shaped(cause)
             return
-        if cause.kind in {COMPUTED, AMPLIFIED, ARGUMENT} and is_random(call.op):
+        if cause.kind in {COMPUTED, AMPLIFIED, ARGUMENT} and traits_of(call.op).random:
             yield "it draws random numbers: the runs were in other states of the generator, or not seeded alike"
         if cause.kind == EXTRA and partner is not None:
             yield f"the target runs it where golden runs {partner[0].op} ({partner[0].name})"

@@ -12,38 +12,8 @@ import torch
 
 from opscope.judge.operators import HANDS_ON, is_overwritten, is_workspace
 from opscope.kernels.calls import Operator
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.schema import written_arguments
-
-# Outputs hold whatever the memory held before; of all_gather_copy_in (FSDP) what the other ranks are to fill.
-ALLOCATORS = frozenset({
-    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "empty_quantized",
-    "_efficientzerotensor", "resize_",
-    "all_gather_copy_in",
-})  # fmt: skip
-
-# Their previous content cannot show in the result.
-OVERWRITING = frozenset({
-    "copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
-    "geometric_", "masked_fill_", "resize_", "set_", "detach_", "t_", "transpose_", "unsqueeze_", "squeeze_", "as_strided_",
-    "_foreach_copy_", "_foreach_zero_", "requires_grad_", "swapaxes_", "swapdims_", "rename_", "eye",
-})  # fmt: skip
-
-# How the magnitude of an in-place result is bounded; see kernels/bookkeeping.py BOUNDS.
-BOUNDS = {
-    "add_": "sum", "sub_": "sum", "lerp_": "sum", "rsub_": "sum", "clamp_": "kept", "clamp_min_": "kept", "clamp_max_": "kept",
-    "relu_": "kept", "leaky_relu_": "kept", "sigmoid_": "kept", "tanh_": "kept", "neg_": "kept", "abs_": "kept",
-    "hardtanh_": "kept", "round_": "kept", "floor_": "kept", "ceil_": "kept", "trunc_": "kept", "sign_": "kept", "erf_": "kept",
-    "sin_": "kept", "cos_": "kept", "mul_": "product", "addcmul_": "product", "div_": "quotient", "addcdiv_": "quotient",
-    "sqrt_": "square_root", "native_batch_norm": "moments", "_native_batch_norm_legit": "moments",
-    "cudnn_batch_norm": "moments", "_batch_norm_with_update": "moments",
-}  # fmt: skip
-
-# Integer arithmetic wraps in silence: these are judged by their values (issue of overflow bits 0x8, 0x10, 0x80).
-WATCHED = frozenset({
-    "add", "add_", "sub", "sub_", "rsub", "mul", "mul_", "neg", "neg_", "abs", "abs_", "sum", "prod", "cumsum", "cumprod", "pow",
-    "pow_", "addcmul", "addcmul_", "mm", "bmm", "addmm", "dot", "matmul", "square", "bitwise_left_shift", "__lshift__",
-    "_to_copy", "to", "copy_", "_foreach_add_", "_foreach_mul_", "index_add_", "scatter_add_", "addmv", "mv", "baddbmm",
-})  # fmt: skip
 
 # Keys that the operators go through which these kernels call, and the device whose autocast has to be on: the first conjugates lazily
 # inside itself, the product of the second follows autocast. torch 2.13, the only two of all that its operator database samples
@@ -80,15 +50,16 @@ def describe(func: Any) -> Operator:
     collective = namespace in COMMUNICATION
     if collective:
         writes = exchanged(namespace, short, writes)
-    bound = "overwritten" if short in OVERWRITING else BOUNDS.get(short.removeprefix("_foreach_"))
+    known, alone = traits_of(schema.name), traits_of(schema.name.replace("::_foreach_", "::"))
+    bound = (known.bound or alone.bound or None) if writes and namespace == "aten" else None
     out_variant = bool(writes) and not short.endswith("_") and all(w.startswith("kwargs.") for w in writes)
     return Operator(
         op=f"{schema.name}.{overload}",
         short=short,
         writes=writes,
-        allocator=short in ALLOCATORS,
+        allocator=known.allocates,
         collective=collective,
-        watched=short in WATCHED,
+        watched=known.watched,
         hidden=namespace in {"profiler", "prim"},
         signal=short == "_amp_update_scale_",
         bound="overwritten" if out_variant else bound,
