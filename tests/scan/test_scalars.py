@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 import opscope
+from opscope.record.torch.callers import callee_below
 from opscope.run.finding import Document, Finding
 
 
@@ -102,13 +104,22 @@ COMPOSITES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="older bytecode has no columns")
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_nan_that_a_composite_puts_in_is_the_composites(name: str, tmp_path: Path) -> None:
     matrix = torch.tensor([[0.0, 1.0], [1.0, 0.0]], requires_grad=True)
     finding = only(lambda: COMPOSITES[name](matrix).backward(), tmp_path)
     assert finding.op == "aten::logdet"
     assert str(finding.source).startswith(__file__)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="newer bytecode has columns")
+def test_without_columns_the_callee_is_what_lies_below_its_arguments() -> None:
+    def called(text: str) -> str | None:
+        code = compile(text, "here", "eval")
+        return callee_below(code, [each.offset for each in dis.get_instructions(code) if each.opname.startswith("CALL")][-1])
+
+    assert [called(text) for text in ("f()", "m.f(1, 2 + 3)", "a.m.f(g(3), dim=4)", "f(x[0] * 2, [1, 2])")] == ["f"] * 4
+    assert called("m.f(*x)") is None
 
 
 def test_a_nan_that_the_program_puts_in_itself_keeps_its_operator(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -49,7 +49,9 @@ def _user_line(frame: FrameType | None) -> str | None:
 
 
 def callee(frame: FrameType) -> str | None:
-    """Name of the function or method that a frame is calling, read from its bytecode; None before Python 3.11, which keeps no columns."""
+    """Name of the function or method that a frame is calling, read from its bytecode."""
+    if sys.version_info < (3, 11):
+        return callee_below(frame.f_code, frame.f_lasti)
     name, start = None, None
     for instruction in reversed(list(dis.get_instructions(frame.f_code))):
         place: Any = getattr(instruction, "positions", None)
@@ -62,6 +64,23 @@ def callee(frame: FrameType) -> str | None:
             name = instruction.argval
             break
     return name
+
+
+def callee_below(code: CodeType, call: int) -> str | None:
+    """The same before Python 3.11, which keeps no columns: what was put on the stack last before the arguments of the call.
+
+    None where these branch or are unpacked. The height of the stack is reckoned back from the call.
+    """
+    before = [each for each in dis.get_instructions(code) if each.offset <= call]
+    last = before.pop()
+    if not last.opname.startswith("CALL_") or last.opname == "CALL_FUNCTION_EX" or last.arg is None:
+        return None
+    above = last.arg + (last.opname == "CALL_FUNCTION_KW")
+    for each in reversed(before):
+        if not above:
+            return each.argval if isinstance(each.argval, str) else None
+        above -= dis.stack_effect(each.opcode, each.arg, jump=False)
+    return None
 
 
 def _composite(name: str) -> str | None:
