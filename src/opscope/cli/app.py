@@ -21,6 +21,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
     ("compare", "Align two runs and name the operator where they part."),
     ("replay", "Run recorded calls again, against trusted substitutes."),
+    ("check-op", "Sweep one operator, or all, over types, shapes and layouts, against all witnesses."),
     ("repro", "Cut one call out into a folder with a script that stands alone."),
     ("minimize", "Shrink such a folder while it still fails in the same way."),
     ("bisect", "Find the operators whose substitution makes a command's failure go away."),
@@ -43,7 +44,8 @@ def make_app() -> App:
         default_parameter=Parameter(negative=()),
     )
     for place, (verb, about) in enumerate(VERBS):
-        app.command(f"opscope.cli.{verb}:{verb}", name=verb, help=about, sort_key=place)
+        word = verb.replace("-", "_")
+        app.command(f"opscope.cli.{word}:{word}", name=verb, help=about, sort_key=place)
     return app
 
 

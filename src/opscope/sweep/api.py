@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps an operator, or all that torch has samples of, over types, shapes, layouts and values, against all witnesses."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from opscope.run.finding import Document, Finding
+from opscope.sweep.tasks import Answer, Counts, Swept, Task
+from opscope.version import VERSION
+
+CONFIDENCE = {1: "suspected", 2: "proven"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is swept: operators of a pattern (None all), types (none means all), where, and how long the samples of a name may take."""
+
+    pattern: str | None = None
+    dtypes: tuple[str, ...] = ()
+    device: str = "cpu"
+    timeout: float = 600.0
+
+
+def sweep_names(names: Sequence[str], plan: Plan, progress: Callable[[str, int, int], None] = lambda *_: None) -> Iterator[Answer]:
+    """An answer for each name, made in a process of its own that is started again where a kernel ends it."""
+    with contextlib.ExitStack() as stack:
+        worker: Worker | None = None
+        for place, name in enumerate(names):
+            progress("sweep", place, len(names))
+            if worker is None or not worker.alive:
+                worker = stack.enter_context(Worker(plan.timeout))
+            yield worker.answer(Task(name=name, pattern=plan.pattern, dtypes=plan.dtypes, device=plan.device))
+
+
+class Worker:
+    """A process that answers tasks, one at a time."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        command = [sys.executable, "-m", "opscope.sweep.worker"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def answer(self, task: Task) -> Answer:
+        """The answer to a task; where the process died in it, or took too long, that stands in its reason."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        if stdin is None or stdout is None:
+            return Answer(name=task.name, reason="the process has no pipes")
+        late = threading.Timer(self.timeout, self.process.kill)
+        late.start()
+        try:
+            stdin.write(msgspec.json.encode(task).decode() + "\n")
+            stdin.flush()
+            line = stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            late.cancel()
+        if line:
+            return msgspec.json.decode(line, type=Answer)
+        status = self.process.wait()
+        return Answer(name=task.name, reason=f"the process that made its calls ended with status {status}")
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def document_of(answers: Iterable[Answer], plan: Plan, asked: str) -> Document:
+    """Findings of what is wrong, and a table of what was examined; incomplete where no call was."""
+    answers = list(answers)
+    table = merged(count for answer in answers for count in answer.counts)
+    broken = {answer.name: answer.reason for answer in answers if answer.reason}
+    examined = sum(count.examined for count in table)
+    findings = tuple(finding_of(swept) for answer in answers for swept in answer.wrong)
+    warnings = [f"samples of {name}: {reason}" for name, reason in broken.items()]
+    summary = {
+        "asked": asked, "device": plan.device, "calls": examined, "samples": len(answers), "broken": broken, "warnings": warnings,
+        "table": [msgspec.to_builtins(count) for count in table],
+    }  # fmt: skip
+    verdict = "found" if findings else "clean"
+    return Document(opscope=VERSION, verb="check-op", verdict=verdict, complete=examined > 0, findings=findings, summary=summary)
+
+
+def merged(counts: Iterable[Counts]) -> list[Counts]:
+    """One row for each operator and type, by name."""
+    rows: dict[tuple[str, str], Counts] = {}
+    for count in counts:
+        row = rows.setdefault((count.op, count.dtype), Counts(op=count.op, dtype=count.dtype, unjudged={}))
+        row.examined += count.examined
+        row.wrong += count.wrong
+        for reason, number in count.unjudged.items():
+            row.unjudged[reason] = row.unjudged.get(reason, 0) + number
+    return [rows[key] for key in sorted(rows)]
+
+
+def finding_of(swept: Swept) -> Finding:
+    """A wrong call as a finding: the reason, its smallest evidence, and the tensors it was made with."""
+    found = swept.verdict
+    place = (
+        f"element {list(found.worst)} of output {found.slot} is {found.got}, {found.expected} expected" if found.worst is not None else ""
+    )
+    beyond = f"{found.elements} of {found.size} elements beyond; " if found.elements else ""
+    return Finding(
+        kind="replay-mismatch", op=swept.op, call=swept.sample, reasons=tuple(filter(None, (found.reason, beyond + place))),
+        confidence=CONFIDENCE.get(found.witnesses, "likely"),
+        evidence=({"dtype": swept.dtype, "tensors": swept.tensors, "error": found.error, "tolerance": found.tolerance},),
+    )  # fmt: skip

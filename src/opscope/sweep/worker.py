@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that makes the calls of a sweep: a kernel that is wrong enough may end it.
+
+It reads a task a line from its standard input, and writes an answer a line for each.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import msgspec
+
+from opscope.errors import OpscopeError
+from opscope.sweep.tasks import Answer, Swept, Task
+
+
+def answer_to(task: Task) -> Answer:
+    """What is wrong in the programs of a name."""
+    from opscope.substitute.arguments import dtype_named
+    from opscope.sweep.examined import sweep
+    from opscope.sweep.samples import DTYPES, programs
+
+    found: list[Swept] = []
+    dtypes = tuple(map(dtype_named, task.dtypes)) or DTYPES
+    try:
+        counts = sweep(programs(task.name, dtypes, task.device), task.pattern, found.append)
+    except (OpscopeError, AttributeError, RuntimeError, TypeError, ValueError) as error:
+        return Answer(name=task.name, wrong=tuple(found), reason=f"{type(error).__name__}: {error}"[:300])
+    return Answer(name=task.name, wrong=tuple(found), counts=tuple(counts))
+
+
+def serve(tasks: TextIO, answers: TextIO) -> None:
+    """Answer until there are no more tasks."""
+    import torch
+
+    torch.set_num_threads(1)
+    for line in tasks:
+        answer = answer_to(msgspec.json.decode(line, type=Task))
+        answers.write(msgspec.json.encode(answer).decode() + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    own, sys.stdout = sys.stdout, sys.stderr  # what samples print is no answer
+    serve(sys.stdin, own)
