@@ -106,7 +106,8 @@ def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
     elif name.endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
-                if not info.is_dir() and not info.flag_bits & 1 and (target := _below(folder, info.filename)) is not None:
+                nameless_or_folder = info.filename[-1:] in ("", "/")  # ZipInfo.is_dir looks for a last character, which there need not be
+                if not nameless_or_folder and not info.flag_bits & 1 and (target := _below(folder, info.filename)) is not None:
                     with zipped.open(info) as content:
                         _write(content, target, found)
     else:
