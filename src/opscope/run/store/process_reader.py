@@ -72,15 +72,19 @@ class ProcessReader:
             if columns is None:
                 continue
             steps, indices = columns["step"].buffers[0], columns["index"].buffers[0]
-            if any(wants_step(step) for step in np.unique(steps).tolist()):
-                first = steps.min()
-                yield (int(first), int(indices[steps == first].min())), number
+            first = steps.min(initial=np.iinfo(steps.dtype).max)
+            place = (int(first), int(indices[steps == first].min())) if len(steps) else None
+            wanted = any(wants_step(step) for step in np.unique(steps).tolist())
+            self.tables["calls"].release(number)
+            if place is not None and wanted:
+                yield place, number
 
     def _rows(self, table: str, number: int) -> Iterator[Any]:
         """Records of a batch, with the constants of the process."""
         columns = self.tables[table].read(number, list(TABLES[table]))
         if columns is not None:
             yield from self._records(table, list(columns.values()))
+            self.tables[table].release(number)  # who reads a table on and on shall not hold all of it
 
     def records_at(self, table: str, number: int, places: Sequence[int]) -> list[Any]:
         """Records of a sound batch by their places in it, in this order."""
@@ -115,6 +119,7 @@ class ProcessReader:
             if columns is not None and columns["index"].length:
                 indices = columns["index"].buffers[0]
                 ranges.append((number, int(indices.min()), int(indices.max())))
+                self.tables["tensors"].release(number)
         return ranges
 
     def _group(self, number: int) -> dict[int, list[Tensor]]:
