@@ -106,7 +106,7 @@ FAULTY = (
     ),
     faulty("half_sum_of_squares", origin("sum.default", 2)),
     faulty("discount_cumprod", origin("cumprod.default", 2)),
-    faulty("sampling_at_temperature_zero", origin("div.Tensor", 0, reached=None), exit_code=1),
+    faulty("sampling_at_temperature_zero", origin("div.Tensor", 8, reached=None), exit_code=1),
     faulty("weight_norm_of_zeros", origin("_weight_norm_interface.default", 0, module="2.parametrizations.weight.0")),
     faulty("ema_bias_correction", origin("div.Tensor", 0)),
     faulty("learning_rate_too_high", origin("pow.Tensor_Scalar", 5)),
