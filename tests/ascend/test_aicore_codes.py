@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opscope.ascend import registers, registers950
+from opscope.ascend.bits import CAUSES
 from opscope.ascend.codes import acl_code, explain_code, explain_status, return_code
 from opscope.ascend.fault import Core
 from opscope.ascend.program import program_counter
@@ -34,7 +35,7 @@ CHIP950 = {
 def test_every_classic_bit_has_a_name_a_meaning_and_a_cause() -> None:
     assert sorted(registers.BITS) == list(range(176))
     assert len({bit.name for bit in registers.BITS.values()}) == 176
-    assert all(bit.meaning and bit.cause in registers.CAUSES.values() for bit in registers.BITS.values())
+    assert all(bit.meaning and bit.cause in CAUSES.values() for bit in registers.BITS.values())
     for number, word in CLASSIC.items():
         assert word in registers.bit(number).name
 
@@ -42,7 +43,7 @@ def test_every_classic_bit_has_a_name_a_meaning_and_a_cause() -> None:
 def test_ascend_950_bits() -> None:
     for number, word in CHIP950.items():
         assert word in registers.bit(number, registers.ASCEND950).name
-    assert all(bit.cause in registers.CAUSES.values() for bit in registers950.BITS.values())
+    assert all(bit.cause in CAUSES.values() for bit in registers950.BITS.values())
     assert registers.bit(3, registers.ASCEND950).meaning == "reserved or not documented"
 
 

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from tests.questions.builder import Builder, state
 
-from opscope.compare.api import Comparison, compare
+from opscope.compare.api import compare
 from opscope.compare.side.kinship import kin, world
+from opscope.compare.tell.comparison import Comparison
 
 GRAPH_LINE, TORCH_LINE = "/home/me/net_ms.py:9", "/home/me/net_pt.py:9"
 PARAMETER = {"role": "parameter"}

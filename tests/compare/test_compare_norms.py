@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import opscope
-from opscope.compare.api import Comparison
+from opscope.compare.tell.comparison import Comparison
 
 LINE = "    aten::{op}(t${read}: f32[2, 2])  ->  t${made}: f32[2, 2]  # {{'input_hash': (({before},), {{}}), 'hash': {after}}}"
 BARE = "    aten::{op}(t${read}: f32[2, 2])  ->  t${made}: f32[2, 2]"

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from tests.compare.dumped import dump
 
-from opscope.compare.api import Comparison, Policy, compare
+from opscope.compare.api import Policy, compare
+from opscope.compare.tell.comparison import Comparison
 from opscope.formats.registry import open_run
 
 RNG = np.random.default_rng(0)

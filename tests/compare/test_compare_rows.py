@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from tests.questions.builder import Builder, state, unread
 
-from opscope.compare.api import Comparison, compare
+from opscope.compare.api import compare
+from opscope.compare.tell.comparison import Comparison
 from opscope.run.memory import MemoryRun
 
 LINE = "/home/me/train.py:7"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from opscope.formats.convert import Job, convert
+from opscope.formats.convert import convert
 from opscope.formats.registry import open_run
+from opscope.formats.writing.job import Job
 from opscope.scan.api import scan
 
 PYTHON = os.environ.get("OPSCOPE_MSPROBE_PYTHON")

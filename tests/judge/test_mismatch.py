@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.judge.mismatch import explain, factor_words
+from opscope.judge.mismatch import explain
+from opscope.judge.mismatch_values import factor_words
 
 RNG = np.random.default_rng(0)
 GOLDEN = RNG.standard_normal((4, 8, 16, 32)).astype(np.float32)

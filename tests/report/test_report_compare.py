@@ -64,7 +64,7 @@ class Rows:
 
 
 class Fake:
-    """A comparison with given rows, as compare.api.Comparison shows it to reports."""
+    """A comparison with given rows, as compare.tell.comparison.Comparison shows it to reports."""
 
     def __init__(self, details: list[Any], *, kept: bool = True, norm: float = 5.0, values: dict[str, Any] | None = None) -> None:
         self.all, self.rows = details, Rows(details)

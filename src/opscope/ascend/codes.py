@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from opscope.ascend import registers, screen_codes
+from opscope.ascend.bits import CAUSES, TIMEOUT
 from opscope.ascend.registers import ASCEND950, CLASSIC
 from opscope.errors import UsageError
 from opscope.formats.opdebug import CORE_WORDS
@@ -365,7 +366,7 @@ def explain_error(*words: int) -> Iterator[Meaning]:
     """The bits of a classic error code; code 0 is a timeout or trap."""
     numbers = registers.bits_of(words)
     if not numbers:
-        yield Meaning("0", "AI Core error", "timeout or trap", registers.CAUSES[registers.TIMEOUT])
+        yield Meaning("0", "AI Core error", "timeout or trap", CAUSES[TIMEOUT])
     for number in numbers:
         yield _bit(number, CLASSIC)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from opscope.ascend import registers
 from opscope.ascend.analysis import Analysis
+from opscope.ascend.bits import Bit
 from opscope.ascend.codes import ELSEWHERE, acl_code, return_code, screen_code
 from opscope.ascend.fault import Core
 from opscope.ascend.find import Collection
@@ -89,7 +90,7 @@ def _reasons(one: Analysis) -> Iterator[str]:
     yield from said or {"the logs hold no registers of the core": None}
 
 
-def _typed(core: Core, bit: registers.Bit) -> str:
+def _typed(core: Core, bit: Bit) -> str:
     """`; the MTE info says write bus error`, for bits whose unit leaves the kind of the access in its info register."""
     unit = registers.TYPED.get(bit.number) if core.numbering == CLASSIC else None
     word = core.register(f"{unit} error info") if unit else None
@@ -99,7 +100,7 @@ def _typed(core: Core, bit: registers.Bit) -> str:
     return f"; the {unit.upper()} info says {said.partition(' ')[2]}"
 
 
-def _bits(core: Core) -> list[registers.Bit]:
+def _bits(core: Core) -> list[Bit]:
     return [registers.bit(number, core.numbering) for number in core.bits]
 
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from opscope.ascend import registers
+from opscope.ascend.bits import TIMEOUT
 from opscope.ascend.fault import Allocation, Fault, Returned
 from opscope.ascend.lines import Event, events
 from opscope.ascend.opened import Open, close, same_core
@@ -185,7 +186,7 @@ class LogReader:
 
     def _assertions(self, fault: Open) -> list[str]:
         """Assertions of the kernel that its process printed, for an error that may be their trap; the print need not name the process."""
-        trapped = all(registers.bit(number, core.numbering).kind == registers.TIMEOUT for core in fault.cores for number in core.bits)
+        trapped = all(registers.bit(number, core.numbering).kind == TIMEOUT for core in fault.cores for number in core.bits)
         return [text for pid, text in self._asserts if trapped and (pid is None or pid == fault.pid)]
 
     def _closed(self, fault: Open, memory: Mapping[int | None, Mapping[str | None, tuple[Allocation, ...]]]) -> Fault:

@@ -6,7 +6,7 @@ Bases: CUBE 0 and 32, MTE 64, L1 128, FIXP 160, SC 192, SU 256 and 288, VEC 320,
 
 from __future__ import annotations
 
-from opscope.ascend.registers import (
+from opscope.ascend.bits import (
     ADDRESS,
     ALIGNMENT,
     BUFFER,

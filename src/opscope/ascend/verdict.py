@@ -18,12 +18,13 @@ import msgspec
 
 from opscope.ascend import registers
 from opscope.ascend.addresses import AddressCheck
+from opscope.ascend.bits import ADDRESS, ALIGNMENT, BUFFER, CAUSES, CODE, CONFLICT, HARDWARE, PARAMETER, SYNC, TIMEOUT, VALUES, Bit
 from opscope.ascend.dumps import Dump
 from opscope.ascend.fault import Fault
 from opscope.ascend.graphs import Node
 from opscope.ascend.kernels import Kernel
 from opscope.ascend.objects import Place
-from opscope.ascend.registers import ADDRESS, HARDWARE, TRAPS, VALUES
+from opscope.ascend.registers import TRAPS
 
 _MEMORY_FAULT = re.compile(r"\bECC\b|uncorrectable|parity|memory error", re.IGNORECASE)
 _HARDWARE_CODES = frozenset(("507053", "507054"))  # fault of the device memory, ECC error of several bits
@@ -82,7 +83,7 @@ def _weighed(verdict: Verdict, grounds: Grounds) -> Verdict:
     return msgspec.structs.replace(verdict, confidence=lower.get(verdict.confidence, verdict.confidence))
 
 
-def _bits(fault: Fault) -> list[registers.Bit]:
+def _bits(fault: Fault) -> list[Bit]:
     return [registers.bit(number, core.numbering) for core in fault.cores for number in core.bits]
 
 
@@ -315,7 +316,7 @@ def _undecided(grounds: Grounds) -> Verdict:
         text = "the operator, probably: no error bit is set, so the kernel did not end in time or ran into a trap"
         if any(one.code in _TIMED_OUT for one in grounds.fault.returned):
             text = "the operator, probably: it did not end in time (an endless loop, a wait without its set, a wait for another device)"
-        said = (registers.CAUSES[registers.TIMEOUT],)
+        said = (CAUSES[TIMEOUT],)
         return Verdict(cause="operator", text=text, confidence="suspected", grounds=said, advice=advice)
     bit = bits[0]
     cause, what = _USUAL.get(bit.kind, ("undecided", "not decided"))
@@ -328,7 +329,7 @@ _USUAL = {
     ADDRESS: ("addresses", "an address of its arguments, probably"),
     VALUES: ("input values", "values of its inputs, probably"),
     **dict.fromkeys(
-        (registers.BUFFER, registers.PARAMETER, registers.ALIGNMENT, registers.CODE, registers.CONFLICT, registers.SYNC, registers.TIMEOUT),
+        (BUFFER, PARAMETER, ALIGNMENT, CODE, CONFLICT, SYNC, TIMEOUT),
         ("operator", "the operator, probably"),
     ),
 }

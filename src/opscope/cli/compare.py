@@ -17,8 +17,8 @@ from opscope.errors import UsageError
 from opscope.run.finding import Document
 
 if TYPE_CHECKING:
-    from opscope.compare.api import Comparison
     from opscope.compare.pair.mapping import Mapping
+    from opscope.compare.tell.comparison import Comparison
     from opscope.kernels.metrics import Metric
 
 OWN_METRIC = (

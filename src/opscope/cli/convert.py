@@ -17,7 +17,8 @@ from opscope.errors import UsageError
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
-    from opscope.formats.convert import Job, Report
+    from opscope.formats.convert import Report
+    from opscope.formats.writing.job import Job
 
 UNREADABLE = 2
 _LISTED = 20  # failures named on stderr; all are in the --json document
@@ -47,9 +48,9 @@ def convert(  # noqa: PLR0913 - the options of the manual
     sources
         Dumps or runs: folders or files; each of several gets a folder of its own.
     """
-    from opscope.formats.convert import Job
     from opscope.formats.convert import convert as convert_all
     from opscope.formats.writing.engine import Wanted
+    from opscope.formats.writing.job import Job
     from opscope.repro.write import free_folder
 
     if not sources:

@@ -11,13 +11,11 @@ docs/compare.md has the rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from opscope.compare.cause.batch_size import without_batch
 from opscope.compare.cause.levels import sure_of_levels
@@ -29,20 +27,20 @@ from opscope.compare.pair.files import beside_files, same_files
 from opscope.compare.pair.levels import at_common_levels, other_leaves
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.renaming import naming
-from opscope.compare.pair.tensors import STATUS_WORDS, Rows, pair_rows
+from opscope.compare.pair.tensors import pair_rows
 from opscope.compare.side.columns import Side, read_tables, side_of
 from opscope.compare.side.l1_norms import norms_alone, with_norms
 from opscope.compare.side.lowering import foreign
 from opscope.compare.side.producers import Flow, follow, without_enclosing
-from opscope.compare.side.records import call_records, tensor_records
 from opscope.compare.side.tokens import Naming, tokens_of
+from opscope.compare.tell.comparison import Comparison
 from opscope.compare.tell.findings import findings_of
 from opscope.compare.tell.reference import decide
 from opscope.compare.tell.summary import summary_of, two_models, warnings_of
-from opscope.compare.verdict.allowance import Measures, graded, measure
+from opscope.compare.verdict.allowance import graded, measure
 from opscope.compare.verdict.stored_values import Measured, measure_values
 from opscope.questions.findings import wants_finding
-from opscope.run.finding import Document, Finding
+from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
 from opscope.run.protocol import Run
 from opscope.version import VERSION
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opscope.compare.pair.mapping import Mapping
-    from opscope.kernels.pair import Pair
-    from opscope.run.schema import Call, Tensor
     from opscope.run.selection import Selection
 
 
@@ -65,123 +61,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     selection: Selection | None = None
 
 
-class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a comparison with its records; a side that has no such tensor, or no such call, is None.
-
-    error and allowed are relative, NaN where unknown; status is one of pair.tensors.STATUS_WORDS; verdict that of the call: same,
-    noise, origin, receiver, amplifier, structural or unknown. metrics are there where both sides kept their values and differ.
-    lost is the side that should have the values and does not, "" elsewhere: statistics alone were compared then.
-    """
-
-    row: int
-    target_call: Call | None
-    golden_call: Call | None
-    target: Tensor | None
-    golden: Tensor | None
-    error: float
-    allowed: float
-    status: str
-    verdict: str
-    metrics: Pair | None = None
-    message: str = ""
-    lost: str = ""
-
-
-class Comparison:
-    """Two runs side by side: the document that the verb prints, and every row behind it."""
-
-    def __init__(self, pairing: Pairing, measures: Measures, causes: Sequence[Cause], measured: Measured, document: Document) -> None:
-        self.pairing = pairing
-        self.measures = measures
-        self.causes = tuple(causes)
-        self.measured = measured
-        self.document = document
-
-    @property
-    def rows(self) -> Rows:
-        """All rows as columns."""
-        return self.pairing.rows
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """First cause first."""
-        return self.document.findings
-
-    def first(self) -> Finding | None:
-        """The finding to begin with, None when the runs agree."""
-        return self.document.findings[0] if self.document.findings else None
-
-    def worst(self, count: int = 20) -> list[Detail]:
-        """The rows that are furthest apart, largest error first; equal rows and rows without a partner are no candidates."""
-        error = np.where(np.isnan(self.rows.error), -1.0, self.rows.error)
-        order = np.argsort(-error, kind="stable")[:count]
-        return list(self.details(row for row in order.tolist() if error[row] > 0))
-
-    def details(self, rows: Iterable[int] | None = None) -> Iterator[Detail]:
-        """Rows with their records, all of them in the order of the target's calls unless some are named."""
-        chosen = np.arange(len(self.rows)) if rows is None else np.fromiter(rows, dtype=np.int64)
-        for start in range(0, len(chosen), 20_000):
-            yield from self._details(chosen[start : start + 20_000])
-
-    def _details(self, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Detail]:
-        rows, sides = self.rows, (self.pairing.target, self.pairing.golden)
-        calls = [
-            call_records(side, column[chosen].tolist()) for side, column in zip(sides, (rows.target_call, rows.golden_call), strict=True)
-        ]
-        tensors = []
-        for side, column in zip(sides, (rows.target, rows.golden), strict=True):
-            places = column[chosen]
-            tensors.append(tensor_records(side, places[places >= 0]))
-        for row in chosen.tolist():
-            yield Detail(
-                row=row, target_call=calls[0].get(int(rows.target_call[row])), golden_call=calls[1].get(int(rows.golden_call[row])),
-                target=tensors[0].get(int(rows.target[row])), golden=tensors[1].get(int(rows.golden[row])), error=float(rows.error[row]),
-                allowed=float(rows.allowed[row]), status=STATUS_WORDS[rows.status[row]], verdict=self.verdict_of(row),
-                metrics=self.measured.pairs.get(row), message=self.measured.unreadable.get(row, ""),
-                lost=next((word for word, lost in zip(("target", "golden"), self.measured.lost, strict=True) if row in lost), ""),
-            )  # fmt: skip
-
-    def verdict_of(self, row: int) -> str:
-        """Verdict of the call a row belongs to: same, noise, origin, receiver, amplifier, structural, unknown."""
-        return self.verdicts(np.array([row], dtype=np.int64))[0]
-
-    def verdicts(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> list[str]:
-        """The same for many rows."""
-        target, golden = self.rows.target_call[rows], self.rows.golden_call[rows]
-        codes = np.where((target < 0) | (golden < 0), VERDICTS.index("structural"), 0)
-        both = codes == 0
-        codes[both] = self._verdicts[target[both]]
-        origins = np.isin(target, list(self._origins[0])) | np.isin(golden, list(self._origins[1]))
-        words = [VERDICTS[code] for code in codes.tolist()]
-        return ["origin" if origin else word for origin, word in zip(origins.tolist(), words, strict=True)]
-
-    @cached_property
-    def _origins(self) -> tuple[set[int], set[int]]:
-        return {cause.target for cause in self.causes if cause.kind != "missing"}, {
-            cause.golden for cause in self.causes if cause.kind == "missing"
-        }
-
-    @cached_property
-    def _verdicts(self) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """Code of each target call's verdict, as in VERDICTS, from the status of its outputs."""
-        rows, found = self.rows, np.zeros(len(self.pairing.target.calls), dtype=np.int8)
-        chosen = np.flatnonzero((rows.target_call >= 0) & rows.output)
-        np.maximum.at(found, rows.target_call[chosen], _SEVERITY[rows.status[chosen]])
-        amplified = self.measures.exceeds & (found == VERDICTS.index("receiver"))
-        found[amplified] = VERDICTS.index("amplifier")
-        return found
-
-    def _repr_html_(self) -> str:
-        from opscope.compare.tell.notebook import html
-
-        return html(self)
-
-
-VERDICTS = ("same", "unknown", "noise", "structural", "receiver", "amplifier")
-_SEVERITY = np.array([0, 2, 4, 1, 4, 3, 3], dtype=np.int8)  # by status code of pair.tensors
-
 _READ, _FOLLOWED, _ALIGNED, _MEASURED, _SEARCHED = 5, 55, 65, 80, 95  # percent of the time, about
-RunLike = "Run | str | os.PathLike[str]"
 
 
 def compare(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,8 @@ import msgspec
 from opscope.errors import OpscopeError, UsageError
 from opscope.formats.cann.output import KINDS as CANN_KINDS
 from opscope.formats.registry import find_format
-from opscope.formats.writing.engine import Wanted, Written
+from opscope.formats.writing.engine import Written
+from opscope.formats.writing.job import Job
 from opscope.run.selection import Selection
 
 if TYPE_CHECKING:
@@ -22,24 +22,6 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 TYPES = ("npy", "bin", "pt", "txt", "csv", "safetensors", "msnpy", "mindspore", "msprobe", "cann")
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make of each source. layout and shape are for CANN dump files, net for MindSpore's; jobs is how many threads work."""
-
-    out: Path
-    kind: str = "npy"
-    wanted: Wanted = Wanted()
-    layout: str | None = None
-    shape: tuple[int, ...] = ()
-    exact: bool = False
-    jobs: int = 0
-    net: str | None = None
-
-    @property
-    def threads(self) -> int:
-        """How many threads work."""
-        return self.jobs or os.cpu_count() or 1
 
 
 class Report(msgspec.Struct):

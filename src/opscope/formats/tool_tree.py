@@ -21,11 +21,12 @@ import msgspec
 import numpy as np
 
 from opscope.formats import opdebug
-from opscope.formats.convert import Job, convert_run
+from opscope.formats.convert import convert_run
 from opscope.formats.manifest import NAME
 from opscope.formats.settings.mindspore import DEFAULT_STATISTICS
 from opscope.formats.settings.recording import Export
 from opscope.formats.writing.engine import Written
+from opscope.formats.writing.job import Job
 from opscope.run.memory import MemoryRun
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opscope.judge.mismatch import Explanation, Sides, simple
+from opscope.judge.mismatch_values import Explanation, Sides, simple
 
 FILLED = 0.95  # share of a place's elements that differ; a few agree by chance
 FEW = 3  # elements that are told one by one

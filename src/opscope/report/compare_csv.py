@@ -13,7 +13,7 @@ from opscope.report.compare_rows import OWN_WORDS, column_parts, columns_of, kin
 from opscope.report.table import harmless
 
 if TYPE_CHECKING:
-    from opscope.compare.api import Comparison
+    from opscope.compare.tell.comparison import Comparison
     from opscope.kernels.metrics import Metric
 
 MOST_ROWS = 1_000_000  # of one file, as msprobe cuts them

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from opscope.errors import UsageError
 
 if TYPE_CHECKING:
-    from opscope.compare.api import Comparison
+    from opscope.compare.tell.comparison import Comparison
     from opscope.kernels.metrics import Metric
 
 

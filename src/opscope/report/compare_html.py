@@ -17,7 +17,7 @@ from opscope.report.json import json_text
 from opscope.run.printable import printable
 
 if TYPE_CHECKING:
-    from opscope.compare.api import Comparison
+    from opscope.compare.tell.comparison import Comparison
     from opscope.kernels.metrics import Metric
     from opscope.run.finding import Document, Finding
 

@@ -11,7 +11,7 @@ import msgspec
 from opscope.report.compare_rows import name_of, own_cells
 
 if TYPE_CHECKING:
-    from opscope.compare.api import Comparison
+    from opscope.compare.tell.comparison import Comparison
     from opscope.kernels.metrics import Metric
     from opscope.run.finding import Document
 

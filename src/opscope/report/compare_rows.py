@@ -24,7 +24,7 @@ from opscope.report.json import json_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from opscope.compare.api import Comparison, Detail
+    from opscope.compare.tell.comparison import Comparison, Detail
     from opscope.kernels.metrics import Metric
     from opscope.kernels.pair import Pair
     from opscope.run.schema import Call, Tensor, ValueRef

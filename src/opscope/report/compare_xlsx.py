@@ -12,7 +12,7 @@ from opscope.report.compare_rows import columns_of, furthest, kind_of, left_out,
 from opscope.report.spreadsheet import GREY, PLAIN, RED, YELLOW, write_workbook
 
 if TYPE_CHECKING:
-    from opscope.compare.api import Comparison
+    from opscope.compare.tell.comparison import Comparison
     from opscope.kernels.metrics import Metric
 
 _STYLES = {"error": RED, "warning": YELLOW, "unmatched": GREY, "N/A": GREY}

@@ -11,10 +11,11 @@ import pytest
 from cann_dumps import dump, operator, raw
 
 from opscope.formats.cann.names import stored_name
-from opscope.formats.convert import Job, Report, convert
+from opscope.formats.convert import Report, convert
 from opscope.formats.layouts import from_host
 from opscope.formats.registry import open_run
 from opscope.formats.writing.engine import Wanted
+from opscope.formats.writing.job import Job
 from opscope.run.selection import parse_selection
 
 TREE = "20240101000000/0/resnet/1/{step}"

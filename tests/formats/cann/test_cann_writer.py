@@ -17,7 +17,8 @@ from opscope.formats import hifloat8, layouts
 from opscope.formats.cann import dumpfile
 from opscope.formats.cann.detection import FORMAT
 from opscope.formats.cann.writer import write_run
-from opscope.formats.convert import Job, convert
+from opscope.formats.convert import convert
+from opscope.formats.writing.job import Job
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Process, Tensor, ValueRef

@@ -21,9 +21,10 @@ import pytest
 import opscope
 from opscope.errors import UsageError
 from opscope.formats import mindspore, msprobe
-from opscope.formats.convert import TYPES, Job, Report, convert, convert_run
+from opscope.formats.convert import TYPES, Report, convert, convert_run
 from opscope.formats.registry import open_run
 from opscope.formats.writing.engine import Wanted, Written
+from opscope.formats.writing.job import Job
 from opscope.kernels.reference import statistics
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Run, RunInfo

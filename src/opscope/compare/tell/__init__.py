@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a comparison: findings, summary, notebook."""
+"""What is said of a comparison: findings, summary, its rows with their records."""

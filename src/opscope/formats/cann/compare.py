@@ -21,8 +21,8 @@ from opscope.errors import OpscopeError
 from opscope.formats.cann import algorithms, dumpfile, tensor, tree
 from opscope.formats.cann.algorithms import Answer
 from opscope.formats.cann.codes import Code, RefusedError
+from opscope.formats.cann.fusion import has_true
 from opscope.formats.cann.names import sanitised
-from opscope.formats.cann.quantised import has_true
 from opscope.formats.npy import read_npy
 from opscope.run.dtypes import dtype_of_numpy
 

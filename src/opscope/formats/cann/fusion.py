@@ -9,7 +9,8 @@ _datadump_origin_name and _datadump_origin_output_index of an output say which o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,16 @@ import msgspec
 from opscope.errors import FormatError
 from opscope.formats.bounded_json import load_json
 from opscope.formats.cann.names import sanitised
-from opscope.formats.cann.quantised import marked
 
 # Operators that give on what they read: a golden is looked for behind them.
 PASSED = frozenset({"TransData", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Identity", "ExpandDims", "FlattenV2", "Flatten", "Data"})
+
+
+# Operators between a quantisation and its reversal are told by names and element types, as msaccucmp tells them.
+_QUANTISES = re.compile(r"_quant_layer|/AscendQuant|/AscendWeightQuant|\.quant|\.weight_quant")
+_REVERSES = re.compile(r"_dequant_layer|_anti_quant_layer|/AscendDequant|/AntiQuant|\.dequant|\.anti_quant")
+_REVERSING = ("_dequant_layer", "AscendDequant", "_dequant")
+_PLAIN, _BETWEEN, _QUANTISED, _REVERSED = range(4)
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -103,7 +110,7 @@ def read_graph(path: Path) -> Graph:
     if not isinstance(graphs, list):
         raise FormatError(path, 'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS')
     ops = [op for entry in _entries(graphs, "op") if (op := _op(entry)) is not None]
-    return Graph({sanitised(op.name): op for op in marked(ops)})
+    return Graph({sanitised(op.name): op for op in _marked(ops)})
 
 
 def _entries(items: list[Any], key: str) -> Iterator[dict[str, Any]]:
@@ -166,3 +173,35 @@ def _producers(inputs: Any) -> Iterator[tuple[str, int]]:
         name, _, number = str(text).rpartition(":")
         if name and number.isascii() and number.isdigit() and len(number) < 8:
             yield name, int(number)
+
+
+def _marked(ops: Iterable[FusedOp]) -> list[FusedOp]:
+    """Operators in the order of the graph, those between a quantisation and its reversal marked."""
+    known: dict[str, list[int]] = {}
+    found = []
+    for op in ops:
+        between = any(
+            name in known and number < len(known[name]) and known[name][number] in (_QUANTISED, _BETWEEN) for name, number in op.producers
+        )
+        known[op.name] = [_stage(op, dtype, between=between) for dtype in op.dtypes]
+        reversing = all(kind == _REVERSED for kind in known[op.name])
+        found.append(msgspec.structs.replace(op, quantised=between and not reversing))
+    return found
+
+
+def _stage(op: FusedOp, dtype: str, *, between: bool) -> int:
+    words = (op.name, "".join(op.originals or ()))
+    if dtype == "DT_INT8" and any(_QUANTISES.search(word) for word in words):
+        return _QUANTISED
+    if dtype == "DT_FLOAT16" and any(_REVERSES.search(word) for word in words):
+        return _REVERSED
+    return _BETWEEN if between else _PLAIN
+
+
+def has_true(op: FusedOp, io: str) -> bool:
+    """Whether inputs, or outputs, of an operator have values that an original has: quantised ones have none."""
+    if op.quantised:
+        return False
+    if io == "input":
+        return op.op_type != "AscendDequant" and not op.name.endswith(_REVERSING)
+    return op.op_type != "AscendQuant"

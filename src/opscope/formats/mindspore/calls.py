@@ -14,6 +14,7 @@ import msgspec
 from opscope.errors import FormatError
 from opscope.formats import opdebug
 from opscope.formats.mindspore.arguments import arguments_text
+from opscope.formats.mindspore.call_files import CallFiles
 from opscope.formats.mindspore.edges import Versions, Wiring, wire
 from opscope.formats.mindspore.evidence import Evidence
 from opscope.formats.mindspore.failed import Failed, failed_kernels, first_paragraph
@@ -46,16 +47,6 @@ class Loaded(msgspec.Struct, frozen=True):
     graph: Graph
     order: tuple[Node, ...]
     nodes: dict[Kernel, Node]
-
-
-class CallFiles(msgspec.Struct, frozen=True):
-    """Where the tensors of one call come from; parameters of a graph call are executions of type Parameter."""
-
-    place: Place
-    run: Execution | None
-    node: Node | None = None
-    wiring: Wiring | None = None
-    parameters: tuple[tuple[Execution, str, str], ...] = ()  # execution, name, role
 
 
 class Builder:

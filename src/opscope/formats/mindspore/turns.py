@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opscope.formats.mindspore.calls import CallFiles
+    from opscope.formats.mindspore.call_files import CallFiles
     from opscope.run.schema import Call
 
 Key = tuple[int, int]

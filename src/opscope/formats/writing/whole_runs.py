@@ -22,7 +22,7 @@ from opscope.run.schema import Call, Stack, Tensor, ValueRef
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from opscope.formats.convert import Job
+    from opscope.formats.writing.job import Job
     from opscope.run.protocol import Run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
@@ -14,7 +14,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opscope.run.contain import contain
 
 if TYPE_CHECKING:
-    from opscope.record.torch.recorder import TorchRecorder
+    from opscope.record.session import Session
+
+
+class Recorder(Protocol):
+    """What modes ask of the recorder."""
+
+    @property
+    def book(self) -> Any:
+        """Its bookkeeping, which handles every operator."""
+
+    @property
+    def session(self) -> Session:
+        """The recording it belongs to."""
+
+    def api(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call of one of torch's functions and record it."""
 
 
 class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -39,7 +54,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class OperatorMode(WatchingMode):
     """Sees every operator that reaches the dispatcher, forward and backward."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
         # A C function saves a Python frame a call, and dynamo cannot trace it.
@@ -49,7 +64,7 @@ class OperatorMode(WatchingMode):
 class ApiMode(TorchFunctionMode):
     """Sees calls of torch's Python functions; opt-in, since its presence alone switches eval fast paths off."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
 
