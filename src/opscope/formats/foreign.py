@@ -21,6 +21,7 @@ import numpy as np
 
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.formats.npy import in_shape
+from opscope.kernels.calls import STATISTICS
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
@@ -193,9 +194,4 @@ def _statistics(values: Array) -> dict[str, Any]:
     from opscope.kernels import statistics
 
     found = statistics(values)
-    return {name: getattr(found, name) for name in _MEASURED}
-
-
-_MEASURED = (
-    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int", "digest",
-)  # fmt: skip
+    return {name: getattr(found, name) for name in (*STATISTICS, "digest")}

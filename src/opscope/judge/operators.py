@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from opscope.operators.catalogue import family, traits_of
@@ -17,21 +16,10 @@ def removes(op: str, *, masked: bool) -> bool:
     return known.masks or (known.guards and (masked or known.places or family(op).startswith("nan")))
 
 
-_LOSS = re.compile(r"loss|cross_?entropy|kl_div|crossentropy|kldiv")
-_LOSS_BACKWARD = re.compile(r"backward|grad|_bw")
-
-
 @lru_cache(maxsize=8192)
 def is_collective(op: str, phase: str | None = None) -> bool:
     """Whether the call exchanges values with other ranks."""
     return phase == "communication" or world_of(op) == COLLECTIVE
-
-
-@lru_cache(maxsize=8192)
-def is_loss(op: str) -> bool:
-    """Whether the operator computes a loss by its name (nll_loss_forward, SoftmaxCrossEntropyWithLogits), not a gradient of one."""
-    name = family(op).lower()
-    return _LOSS.search(name) is not None and _LOSS_BACKWARD.search(name) is None
 
 
 HANDS_ON = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # give what a functional collective began as their result

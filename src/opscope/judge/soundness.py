@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import msgspec
 
 from opscope.judge.arguments import Arguments
-from opscope.judge.operators import is_loss, is_overwritten
+from opscope.judge.operators import is_overwritten
 from opscope.judge.reading import Reading, holds_lowest, is_finite, is_read
 from opscope.operators.catalogue import family, traits_of
 
@@ -186,7 +186,7 @@ def _with_infinity(seen: _Seen, mark: int) -> Judgement:
         return _fill(seen, "moved", seen.given)
     if seen.given.pending:
         return _fill(seen, "propagator", Condition(taint=seen.given.pending), confirmed=seen.given.pending)
-    if seen.given.mask and (traits_of(seen.op).flips or is_loss(seen.op)):
+    if seen.given.mask and (traits_of(seen.op).flips or traits_of(seen.op).loss):
         # Not an overflow: -(-inf), |-inf|, a masked class chosen as target. Harmless unless it gets somewhere.
         return _fill(seen, "pending", Condition(pending=mark, mask=seen.given.mask, signs=POSITIVE), cause="mask")
     return _origin(seen, mark)

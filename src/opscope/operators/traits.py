@@ -39,10 +39,15 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     chooses: bool = False  # which of several equal elements it names is its own choice
     commutes: bool = False  # its operands may stand in any order
     error: str = ""  # how an error of its inputs is carried to its outputs: a kind of compare
+    loss: bool = False  # computes a loss, not a gradient of one
     tolerance: str = ""  # kind of rule of judge.tolerance
     # What it is beside other calls.
     idle: bool = False  # nothing is computed: left out or called once more, no result differs
     linear_update: bool = False  # a part of optimizers that only add and multiply
+    # Of calls that exchange values with other ranks.
+    alike: bool = False  # after it every rank of the group holds the same; after others that may differ by rank
+    shaped: bool = False  # what it is called with must have the same shapes on every rank of the group
+    alone: bool = False  # is not called by every rank of the group
     # Between frameworks.
     dropped: bool = False  # what it gives is told by no other call: left out of the alignment
     handed_on: bool = False  # gives its input, perhaps shaped otherwise

@@ -11,6 +11,7 @@ import numpy as np
 
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.overflow import Status, status_of, words_of
+from opscope.kernels.calls import STATISTICS
 from opscope.questions.libraries import library_lines
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import Tables, key
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor
     from opscope.run.selection import Selection
 
-STATISTICS = (
-    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
-)  # fmt: skip
 MAX_LISTED = 64
 
 Whole = Mapping[int, "tuple[Call, list[Tensor]]"]

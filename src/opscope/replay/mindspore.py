@@ -20,11 +20,10 @@ import msgspec
 import numpy as np
 
 from opscope.errors import UnavailableError, UsageError
-from opscope.judge import families
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.judge.terms import terms_of
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import traits_of
 from opscope.repro.case import FILE, encode_case
 from opscope.repro.form_mindspore import FORM
 from opscope.repro.tensorfile import write_tensors
@@ -40,11 +39,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 NEEDED = "it needs MindSpore: --python PATH names an interpreter that has it"
-RANDOM = re.compile(
-    r"(Inplace)?(Rand|Uniform|Normal(?!iz)|Bernoulli|Multinomial|Standard(Normal|Laplace)|TruncatedNormal|Gamma$|Poisson|Exponential|LogNormal"
-    r"|Dropout(?!.*(Grad|DoMask))).*|\w*CandidateSampler"
-)
-
 # The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 roundings off.
 APPROXIMATE = re.compile(r".*(Exp|Log|Sigmoid|Tanh|GeLU|Gelu|Erf|Softmax|SiLU|Swish|Mish|Elu|ELU|Softplus|LSTM|GRU|Entropy).*")
 APPROXIMATION = 4096
@@ -88,7 +82,7 @@ class MindSporeReplayer:
         values = filled_by(material)
         if values == "synthesised" and not synthesise:
             raise UsageError("values of its inputs were not kept; --synthesise invents some from the statistics")
-        if RANDOM.fullmatch(call.op) or families.unjudged_kind(family(call.op)) == "random":
+        if traits_of(call.op).random:
             raise UsageError("it draws random numbers, and the generator's state was not recorded")
         device, found = self._make(material)
         result = judged(

@@ -9,13 +9,9 @@ from typing import Any
 
 import msgspec
 
+from opscope.kernels.calls import STATISTICS
 from opscope.run.dtypes import short_dtype
 from opscope.run.schema import Tensor
-
-# What table tensors says about values; the rest of a row is about the tensor itself.
-STATISTICS = (
-    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
-)  # fmt: skip
 
 
 def number(value: float | str) -> str:

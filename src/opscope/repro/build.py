@@ -12,6 +12,7 @@ import msgspec
 from opscope.errors import MissingValueError, UsageError
 from opscope.judge.terms import terms_of
 from opscope.judge.tolerance import one_side, precision_of
+from opscope.kernels.calls import STATISTICS
 from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, random_states, scalars, tensor_slots
 from opscope.repro.buffers import Placed, kept_shape, place
 from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Randomness
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
 
-STATISTICS = (
-    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
-)  # fmt: skip
 # Variables that change what an operator computes or how errors surface; others may tell about the machine's owner.
 ENVIRONMENT = ("TORCH", "PYTORCH", "ATEN", "CUDA", "CUBLAS", "NVIDIA_TF32", "ASCEND", "NPU", "OMP", "MKL", "ONEDNN", "DNNL", "KMP")
 ASKED = ("float64", "float32", "float16", "bfloat16")

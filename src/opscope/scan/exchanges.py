@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.judge.tolerance import precision_of
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import family, traits_of
 from opscope.questions.findings import Accusation
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables
 
-# After these every rank of the group holds the same; the others may differ by rank, in shape too.
-_ALIKE = frozenset({
-    "allreduce", "all_reduce", "broadcast", "allgather", "all_gather_into_tensor", "_allgather_base", "allreduce_coalesced",
-    "all_reduce_coalesced", "allgather_into_tensor_coalesced", "wait_tensor",
-})  # fmt: skip
-_SHAPED = frozenset({"allreduce", "all_reduce", "broadcast", "reduce"})  # of which shapes must be equal as well
-_TO_ONE = frozenset({"send", "recv", "isend", "irecv", "recv_any_source", "wait_tensor", "barrier", "monitored_barrier"})
 _DEPTH = 6
 _MAX_RANKS = 1 << 20
 _CALLS = """
@@ -56,13 +49,13 @@ class Exchange(msgspec.Struct, frozen=True):
     def sign(self) -> tuple[Any, ...]:
         """What must be equal on every rank of the group."""
         word = family(self.op)
-        return (word, self.shapes) if word in _SHAPED else (word,)
+        return (word, self.shapes) if traits_of(self.op).shaped else (word,)
 
     @property
     def words(self) -> str:
         """ "allreduce_ of [16]" """
         sizes = ", ".join(str(list(shape)) for shape in self.shapes)
-        return f"{self.op.rpartition('::')[2].partition('.')[0]}{f' of {sizes}' if sizes and family(self.op) in _SHAPED else ''}"
+        return f"{self.op.rpartition('::')[2].partition('.')[0]}{f' of {sizes}' if sizes and traits_of(self.op).shaped else ''}"
 
 
 def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iterator[Accusation]:
@@ -94,7 +87,7 @@ def _exchanges(tables: Tables) -> Iterator[Exchange]:
             outputs[process, index][slot] = (dtype, *state)
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
         group = group_of(args)
-        if group is not None and rank in group[1] and family(op) not in _TO_ONE:
+        if group is not None and rank in group[1] and not traits_of(op).alone:
             place = (process, index)
             yield Exchange(process, rank, step, index, op, name, group, tuple(inputs[place]), outputs[place])
 
@@ -140,7 +133,7 @@ def _absent(here: Mapping[int, Exchange], absent: Sequence[int]) -> Accusation:
 def _unequal(here: Mapping[int, Exchange]) -> Accusation | None:
     """What a collective left unlike on its ranks, by more than the order of a sum explains."""
     first = here[min(here)]
-    if family(first.op) not in _ALIKE or len(here) < len(first.group[1]):
+    if not traits_of(first.op).alike or len(here) < len(first.group[1]):
         return None
     for slot in first.outputs:
         states = {rank: found.outputs[slot] for rank, found in here.items() if slot in found.outputs}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.judge.operators import is_loss, is_overwritten
+from opscope.judge.operators import is_overwritten
 from opscope.judge.reading import is_finite, is_read
+from opscope.operators.catalogue import traits_of
 from opscope.scan.dataflow import Flow, Identity, Mark, Origin, identity_of
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Reach:
     def _sink_of_output(self, mark: Mark) -> str | None:
         node, row = mark.node, mark.row
         identity = identity_of(row)
-        if identity in self._losses or (node.phase == "forward" and row.size == 1 and is_loss(node.op)):
+        if identity in self._losses or (node.phase == "forward" and row.size == 1 and traits_of(node.op).loss):
             return "loss"
         if row.role in {"gradient", "parameter"}:
             return row.role

@@ -20,7 +20,8 @@ from opscope.compare.side.conditions import PRODUCT, finite, kind_of
 from opscope.compare.side.hashes import distinct, folded, mixed
 from opscope.compare.side.producers import Flow
 from opscope.judge.operators import is_workspace
-from opscope.run.dtypes import find_dtype
+from opscope.judge.tolerance import PRECISIONS
+from opscope.run.dtypes import DType, find_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 
 SAME, WITHIN, DIFFERS, UNKNOWN, SHAPE, TARGET_ONLY, GOLDEN_ONLY = range(7)
 STATUS_WORDS = ("same", "within tolerance", "differs", "not measured", "shape differs", "only in target", "only in golden")
-_ROUNDOFF = {
-    "float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53, "complex64": 2.0**-24,
-    "complex128": 2.0**-53, "complex32": 2.0**-11, "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3, "hifloat8": 2.0**-3,
-}  # fmt: skip
 TOOLS_ORDER = 2e-6  # of sums that a dump's own tool took in float32, but in another order
 TOOLS_ROUNDING = 1e-5  # of norms and means that a dump's own tool took in float32
 _BLOCK = 1 << 16  # pairs that are measured at once
@@ -211,9 +208,17 @@ def roundoffs(side: Side) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDAr
     """Unit roundoff of each element type by hash, sorted, and which are integers or bool."""
     found = distinct(side.tensors.dtype).tolist()
     kinds = [find_dtype(side.words.get(value, "")) for value in found]
-    units = [_ROUNDOFF.get(kind.name, 2.0**-4 if kind.kind == "float" else 0.0) if kind is not None else 2.0**-8 for kind in kinds]
+    units = [_unit(kind) for kind in kinds]
     whole = [kind is not None and kind.kind in {"int", "uint", "bool"} for kind in kinds]
     return np.array(found, dtype=np.uint64), np.array(units), np.array(whole, dtype=np.bool_)
+
+
+def _unit(kind: DType | None) -> float:
+    """Unit roundoff of an element type: 0 of integers, coarse guesses of types that nobody knows."""
+    if kind is None:
+        return 2.0**-8
+    known = PRECISIONS.get(kind.name)
+    return known.unit if known is not None else 2.0**-4 if kind.kind == "float" else 0.0
 
 
 def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> float:
