@@ -156,6 +156,12 @@ def test_only_what_a_program_could_call_is_cut_out() -> None:
     places = torch.zeros(4, 3, dtype=torch.int64)
     assert not fits(captured_call(aten.gather.default, x, 1, places), (4, 3), 2)
     assert fits(captured_call(aten.gather.default, x, 1, places), (4, 3), 1)
+    lists = ([torch.randn(32, 16), torch.randn(32), torch.randn(4, 32)], [torch.randn(32, 16), torch.randn(32), torch.randn(4, 32)], [])
+    settings = dict.fromkeys(("weight_decay", "momentum", "lr", "dampening"), 0.5) | dict.fromkeys(
+        ("nesterov", "maximize", "is_first_step"), False
+    )
+    captured = capture("aten::_fused_sgd_.default", lists, settings, writes=frozenset({"0"}), random=False, limit=1 << 20)
+    assert fits(Bound(captured.call, captured.pieces), (32, 16), 2)
     norm = (torch.randn(3, 3), torch.randn(3, 3), torch.ones(3), None, None, torch.zeros(3), torch.ones(3), True, 1e-5, [True] * 3)
     assert not fits(captured_call(aten.native_batch_norm_backward.default, *norm), (3, 3), 1)
 

@@ -43,15 +43,19 @@ class Alone:
 def fits(bound: Bound, shape: tuple[int, ...], depth: int) -> bool:
     """Whether so many first dimensions of a shape can be cut to one index in every tensor alike, and the rest of the call still fits.
 
-    A product's operands agree in dimensions that mean different things, and indices name places of what would be cut away.
+    A product's operands agree in dimensions that mean different things, and indices name places of what would be cut away. An optimizer's
+    operator takes lists of tensors, and treats those of each place by themselves, element by element.
     """
+    kind = kind_of(family(bound.call.op))
+    if kind == "optimizer":
+        return depth == len(shape)
     shapes = [laid.shape for laid in bound.call.tensors.values() if laid.shape]
     if depth == len(shape) != 1:
         indexed = any(not is_number(laid.dtype) for laid in bound.call.tensors.values())
         return not indexed and all(each in (shape, (1,)) for each in shapes)
     rows = [each for each in shapes if len(each) == len(shape)]
     others = [each for each in shapes if len(each) != len(shape)]
-    apart = kind_of(family(bound.call.op)) not in ("product", "attention")
+    apart = kind not in ("product", "attention")
     return apart and all(each[0] == shape[0] for each in rows) and all(each[0] != shape[0] for each in others)
 
 
