@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from tests.attack import limits
+
 
 def pools(r: random.Random) -> Any:
     def work(n: int) -> torch.Tensor:
@@ -149,7 +151,7 @@ def alarms_that_raise(r: random.Random) -> Any:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.signal(signal.SIGALRM, previous)
-    torch.manual_seed(0)
+        torch.manual_seed(0)  # how much was drawn is a matter of time
     return caught, torch.ones(2) + 1
 
 
@@ -220,8 +222,8 @@ def frames(r: random.Random) -> Any:
 
     class Looks(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            seen.append([frame.function for frame in inspect.stack()[:6]])
-            x.register_hook(lambda g: seen.append([f.name for f in traceback.extract_stack()[-4:]]))
+            seen.append(limits.functions(reversed(traceback.extract_stack()))[:6])
+            x.register_hook(lambda g: seen.append(limits.functions(traceback.extract_stack())[-4:]))
             return x * 2
 
     class Formula(torch.autograd.Function):
@@ -231,7 +233,7 @@ def frames(r: random.Random) -> Any:
 
         @staticmethod
         def backward(ctx: Any, g: Any) -> Any:
-            seen.append([f.name for f in traceback.extract_stack()[-5:]])
+            seen.append(limits.functions(traceback.extract_stack())[-5:])
             return g
 
     x = torch.ones(2, requires_grad=True)
@@ -255,17 +257,17 @@ def tracebacks(r: random.Random) -> Any:
         try:
             attempt()
         except Exception as error:  # noqa: BLE001
-            found.append([f"{frame.name} {os.path.basename(frame.filename)}" for frame in traceback.extract_tb(error.__traceback__)])
+            found.append(limits.functions(traceback.extract_tb(error.__traceback__)))
             found.append((error.__context__ is None, error.__cause__ is None, getattr(error, "__notes__", None)))
     return found
 
 
 def traced_lines(r: random.Random) -> Any:
-    called: list[str] = []
+    called: list[tuple[str, str]] = []
 
     def trace(frame: Any, event: str, arg: Any) -> None:
         if event == "call":
-            called.append(f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_code.co_name}")
+            called.append((os.path.basename(frame.f_code.co_filename), frame.f_code.co_name))
 
     previous = sys.getprofile()
     sys.setprofile(trace)
@@ -274,7 +276,7 @@ def traced_lines(r: random.Random) -> Any:
         y.sum().backward()
     finally:
         sys.setprofile(previous)
-    return called
+    return [f"{file}:{name}" for file, name in called if (file, name) not in limits.TRACED]
 
 
 def recursion(r: random.Random) -> Any:
@@ -286,6 +288,30 @@ def recursion(r: random.Random) -> Any:
     except RecursionError as error:
         return str(error)
     return None
+
+
+def climbs_into_the_recursion_limit(r: random.Random) -> Any:
+    """Its last frames are met by operators, modules and backward passes in turn: where exactly is a matter of frames."""
+    model, met = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), []
+    limit, depth = sys.getrecursionlimit(), len(inspect.stack(0))
+
+    def climb(n: int) -> None:
+        if n % 3 == 0:
+            torch.ones(3).mul_(n + r.randint(1, 2)).sum()
+        else:
+            model(torch.ones(1, 2)).sum().backward()
+        climb(n + 1)
+
+    def down(n: int, first: int) -> None:
+        return down(n - 1, first) if n else climb(first)
+
+    for first in range(3):
+        try:
+            down(limit - depth - 40, first)
+        except RecursionError:
+            met.append(first)
+    torch.manual_seed(0)
+    return met, torch.ones(2) * 3
 
 
 def near_the_recursion_limit(r: random.Random) -> Any:

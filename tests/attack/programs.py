@@ -24,8 +24,10 @@ from typing import Any
 
 import torch
 
+from tests.attack import limits
+
 Piece = Callable[[random.Random], Any]
-MODULES = ("tensors", "subclasses", "modules", "transforms", "tracing", "process")
+MODULES = ("tensors", "subclasses", "modules", "transforms", "tracing", "process", "listening")
 EACH = 6  # pieces of a program
 
 
@@ -72,7 +74,7 @@ def raised(error: BaseException) -> str:
     """Type and message of an exception and the functions that it came through."""
     frames = traceback.extract_tb(error.__traceback__)
     message = re.sub(r"0x[0-9a-f]{6,}", "0x", str(error))
-    return f"{type(error).__qualname__}: {message!r} through {' '.join(frame.name for frame in frames)}"
+    return f"{type(error).__qualname__}: {message!r} through {' '.join(limits.functions(frames))}"
 
 
 def outcome(piece: Piece, chooser: random.Random) -> str:

@@ -16,7 +16,7 @@ import pytest
 PATIENCE = 600.0  # seconds of a busy machine
 ROOT = Path(__file__).parents[2]
 BATCH = 10  # seeds of a process
-KINDS = ("subclasses.", "modules.", "transforms.")
+KINDS = ("subclasses.", "modules.", "transforms.", "listening.")
 
 
 def run(words: list[str]) -> subprocess.CompletedProcess[str]:
@@ -51,7 +51,8 @@ def test_programs_of_seeds(tmp_path: Path, first: int) -> None:
     held(tmp_path, str(first), str(first + BATCH))
 
 
-def test_lazy_modules_and_errors_that_are_caught(tmp_path: Path) -> None:
+def test_a_sample_of_pieces(tmp_path: Path) -> None:
     held(
-        tmp_path, "each", "modules.lazy", "subclasses.declines", "subclasses.refuses", "transforms.fake", "tracing.traced", "tensors.freed"
-    )
+        tmp_path, "each", "modules.lazy", "subclasses.declines", "subclasses.refuses", "transforms.fake", "tracing.traced", "tensors.freed",
+        "process.climbs", "process.patched", "process.traced", "process.signatures", "tracing.compiled", "listening.",
+    )  # fmt: skip

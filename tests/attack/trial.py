@@ -26,34 +26,16 @@ import torch
 from opscope.record.active import active
 from opscope.record.join import join_from_environment
 from opscope.run.store.layout import read_run_file
+from tests.attack.training import losses
 
 SHIM = ctypes.CDLL(os.environ["FAULTS"])
 NAMES = ("open", "write", "rename", "mkdir", "unlink", "truncate", "allocate")
 STEPS = 14
 
 
-class Scale(torch.autograd.Function):
-    """A gradient formula in Python, which has a black box of its own."""
-
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        return x * 1.5
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient * 1.5
-
-
 def train() -> None:
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = Scale.apply(net(torch.randn(5, 8))).square().mean()
-        loss.backward()
-        optimizer.step()
-        print(loss.item().hex(), flush=True)
+    for loss in losses(STEPS):
+        print(loss, flush=True)
         time.sleep(0.004)  # the writer gets its turn
 
 

@@ -124,3 +124,9 @@ def harm(trial: Trial, bare: Trial) -> list[str]:
     if len(trial.said()) > 1 or any(not line.startswith("opscope: ") for line in trial.said()):
         lines.append(f"said {trial.err[-600:]}")
     return lines
+
+
+def harm_before_its_end(trial: Trial, bare: Trial) -> list[str]:
+    """What the recording did to a program that was killed: up to then it printed what it prints bare, and nobody said a word."""
+    lines = [] if bare.out.startswith(trial.out) else [f"printed {trial.out[-400:]}"]
+    return lines + ([f"said {trial.err[-600:]}"] if trial.said() else [])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import opscope
 from opscope.kernels import compiled
@@ -23,38 +22,22 @@ from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.modules import Modules
 from opscope.record.torch.recorder import TorchRecorder
 from opscope.run.store.values import ValueStore
-
-
-class Scale(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-        return x * 1.5
-
-    @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient * 1.5
+from tests.attack.training import losses
 
 
 def train(mark: Callable[[], None] = lambda: None, *, threads: int = 1) -> list[str]:
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    losses = []
+    made = []
 
     def steps() -> None:
-        for _ in range(3):
-            optimizer.zero_grad()
-            loss = Scale.apply(net(torch.randn(3, 4))).square().mean()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item().hex())
+        for loss in losses(3):
+            made.append(loss)
             mark()
 
     steps()
     for thread in [threading.Thread(target=steps) for _ in range(threads)]:
         thread.start()
         thread.join()
-    return losses
+    return made
 
 
 DOORS = [

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,6 +15,8 @@ from torch.autograd.function import BackwardCFunction
 import opscope
 from opscope.record.torch.formulas import named
 from opscope.run.query import calls
+from tests.attack import training
+from tests.attack.training import Scale
 
 DIES = """
 import os, sys, torch
@@ -42,32 +43,22 @@ act(layer(torch.ones(2, 3))).sum().backward()
 """
 
 
-class Twice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return grad * 2
-
-
 def test_a_formula_that_returns_leaves_no_trace(tmp_path: Path) -> None:
     before = BackwardCFunction.apply
     x = torch.ones(3, requires_grad=True)
     with opscope.record(tmp_path / "run"):
-        y = Twice.apply(x)
+        y = Scale.apply(x)
         y.sum().backward()
     assert BackwardCFunction.apply is before
     assert x.grad is not None
-    assert x.grad.tolist() == [2.0] * 3
+    assert x.grad.tolist() == [1.5] * 3
     run = opscope.open_run(tmp_path / "run")
-    assert not [call for call in calls(run) if call.op is not None and "Twice" in call.op]
+    assert not [call for call in calls(run) if call.op is not None and "Scale" in call.op]
     assert not run.problems
     name, source = named(type(y.grad_fn))
-    assert name == f"{__name__}.Twice.backward"
+    assert name == "tests.attack.training.Scale.backward"
     assert source is not None
-    assert source.startswith(__file__)
+    assert source.startswith(training.__file__)
 
 
 @pytest.mark.parametrize("death", ["os.abort()", "raise RuntimeError('the device is gone')"])

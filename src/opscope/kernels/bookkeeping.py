@@ -53,6 +53,8 @@ class Binding(Protocol):
     def numbers(self, func: Any, args: Sequence[Any]) -> tuple[Any, ...]: ...
     def describe(self, func: Any) -> Operator: ...
     def target(self, func: Any) -> Any: ...
+    def no_functions(self) -> Any: ...
+    def straight(self, func: Any, args: Sequence[Any]) -> Any: ...
     def site(self) -> Site: ...
     def read(self, tensor: Any) -> Any: ...
     def resolved(self, tensor: Any) -> Any: ...
@@ -149,11 +151,11 @@ class Recorder(Flights):
             return self.binding.declined(mode, func, types, args, kwargs)
         if not self.active or self.paused or self._waiting.get(get_ident()):
             self._guarded(self._count, func)
-            return self._target(func)(*args, **kwargs)
+            return self._call(func, args, kwargs)
         before = time.perf_counter()
         draft = self._attempted(func, self._enter, func, args, kwargs)
         if draft is None:
-            return self.binding.target(func)(*args, **kwargs)
+            return self._call(func, args, kwargs)
         begun = time.perf_counter()
         try:
             result = self._made(func, types, args, kwargs)
@@ -168,10 +170,15 @@ class Recorder(Flights):
     def _made(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self._checker is not None and not types:
             return self._checker.call(func, args, kwargs)
-        return self._target(func)(*args, **kwargs)
+        return self._call(func, args, kwargs)
 
-    def _target(self, func: Any) -> Any:
-        return self._guarded(self.binding.target, func) or func
+    def _call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The call itself, unheard by the program's function modes and subclasses: Recorder::make of native/recorder.cpp."""
+        straight = self._guarded(self.binding.straight, func, args)
+        if straight is not None:
+            return straight(*args, **kwargs)
+        with self.binding.no_functions():
+            return (self._guarded(self.binding.target, func) or func)(*args, **kwargs)
 
     def enter_scope(self, level: str, op: str, module: str, tensors: Iterable[tuple[str, Any]]) -> int:
         """Begin a module or API call and return its index; its tensors reuse versions and are never read for it."""

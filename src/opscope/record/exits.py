@@ -8,6 +8,7 @@ SIGKILL cut off is at most the rows of the last half second, and the black box s
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import threading
@@ -41,6 +42,7 @@ def watch_exceptions(session: Session) -> None:
     """Note that an uncaught exception ended the program, before whoever else wants to know."""
     previous = sys.excepthook
 
+    @functools.wraps(previous)
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
         contain(session.fail, session.raised, kind)
         return previous(kind, error, trace)
@@ -53,6 +55,7 @@ def watch_hard_exit(session: Session) -> None:
     """os._exit skips every handler of Python: write before it is called."""
     previous = os._exit
 
+    @functools.wraps(previous)
     def leave(status: int) -> NoReturn:
         if os.getpid() == session.pid:
             contain(ignore, session.close, status)
@@ -71,6 +74,7 @@ def watch_threads(session: Session, enter: Callable[[], None], leave: Callable[[
     """Run `enter` and `leave` in every thread that is started through threading while the session lasts."""
     previous = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
+    @functools.wraps(previous)
     def bootstrap(thread: threading.Thread) -> None:
         if thread.name.startswith(OWN):
             previous(thread)

@@ -11,22 +11,27 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import FrameType
 from typing import Any, TypeVar
+
+from opscope.kernels.room import find_room
 
 Result = TypeVar("Result")
 
 
 def contain(end: Callable[[BaseException], object], action: Callable[..., Result], *arguments: Any) -> Result | None:
     """Do something of opscope's own for the program; None where that raised, after `end` has been told."""
+    room = find_room()
     try:
+        room.enter_room()
         return action(*arguments)
     except BaseException as error:
         end(error)
         if is_the_programs(error):
             raise
         return None
+    finally:
+        room.leave_room()
 
 
 def ignore(error: BaseException) -> None:
@@ -63,7 +68,10 @@ def _handles_a_signal(frame: FrameType) -> bool:
 
 def tell(line: str) -> None:
     """One line on stderr, where the program has left one that takes it."""
-    with suppress(Exception):
+    try:
         if sys.stderr is not None:
             sys.stderr.write(f"opscope: {line}\n")
             sys.stderr.flush()
+    except Exception as error:
+        if is_the_programs(error):
+            raise

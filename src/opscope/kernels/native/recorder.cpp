@@ -120,14 +120,14 @@ nb::object Recorder::dispatch(nb::handle mode, nb::handle func, nb::handle types
     PyObject* kwargs = given.is_none() ? nullptr : given.ptr();
     const nb::object args = with_tensors(func.ptr(), positional);
     if (active && PyTuple_Check(types.ptr()) && PyTuple_GET_SIZE(types.ptr()) > 0) {
-        const Ref handled(PyObject_CallMethod(torch_.binding(), "handles", "(O)", types.ptr()));
-        if (!handled) fail();
+        const Ref handled = handles(types.ptr());
+        if (!handled) miss(func.ptr());
         else if (handled.get() == Py_NotImplemented) return nb::borrow(Py_NotImplemented);
         else if (handled.get() == Py_False) return declined(mode.ptr(), func.ptr(), types.ptr(), args.ptr(), given.ptr());
     }
     if (!active || paused || (waiting_ && thread().waiting)) {
         if (active) count_only(func.ptr());
-        return nb::steal(checked(PyObject_Call(target(func.ptr()).get(), args.ptr(), kwargs)).release());
+        return nb::steal(checked(make(Running(), func.ptr(), types.ptr(), args.ptr(), kwargs).release()).release());
     }
     Running running;
     bool entered = false;
@@ -151,7 +151,7 @@ nb::object Recorder::dispatch(nb::handle mode, nb::handle func, nb::handle types
             after(running);
         } catch (nb::python_error& error) {
             error.restore();
-            fail();
+            miss(func.ptr());
         }
     }
     watching += std::chrono::duration<double>((begun - before) + (Clock::now() - ended)).count();
@@ -160,6 +160,11 @@ nb::object Recorder::dispatch(nb::handle mode, nb::handle func, nb::handle types
         throw nb::python_error();
     }
     return nb::steal(result.release());
+}
+
+Ref Recorder::handles(PyObject* types) {
+    const Room room;
+    return Ref(PyObject_CallMethod(torch_.binding(), "handles", "(O)", types));
 }
 
 // What torch does where a mode answers NotImplemented, but that its error names no mode of ours when nobody else answers either: the
@@ -178,8 +183,22 @@ nb::object Recorder::declined(PyObject* mode, PyObject* func, PyObject* types, P
     throw nb::python_error();
 }
 
+// Makes the call. The program's function modes and subclasses have heard of what the program called; of this they would hear where C++
+// called the operator: a script, a backward pass.
 Ref Recorder::make(const Running& running, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
-    const Ref made = running.info ? Ref::borrow(running.info->target.get()) : target(func);
+    Ref made = running.info ? Ref::borrow(running.info->target.get()) : target(func);
+    std::optional<Quiet> quiet;
+    try {
+        const Room room;
+        if (torch_.hears(args, kwargs)) {
+            Ref straight = checked(PyObject_CallMethod(torch_.binding(), "straight", "(OO)", func, args));
+            if (straight.get() != Py_None) made = std::move(straight);
+            else quiet.emplace(torch_, true);
+        }
+    } catch (nb::python_error& error) {
+        error.restore();
+        miss(func);
+    }
     const bool checked_here = checks_ && running.info && running.info->checked && active && PyTuple_Check(types) && !PyTuple_GET_SIZE(types);
     return checked_here ? checks_.call(signature(running), func, made.get(), args, kwargs) : Ref(PyObject_Call(made.get(), args, kwargs));
 }
@@ -188,9 +207,10 @@ Ref Recorder::make(const Running& running, PyObject* func, PyObject* types, PyOb
 Ref Recorder::target(PyObject* func) {
     const auto known = operators_.find(func);
     if (known != operators_.end()) return Ref::borrow(known->second->target.get());
+    const Room room;
     Ref found(PyObject_CallMethod(torch_.binding(), "target", "(O)", func));
     if (found) return found;
-    PyErr_Clear();
+    let_pass();
     return Ref::borrow(func);
 }
 
@@ -210,6 +230,7 @@ std::uint64_t Recorder::signature(const Running& running) const {
 // the program's own: a signal handler of its may have raised meanwhile.
 template <class Part>
 void Recorder::attempt(PyObject* func, const Part& part) {
+    const Room room;
     try {
         const Quiet quiet(torch_);
         return part();
@@ -218,6 +239,12 @@ void Recorder::attempt(PyObject* func, const Part& part) {
     } catch (const std::exception& error) {
         PyErr_SetString(PyExc_RuntimeError, error.what());
     }
+    miss(func);
+}
+
+// Tells the session of a call that could not be recorded whole, for the error that is set.
+void Recorder::miss(PyObject* func) {
+    const Room room;
     for (auto& [address, storage] : storages_) storage->versions.clear();
     const Error error;
     const Ref op = checked(PyObject_Str(func));
@@ -225,9 +252,17 @@ void Recorder::attempt(PyObject* func, const Part& part) {
     if (lasts.get() != Py_True) active = false;
 }
 
+// Clears the error that is set; throws what is the program's own.
+void Recorder::let_pass() {
+    const Room room;
+    const Error error;
+    checked(PyObject_CallMethod(torch_.binding(), "passes", "(O)", error.value()));
+}
+
 // Hands the error that is set to the session, which ends recording; the program goes on. Throws what is the program's own, such as
 // what a signal handler of it raised.
 void Recorder::fail() {
+    const Room room;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
@@ -240,6 +275,7 @@ void Recorder::fail() {
 
 // The arguments as the operator takes them: a mode is handed tensors that stand for Python numbers as numbers (numbers of binding.py).
 nb::object Recorder::with_tensors(PyObject* func, nb::handle args) {
+    const Room room;
     const auto is_number = [](PyObject* each) { return PyLong_Check(each) || PyFloat_CheckExact(each) || PyComplex_CheckExact(each); };
     std::uint64_t numbers = 0;
     for (Py_ssize_t i = std::min<Py_ssize_t>(PyTuple_GET_SIZE(args.ptr()), 64) - 1; i >= 0; --i)
@@ -247,7 +283,9 @@ nb::object Recorder::with_tensors(PyObject* func, nb::handle args) {
     if (!numbers) return nb::borrow(args);
     try {
         return with_tensors(func, args, numbers);
-    } catch (nb::python_error&) {
+    } catch (nb::python_error& error) {
+        error.restore();
+        let_pass();
         return nb::borrow(args);  // the operator itself says what it does not take
     }
 }
@@ -305,15 +343,16 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
 }
 
 void Recorder::count_only(PyObject* func) {
+    const Room room;
     try {
         if (torch_.in_backward()) backward_seen = true;
         if (describe(func).signal) checked(PyObject_CallMethod(torch_.binding(), "signal", nullptr));
     } catch (nb::python_error& error) {
         error.restore();
-        fail();
+        miss(func);
     } catch (const std::exception& error) {
         PyErr_SetString(PyExc_RuntimeError, error.what());
-        fail();
+        miss(func);
     }
 }
 
@@ -441,6 +480,7 @@ void Recorder::output(Running& running, PyObject* tensor, std::int32_t slot) {
 
 // After the rows are safe: what the session wants to know at once.
 void Recorder::after(Running& running) {
+    const Room room;
     if (running.call.phase == Phase::Backward || running.call.phase == Phase::Recompute) backward_seen = true;
     if (running.info->signal) checked(PyObject_CallMethod(torch_.binding(), "signal", nullptr));
     const auto now = Clock::now();

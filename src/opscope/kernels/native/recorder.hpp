@@ -137,6 +137,9 @@ class Recorder {
     void leave(Running& running, PyObject* result, std::string error);
     void tell(Running& running, PyObject* result);
     void count_only(PyObject* func);
+    Ref handles(PyObject* types);
+    void miss(PyObject* func);
+    void let_pass();
     Ref make(const Running& running, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
     std::uint64_t signature(const Running& running) const;
     void place(Running& running);

@@ -38,6 +38,48 @@ class Ref {
     PyObject* object_ = nullptr;
 };
 
+// Gives this thread so many more frames before a RecursionError (takes them back where negative).
+inline void spare(PyThreadState* state, int frames) {
+#if PY_VERSION_HEX >= 0x030C0000
+    state->py_recursion_remaining += frames;
+#if PY_VERSION_HEX < 0x030E0000
+    state->c_recursion_remaining += frames;
+#endif
+#elif PY_VERSION_HEX >= 0x030B0000
+    state->recursion_remaining += frames;
+#else
+    state->recursion_depth -= frames;
+#endif
+}
+
+constexpr int room_frames = 250;  // what reading a tensor, keeping it and judging a call take is below a hundred
+
+// Our own code begins: it has room for its frames though the program be near its limit of recursion, and no tracer or profiler of the
+// program's follows it.
+inline void enter_room() {
+    PyThreadState* const state = PyThreadState_Get();
+    spare(state, room_frames);
+#if PY_VERSION_HEX >= 0x030B0000
+    PyThreadState_EnterTracing(state);
+#endif
+}
+
+inline void leave_room() {
+    PyThreadState* const state = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030B0000
+    PyThreadState_LeaveTracing(state);
+#endif
+    spare(state, -room_frames);
+}
+
+class Room {
+  public:
+    Room() { enter_room(); }
+    ~Room() { leave_room(); }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+};
+
 // The error that is set, taken off the interpreter until it is put back.
 class Error {
   public:

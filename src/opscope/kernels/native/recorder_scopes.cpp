@@ -321,6 +321,8 @@ NB_MODULE(_recorder, module) {
     using namespace opscope;
     module.doc() = "Compiled bookkeeping of calls.";
     nb::set_leak_warnings(false);  // recorders live as long as the process they watch
+    module.def("enter_room", &enter_room, "More frames before a RecursionError, and no tracing, for this thread until leave_room.");
+    module.def("leave_room", &leave_room);
     nb::class_<Batch>(module, "Batch").def("__arrow_c_array__", [](Batch& batch, nb::object) {
         if (!batch.array.release) throw std::runtime_error("this batch was taken already");
         nb::object schema = capsule(batch.schema, "arrow_schema");

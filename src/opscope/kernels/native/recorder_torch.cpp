@@ -172,6 +172,22 @@ bool Torch::lazy(PyObject* tensor, const Facts& facts) {
     return complex_seen_ && (truth(method(tensor, names_.is_conj.get()).get()) || truth(method(tensor, names_.is_neg.get()).get()));
 }
 
+bool Torch::hears(PyObject* args, PyObject* kwargs) {
+    if (has_function_modes() || subclassed(args)) return true;
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);)
+        if (subclassed(value)) return true;
+    return false;
+}
+
+bool Torch::subclassed(PyObject* value) const {
+    if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+        PyObject** const items = PySequence_Fast_ITEMS(value);
+        return std::any_of(items, items + PySequence_Fast_GET_SIZE(value), [this](PyObject* item) { return subclassed(item); });
+    }
+    return !is_plain(value) && is_tensor(value);
+}
+
 PyObject* Torch::hold(PyObject* tensor, const Facts& facts) {
     if (facts.composed || !is_plain(tensor)) return checked(PyObject_CallMethod(binding_.get(), "hold", "(O)", tensor)).release();
     const Ref storage = method(tensor, names_.untyped_storage.get());

@@ -68,6 +68,8 @@ class Torch {
     }
     // Whether the program has function modes, which would be asked for every attribute that is read.
     bool has_function_modes() { return call(function_modes_.get()).get() == Py_True; }
+    // Whether somebody would hear of a function that is called with these arguments: a function mode, or a subclass among them.
+    bool hears(PyObject* args, PyObject* kwargs);
     Ref functions_off() {
         Ref guard = call(no_functions_.get());
         checked(PyObject_CallMethod(guard.get(), "__enter__", nullptr));
@@ -85,6 +87,7 @@ class Torch {
     std::int64_t counter(PyObject* tensor, bool& uncounted);
     bool dense(PyObject* tensor, Facts& out);
     bool odd(PyObject* tensor);
+    bool subclassed(PyObject* value) const;
     bool borrowed(PyObject* tensor, Facts& out, std::uint32_t& key);
     void slow_facts(PyObject* tensor, Facts& out);
 
@@ -103,11 +106,11 @@ class Torch {
     bool refused_ = false;  // a tensor that DLPack cannot tell of was met
 };
 
-// As long as it lives, the program's function modes hear nothing of what is read.
+// As long as it lives, the program's function modes hear nothing of what is read, and its subclasses neither where that is wanted.
 class Quiet {
   public:
-    explicit Quiet(Torch& torch) {
-        if (torch.has_function_modes()) guard_ = torch.functions_off();
+    explicit Quiet(Torch& torch, bool wanted = false) {
+        if (wanted || torch.has_function_modes()) guard_ = torch.functions_off();
     }
     ~Quiet() {
         if (!guard_) return;

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-TensorBase: Any = torch._C.TensorBase
+TensorBase: Any = torch._C.TensorBase  # its methods stay torch's own, whatever a program makes of torch.Tensor's
 
 
 def aside() -> AbstractContextManager[Any]:

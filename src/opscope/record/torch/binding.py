@@ -24,7 +24,8 @@ from opscope.record.session import captured_calls
 from opscope.record.torch.arrivals import Arrivals
 from opscope.record.torch.aside import PLAIN, TensorBase, aside, plainly, set_aside
 from opscope.record.torch.composed import ONEDNN, Composed, composed, is_composed, readable
-from opscope.record.torch.operators import describe, takes_tensors, unhindered
+from opscope.record.torch.memory import resolved
+from opscope.record.torch.operators import describe, straight, takes_tensors, unhindered
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging, read
@@ -110,7 +111,7 @@ class TorchBinding:
     @set_aside
     def resolved(tensor: torch.Tensor) -> torch.Tensor:
         """What is read of a tensor: its values where it is composed, with its conjugate or negative bit carried out."""
-        return readable(plainly(tensor).detach()).resolve_conj().resolve_neg()
+        return resolved(readable(TensorBase.detach(plainly(tensor))))
 
     @staticmethod
     @set_aside
@@ -146,7 +147,7 @@ class TorchBinding:
     @staticmethod
     @set_aside
     def clone(tensor: torch.Tensor) -> torch.Tensor:
-        return plainly(tensor).detach().clone()
+        return TensorBase.clone(TensorBase.detach(plainly(tensor)))  # type: ignore[no-any-return]
 
     def label(self, tensor: torch.Tensor) -> tuple[str | None, str | None]:
         return self.modules.label(tensor)
@@ -210,6 +211,11 @@ class TorchBinding:
         """What is called for an operator; the overload's own C function saves one Python frame a call, higher-order ones have none."""
         made = unhindered(func)
         return getattr(func, "_op", func) if made is func else made
+
+    @staticmethod
+    def straight(func: Any, args: Sequence[Any]) -> Any:
+        """What makes a call unheard by function modes and subclasses; None where `target` has to, with them out of the way."""
+        return straight(func, args)
 
     @staticmethod
     @set_aside
@@ -282,6 +288,12 @@ class TorchBinding:
     def fail(self, error: BaseException) -> None:
         """Recording ends; raises what is the program's own."""
         self.session.fail(error)
+        if is_the_programs(error):
+            raise error
+
+    @staticmethod
+    def passes(error: BaseException) -> None:
+        """Let what is the program's own pass; all else is forgotten."""
         if is_the_programs(error):
             raise error
 

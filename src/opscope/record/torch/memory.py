@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from opscope.record.torch.aside import TensorBase
 from opscope.record.torch.composed import is_composed
 from opscope.run.dtypes import find_dtype
 from opscope.run.store.shard_reader import overlapping
@@ -19,7 +20,7 @@ def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
     if is_composed(tensor):
         return None
     if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.detach().resolve_conj().resolve_neg()
+        tensor = resolved(tensor)
     known = find_dtype(str(tensor.dtype).removeprefix("torch."))
     if known is None or known.numpy is None:
         return None
@@ -42,16 +43,26 @@ def compact(tensor: torch.Tensor) -> torch.Tensor | None:
     """
     if not torch._C._has_storage(tensor) or tensor.is_meta or is_composed(tensor) or not lies_within(tensor):
         return None
-    tensor = tensor.detach()
+    tensor = TensorBase.detach(tensor)
     if tensor.is_conj() or tensor.is_neg():
-        return tensor.resolve_conj().resolve_neg().cpu().contiguous()
+        return dense(resolved(tensor))
     once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())] if 0 in tensor.stride() else tensor
     strides = once.stride()
     order = sorted(range(once.dim()), key=lambda d: (-strides[d], d))
     ordered = once.permute(order)
     if overlapping(list(zip(ordered.shape, ordered.stride(), strict=True))):
-        return tensor.cpu().contiguous()
-    return ordered.cpu().contiguous()
+        return dense(tensor)
+    return dense(ordered)
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements on the host, in logical order."""
+    return TensorBase.contiguous(TensorBase.cpu(tensor))  # type: ignore[no-any-return]
+
+
+def resolved(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its conjugate or negative bit carried out."""
+    return TensorBase.resolve_neg(TensorBase.resolve_conj(TensorBase.detach(tensor)))  # type: ignore[no-any-return]
 
 
 def lies_within(tensor: torch.Tensor) -> bool:

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.modules import module as module_hooks
 
 DEEPEST = 32
+GLOBAL_HOOKS = ("_global_forward", "_global_backward")
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,27 @@ class Modules:
             return None, None
         known = self._names.get(id(tensor))
         return "parameter", known[1] if known is not None and known[0]() is tensor else None
+
+
+@contextmanager
+def uncounted(own: Callable[[], Iterable[int]]) -> Iterator[None]:
+    """A block in which torch sees no global hook of modules where the own ones, given by their numbers, are all there are.
+
+    It asks before it warns of what such hooks do to a compiled model.
+    """
+    genuine: Any = module_hooks._has_any_global_hook
+
+    @functools.wraps(genuine)
+    def asked() -> bool:
+        tables = [table for name, table in vars(module_hooks).items() if name.startswith(GLOBAL_HOOKS) and isinstance(table, dict)]
+        return bool({number for table in tables for number in table} - set(own()))
+
+    module_hooks._has_any_global_hook = asked
+    try:
+        yield
+    finally:
+        if module_hooks._has_any_global_hook is asked:
+            module_hooks._has_any_global_hook = genuine
 
 
 def _below(prefix: str, path: str) -> str:

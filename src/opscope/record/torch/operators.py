@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -73,12 +73,21 @@ def describe(func: Any) -> Operator:
 
 
 @functools.cache
+def tensor_arguments(func: Any) -> frozenset[int]:
+    """Positions of the arguments that are tensors, or that may be none."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return frozenset()
+    return frozenset(place for place, each in enumerate(schema.arguments) if str(each.type) in {"Tensor", "Optional[Tensor]"})
+
+
+@functools.cache
 def takes_tensors(func: Any) -> frozenset[int]:
     """Positions of the arguments that have to be tensors; the operators that also take numbers for them have none."""
     schema = getattr(func, "_schema", None)
     if schema is None or torch._C._should_allow_numbers_as_tensors(schema.name.rpartition("::")[2].removesuffix("_")):
         return frozenset()
-    return frozenset(place for place, each in enumerate(schema.arguments) if str(each.type) in {"Tensor", "Optional[Tensor]"})
+    return tensor_arguments(func)
 
 
 def autocast_above(device: str) -> bool:
@@ -88,6 +97,28 @@ def autocast_above(device: str) -> bool:
         with contextlib.suppress(RuntimeError), restored():  # an error where no mode is handling a call
             return torch.is_autocast_enabled(device)
     return torch.is_autocast_enabled(device)
+
+
+def straight(func: Any, args: Sequence[Any]) -> Callable[..., Any] | None:
+    """What hands a call to the dispatcher without a word to those who listen to functions, as code in C++ does.
+
+    A kernel in Python runs as it does bare, its functions heard. None where only func itself can make the call: numbers in the place
+    of tensors, keys that `unhindered` gives back.
+    """
+    if not hasattr(func, "_schema"):
+        return func  # type: ignore[no-any-return] # of higher order: Python itself made the call
+    if any(isinstance(args[place], (int, float, complex)) for place in tensor_arguments(func) if place < len(args)):
+        return None
+    return dispatching(func) if unhindered(func) is func else None
+
+
+@functools.cache
+def dispatching(func: Any) -> Callable[..., Any] | None:
+    """The dispatcher's own function for an operator; None for those of scripts alone (prim::device)."""
+    call = getattr(torch._C, "_dispatch_call_boxed", None)
+    with contextlib.suppress(RuntimeError):
+        return functools.partial(call, func._handle) if call is not None else None
+    return None
 
 
 @functools.cache

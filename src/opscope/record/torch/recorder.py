@@ -21,14 +21,16 @@ from opscope.record.steps import Steps
 from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
+from opscope.record.torch.checker import Checker
 from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
 from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.mode import ApiMode, OperatorMode
-from opscope.record.torch.modules import Modules, result_tensors, tensors_in
+from opscope.record.torch.modules import Modules, result_tensors, tensors_in, uncounted
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
 from opscope.record.torch.stacks import OPSCOPE, inside, is_user
 from opscope.record.torch.staging import non_finite
+from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.arrow import encode_rows
 from opscope.run.contain import contain
 from opscope.run.schema import LEVELS, Stack
@@ -46,6 +48,7 @@ class TorchRecorder:
 
     def __init__(self, session: Session) -> None:
         config = session.config
+        leave_uncompiled(TorchRecorder, TorchBinding, Checker)
         self.session = session
         self.modules = Modules()
         self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
@@ -60,6 +63,7 @@ class TorchRecorder:
         self._scopes = threading.local()
         self._modes = threading.local()
         self._hooks: list[Any] = []
+        session.cleanup.enter_context(uncounted(lambda: [hook.id for hook in self._hooks]))
         self._waits = False  # modes to be taken off once a call is over
         self.beneath = Beneath(session, self.book, self.binding) if config.check or config.substitute or config.journal else None
 
@@ -274,7 +278,8 @@ class TorchRecorder:
             return
         self._note_backward()
         infers = not torch.is_grad_enabled()
-        continues = any(tensor.grad_fn is not None for _, tensor in tensors_in(args, ""))
+        with torch._C.DisableTorchFunction():  # the program's function modes and subclasses hear of no attribute that is read here
+            continues = any(tensor.grad_fn is not None for _, tensor in tensors_in(args, ""))
         self.steps.model_enters(id(module), line_of_program(), infers=infers, continues=continues)
 
     def _module_leaves(self, module: torch.nn.Module, *given: Any) -> None:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call of the recorder and the store that may fail fails once: the program never notices, and no verdict is false."""
+"""Every call of the recorder and the store that may fail fails once, and the program is killed at any moment: it is never harmed, and no
+verdict is false. A sample in the ordinary tests, the whole by `make attack`."""
 
 from __future__ import annotations
 
 import errno
+import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 
 import opscope
-from tests.attack.trials import Bench, Trial, compiler, content, harm, wrongs
+from tests.attack.trials import Bench, Trial, compiler, content, harm, harm_before_its_end, wrongs
 
 Fault = tuple[str, int, int, int]
 SHORT = -1
@@ -26,12 +29,13 @@ ERRORS = {
 }
 MANY = 150  # writes; of the later ones, which are those of the black box by far, every fortieth
 APART = 40
+FEW_KILLS, KILLS = 8, 300
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the shim that plants faults needs a C compiler")
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    made = Bench(tmp_path_factory.mktemp("faults"))
+    made = Bench(tmp_path_factory.mktemp("trials"))
     yield made
     made.close()
 
@@ -94,4 +98,19 @@ def test_a_slow_disk_is_said(bench: Bench, bare: Trial, undisturbed: Trial, whol
 @pytest.mark.attack
 def test_every_call_fails_once(bench: Bench, bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, ...]]) -> None:
     told = [line for fault in every(undisturbed.counts) for line in complaints(bench.trial(fault), fault, bare, whole)]
+    assert told == [], f"{len(told)} complaints"
+
+
+@pytest.mark.parametrize("kills", [FEW_KILLS, pytest.param(KILLS, marks=pytest.mark.attack)])
+def test_killed_at_random_moments(bench: Bench, bare: Trial, whole: Counter[tuple[Any, ...]], kills: int) -> None:
+    """Completeness is the writer's own word: who was killed before it had closed its files is not complete, whatever is missing."""
+    begun = time.monotonic()
+    bench.trial()
+    lasts = time.monotonic() - begun
+    drawn = random.Random(14)
+    told = []
+    for _ in range(kills):
+        moment = drawn.uniform(0, lasts)
+        trial = bench.trial(kill=moment)
+        told += [f"killed after {moment:.3f} s: {line}" for line in (*harm_before_its_end(trial, bare), *wrongs(trial, whole))]
     assert told == [], f"{len(told)} complaints"
