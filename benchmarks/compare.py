@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tensor dumps of msprobe through `opscope compare` and through `msprobe compare`: whole processes on the same files.
+"""Two tensor dumps of msprobe through `opscope compare` and through `msprobe compare`: whole
+processes on the same files.
 
     python benchmarks/compare.py [--peer .venv-msprobe/bin/python] [--repeats 3] [--directory DIR]
 
-The peer's interpreter has msprobe and torch (make .venv-msprobe/.ready). It dumps two steps of benchmarks/gpt.py (task tensor, level
-L1), the second with perturbed weights: about 980 MB and 750 rows each. Both tools write their rows as CSV. Each is run once before it
-is timed, so that files are in the page cache and imported modules in bytecode, as after an installation.
+The peer's interpreter has msprobe and torch (make .venv-msprobe/.ready). It dumps two steps of
+benchmarks/gpt.py (task tensor, level L1), the second with perturbed weights: about 980 MB and 750
+rows each. Both tools write their rows as CSV. Each is run once before it is timed, so that files
+are in the page cache and imported modules in bytecode, as after an installation.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def dumped(peer: str, directory: Path, name: str) -> Path:
     """One dump by msprobe, or the one that is there from an earlier call."""
     folder = directory / name
     if not folder.exists():
-        subprocess.run([peer, "-c", DUMP, str(HERE), str(folder), name], check=True, capture_output=True)
+        subprocess.run(
+            [peer, "-c", DUMP, str(HERE), str(folder), name], check=True, capture_output=True
+        )
     return next((folder / "dump").rglob("dump.json")).parent
 
 
@@ -67,7 +71,10 @@ def timed(command: list[str]) -> tuple[float, float]:
 def report(name: str, times: list[tuple[float, float]]) -> float:
     """Prints the medians of one tool and answers that of the wall time."""
     wall, processor = (statistics.median(column) for column in zip(*times, strict=True))
-    print(f"{name:16} {wall:6.2f} s, {processor:6.2f} s of processor; wall {', '.join(f'{one:.2f}' for one, _ in times)}")
+    print(
+        f"{name:16} {wall:6.2f} s, {processor:6.2f} s of processor; wall "
+        f"{', '.join(f'{one:.2f}' for one, _ in times)}"
+    )
     return wall
 
 
@@ -85,9 +92,27 @@ def main() -> None:
         golden, target = (dumped(options.peer, directory, name) for name in ("golden", "perturbed"))
         size = sum(path.stat().st_size for path in golden.rglob("*") if path.is_file())
         print(f"each dump {size / 1e6:.0f} MB")
-        own = [sys.executable, "-m", "opscope", "compare", str(target), str(golden), "-o", f"{scratch}/rows.csv"]
+        own = [
+            sys.executable,
+            "-m",
+            "opscope",
+            "compare",
+            str(target),
+            str(golden),
+            "-o",
+            f"{scratch}/rows.csv",
+        ]
         msprobe = str(Path(options.peer).with_name("msprobe"))
-        peer = [msprobe, "compare", "-tp", f"{target}/dump.json", "-gp", f"{golden}/dump.json", "-o", scratch]
+        peer = [
+            msprobe,
+            "compare",
+            "-tp",
+            f"{target}/dump.json",
+            "-gp",
+            f"{golden}/dump.json",
+            "-o",
+            scratch,
+        ]
         rounds = [(timed(own), timed(peer)) for _ in range(options.repeats + 1)][1:]
     ours, theirs = zip(*rounds, strict=True)
     mine, other = report("opscope compare", list(ours)), report("msprobe compare", list(theirs))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What converting CANN dump files costs against copying them, and how long a large dump takes to list its calls.
+"""What converting CANN dump files costs against copying them, and how long a large dump takes to
+list its calls.
 
     python benchmarks/converting.py [--megabytes 512] [--files 100000] [--directory DIR]
 
-Whole processes, medians of five, `cp -r` of the same directory alternated with each conversion, page cache warm. The ratio is bytes
-read a second over those that cp copies; the issue asks for 0.5, and for less than 3 s to list 100,000 files.
+Whole processes, medians of five, `cp -r` of the same directory alternated with each conversion,
+page cache warm. The ratio is bytes read a second over those that cp copies; the issue asks for 0.5,
+and for less than 3 s to list 100,000 files.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ ROUNDS = 5
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One directory: shape on the host, element type, layout on the device, what the conversion is asked for."""
+    """One directory: shape on the host, element type, layout on the device, what the conversion is
+    asked for.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -59,11 +63,26 @@ CASES = (
 def write_dumps(case: Case, directory: Path, nbytes: int) -> None:
     """As many dump files as hold that many bytes."""
     values = case.payload()
-    entry = entry_for(values, dtypes.BY_NAME[case.dtype], layout=dtypes.FORMAT_NUMBERS[case.layout], original=case.shape)
+    entry = entry_for(
+        values,
+        dtypes.BY_NAME[case.dtype],
+        layout=dtypes.FORMAT_NUMBERS[case.layout],
+        original=case.shape,
+    )
     directory.mkdir()
     for number in range(max(1, nbytes // values.nbytes)):
-        header = DumpData(version="2.0", dump_time=1_600_000_000_000_000 + number, op_name=f"Default/net/Add-op{number}", output=(entry,))
-        dumpfile.write(directory / f"Add.Default_net_Add-op{number}.{number}.7.{1_600_000_000_000_000 + number}", header, [values])
+        header = DumpData(
+            version="2.0",
+            dump_time=1_600_000_000_000_000 + number,
+            op_name=f"Default/net/Add-op{number}",
+            output=(entry,),
+        )
+        dumpfile.write(
+            directory
+            / f"Add.Default_net_Add-op{number}.{number}.7.{1_600_000_000_000_000 + number}",
+            header,
+            [values],
+        )
 
 
 def timed(command: list[str], target: Path) -> float:
@@ -80,11 +99,17 @@ def measure(case: Case, home: Path, nbytes: int) -> str:
     source = home / "dump"
     write_dumps(case, source, nbytes)
     convert = [sys.executable, "-m", "opscope", "convert", str(source), *case.options, "-o"]
-    pairs = [(timed(["cp", "-r", str(source)], home / "copy"), timed(convert, home / "converted")) for _ in range(ROUNDS)]
+    pairs = [
+        (timed(["cp", "-r", str(source)], home / "copy"), timed(convert, home / "converted"))
+        for _ in range(ROUNDS)
+    ]
     shutil.rmtree(source)
     copied, converted = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratio = statistics.median(copy / other for copy, other in pairs)
-    return f"{case.name:40} cp {copied:6.2f} s   convert {converted:6.2f} s   {nbytes / converted / 1e6:6.0f} MB/s   ratio {ratio:.2f}"
+    return (
+        f"{case.name:40} cp {copied:6.2f} s   convert {converted:6.2f} s   "
+        f"{nbytes / converted / 1e6:6.0f} MB/s   ratio {ratio:.2f}"
+    )
 
 
 def listing(home: Path, files: int, write: Callable[[Path, int], None]) -> str:
@@ -97,7 +122,9 @@ def listing(home: Path, files: int, write: Callable[[Path, int], None]) -> str:
     seconds = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+        answer = subprocess.run(
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        ).stdout
         seconds.append(time.perf_counter() - start)
     shutil.rmtree(source)
     return f"{statistics.median(seconds):6.2f} s   {answer.strip()} calls of {files} files"
@@ -107,14 +134,22 @@ def small_dump(directory: Path, number: int) -> None:
     """A CANN file of one float."""
     values = np.zeros(1, np.float32)
     header = DumpData(
-        version="2.0", dump_time=number, op_name=f"Default/net/Add-op{number}", output=(entry_for(values, dtypes.BY_NAME["float32"]),)
+        version="2.0",
+        dump_time=number,
+        op_name=f"Default/net/Add-op{number}",
+        output=(entry_for(values, dtypes.BY_NAME["float32"]),),
     )
-    dumpfile.write(directory / f"Add.Default_net_Add-op{number}.{number}.7.{number}", header, [values])
+    dumpfile.write(
+        directory / f"Add.Default_net_Add-op{number}.{number}.7.{number}", header, [values]
+    )
 
 
 def small_npy(directory: Path, number: int) -> None:
     """An .npy of one float, named as MindSpore names a kernel's output."""
-    np.save(directory / f"Add.Default_net_Add-op{number}.0.0.{number}.output.0.DefaultFormat.npy", np.zeros(1, np.float32))
+    np.save(
+        directory / f"Add.Default_net_Add-op{number}.0.0.{number}.output.0.DefaultFormat.npy",
+        np.zeros(1, np.float32),
+    )
 
 
 def main() -> None:

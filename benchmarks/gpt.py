@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training step that the benchmarks time: a GPT of 6 blocks, width 256, batch 8 x 128, plain PyTorch."""
+"""The training step that the benchmarks time: a GPT of 6 blocks, width 256, batch 8 x 128, plain
+PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
-        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, dim=2))
+        q, k, v = (
+            part.view(batch, length, self.heads, -1).transpose(1, 2)
+            for part in self.qkv(x).split(width, dim=2)
+        )
         scores = q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5
         weights = F.softmax(scores.masked_fill(mask[:length, :length], float("-inf")), dim=-1)
         return self.out((weights @ v).transpose(1, 2).reshape(batch, length, width))
@@ -36,7 +41,14 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, vocabulary: int = 256, width: int = 256, blocks: int = 6, heads: int = 8, length: int = 128) -> None:
+    def __init__(
+        self,
+        vocabulary: int = 256,
+        width: int = 256,
+        blocks: int = 6,
+        heads: int = 8,
+        length: int = 128,
+    ) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(blocks))
@@ -51,9 +63,16 @@ class GPT(nn.Module):
 
 
 class Training:
-    """A model, its optimizer and its data, those of this GPT where none are given; `step` runs one training step and returns the loss."""
+    """A model, its optimizer and its data, those of this GPT where none are given; `step` runs one
+    training step and returns the loss.
+    """
 
-    def __init__(self, model: nn.Module | None = None, inputs: torch.Tensor | None = None, labels: torch.Tensor | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        inputs: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+    ) -> None:
         torch.manual_seed(0)
         self.model = GPT() if model is None else model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)

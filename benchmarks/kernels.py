@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast one pass is beside a plain read of the same bytes, memcpy and torch.sum: ratios, of pairs taken one after the other.
+"""How fast one pass is beside a plain read of the same bytes, memcpy and torch.sum: ratios, of
+pairs taken one after the other.
 
-PYTHONPATH=src python benchmarks/kernels.py [--mib 256] [--repeat 15] [--dtypes float32,float16] [--masked]
+PYTHONPATH=src python benchmarks/kernels.py [--mib 256] [--repeat 15] [--dtypes float32,float16]
+[--masked]
 """
 
 from __future__ import annotations
@@ -23,25 +25,49 @@ Task = Callable[[], object]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mib", type=float, default=256, help="bytes read a pass; larger than every cache by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--mib",
+        type=float,
+        default=256,
+        help="bytes read a pass; larger than every cache by default",
+    )
     parser.add_argument("--repeat", type=int, default=15, help="rounds; each runs every task once")
-    parser.add_argument("--dtypes", default="float32,float16,bfloat16,float64,float8_e4m3fn,int64,int32,int8,bool,complex64")
-    parser.add_argument("--huge", action="store_true", help="memory in pages of 2 MiB, which is read faster")
-    parser.add_argument("--masked", action="store_true", help="half of the floats are -inf, as in attention scores")
+    parser.add_argument(
+        "--dtypes",
+        default="float32,float16,bfloat16,float64,float8_e4m3fn,int64,int32,int8,bool,complex64",
+    )
+    parser.add_argument(
+        "--huge", action="store_true", help="memory in pages of 2 MiB, which is read faster"
+    )
+    parser.add_argument(
+        "--masked", action="store_true", help="half of the floats are -inf, as in attention scores"
+    )
     given = parser.parse_args()
     torch.set_num_threads(1)
     native = compiled.load()
     if native is None:
         raise SystemExit("the compiled kernels are missing: run scripts/build_native.sh")
-    print(f"{processor()}, one thread, {given.mib:g} MiB, medians of {given.repeat} rounds; speeds are ratios to the plain read")
+    print(
+        f"{processor()}, one thread, {given.mib:g} MiB, medians of {given.repeat} rounds; "
+        "speeds are ratios to the plain read"
+    )
     for name in given.dtypes.split(","):
         report(name, measure(tasks(native, sample(name, given)), given), given)
 
 
 def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    lines = (
+        Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        if Path("/proc/cpuinfo").exists()
+        else []
+    )
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        "unknown processor",
+    )
 
 
 def sample(name: str, given: argparse.Namespace) -> np.ndarray:
@@ -68,7 +94,9 @@ def memory(size: int, *, huge: bool) -> np.ndarray:
 
 
 def tasks(native: object, array: np.ndarray) -> dict[str, Task]:
-    """The plain read sums 64-bit words: NumPy's reduction of uint64 and torch's of int64, the faster of which is the measure."""
+    """The plain read sums 64-bit words: NumPy's reduction of uint64 and torch's of int64, the
+    faster of which is the measure.
+    """
     words = array.view(np.uint8)[: array.nbytes // 8 * 8].view(np.int64)
     tensor, copy = torch.from_numpy(words), np.empty_like(array)
     number = compiled.NUMBERS[array.dtype.name]
@@ -81,7 +109,9 @@ def tasks(native: object, array: np.ndarray) -> dict[str, Task]:
         found["torch.sum"] = torch.from_numpy(array).sum
     for isa in native.isas():
         found[isa] = lambda isa=isa: compiled.statistics(native, array, number, isa=isa)
-        found[isa + " no digest"] = lambda isa=isa: compiled.statistics(native, array, number, digest=False, isa=isa)
+        found[isa + " no digest"] = lambda isa=isa: compiled.statistics(
+            native, array, number, digest=False, isa=isa
+        )
     return found
 
 

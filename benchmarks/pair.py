@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast one pass over two arrays is beside a plain read of the same bytes, and beside NumPy's own way to three of its metrics.
+"""How fast one pass over two arrays is beside a plain read of the same bytes, and beside NumPy's
+own way to three of its metrics.
 
 PYTHONPATH=src python benchmarks/pair.py [--mib 256] [--repeat 9] [--dtypes float32,float16]
 """
@@ -20,8 +21,15 @@ Task = Callable[[], object]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mib", type=float, default=256, help="bytes of each side; larger than every cache by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--mib",
+        type=float,
+        default=256,
+        help="bytes of each side; larger than every cache by default",
+    )
     parser.add_argument("--repeat", type=int, default=9, help="rounds; each runs every task once")
     parser.add_argument("--dtypes", default="float32,float16,bfloat16,float64,int32,complex64")
     given = parser.parse_args()
@@ -30,7 +38,11 @@ def main() -> None:
     print(f"one thread, 2 x {given.mib:g} MiB, medians of {given.repeat} rounds")
     for name in given.dtypes.split(","):
         for words, share in (("nothing differs", 0.0), ("every element differs", 1.0)):
-            report(f"{name}, {words}", measured(tasks(*sides(name, given.mib, share)), given.repeat), given.mib)
+            report(
+                f"{name}, {words}",
+                measured(tasks(*sides(name, given.mib, share)), given.repeat),
+                given.mib,
+            )
 
 
 def sides(name: str, mib: float, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -38,9 +50,9 @@ def sides(name: str, mib: float, share: float) -> tuple[np.ndarray, np.ndarray]:
     count = int(mib * 2**20) // dtype.itemsize
     drawn = np.random.default_rng(0).standard_normal(1 << 20) * (1 if dtype.kind in "fcV" else 1000)
     golden = np.resize(drawn.astype(dtype), count)
-    return (golden * np.asarray(1 + 0.01 * share).astype(dtype if dtype.kind != "i" else np.float64)).astype(dtype) + dtype.type(
-        share
-    ), golden
+    return (
+        golden * np.asarray(1 + 0.01 * share).astype(dtype if dtype.kind != "i" else np.float64)
+    ).astype(dtype) + dtype.type(share), golden
 
 
 def tasks(target: np.ndarray, golden: np.ndarray) -> dict[str, Task]:
@@ -57,7 +69,11 @@ def by_numpy(target: np.ndarray, golden: np.ndarray) -> tuple[float, float, floa
     t, g = target.astype(wide), golden.astype(wide)
     gap = np.abs(t - g)
     norms = float(np.linalg.norm(t)), float(np.linalg.norm(g))
-    return float(gap.max()), float(abs(np.vdot(t, g))) / (norms[0] * norms[1]), float(np.linalg.norm(gap)) / norms[1]
+    return (
+        float(gap.max()),
+        float(abs(np.vdot(t, g))) / (norms[0] * norms[1]),
+        float(np.linalg.norm(gap)) / norms[1],
+    )
 
 
 def measured(every: dict[str, Task], repeat: int) -> dict[str, float]:
@@ -74,7 +90,10 @@ def report(title: str, times: dict[str, float], mib: float) -> None:
     print(f"\n{title}")
     base = times["plain read"]
     for name, taken in times.items():
-        print(f"  {name:50} {taken * 1e3:8.1f} ms  {2 * mib / 1024 / taken:6.2f} GiB/s  {taken / base:6.2f} of the plain read")
+        print(
+            f"  {name:50} {taken * 1e3:8.1f} ms  {2 * mib / 1024 / taken:6.2f} GiB/s  "
+            f"{taken / base:6.2f} of the plain read"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What msprobe costs on the step of benchmarks/gpt.py or of a tiny MLP; run it with an interpreter that has mindstudio-probe and torch.
+"""What msprobe costs on the step of benchmarks/gpt.py or of a tiny MLP; run it with an interpreter
+that has mindstudio-probe and torch.
 
     PEER/bin/python benchmarks/peer_msprobe.py statistics L1 [--steps 5] [--model gpt|tiny]
 
-Prints one JSON line: medians without and with, the median ratio of neighbouring steps, calls seen and bytes a step.
+Prints one JSON line: medians without and with, the median ratio of neighbouring steps, calls seen
+and bytes a step.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ def debugger(folder: Path, task: str, level: str) -> Any:
     from msprobe.pytorch import PrecisionDebugger
 
     choice = {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": "statistics"}
-    config = {"task": task, "dump_path": str(folder / "dump"), "rank": [], "step": [], "level": level, "async_dump": False, task: choice}
+    config = {
+        "task": task,
+        "dump_path": str(folder / "dump"),
+        "rank": [],
+        "step": [],
+        "level": level,
+        "async_dump": False,
+        task: choice,
+    }
     path = folder / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     return PrecisionDebugger(config_path=str(path))

@@ -3,7 +3,8 @@
 
     python benchmarks/recording.py [--pairs 30] [--values anomaly|full] [--threads 2]
 
-Prints medians and the median of the ratios of neighbouring steps. The peers are timed by benchmarks/peers.py.
+Prints medians and the median of the ratios of neighbouring steps. The peers are timed by
+benchmarks/peers.py.
 """
 
 from __future__ import annotations
@@ -61,8 +62,13 @@ def main() -> None:
     without, with_ = (statistics.median(side) for side in zip(*found, strict=True))
     ratio = statistics.median(b / a for a, b in found)
     print(f"values={options.values} threads={options.threads} pairs={options.pairs}")
-    print(f"without {without * 1e3:.1f} ms   with {with_ * 1e3:.1f} ms   ratio {ratio:.3f}   calls a step {calls / steps:.0f}")
-    print(f"disk {size / steps / 1e6:.2f} MB a step   peak memory +{(after - before) / 1024:.0f} MiB")
+    print(
+        f"without {without * 1e3:.1f} ms   with {with_ * 1e3:.1f} ms   ratio {ratio:.3f}   "
+        f"calls a step {calls / steps:.0f}"
+    )
+    print(
+        f"disk {size / steps / 1e6:.2f} MB a step   peak memory +{(after - before) / 1024:.0f} MiB"
+    )
 
 
 if __name__ == "__main__":

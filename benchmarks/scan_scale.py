@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scanning a run of many tensor rows for non-finite ones: seconds, whole process warm, page cache warm.
+"""Scanning a run of many tensor rows for non-finite ones: seconds, whole process warm, page cache
+warm.
 
     python benchmarks/scan_scale.py [--rows 10000000] [--batch 3200] [--directory DIR]
 
-Writes a run with the store's own writer (one batch a step, as the recorder does), then measures, best and median of five:
-opening and scanning three columns; the same question in SQL; and what nanoarrow alone needs to read the file.
+Writes a run with the store's own writer (one batch a step, as the recorder does), then measures,
+best and median of five: opening and scanning three columns; the same question in SQL; and what
+nanoarrow alone needs to read the file.
 """
 
 from __future__ import annotations
@@ -33,14 +35,36 @@ def rows_of_a_step(count: int, *, bad: bool) -> list[Tensor]:
     """Rows as a recorder writes them: every statistics column filled."""
     return [
         Tensor(
-            process=0, index=number // 4, io="input" if number % 4 else "output", slot=str(number % 4), version=number, storage=number,
-            offset=0, dtype="float32", shape=(8, 128, 256), stride=(32768, 256, 1), device="cpu", requires_grad=True, size=262144,
-            nan=int(bad and number == 7), pos_inf=0, neg_inf=0, zero=3, neg=131072, pos=131069, near_limit=0, min=-4.5, max=4.25, mean=0.01,
-            l2norm=512.0, digest=number * 0x9E3779B97F4A7C15 % 2**64, role="parameter" if number % 7 == 0 else None,
+            process=0,
+            index=number // 4,
+            io="input" if number % 4 else "output",
+            slot=str(number % 4),
+            version=number,
+            storage=number,
+            offset=0,
+            dtype="float32",
+            shape=(8, 128, 256),
+            stride=(32768, 256, 1),
+            device="cpu",
+            requires_grad=True,
+            size=262144,
+            nan=int(bad and number == 7),
+            pos_inf=0,
+            neg_inf=0,
+            zero=3,
+            neg=131072,
+            pos=131069,
+            near_limit=0,
+            min=-4.5,
+            max=4.25,
+            mean=0.01,
+            l2norm=512.0,
+            digest=number * 0x9E3779B97F4A7C15 % 2**64,
+            role="parameter" if number % 7 == 0 else None,
             tensor_name="blocks.3.attn.qkv.weight" if number % 7 == 0 else None,
         )
         for number in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def write_run(directory: Path, rows: int, batch: int) -> Path:
@@ -55,7 +79,10 @@ def write_run(directory: Path, rows: int, batch: int) -> Path:
     writer.close(0)
     seal_run(run)
     size = (writer.directory / "tensors.arrow").stat().st_size
-    print(f"written  {rows} rows, {size / 1e9:.2f} GB, {size / rows:.0f} bytes a row, {time.perf_counter() - start:.2f} s")
+    print(
+        f"written  {rows} rows, {size / 1e9:.2f} GB, {size / rows:.0f} bytes a row, "
+        f"{time.perf_counter() - start:.2f} s"
+    )
     return run
 
 
@@ -88,12 +115,17 @@ def measure(name: str, question: Callable[[Path], int], path: Path) -> None:
         start = time.perf_counter()
         answer = question(path)
         seconds.append(time.perf_counter() - start)
-    print(f"{name:28s} {min(seconds):.3f} s best  {statistics.median(seconds):.3f} s median  -> {answer}")
+    print(
+        f"{name:28s} {min(seconds):.3f} s best  {statistics.median(seconds):.3f} s median  -> "
+        f"{answer}"
+    )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--batch", type=int, default=3200)
     parser.add_argument("--directory", type=Path)

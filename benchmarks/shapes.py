@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings in the shapes that models have, by name: what watching costs depends on how much an operator computes for each byte.
+"""Trainings in the shapes that models have, by name: what watching costs depends on how much an
+operator computes for each byte.
 
-gpt is the small GPT of gpt.py, in which tensors are large beside the work; gpt2 has GPT-2's width, heads and feed-forward, four of its
-twelve blocks and a sixth of its vocabulary; resnet is ResNet-18 on 32 x 32 images; lstm two layers of 512 over 64 words. Tiny is an MLP
-of which nothing is left but what a call costs.
+gpt is the small GPT of gpt.py, in which tensors are large beside the work; gpt2 has GPT-2's width,
+heads and feed-forward, four of its twelve blocks and a sixth of its vocabulary; resnet is ResNet-18
+on 32 x 32 images; lstm two layers of 512 over 64 words. Tiny is an MLP of which nothing is left but
+what a call costs.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Residual(nn.Module):
         self.bn1, self.bn2 = nn.BatchNorm2d(after), nn.BatchNorm2d(after)
         self.down: nn.Module = nn.Identity()
         if before != after:
-            self.down = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+            self.down = nn.Sequential(
+                nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
@@ -38,8 +42,12 @@ class Residual(nn.Module):
 class ResNet(nn.Module):
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
-        self.blocks = nn.Sequential(*(Residual(*widths) for widths in pairwise([64, 64, 64, 128, 128, 256, 256, 512, 512])))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()
+        )
+        self.blocks = nn.Sequential(
+            *(Residual(*widths) for widths in pairwise([64, 64, 64, 128, 128, 256, 256, 512, 512]))
+        )
         self.head = nn.Linear(512, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -87,4 +95,9 @@ def lstm() -> Training:
     return Training(Recurrent(), words[:, :-1], words[:, 1:])
 
 
-TRAININGS: dict[str, Callable[[], Training]] = {"gpt": Training, "gpt2": gpt2, "resnet": resnet, "lstm": lstm}
+TRAININGS: dict[str, Callable[[], Training]] = {
+    "gpt": Training,
+    "gpt2": gpt2,
+    "resnet": resnet,
+    "lstm": lstm,
+}

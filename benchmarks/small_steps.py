@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording costs a call where the calls themselves cost nothing: a step of a tiny MLP.
 
-    python benchmarks/small_steps.py [--turns 30] [--steps 200] [--values anomaly] [--levels operator,module]
+    python benchmarks/small_steps.py [--turns 30] [--steps 200] [--values anomaly] [--levels
+    operator,module]
 
-Bare steps, steps under a dispatch mode that only makes the call, and recorded steps take turns in one process. Medians of the turns, by
-the clock and by the CPU time of all threads, the writer's too; what the first step of a recording costs beside a bare one. msprobe is
-timed by benchmarks/peer_msprobe.py --model tiny, in an environment of its own.
+Bare steps, steps under a dispatch mode that only makes the call, and recorded steps take turns in
+one process. Medians of the turns, by the clock and by the CPU time of all threads, the writer's
+too; what the first step of a recording costs beside a bare one. msprobe is timed by
+benchmarks/peer_msprobe.py --model tiny, in an environment of its own.
 """
 
 from __future__ import annotations
@@ -70,10 +72,14 @@ def calls_of(training: Tiny) -> int:
 
 def table(found: Turns, calls: int) -> None:
     for place, clock in enumerate(("clock", "CPU")):
-        seconds = {name: statistics.median(pair[place] for pair in pairs) for name, pairs in found.items()}
+        seconds = {
+            name: statistics.median(pair[place] for pair in pairs) for name, pairs in found.items()
+        }
         for name, value in seconds.items():
             above = [(value - seconds[base]) / calls * 1e6 for base in ("bare", "nothing")]
-            words = f"{clock:5}  {name:8} {value * 1e3:7.3f} ms a step {value / seconds['bare']:6.2f}x"
+            words = (
+                f"{clock:5}  {name:8} {value * 1e3:7.3f} ms a step {value / seconds['bare']:6.2f}x"
+            )
             print(f"{words}   us a call above bare {above[0]:6.1f}, nothing {above[1]:6.1f}")
 
 
@@ -95,7 +101,10 @@ def main() -> None:
             first = timed(training.step, 1)
             recording.stop()
             found = in_turns(training, recording, count=options.turns, steps=options.steps)
-    print(f"values={options.values} levels={options.levels}: {calls} calls a step, {options.turns} turns of {options.steps} steps")
+    print(
+        f"values={options.values} levels={options.levels}: {calls} calls a step, "
+        f"{options.turns} turns of {options.steps} steps"
+    )
     table(found, calls)
     more = [(a - b) * 1e3 for a, b in zip(first, bare, strict=True)]
     print(f"first recorded step {more[0]:.1f} ms above a bare one, {more[1]:.1f} ms of CPU time")

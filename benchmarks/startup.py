@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to import opscope and to ask it for help: wall time of fresh processes, median of 15, the empty interpreter beside it.
+"""What it costs to import opscope and to ask it for help: wall time of fresh processes, median of
+15, the empty interpreter beside it.
 
     python benchmarks/startup.py
 
-Targets: `import opscope` under 60 ms above the empty interpreter, `opscope --help` under 300 ms whole.
+Targets: `import opscope` under 60 ms above the empty interpreter, `opscope --help` under 300 ms
+whole.
 """
 
 from __future__ import annotations

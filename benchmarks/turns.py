@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings that take turns, each in a process of its own: some steps of one, then of the next, so that all meet the same machine.
+"""Trainings that take turns, each in a process of its own: some steps of one, then of the next, so
+that all meet the same machine.
 
     python benchmarks/turns.py MODEL THREADS
 
-is such a process: it reads how many steps are asked, or `close`, from its input, and prints the seconds they took. The clock by
-which opscope keeps its budget stands still while the others have their turn.
+is such a process: it reads how many steps are asked, or `close`, from its input, and prints the
+seconds they took. The clock by which opscope keeps its budget stands still while the others have
+their turn.
 """
 
 from __future__ import annotations
@@ -20,16 +22,31 @@ from shapes import TRAININGS
 
 from opscope.record.active import active
 
-CLOSE = "close"  # asks for the end of the recording: the checks of held calls and what is still to be written
+# asks for the end of the recording: the checks of held calls and what is still to be written
+CLOSE = "close"
 
 
 class Process:
-    """A training of a model of shapes.py, under `opscope run` with these options, which writes to the folder run, or without opscope."""
+    """A training of a model of shapes.py, under `opscope run` with these options, which writes to
+    the folder run, or without opscope.
+    """
 
-    def __init__(self, model: str, threads: int, *, run: Path, options: Sequence[str] | None) -> None:
-        before = [] if options is None else ["-m", "opscope", "run", "-o", str(run), *options, "--", sys.executable]
+    def __init__(
+        self, model: str, threads: int, *, run: Path, options: Sequence[str] | None
+    ) -> None:
+        before = (
+            []
+            if options is None
+            else ["-m", "opscope", "run", "-o", str(run), *options, "--", sys.executable]
+        )
         words = [sys.executable, *before, __file__, model, str(threads)]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         self._answer()
 
     def turn(self, asked: int | str) -> float:
@@ -51,7 +68,9 @@ class Process:
 
 
 def in_turns(processes: Sequence[Process], *, steps: int, turn: int) -> list[list[float]]:
-    """Seconds of every turn, by process, the last being the end of the recording; who begins changes with every round."""
+    """Seconds of every turn, by process, the last being the end of the recording; who begins
+    changes with every round.
+    """
     seconds: list[list[float]] = [[] for _ in processes]
     for round_, asked in enumerate([*([turn] * (steps // turn)), CLOSE]):
         for place in range(len(processes)):

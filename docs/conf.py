@@ -13,7 +13,11 @@ sys.path.insert(0, str(SOURCE))
 project = "opscope"
 author = "the opscope authors"
 copyright = author
-release = re.findall(r'^VERSION = "(.+)"$', (SOURCE / "opscope" / "version.py").read_text(encoding="utf-8"), re.MULTILINE)[0]
+release = re.findall(
+    r'^VERSION = "(.+)"$',
+    (SOURCE / "opscope" / "version.py").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)[0]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]

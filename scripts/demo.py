@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job from end to end: train under recording, find the operator, cut it out, run it alone.
 
-Every command is printed as a user would type it. Exits 0 when all went as it should: the training ended well, an overflow was
-found, and the operator fails alone too.
+Every command is printed as a user would type it. Exits 0 when all went as it should: the training
+ended well, an overflow was found, and the operator fails alone too.
 """
 
 from __future__ import annotations
@@ -45,14 +45,28 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         answer = Path(place) / "found.json"
         asked = ["run", "-o", "runs/demo", "--", "python", PROGRAM]
-        told = [opscope, "run", "-o", "runs/demo", "--json-file", str(answer), "--", str(python), PROGRAM]
+        told = [
+            opscope,
+            "run",
+            "-o",
+            "runs/demo",
+            "--json-file",
+            str(answer),
+            "--",
+            str(python),
+            PROGRAM,
+        ]
         step(*told, expect=0, shown=shlex.join(["opscope", *asked]))
         found = json.loads(answer.read_text(encoding="utf-8"))
     if not found["findings"]:
         sys.exit("demo: the model was to overflow, and nothing was found")
     run, call, case = found["runs"][0], found["findings"][0]["call"], str(fresh(Path("case")))
     # scan and repro exit with 1: something is wrong, and it was found.
-    for expect, words in ((1, ["scan", run]), (0, ["show", run, call]), (1, ["repro", run, call, "-o", case])):
+    for expect, words in (
+        (1, ["scan", run]),
+        (0, ["show", run, call]),
+        (1, ["repro", run, call, "-o", case]),
+    ):
         step(opscope, *words, expect=expect, shown=shlex.join(["opscope", *words]))
     # Without opscope in reach: the folder stands alone.
     step(str(python), "-I", f"{case}/repro.py", expect=1, shown=f"python -I {case}/repro.py")

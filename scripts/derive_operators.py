@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what the installed torch tells of its operators by itself, for words that no sheet of the catalogue has.
+"""Writes what the installed torch tells of its operators by itself, for words that no sheet of the
+catalogue has.
 
 python scripts/derive_operators.py > src/opscope/operators/data/torch.txt
 """

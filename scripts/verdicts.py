@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what scan and compare say of runs that lie in folders, to be held against what another commit says of the same runs.
+"""Writes what scan and compare say of runs that lie in folders, to be held against what another
+commit says of the same runs.
 
     python scripts/verdicts.py OUT FOLDER …
 
-Every run below a FOLDER is scanned, and compared with that of the runs before it which has about as many calls; of each document
-verdict, findings and warnings are written, without versions, paths and times. Runs are made by the zoos: make zoo leaves them where
-pytest keeps its folders.
+Every run below a FOLDER is scanned, and compared with that of the runs before it which has about as
+many calls; of each document verdict, findings and warnings are written, without versions, paths and
+times. Runs are made by the zoos: make zoo leaves them where pytest keeps its folders.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ import msgspec
 import opscope
 
 LEFT_OUT = ("opscope", "runs")
-SAID = ("warnings", "first", "hidden", "skipped_steps")  # of a summary; the rest is counts, times and paths
+SAID = (
+    "warnings",
+    "first",
+    "hidden",
+    "skipped_steps",
+)  # of a summary; the rest is counts, times and paths
 
 
 def runs_below(folders: Iterable[Path]) -> list[Path]:

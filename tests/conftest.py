@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every test: hypothesis tries the same examples each time and never minds how long one took; Ctrl-C works.
+"""What holds for every test: hypothesis tries the same examples each time and never minds how long
+one took; Ctrl-C works.
 
 `OPSCOPE_TEST_PROFILE=search make test` looks for new ones instead.
 """
@@ -17,7 +18,11 @@ settings.register_profile("same", derandomize=True, **QUIET)
 settings.register_profile("search", **QUIET)
 settings.load_profile(os.environ.get("OPSCOPE_TEST_PROFILE", "same"))
 
-# A job that a shell started in the background, or that is to outlive it, ignores these, and so would the commands that tests end.
-for ending, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+# A job that a shell started in the background, or that is to outlive it, ignores these, and so
+# would the commands that tests end.
+for ending, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(ending) is signal.SIG_IGN:
         signal.signal(ending, handler)

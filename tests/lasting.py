@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One checking process for all tests of a module: pytest.mark.usefixtures("one_process"), where a conftest.py has these fixtures."""
+"""One checking process for all tests of a module: pytest.mark.usefixtures("one_process"), where a
+conftest.py has these fixtures.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from opscope.substitute.apart import Apart
 
 
 class Lasting(Apart):
-    """A process that outlives its recordings: starting one takes longer than most trainings of the tests."""
+    """A process that outlives its recordings: starting one takes longer than most trainings of the
+    tests.
+    """
 
     def close(self) -> None:
         """Leave it for the next test."""

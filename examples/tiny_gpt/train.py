@@ -34,7 +34,9 @@ class Block(nn.Module):
         self.norm1 = nn.LayerNorm(WIDTH)
         self.attn = Attention()
         self.norm2 = nn.LayerNorm(WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.mlp = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
 
     def forward(self, x):
         x = x + self.attn(self.norm1(x))

@@ -7,8 +7,9 @@
         train()
     document = opscope.scan(opscope.open_run("runs/x"))
 
-Every name is loaded when it is first used: importing opscope costs next to nothing and loads no framework. In a program whose
-environment has OPSCOPE="options", importing opscope also starts a recording as soon as torch has been imported.
+Every name is loaded when it is first used: importing opscope costs next to nothing and loads no
+framework. In a program whose environment has OPSCOPE="options", importing opscope also starts a
+recording as soon as torch has been imported.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from opscope.errors import FormatError, MissingValueError, NewerFormatError, OpscopeError, RecordError, UnavailableError, UsageError
+from opscope.errors import (
+    FormatError,
+    MissingValueError,
+    NewerFormatError,
+    OpscopeError,
+    RecordError,
+    UnavailableError,
+    UsageError,
+)
 from opscope.version import VERSION
 
 __version__ = VERSION
@@ -91,8 +100,8 @@ _ROOMS = {
 class _CallableRoom(ModuleType):
     """A package that is also the function of its name.
 
-    Python binds a package as an attribute of its parent as soon as anything inside it is imported, over any function of that
-    name. So the package itself answers the call.
+    Python binds a package as an attribute of its parent as soon as anything inside it is imported,
+    over any function of that name. So the package itself answers the call.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

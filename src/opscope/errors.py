@@ -30,7 +30,9 @@ class UsageError(OpscopeError, ValueError):
 class FormatError(OpscopeError):
     """A file is not what it should be; names the file and, where known, the offset."""
 
-    def __init__(self, path: str | PathLike[str], reason: str, *, offset: int | None = None) -> None:
+    def __init__(
+        self, path: str | PathLike[str], reason: str, *, offset: int | None = None
+    ) -> None:
         self.path = fspath(path)
         self.reason = reason
         self.offset = offset

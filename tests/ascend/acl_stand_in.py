@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in of the python module acl: it checks every call as the manual describes it, and runs L2Loss on its memory.
+"""A stand-in of the python module acl: it checks every call as the manual describes it, and runs
+L2Loss on its memory.
 
-Host and device memory are told apart: a pointer of the one given where the other is wanted fails. What it does beside that is
-said in the environment: STAND_IN_FAILS is a code that waiting for the stream gives, STAND_IN_BESIDE makes the kernel write
-behind its output.
+Host and device memory are told apart: a pointer of the one given where the other is wanted fails.
+What it does beside that is
+said in the environment: STAND_IN_FAILS is a code that waiting for the stream gives, STAND_IN_BESIDE
+makes the kernel write behind its output.
 """
 
 import os

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small collection around one L2Loss error: log, graph, kernel json, exception dump, each as a device would write it."""
+"""A small collection around one L2Loss error: log, graph, kernel json, exception dump, each as a
+device would write it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,18 @@ INPUT, OUTPUT = 0x124080040000, 0x124080050000
 BASE = 0x1240C0340000
 
 
-def log(*, at: int = INPUT, size: int = 65536, before: str = "", after: str = "", code: str = "0x800000", shape: str = "[62,62]") -> str:
-    """The process log of the error; at is the address of the input, size that of its allocation, before and after more lines."""
+def log(
+    *,
+    at: int = INPUT,
+    size: int = 65536,
+    before: str = "",
+    after: str = "",
+    code: str = "0x800000",
+    shape: str = "[62,62]",
+) -> str:
+    """The process log of the error; at is the address of the input, size that of its allocation,
+    before and after more lines.
+    """
     memory = "".join(
         info(second, f"DevMalloc: Succ, size={size}, type=2, moduleId=45, ptr={address}")
         for second, address in ((0.1, INPUT), (0.2, OUTPUT))
@@ -117,13 +129,25 @@ def entry(values: np.ndarray[Any, Any], **more: Any) -> tuple[TensorEntry, bytes
     """A dump's entry of these values, with their type."""
     shape = Shape(dim=values.shape)
     proto = dtypes.BY_NAME[values.dtype.name].proto
-    return TensorEntry(data_type=proto, format=2, shape=shape, original_shape=shape, size=values.nbytes, **more), values.tobytes()
+    return TensorEntry(
+        data_type=proto, format=2, shape=shape, original_shape=shape, size=values.nbytes, **more
+    ), values.tobytes()
 
 
-def write_dump(path: Path, inputs: list[tuple[TensorEntry, bytes]], outputs: list[tuple[TensorEntry, bytes]], **header: Any) -> Path:
+def write_dump(
+    path: Path,
+    inputs: list[tuple[TensorEntry, bytes]],
+    outputs: list[tuple[TensorEntry, bytes]],
+    **header: Any,
+) -> Path:
     """An exception dump of these entries."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = DumpData(version="2.0", input=tuple(one for one, _ in inputs), output=tuple(one for one, _ in outputs), **header)
+    data = DumpData(
+        version="2.0",
+        input=tuple(one for one, _ in inputs),
+        output=tuple(one for one, _ in outputs),
+        **header,
+    )
     dumpfile.write(path, data, [payload for _, payload in (*inputs, *outputs)])
     return path
 
@@ -131,21 +155,41 @@ def write_dump(path: Path, inputs: list[tuple[TensorEntry, bytes]], outputs: lis
 def kernel_json(**more: Any) -> dict[str, Any]:
     """The kernel's description."""
     return {
-        "binFileName": KERNEL, "binFileSuffix": ".o", "blockDim": 1, "coreType": "AiCore", "kernelName": f"{KERNEL}__kernel0",
-        "magic": "RT_DEV_BINARY_MAGIC_ELF", "parameters": [None, None], "sha256": "00", **more,
-    }  # fmt: skip
+        "binFileName": KERNEL,
+        "binFileSuffix": ".o",
+        "blockDim": 1,
+        "coreType": "AiCore",
+        "kernelName": f"{KERNEL}__kernel0",
+        "magic": "RT_DEV_BINARY_MAGIC_ELF",
+        "parameters": [None, None],
+        "sha256": "00",
+        **more,
+    }
 
 
-def collection(folder: Path, *, values: np.ndarray[Any, Any] | None = None, text: str | None = None, **more: Any) -> Path:
+def collection(
+    folder: Path,
+    *,
+    values: np.ndarray[Any, Any] | None = None,
+    text: str | None = None,
+    **more: Any,
+) -> Path:
     """The whole collection in a folder; values is the dumped input, none for no dump."""
     for name in ("log", "graph", "kernel_meta"):
         (folder / name).mkdir(parents=True)
     (folder / "log" / "plog-4711_1.log").write_text(text if text is not None else log())
-    (folder / "graph" / "ge_proto_00000001_graph_1_Build.txt").write_text(GRAPH.format(kernel=KERNEL))
+    (folder / "graph" / "ge_proto_00000001_graph_1_Build.txt").write_text(
+        GRAPH.format(kernel=KERNEL)
+    )
     (folder / "kernel_meta" / f"{KERNEL}.json").write_text(json.dumps(kernel_json(**more)))
     if values is not None:
         loss = np.float32(np.sum(values.astype(np.float64) ** 2) / 2)
-        write_dump(folder / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(values)], [entry(np.array(loss))], op_name="L2Loss")
+        write_dump(
+            folder / "dump" / "L2Loss.L2Loss.3.1638329841577837",
+            [entry(values)],
+            [entry(np.array(loss))],
+            op_name="L2Loss",
+        )
     return folder
 
 
@@ -154,4 +198,17 @@ def sound() -> np.ndarray[Any, Any]:
     return np.random.default_rng(3).standard_normal((62, 62)).astype(np.float32)
 
 
-__all__ = ["BASE", "GRAPH", "INPUT", "KERNEL", "OUTPUT", "collection", "entry", "head", "kernel_json", "log", "sound", "write_dump"]
+__all__ = [
+    "BASE",
+    "GRAPH",
+    "INPUT",
+    "KERNEL",
+    "OUTPUT",
+    "collection",
+    "entry",
+    "head",
+    "kernel_json",
+    "log",
+    "sound",
+    "write_dump",
+]

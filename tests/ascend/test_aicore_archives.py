@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collections that come as archives: read, named by the archive, bounded, and never written anywhere else."""
+"""Collections that come as archives: read, named by the archive, bounded, and never written
+anywhere else.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,10 @@ def test_a_collection_as_an_archive(aicore: Aicore, tmp_path: Path, ending: str)
     code, document = aicore(archive, "-o", tmp_path / "out")
     (finding,) = document["findings"]
     assert (code, finding["op"], part(finding, "node")["file"]) == (
-        1, "L2Loss", f"{archive}/c/graph/ge_proto_00000001_graph_1_Build.txt",
-    )  # fmt: skip
+        1,
+        "L2Loss",
+        f"{archive}/c/graph/ge_proto_00000001_graph_1_Build.txt",
+    )
     assert part(finding, "error")["files"] == [f"{archive}/c/log/plog-4711_1.log"]
     assert (tmp_path / "out" / "case" / "inputs" / "input.0.npy").is_file()
     assert "opscope-" not in (tmp_path / "out" / "info.txt").read_text()
@@ -69,7 +73,9 @@ def test_members_that_lead_elsewhere_are_left_out(aicore: Aicore, tmp_path: Path
     assert not Path("/absolute.log").exists()
 
 
-def test_a_torn_archive_gives_what_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_torn_archive_gives_what_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "plog-4711_1.log.gz"
     text = (classic(1.0) + failed(1.1, "A")).encode() + bytes(range(256)) * 2000
     path.write_bytes(gzip.compress(text, 0)[:-2000])
@@ -78,7 +84,9 @@ def test_a_torn_archive_gives_what_is_whole(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_holes_of_a_sparse_log_are_not_read(aicore: Aicore, tmp_path: Path) -> None:
-    """A log of 20 GiB, an error at its head and one at its end: read in no time, offsets are those of the file."""
+    """A log of 20 GiB, an error at its head and one at its end: read in no time, offsets are those
+    of the file.
+    """
     text = (classic(1.0) + failed(1.1, "0_11_L2Loss")).encode()
     with (tmp_path / "plog-1_1.log").open("wb") as file:
         file.write(text)
@@ -86,4 +94,7 @@ def test_holes_of_a_sparse_log_are_not_read(aicore: Aicore, tmp_path: Path) -> N
         file.write(b"x\n" + (classic(2.0, serial=8) + failed(2.1, "0_12_Other")).encode())
     code, document = aicore(tmp_path)
     assert (code, len(document["findings"])) == (1, 2)
-    assert [part(finding, "error")["offset"] for finding in document["findings"]] == [0, (20 << 30) + 2]
+    assert [part(finding, "error")["offset"] for finding in document["findings"]] == [
+        0,
+        (20 << 30) + 2,
+    ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The single-operator case: main.py against a stand-in of op_test_frame that checks its arguments, repro.py by exit code and document."""
+"""The single-operator case: main.py against a stand-in of op_test_frame that checks its arguments,
+repro.py by exit code and document.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def op_test_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "__init__.py").write_text("")
     (package / "ut.py").write_text(f"KEYS = {KEYS!r}\n{STAND_IN}")
     out = tmp_path / "given.json"
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")])
+    )
     monkeypatch.setenv("STAND_IN_OUT", str(out))
     monkeypatch.syspath_prepend(str(package.parent))
     for name in ("op_test_frame", "op_test_frame.ut"):
@@ -82,18 +86,42 @@ def test_main_is_the_manuals(tmp_path: Path, op_test_frame: Path) -> None:
     op_type, ((given),) = json.loads(op_test_frame.read_text())
     assert (op_type, given["case_name"]) == ("L2Loss", KERNEL)
     first, second = given["params"]
-    assert (first["shape"], first["dtype"], first["format"], first["ori_format"]) == ([62, 62], "float32", "ND", "NHWC")
+    assert (first["shape"], first["dtype"], first["format"], first["ori_format"]) == (
+        [62, 62],
+        "float32",
+        "ND",
+        "NHWC",
+    )
     assert np.array_equal(np.load(first["value"]), values)
-    assert second == {"shape": [], "dtype": "float32", "format": "ND", "ori_shape": [], "ori_format": "ND"}
-    assert json.loads(Path(given["bin_path"]).with_suffix(".json").read_text())["binFileName"] == KERNEL
+    assert second == {
+        "shape": [],
+        "dtype": "float32",
+        "format": "ND",
+        "ori_shape": [],
+        "ori_format": "ND",
+    }
+    assert (
+        json.loads(Path(given["bin_path"]).with_suffix(".json").read_text())["binFileName"]
+        == KERNEL
+    )
     sys.modules.pop("op_test_frame.ut", None)
 
 
 def _try(case: Path, *words: str, **environment: str) -> tuple[int, dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-I" if not environment else "-B", str(case / "repro.py"), "--json", *words],
-        capture_output=True, text=True, check=False, timeout=240, env={**os.environ, **environment},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-I" if not environment else "-B",
+            str(case / "repro.py"),
+            "--json",
+            *words,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env={**os.environ, **environment},
+    )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
@@ -103,8 +131,15 @@ def test_on_the_device_the_outcome_is_the_kernels(tmp_path: Path, op_test_frame:
     (case / "kernel_meta" / f"{KERNEL}.o").write_bytes(b"\x7fELF")
     code, document = _try(case, STAND_IN_SAYS="fine")
     assert (code, document["verdict"], document["device"]) == (0, "not reproduced", "npu")
-    code, document = _try(case, "--repeat", "2", STAND_IN_SAYS="there is an aicore error exception, core id is 0")
-    assert (code, document["verdict"], document["shown"], document["tried"]) == (1, "reproduced", 2, 2)
+    code, document = _try(
+        case, "--repeat", "2", STAND_IN_SAYS="there is an aicore error exception, core id is 0"
+    )
+    assert (code, document["verdict"], document["shown"], document["tried"]) == (
+        1,
+        "reproduced",
+        2,
+        2,
+    )
     del op_test_frame
 
 
@@ -114,7 +149,12 @@ def test_without_a_device_the_cpu_reference_decides(tmp_path: Path) -> None:
     assert (code, document["verdict"], document["device"]) == (0, "not reproduced", "cpu")
     wrong = collection(tmp_path / "wrong", values=sound())
     values = sound()
-    write_dump(wrong / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(values)], [entry(np.array(np.float32(7)))], op_name="L2Loss")
+    write_dump(
+        wrong / "dump" / "L2Loss.L2Loss.3.1638329841577837",
+        [entry(values)],
+        [entry(np.array(np.float32(7)))],
+        op_name="L2Loss",
+    )
     code, document = _try(written(wrong, tmp_path / "b"))
     assert (code, document["verdict"]) == (1, "reproduced")
     assert "output 0 differs" in document["reason"]
@@ -122,9 +162,16 @@ def test_without_a_device_the_cpu_reference_decides(tmp_path: Path) -> None:
     assert _try(empty)[0] == 125
 
 
-def test_the_report_says_that_the_device_was_wrong(aicore: Callable[..., tuple[int, dict[str, Any]]], tmp_path: Path) -> None:
+def test_the_report_says_that_the_device_was_wrong(
+    aicore: Callable[..., tuple[int, dict[str, Any]]], tmp_path: Path
+) -> None:
     place = collection(tmp_path, values=sound())
-    write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(sound())], [entry(np.array(np.float32(7)))], op_name="L2Loss")
+    write_dump(
+        place / "dump" / "L2Loss.L2Loss.3.1638329841577837",
+        [entry(sound())],
+        [entry(np.array(np.float32(7)))],
+        op_name="L2Loss",
+    )
     _, document = aicore(place)
     (finding,) = document["findings"]
     assert part(finding, "reference")["status"] == "differs"
@@ -146,16 +193,27 @@ def test_text_of_a_log_is_never_code(tmp_path: Path, op_test_frame: Path) -> Non
     sys.modules.pop("op_test_frame.ut", None)
 
 
-def test_several_errors_get_a_case_each_and_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_errors_get_a_case_each_and_nothing_is_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = collection(tmp_path / "c")
-    other = log().replace("-07:08:0", "-07:09:0").replace("serial number is 7", "serial number is 9")
-    (place / "log" / "plog-4711_2.log").write_text(other.replace("task_id=3", "task_id=4").replace("task_id:3", "task_id:4"))
+    other = (
+        log().replace("-07:08:0", "-07:09:0").replace("serial number is 7", "serial number is 9")
+    )
+    (place / "log" / "plog-4711_2.log").write_text(
+        other.replace("task_id=3", "task_id=4").replace("task_id:3", "task_id:4")
+    )
     assert main(["aicore", str(place), "-o", str(tmp_path / "out")]) == 1
     assert main(["aicore", str(place), "-o", str(tmp_path / "out")]) == 1
     for folder in ("out", "out-2"):
         assert {entry.name for entry in (tmp_path / folder).iterdir()} == {
-            "info-1.txt", "info-2.txt", "info.html", "document.json", "case-1", "case-2",
-        }  # fmt: skip
+            "info-1.txt",
+            "info-2.txt",
+            "info.html",
+            "document.json",
+            "case-1",
+            "case-2",
+        }
     assert "lacks" in capsys.readouterr().err
 
 
@@ -165,7 +223,12 @@ def test_the_case_of_gatherv2(tmp_path: Path, op_test_frame: Path) -> None:
     runpy.run_path(str(case / "main.py"), run_name="__main__")
     op_type, (given,) = json.loads(op_test_frame.read_text())
     assert op_type == "GatherV2"
-    assert [(one["shape"], one["dtype"]) for one in given["params"]] == [([64], "float32"), ([2], "int32"), ([], "int32"), ([2], "float32")]
+    assert [(one["shape"], one["dtype"]) for one in given["params"]] == [
+        ([64], "float32"),
+        ([2], "int32"),
+        ([], "int32"),
+        ([2], "float32"),
+    ]
     assert json.loads((case / "case.json").read_text())["attributes"] == {
         "batch_dims": 0,
         "is_preprocessed": False,
@@ -176,9 +239,14 @@ def test_the_case_of_gatherv2(tmp_path: Path, op_test_frame: Path) -> None:
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the published logs are not here")
-def test_what_is_missing_for_a_case_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_for_a_case_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["aicore", str(REAL / "flashattention_910b"), "-o", str(tmp_path / "out")]) == 1
-    assert "lacks main.py: inputs and outputs are not known; give the graph, the kernel's .json" in capsys.readouterr().err
+    assert (
+        "lacks main.py: inputs and outputs are not known; give the graph, the kernel's .json"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "out" / "case" / "main.py").exists()
     only = tmp_path / "only.log"
     only.write_text(classic(1.0) + failed(1.1, "0_11_L2Loss"))
@@ -188,33 +256,51 @@ def test_what_is_missing_for_a_case_is_said(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_the_case_is_tried_at_once_and_completes_the_verdict(
-    tmp_path: Path, op_test_frame: Path, aicore: Callable[..., tuple[int, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    op_test_frame: Path,
+    aicore: Callable[..., tuple[int, dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = collection(tmp_path / "c", values=sound())
     (place / "kernel_meta" / f"{KERNEL}.o").write_bytes(b"\x7fELF")
     monkeypatch.setenv("STAND_IN_SAYS", "there is an aicore error exception")
     _, document = aicore(place, "-o", tmp_path / "out", "--run-case")
     (finding,) = document["findings"]
-    assert (part(finding, "case")["status"], part(finding, "case")["device"]) == ("reproduced", "npu")
+    assert (part(finding, "case")["status"], part(finding, "case")["device"]) == (
+        "reproduced",
+        "npu",
+    )
     assert (part(finding, "verdict")["cause"], finding["confidence"]) == ("operator", "proven")
     assert "reproduced" in (tmp_path / "out" / "info.txt").read_text()
     monkeypatch.setenv("STAND_IN_SAYS", "fine")
     _, document = aicore(place, "-o", tmp_path / "out", "--run-case")
-    assert (part(document["findings"][0], "verdict")["cause"], part(document["findings"][0], "case")["status"]) == (
+    assert (
+        part(document["findings"][0], "verdict")["cause"],
+        part(document["findings"][0], "case")["status"],
+    ) == (
         "addresses",
         "not-reproduced",
     )
     assert op_test_frame.exists()
 
 
-def test_without_a_device_the_trial_is_told_and_decides_nothing(tmp_path: Path, aicore: Callable[..., tuple[int, dict[str, Any]]]) -> None:
-    _, document = aicore(collection(tmp_path / "c", values=sound()), "-o", tmp_path / "out", "--run-case")
+def test_without_a_device_the_trial_is_told_and_decides_nothing(
+    tmp_path: Path, aicore: Callable[..., tuple[int, dict[str, Any]]]
+) -> None:
+    _, document = aicore(
+        collection(tmp_path / "c", values=sound()), "-o", tmp_path / "out", "--run-case"
+    )
     (finding,) = document["findings"]
-    assert (part(finding, "case")["status"], part(finding, "case")["device"]) == ("not-reproduced", "cpu")
+    assert (part(finding, "case")["status"], part(finding, "case")["device"]) == (
+        "not-reproduced",
+        "cpu",
+    )
     assert part(finding, "error")["case_result"] is None
 
 
-def test_a_private_format_is_given_as_it_lies_on_the_device(tmp_path: Path, op_test_frame: Path) -> None:
+def test_a_private_format_is_given_as_it_lies_on_the_device(
+    tmp_path: Path, op_test_frame: Path
+) -> None:
     """OpUT wants the device's order; the CPU reference the host's."""
     host = np.arange(12, dtype=np.float16).reshape(1, 3, 2, 2) - 5
     device = np.zeros((1, 1, 2, 2, 16), np.float16)
@@ -225,22 +311,37 @@ def test_a_private_format_is_given_as_it_lies_on_the_device(tmp_path: Path, op_t
         .replace("format:ND", "format:NC1HWC0")
         .replace("node_type:L2Loss", "node_type:Relu")
     )
-    place = collection(tmp_path / "c", text=lines.replace("output:0;shape:[]", "output:0;shape:[1,1,2,2,16]"))
+    place = collection(
+        tmp_path / "c", text=lines.replace("output:0;shape:[]", "output:0;shape:[1,1,2,2,16]")
+    )
     shutil.rmtree(place / "graph")
     pieces = []
     for values in (device, np.maximum(device, 0)):
         one, data = entry(values)
         changed = type(one)(
-            data_type=one.data_type, format=3, shape=one.shape, original_shape=type(one.shape)(dim=(1, 3, 2, 2)), size=one.size
+            data_type=one.data_type,
+            format=3,
+            shape=one.shape,
+            original_shape=type(one.shape)(dim=(1, 3, 2, 2)),
+            size=one.size,
         )
         pieces.append((changed, data))
-    write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", pieces[:1], pieces[1:], op_name="L2Loss")
+    write_dump(
+        place / "dump" / "L2Loss.L2Loss.3.1638329841577837",
+        pieces[:1],
+        pieces[1:],
+        op_name="L2Loss",
+    )
     case = written(place, tmp_path / "out")
     runpy.run_path(str(case / "main.py"), run_name="__main__")
     op_type, ((given),) = json.loads(op_test_frame.read_text())
     assert op_type == "Relu"
     first = given["params"][0]
-    assert (first["shape"], first["format"], first["ori_shape"]) == ([1, 1, 2, 2, 16], "NC1HWC0", [1, 3, 2, 2])
+    assert (first["shape"], first["format"], first["ori_shape"]) == (
+        [1, 1, 2, 2, 16],
+        "NC1HWC0",
+        [1, 3, 2, 2],
+    )
     assert np.array_equal(np.load(first["value"]), device)
     assert np.array_equal(np.load(case / "inputs" / "input.0.host.npy"), host)
     sys.modules.pop("op_test_frame.ut", None)
@@ -261,15 +362,27 @@ def test_bfloat16_is_kept_as_its_bits(tmp_path: Path) -> None:
     place = collection(tmp_path / "c", text=text)
     shutil.rmtree(place / "graph")
     right = np.maximum(values, ml_dtypes.bfloat16(0))
-    write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(values)], [entry(right)], op_name="L2Loss")
+    write_dump(
+        place / "dump" / "L2Loss.L2Loss.3.1638329841577837",
+        [entry(values)],
+        [entry(right)],
+        op_name="L2Loss",
+    )
     case = written(place, tmp_path / "out")
     assert np.load(case / "inputs" / "input.0.npy").dtype == np.uint16
     assert _try(case, "--reference")[0] == 0
-    write_dump(place / "dump" / "L2Loss.L2Loss.3.1638329841577837", [entry(values)], [entry(values)], op_name="L2Loss")
+    write_dump(
+        place / "dump" / "L2Loss.L2Loss.3.1638329841577837",
+        [entry(values)],
+        [entry(values)],
+        op_name="L2Loss",
+    )
     assert _try(written(place, tmp_path / "out-wrong"), "--reference")[0] == 1
 
 
-def test_repro_tries_a_case_an_output_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repro_tries_a_case_an_output_and_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = collection(tmp_path / "c", values=sound())
     case = written(place, tmp_path / "out")
     monkeypatch.chdir(tmp_path)
@@ -280,13 +393,19 @@ def test_repro_tries_a_case_an_output_and_logs(tmp_path: Path, monkeypatch: pyte
         assert (summary["status"], summary["device"]) == ("not-reproduced", "cpu")
     assert main(["repro", str(place), "Conv2D"]) == 2
     assert "there are L2Loss" in capsys.readouterr().err
-    assert main(["repro", str(collection(tmp_path / "none")), "-o", str(tmp_path / "none-case")]) == 125
+    assert (
+        main(["repro", str(collection(tmp_path / "none")), "-o", str(tmp_path / "none-case")])
+        == 125
+    )
     assert main(["minimize", str(case)]) == 2
     assert "cannot shrink" in capsys.readouterr().err
 
 
 def test_many_errors_of_one_call_share_a_case(tmp_path: Path) -> None:
-    lines = tuple(f"{io}:0;shape:[2];format:ND;dtype:DT_FLOAT;addr:{at:#x}" for io, at in (("input", 1 << 45), ("output", 2 << 44)))
+    lines = tuple(
+        f"{io}:0;shape:[2];format:ND;dtype:DT_FLOAT;addr:{at:#x}"
+        for io, at in (("input", 1 << 45), ("output", 2 << 44))
+    )
     log = "".join(
         classic(0.5 + second, serial=second)
         + failed(0.6 + second, "a", task=second)
@@ -297,4 +416,6 @@ def test_many_errors_of_one_call_share_a_case(tmp_path: Path) -> None:
     assert main(["aicore", str(tmp_path), "-o", str(tmp_path / "out")]) == 1
     assert [path.name for path in (tmp_path / "out").glob("case*")] == ["case-1"]
     findings = json.loads((tmp_path / "out" / "document.json").read_text())["findings"]
-    assert {part(finding, "case")["folder"] for finding in findings} == {str(tmp_path / "out" / "case-1")}
+    assert {part(finding, "case")["folder"] for finding in findings} == {
+        str(tmp_path / "out" / "case-1")
+    }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error bits, info registers and codes against the tables of the specification, and the program counter's two corrections."""
+"""Error bits, info registers and codes against the tables of the specification, and the program
+counter's two corrections.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,20 @@ from opscope.errors import UsageError
 
 # Numbers and the word in their names or meanings, from the specification's table.
 CLASSIC = {
-    0: "biu_l2_read_oob", 3: "ccu_div0", 9: "cube_invld_input", 20: "ifu_bus_err", 23: "mte_biu_rdwr_resp", 32: "mte_gdma_read_overflow",
-    33: "mte_gdma_write_overflow", 48: "mte_write_overflow", 53: "vec_illegal_mask", 63: "biu_dfx_err", 72: "ccu_inf_nan", 78: "ccu_addr_err",
-    93: "read_3d_overflow", 99: "cnt_sw_bus_err", 109: "sc_reg_parity_err", 111: "mte_err_waitset", 120: "ccu_seq_err", 124: "mte_ub_wr_ovflw",
-    127: "ccu_safety_crc_err", 128: "mte_timeout", 136: "biu_unsplit_err", 140: "ccu_cross_core_set_ovfl_err", 142: "pbuf_wrap_around",
-    144: "mte_err_l0c_rdwr_cflt", 145: "vec_data_excpt_mte", 148: "vec_instr_timeout", 157: "vec_div_by_zero", 175: "vec_err_parity_err",
+    0: "biu_l2_read_oob", 3: "ccu_div0", 9: "cube_invld_input", 20: "ifu_bus_err",
+    23: "mte_biu_rdwr_resp", 32: "mte_gdma_read_overflow",
+    33: "mte_gdma_write_overflow", 48: "mte_write_overflow", 53: "vec_illegal_mask",
+    63: "biu_dfx_err", 72: "ccu_inf_nan", 78: "ccu_addr_err",
+    93: "read_3d_overflow", 99: "cnt_sw_bus_err", 109: "sc_reg_parity_err", 111: "mte_err_waitset",
+    120: "ccu_seq_err", 124: "mte_ub_wr_ovflw",
+    127: "ccu_safety_crc_err", 128: "mte_timeout", 136: "biu_unsplit_err",
+    140: "ccu_cross_core_set_ovfl_err", 142: "pbuf_wrap_around",
+    144: "mte_err_l0c_rdwr_cflt", 145: "vec_data_excpt_mte", 148: "vec_instr_timeout",
+    157: "vec_div_by_zero", 175: "vec_err_parity_err",
 }  # fmt: skip
 CHIP950 = {
-    4: "invld_input", 66: "mte_l1_ecc", 79: "atm", 95: "biu_rdwr_resp", 128: "l1_l0a", 163: "fixp_fbuf_wr_overflow", 192: "bus", 258: "div0", 286: "trap",
+    4: "invld_input", 66: "mte_l1_ecc", 79: "atm", 95: "biu_rdwr_resp", 128: "l1_l0a",
+    163: "fixp_fbuf_wr_overflow", 192: "bus", 258: "div0", 286: "trap",
     320: "data_excp", 334: "biu", 340: "ub_addr_overflow", 352: "join",
 }  # fmt: skip
 
@@ -61,11 +69,19 @@ def test_words_and_bits_are_each_others_inverse(numbers: set[int]) -> None:
 def test_info_registers() -> None:
     fields = {
         unit: dict(_pairs(unit, word))
-        for unit, word in (("mte", 0x0_001F00), ("vec", 0x00FF_2300), ("ifu", 0x3_0000_1234_5678), ("biu", 0x3FFFFFF))
+        for unit, word in (
+            ("mte", 0x0_001F00),
+            ("vec", 0x00FF_2300),
+            ("ifu", 0x3_0000_1234_5678),
+            ("biu", 0x3FFFFFF),
+        )
     }
     assert fields["mte"] == {"type": "000 read of poisoned data", "address": hex(0x1F << 5)}
     assert fields["vec"] == {"address": hex(0xFF << 5), "repeat": "35"}
-    assert fields["ifu"] == {"type": "011 read decode error: no module has the address", "address": "0x12345678"}
+    assert fields["ifu"] == {
+        "type": "011 read decode error: no module has the address",
+        "address": "0x12345678",
+    }
     assert fields["biu"] == {"address": "0x1ffffff"}
     assert dict(_pairs("ccu", 0x7FFF00)) == {"address": hex(0x7FFF << 3)}
     assert dict(_pairs("cube", 0x1FF00)) == {"address": hex(0x1FF << 9)}
@@ -76,10 +92,26 @@ def _pairs(unit: str, word: int) -> list[tuple[str, str]]:
 
 
 def _core(
-    bits: tuple[int, ...], *, die: int | None = 0, extend: dict[str, Any] | None = None, numbering: str = "classic", **words: Any
+    bits: tuple[int, ...],
+    *,
+    die: int | None = 0,
+    extend: dict[str, Any] | None = None,
+    numbering: str = "classic",
+    **words: Any,
 ) -> Core:
-    said = {"pc start": 0x12C0C0020000, "current": 0x12C0C0021234, **{name.replace("_", " "): word for name, word in words.items()}}
-    return Core(core=0, bits=bits, die=die, registers=said, extend=extend or {"fsmId": 0}, numbering=numbering)
+    said = {
+        "pc start": 0x12C0C0020000,
+        "current": 0x12C0C0021234,
+        **{name.replace("_", " "): word for name, word in words.items()},
+    }
+    return Core(
+        core=0,
+        bits=bits,
+        die=die,
+        registers=said,
+        extend=extend or {"fsmId": 0},
+        numbering=numbering,
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,8 +124,14 @@ def _core(
         ((102,), {}, 0x12C0C0000000 | 0x09 << 10 | 0x21 << 2),
     ],
 )
-def test_the_registers_hold_the_counter(bits: tuple[int, ...], words: dict[str, int], fixed: int) -> None:
-    counter = program_counter(_core(bits, extend={"fsmId": 0, "fixp_error0 info": 0x21, "fixp_error1 info": 0x09}, **words))
+def test_the_registers_hold_the_counter(
+    bits: tuple[int, ...], words: dict[str, int], fixed: int
+) -> None:
+    counter = program_counter(
+        _core(
+            bits, extend={"fsmId": 0, "fixp_error0 info": 0x21, "fixp_error1 info": 0x09}, **words
+        )
+    )
     assert counter is not None
     assert counter.fixed is not None
     assert hex(counter.fixed) == hex(fixed)
@@ -130,24 +168,46 @@ def test_the_heuristic_takes_eight_bits_and_steps_back_a_kilobyte() -> None:
         (((330,), {"vec_error_info": (0xC0021230_00000007, 0x12C0, 0)}), 0x12C0_C0021230),
     ],
 )
-def test_the_registers_of_950(numbering_words: tuple[tuple[int, ...], dict[str, Any]], fixed: int) -> None:
+def test_the_registers_of_950(
+    numbering_words: tuple[tuple[int, ...], dict[str, Any]], fixed: int
+) -> None:
     bits, words = numbering_words
     counter = program_counter(_core(bits, numbering="950", **words))
     assert counter is not None
     assert counter.fixed is not None
-    assert hex(counter.fixed) == hex(fixed | (0x12C0C0021234 & ~0x3FFFC) if bits != (330,) else fixed)
+    assert hex(counter.fixed) == hex(
+        fixed | (0x12C0C0021234 & ~0x3FFFC) if bits != (330,) else fixed
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("0x800000", "global memory"), ("107002", "CONTEXT_NULL"), ("507015", "AICORE_EXCEPTION"), ("507035", "VECTOR_CORE_EXCEPTION"),
-        ("EI0006", "socket"), ("ez9999", "AI Core"), ("0x26", "aicore exception"), ("0x7150026", "aicore exception"), ("0x91", "task exception"),
-        ("0x222", "another device"), ("0x7150222", "another device"), ("0x30", "vector core"), ("0x6c", "FFTS+"),
-        ("95,264", "biu_rdwr_resp"), ("95", "biu_rdwr_resp"), ("hccl:9", "timeout"), ("0", "timeout or trap"), ("105", "memset"), ("161002", "aclnn"),
-        ("E89999", "operator"), ("999999", "none of the tables"), ("8388608", "global memory"), ("207001", "memory"),
+        ("0x800000", "global memory"),
+        ("107002", "CONTEXT_NULL"),
+        ("507015", "AICORE_EXCEPTION"),
+        ("507035", "VECTOR_CORE_EXCEPTION"),
+        ("EI0006", "socket"),
+        ("ez9999", "AI Core"),
+        ("0x26", "aicore exception"),
+        ("0x7150026", "aicore exception"),
+        ("0x91", "task exception"),
+        ("0x222", "another device"),
+        ("0x7150222", "another device"),
+        ("0x30", "vector core"),
+        ("0x6c", "FFTS+"),
+        ("95,264", "biu_rdwr_resp"),
+        ("95", "biu_rdwr_resp"),
+        ("hccl:9", "timeout"),
+        ("0", "timeout or trap"),
+        ("105", "memset"),
+        ("161002", "aclnn"),
+        ("E89999", "operator"),
+        ("999999", "none of the tables"),
+        ("8388608", "global memory"),
+        ("207001", "memory"),
     ],
-)  # fmt: skip
+)
 def test_codes_in_words(code: str, words: str) -> None:
     assert words in " ".join(f"{one.name} {one.text}" for one in explain_code(code))
 
@@ -166,13 +226,18 @@ def test_what_is_no_code(code: str) -> None:
 
 def test_return_codes() -> None:
     assert (return_code(0x26), return_code(0x31), return_code(0x91), return_code(0x7150026)) == (
-        "aicore exception", "vector core exception", "task exception", "aicore exception",
-    )  # fmt: skip
+        "aicore exception",
+        "vector core exception",
+        "task exception",
+        "aicore exception",
+    )
     assert return_code(5) is None
     assert acl_code(1) is None
 
 
-def test_numbers_on_the_command_line(aicore: Callable[..., tuple[int, dict[str, Any]]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_on_the_command_line(
+    aicore: Callable[..., tuple[int, dict[str, Any]]], capsys: pytest.CaptureFixture[str]
+) -> None:
     code, document = aicore("--status", "272", "--code", "0x800000")
     assert code == 0
     assert [one["code"] for one in document["summary"]["meanings"]] == ["0x10", "0x100", "bit 23"]

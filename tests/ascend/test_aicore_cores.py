@@ -25,28 +25,45 @@ NAME = "Relu_" + "0f" * 16
 IN, OUT = 0x12C040000000, 0x12C040010000
 
 
-def relu(folder: Path, values: np.ndarray[Any, Any], *, value_bytes: int = 16, registers: dict[int, int] | None = None) -> Path:
+def relu(
+    folder: Path,
+    values: np.ndarray[Any, Any],
+    *,
+    value_bytes: int = 16,
+    registers: dict[int, int] | None = None,
+) -> Path:
     """A core file of a Relu whose DMA failed, with its description and its binary."""
     inside = {
-        "binFileName": NAME, "kernelName": NAME, "magic": "RT_DEV_BINARY_MAGIC_ELF_AIVEC", "blockDim": 2,
+        "binFileName": NAME, "kernelName": NAME, "magic": "RT_DEV_BINARY_MAGIC_ELF_AIVEC",
+        "blockDim": 2,
         "supportInfo": {
             "simplifiedKey": ["Relu/d=0,p=1/0,2/0,2"],
-            "inputs": [{"name": "x", "index": 0, "dtype": "float32", "format": "ND", "shape": [-2]}],
-            "outputs": [{"name": "y", "index": 0, "dtype": "float32", "format": "ND", "shape": [-2]}],
+            "inputs": [{"name": "x", "index": 0, "dtype": "float32", "format": "ND",
+                "shape": [-2]}],
+            "outputs": [{"name": "y", "index": 0, "dtype": "float32", "format": "ND",
+                "shape": [-2]}],
         },
     }  # fmt: skip
     data = values.tobytes()
     words = struct.pack("<2Q", IN, OUT)
-    about = block(IN, len(data), 1, 2, values.shape) + block(OUT, len(data), 2, 3, values.shape) + block(0x12C100000000, 16, 3, 101)
+    about = (
+        block(IN, len(data), 1, 2, values.shape)
+        + block(OUT, len(data), 2, 3, values.shape)
+        + block(0x12C100000000, 16, 3, 101)
+    )
     found = registers or {0x700: 1 << 23, 0x730: 0x6A, 0x734: 0xB9}
-    rows = b"".join(register(address, value, value_bytes=value_bytes) for address, value in found.items())
+    rows = b"".join(
+        register(address, value, value_bytes=value_bytes) for address, value in found.items()
+    )
     number = 25 + 7 if value_bytes == 16 else 36 + 7
     name = NAME.encode()
     return write(
         folder / f"{NAME}.2.6.20260405112233444.core",
         [
             section(".ascend.global", 1, data, address=IN, link=5),
-            section(".ascend.global", 1, np.maximum(values, 0).tobytes(), address=OUT, link=5, info=1),
+            section(
+                ".ascend.global", 1, np.maximum(values, 0).tobytes(), address=OUT, link=5, info=1
+            ),
             section(".ascend.global", 1, words, address=0x12C100000000, link=5, info=2),
             section(".ascend.devtbl", 4, struct.pack("<4QII", 0, 0, 1 << 7, 0, 3, 1)),
             section(".ascend.auxinfo.global", 5, about),
@@ -68,8 +85,10 @@ def test_what_a_core_file_holds(tmp_path: Path) -> None:
     found = corefile.read(relu(tmp_path, values()))
     assert (found.kernel, found.device, found.value_bytes) == (NAME, 3, 16)
     assert [(one.type, one.address, one.size, one.copied, one.shape) for one in found.blocks] == [
-        (2, IN, 96, True, (4, 6)), (3, OUT, 96, True, (4, 6)), (101, 0x12C100000000, 16, True, ()),
-    ]  # fmt: skip
+        (2, IN, 96, True, (4, 6)),
+        (3, OUT, 96, True, (4, 6)),
+        (101, 0x12C100000000, 16, True, ()),
+    ]
     assert [(one.core, one.memory, one.size) for one in found.locals] == [("AIV 7", "UB", 64)]
     assert found.registers[0].values == {0x700: 1 << 23, 0x730: 0x6A, 0x734: 0xB9}
 
@@ -82,10 +101,18 @@ def test_a_core_file_alone_is_an_error_with_its_case(aicore: Aicore, tmp_path: P
     error = part(finding, "error")
     assert (error["device"], error["stream"], error["task"], error["function"]) == (3, 2, 6, NAME)
     (core,) = part(finding, "cores")["cores"]
-    assert (core["core"], core["kind"], core["registers"]["mte error info"]) == (7, "aivec error", "0xb90000006a")
-    assert [(one["label"], one["dtype"], one["shape"], one["address"]) for one in part(finding, "arguments")["tensors"]] == [
-        ("input 0", "float32", [4, 6], hex(IN)), ("output 0", "float32", [4, 6], hex(OUT)),
-    ]  # fmt: skip
+    assert (core["core"], core["kind"], core["registers"]["mte error info"]) == (
+        7,
+        "aivec error",
+        "0xb90000006a",
+    )
+    assert [
+        (one["label"], one["dtype"], one["shape"], one["address"])
+        for one in part(finding, "arguments")["tensors"]
+    ] == [
+        ("input 0", "float32", [4, 6], hex(IN)),
+        ("output 0", "float32", [4, 6], hex(OUT)),
+    ]
     assert part(finding, "reference")["status"] == "agrees"
     case = tmp_path / "out" / "case"
     assert np.array_equal(np.load(case / "inputs" / "input.0.npy"), values())
@@ -101,8 +128,16 @@ def test_a_core_file_completes_the_logs(aicore: Aicore, tmp_path: Path) -> None:
     (tmp_path / "plog-4711_1.log").write_text(failed(1.0, NAME) + failed(8.0, "other", task=7))
     _, document = aicore(tmp_path)
     first, second = document["findings"]
-    assert (first["op"], first["status"], part(first, "error")["time"]) == ("Relu", "0x800000", "2024-05-06-07:08:01.000.000")
-    assert any(record["cause"] == "input values" for record in first["evidence"] if record["part"] == "verdict")
+    assert (first["op"], first["status"], part(first, "error")["time"]) == (
+        "Relu",
+        "0x800000",
+        "2024-05-06-07:08:01.000.000",
+    )
+    assert any(
+        record["cause"] == "input values"
+        for record in first["evidence"]
+        if record["part"] == "verdict"
+    )
     assert not any(record["part"] == "core file" for record in second["evidence"])
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph dumps in each form: text of both kinds, a model as JSON, names that need escapes, torn files, several graphs."""
+"""Graph dumps in each form: text of both kinds, a model as JSON, names that need escapes, torn
+files, several graphs.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,18 @@ MODEL = {
         "op": [
             {"name": "conv1/weights/read", "type": "TransData"},
             {
-                "name": "L2Loss", "type": "L2Loss", "input": ["conv1/weights/read:0", "control:-1"], "id": 4,
+                "name": "L2Loss", "type": "L2Loss", "input": ["conv1/weights/read:0",
+                    "control:-1"], "id": 4,
                 "attr": [
-                    {"key": "_datadump_original_op_names", "value": {"list": {"s": ["loss/L2Loss_1"]}}},
-                    {"key": "L2Loss_kernelname", "value": {"s": f"{KERNEL}__kernel0"}},
-                    {"key": "epsilon", "value": {"f": 0.5}},
+                    {"key": "_datadump_original_op_names",
+                        "value": {"list": {"s": ["loss/L2Loss_1"]}}}, {"key": "L2Loss_kernelname",
+                        "value": {"s": f"{KERNEL}__kernel0"}}, {"key": "epsilon",
+                        "value": {"f": 0.5}},
                 ],
                 "input_desc": [{
                     "dtype": "DT_FLOAT", "layout": "ND", "shape": {"dim": [62, 62]},
-                    "attr": [{"key": "origin_shape", "value": {"list": {"i": [62, 62]}}}, {"key": "origin_format", "value": {"s": "NHWC"}}],
+                    "attr": [{"key": "origin_shape", "value": {"list": {"i": [62, 62]}}},
+                        {"key": "origin_format", "value": {"s": "NHWC"}}],
                 }],
                 "output_desc": [{"dtype": "DT_FLOAT", "layout": "ND", "shape": {}}],
             },
@@ -44,8 +49,15 @@ def test_a_model_as_json(tmp_path: Path) -> None:
     path.write_text(json.dumps(MODEL))
     for wanted in ({"names": ["L2Loss"]}, {"names": [], "kernels": [f"{KERNEL}__kernel0"]}):
         (node,) = find_nodes(path, form=graphs.JSON, **wanted)
-        assert (node.type, node.id, node.original, node.operator_attributes) == ("L2Loss", 4, ("loss/L2Loss_1",), {"epsilon": 0.5})
-        assert [(made.slot, made.name, made.type) for made in node.producers] == [(0, "conv1/weights/read", "TransData")]
+        assert (node.type, node.id, node.original, node.operator_attributes) == (
+            "L2Loss",
+            4,
+            ("loss/L2Loss_1",),
+            {"epsilon": 0.5},
+        )
+        assert [(made.slot, made.name, made.type) for made in node.producers] == [
+            (0, "conv1/weights/read", "TransData")
+        ]
         assert (node.inputs[0].shape, node.inputs[0].origin_format) == ((62, 62), "NHWC")
 
 
@@ -114,7 +126,9 @@ def test_a_torn_graph_still_gives_the_nodes_that_are_whole(tmp_path: Path) -> No
     path = tmp_path / "ge_proto_00000001_Build.txt"
     text = GRAPH.format(kernel=KERNEL)
     path.write_text(text[: text.index("output_desc")])
-    assert [node.name for node in find_nodes(path, names=["conv1/weights/read", "L2Loss"])] == ["conv1/weights/read"]
+    assert [node.name for node in find_nodes(path, names=["conv1/weights/read", "L2Loss"])] == [
+        "conv1/weights/read"
+    ]
 
 
 @pytest.mark.parametrize("text", ["}", "a: 1 }", "a {", "1: 2", "a: @", "a {" * 300 + "}" * 300])
@@ -123,10 +137,17 @@ def test_what_is_no_protobuf_text(text: str) -> None:
         texts.parse(text, "x.txt")
 
 
-@given(st.recursive(
-    st.one_of(st.integers(-(2**63), 2**63), st.text(max_size=20), st.booleans()),
-    lambda inner: st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.lists(inner, min_size=1, max_size=3), max_size=4), max_leaves=12,
-).filter(lambda value: isinstance(value, dict)))  # fmt: skip
+@given(
+    st.recursive(
+        st.one_of(st.integers(-(2**63), 2**63), st.text(max_size=20), st.booleans()),
+        lambda inner: st.dictionaries(
+            st.from_regex(r"[a-z_]{1,8}", fullmatch=True),
+            st.lists(inner, min_size=1, max_size=3),
+            max_size=4,
+        ),
+        max_leaves=12,
+    ).filter(lambda value: isinstance(value, dict))
+)
 def test_protobuf_text_round_trips(message: dict[str, list[object]]) -> None:
     assert texts.parse(_written(message), "x.txt") == message
 
@@ -140,7 +161,9 @@ def _written(message: dict[str, list[object]]) -> str:
             elif isinstance(value, bool):
                 rows.append(f"{name}: {'true' if value else 'false'}\n")
             elif isinstance(value, str):
-                escaped = "".join(f"\\{byte:03o}" for byte in value.encode("utf-8", "surrogatepass"))
+                escaped = "".join(
+                    f"\\{byte:03o}" for byte in value.encode("utf-8", "surrogatepass")
+                )
                 rows.append(f'{name}: "{escaped}"\n')
             else:
                 rows.append(f"{name}: {value}\n")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel launched through acl: against a stand-in of the module that checks each call, by exit code and sentence."""
+"""The kernel launched through acl: against a stand-in of the module that checks each call, by exit
+code and sentence.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def written(place: Path, out: Path) -> Path:
 
 
 def with_binary(case: Path) -> Path:
-    (case / "kernel_meta" / f"{KERNEL}.o").write_bytes(b"\x7fELF" + f"{KERNEL}__kernel0".encode() + bytes(64))
+    (case / "kernel_meta" / f"{KERNEL}.o").write_bytes(
+        b"\x7fELF" + f"{KERNEL}__kernel0".encode() + bytes(64)
+    )
     return case
 
 
@@ -38,8 +42,13 @@ def stand_in(folder: Path) -> str:
 def run(script: Path, *, acl: str | None = None, **environment: str) -> tuple[int, str]:
     path = {"PYTHONPATH": acl} if acl is not None else {}
     done = subprocess.run(
-        [sys.executable, "-B", str(script)], capture_output=True, text=True, check=False, timeout=240, env={**os.environ, **path, **environment}
-    )  # fmt: skip
+        [sys.executable, "-B", str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env={**os.environ, **path, **environment},
+    )
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
@@ -49,15 +58,25 @@ def test_the_kernel_gets_its_arguments_and_its_output_is_kept(tmp_path: Path) ->
     code, text = run(case / "launch.py", acl=stand_in(tmp_path / "acl"))
     assert (code, text) == (0, "the kernel ran to its end and wrote nowhere beside its buffers")
     (out,) = (case / "outputs").glob("launched.*.bin")
-    assert np.frombuffer(out.read_bytes(), np.float32) == pytest.approx(np.sum(values.astype(np.float64) ** 2) / 2, rel=1e-5)
+    assert np.frombuffer(out.read_bytes(), np.float32) == pytest.approx(
+        np.sum(values.astype(np.float64) ** 2) / 2, rel=1e-5
+    )
 
 
 def test_a_kernel_that_fails_or_writes_beside_is_told(tmp_path: Path) -> None:
     case = with_binary(written(collection(tmp_path / "c", values=sound()), tmp_path / "out"))
     acl = stand_in(tmp_path / "acl")
-    assert run(case / "launch.py", acl=acl, STAND_IN_FAILS="507015") == (1, "the kernel failed: acl.rt.synchronize_stream gives 507015")
-    assert run(case / "launch.py", acl=acl, STAND_IN_BESIDE="1") == (1, "the kernel wrote behind output 0, outside its 4 bytes")
-    code, text = run(case / "launch.py", acl=acl, STAND_IN_FAILS="107002")  # the call is at fault, not the kernel
+    assert run(case / "launch.py", acl=acl, STAND_IN_FAILS="507015") == (
+        1,
+        "the kernel failed: acl.rt.synchronize_stream gives 507015",
+    )
+    assert run(case / "launch.py", acl=acl, STAND_IN_BESIDE="1") == (
+        1,
+        "the kernel wrote behind output 0, outside its 4 bytes",
+    )
+    code, text = run(
+        case / "launch.py", acl=acl, STAND_IN_FAILS="107002"
+    )  # the call is at fault, not the kernel
     assert (code, "107002" in text) == (125, True)
 
 
@@ -79,7 +98,9 @@ def test_repro_takes_acl_where_op_test_frame_is_not(tmp_path: Path) -> None:
     assert (code, "reproduced: the kernel failed" in text) == (1, True)
     code, text = run(case / "repro.py", acl=acl)
     assert (code, "not reproduced: the kernel ran to its end" in text) == (0, True)
-    code, text = run(case / "repro.py", acl=acl, STAND_IN_FAILS="107002")  # no verdict of the device: the reference decides
+    code, text = run(
+        case / "repro.py", acl=acl, STAND_IN_FAILS="107002"
+    )  # no verdict of the device: the reference decides
     assert (code, "CPU reference" in text) == (0, True)
 
 
@@ -90,10 +111,17 @@ def test_pointers_of_a_block_are_moved_and_values_stay(tmp_path: Path) -> None:
     words = [(word["kind"], word["value"]) for word in launch["words"]]
     assert len(words) == 308
     assert words[:2] == [("sync", 0), ("buffer", 0)]
-    assert words[8:11] == [("block", 0x640), ("block", 0x660), ("block", 0x800)]  # lists inside the block itself
+    assert words[8:11] == [
+        ("block", 0x640),
+        ("block", 0x660),
+        ("block", 0x800),
+    ]  # lists inside the block itself
     assert (words[18], words[20]) == (("block", 20 * 8), ("value", 0x34))  # the tiling data
     assert [one["size"] for one in launch["buffers"][:3]] == [268448256, 54784, 54784]
-    assert launch["functions"][0] == "FlashAttentionScore_5881aeec01e51adb01fb1db8be1c04f0_10000000000022420943"
+    assert (
+        launch["functions"][0]
+        == "FlashAttentionScore_5881aeec01e51adb01fb1db8be1c04f0_10000000000022420943"
+    )
     assert launch["block_dim"] == 20
     assert not (case / "main.py").exists()
     assert "kernel's .json" in (case / "README.md").read_text()
@@ -102,6 +130,9 @@ def test_pointers_of_a_block_are_moved_and_values_stay(tmp_path: Path) -> None:
 def test_values_that_were_not_dumped_are_said_to_be_invented(tmp_path: Path) -> None:
     case = with_binary(written(collection(tmp_path / "c"), tmp_path / "out"))
     code, text = run(case / "launch.py", acl=stand_in(tmp_path / "acl"))
-    assert (code, text.endswith("(values of input 0 were not dumped: invented ones took their place)")) == (0, True)
+    assert (
+        code,
+        text.endswith("(values of input 0 were not dumped: invented ones took their place)"),
+    ) == (0, True)
     (out,) = (case / "outputs").glob("launched.*.bin")
     assert np.frombuffer(out.read_bytes(), np.float32) == pytest.approx(62 * 62 * 0.25 / 2)

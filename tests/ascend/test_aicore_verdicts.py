@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts by the manual's tree, over small collections: addresses, values, hardware, the operator's own line; and what is missing."""
+"""Verdicts by the manual's tree, over small collections: addresses, values, hardware, the
+operator's own line; and what is missing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,17 @@ import pytest
 
 from opscope.cli import main
 
-from .aicore_case import INPUT, KERNEL, OUTPUT, collection, entry, kernel_json, log, sound, write_dump
+from .aicore_case import (
+    INPUT,
+    KERNEL,
+    OUTPUT,
+    collection,
+    entry,
+    kernel_json,
+    log,
+    sound,
+    write_dump,
+)
 from .aicore_logs import arguments, classic, failed, head, info, stars
 from .conftest import part
 
@@ -24,7 +36,11 @@ Aicore = Callable[..., tuple[int, dict[str, Any]]]
 
 
 def verdicts(finding: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(record["cause"], record["confidence"]) for record in finding["evidence"] if record["part"] == "verdict"]
+    return [
+        (record["cause"], record["confidence"])
+        for record in finding["evidence"]
+        if record["part"] == "verdict"
+    ]
 
 
 def test_the_node_its_original_operators_and_its_producer(aicore: Aicore, tmp_path: Path) -> None:
@@ -33,8 +49,19 @@ def test_the_node_its_original_operators_and_its_producer(aicore: Aicore, tmp_pa
     (finding,) = document["findings"]
     node = part(finding, "node")
     assert node["original"] == ["loss/L2Loss_1", "loss/L2Loss_2"]
-    assert node["producers"] == [{"slot": 0, "name": "conv1/weights/read", "index": 0, "type": "TransData", "original": ["conv1/weights"]}]
-    assert (node["inputs"][0]["origin_shape"], node["inputs"][0]["origin_format"]) == ([62, 62], "NHWC")
+    assert node["producers"] == [
+        {
+            "slot": 0,
+            "name": "conv1/weights/read",
+            "index": 0,
+            "type": "TransData",
+            "original": ["conv1/weights"],
+        }
+    ]
+    assert (node["inputs"][0]["origin_shape"], node["inputs"][0]["origin_format"]) == (
+        [62, 62],
+        "NHWC",
+    )
     assert [check["status"] for check in part(finding, "addresses")["checks"]] == ["ok", "ok"]
     assert finding["inputs"][0]["shape"] == [62, 62]
     assert verdicts(finding) == [("addresses", "suspected")]  # by the bit alone
@@ -50,7 +77,9 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad[3])
-def test_a_bad_address_is_named(aicore: Aicore, tmp_path: Path, bad: tuple[int, int, str, str, str]) -> None:
+def test_a_bad_address_is_named(
+    aicore: Aicore, tmp_path: Path, bad: tuple[int, int, str, str, str]
+) -> None:
     at, size, before, status, words = bad
     _, document = aicore(collection(tmp_path, text=log(at=at, size=size, before=before)))
     (finding,) = document["findings"]
@@ -62,17 +91,29 @@ def test_a_bad_address_is_named(aicore: Aicore, tmp_path: Path, bad: tuple[int, 
     assert confidence in ("proven", "likely")
 
 
-def test_memory_freed_after_the_error_or_given_out_again_is_no_fault(aicore: Aicore, tmp_path: Path) -> None:
-    again = info(0.4, f"DevFree: mem={INPUT}") + info(0.5, f"DevMalloc: Succ, size=65536, type=2, moduleId=45, ptr={INPUT}")
-    _, document = aicore(collection(tmp_path, text=log(before=again, after=info(9, f"DevFree: mem={INPUT}"))))
-    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == ["ok", "ok"]
+def test_memory_freed_after_the_error_or_given_out_again_is_no_fault(
+    aicore: Aicore, tmp_path: Path
+) -> None:
+    again = info(0.4, f"DevFree: mem={INPUT}") + info(
+        0.5, f"DevMalloc: Succ, size=65536, type=2, moduleId=45, ptr={INPUT}"
+    )
+    _, document = aicore(
+        collection(tmp_path, text=log(before=again, after=info(9, f"DevFree: mem={INPUT}")))
+    )
+    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == [
+        "ok",
+        "ok",
+    ]
 
 
 def test_memory_of_another_allocator_accuses_nobody(aicore: Aicore, tmp_path: Path) -> None:
     text = log().replace(f"ptr={INPUT}", "ptr=4096").replace(f"ptr={OUTPUT}", "ptr=8192")
     _, document = aicore(collection(tmp_path, text=text))
     (finding,) = document["findings"]
-    assert [check["status"] for check in part(finding, "addresses")["checks"]] == ["unknown", "unknown"]
+    assert [check["status"] for check in part(finding, "addresses")["checks"]] == [
+        "unknown",
+        "unknown",
+    ]
     assert verdicts(finding) == [("addresses", "suspected")]
 
 
@@ -109,10 +150,18 @@ def test_the_outcome_is_read_from_the_cases_own_logs(aicore: Aicore, tmp_path: P
     again, fine = tmp_path / "again", tmp_path / "fine"
     again.mkdir()
     fine.mkdir()
-    (again / "plog.log").write_text(classic(1.0) + failed(1.1, "case", function=f"{KERNEL}__kernel0"))
+    (again / "plog.log").write_text(
+        classic(1.0) + failed(1.1, "case", function=f"{KERNEL}__kernel0")
+    )
     (fine / "plog.log").write_text(info(1.0, "ProcessEnd: fine"))
-    assert part(aicore(place, "--case-result", again)[1]["findings"][0], "error")["case_result"] == "reproduced"
-    assert part(aicore(place, "--case-result", fine)[1]["findings"][0], "error")["case_result"] == "not-reproduced"
+    assert (
+        part(aicore(place, "--case-result", again)[1]["findings"][0], "error")["case_result"]
+        == "reproduced"
+    )
+    assert (
+        part(aicore(place, "--case-result", fine)[1]["findings"][0], "error")["case_result"]
+        == "not-reproduced"
+    )
 
 
 def test_ecc_is_hardware(aicore: Aicore, tmp_path: Path) -> None:
@@ -139,7 +188,9 @@ def test_arguments_that_change_while_the_kernel_runs(aicore: Aicore, tmp_path: P
 
 
 def test_a_trap_of_the_compilers_check(aicore: Aicore, tmp_path: Path) -> None:
-    (tmp_path / "plog-1.log").write_text(stars(1.0, code="0", aic_cond="0x5a5a0002") + failed(1.1, "1_0_A"))
+    (tmp_path / "plog-1.log").write_text(
+        stars(1.0, code="0", aic_cond="0x5a5a0002") + failed(1.1, "1_0_A")
+    )
     _, document = aicore(tmp_path)
     assert verdicts(document["findings"][0])[0] == ("operator", "proven")
 
@@ -159,18 +210,34 @@ def _brief(tmp_path: Path, *, failed_copy: str = "", code: str = "0x200000000") 
     lines = []
     for index, (address, kind) in enumerate(((INPUT, 2), (OUTPUT, 3))):
         start = f"{head(1.2)}[Dump][Exception] "
-        lines += [f"{start}begin to load normal tensor, index:{index}, tensor type:{kind}(X), pointer type:1(L1_POINTER)\n"]
+        lines += [
+            (
+                f"{start}begin to load normal tensor, index:{index}, tensor type:{kind}(X), "
+                "pointer type:1(L1_POINTER)\n"
+            )
+        ]
         lines += [f"{start}exception info dump args data, addr:{address:#x}; size:16 bytes\n"]
         lines += [f"{start}{failed_copy}\n"] if failed_copy and index == 0 else []
         lines += [f"{start}end to load normal tensor, index:{index}\n"]
     lines += [
-        f"{head(1.3)}[Dump][Exception] dump exception to file, file: /x/extra-info/data-dump/0/exception_info.5.3.20240506070801000\n"
+        (
+            f"{head(1.3)}[Dump][Exception] dump exception to file, file: "
+            "/x/extra-info/data-dump/0/exception_info.5.3.20240506070801000\n"
+        )
     ]
-    text = stars(1.0, code=code) + failed(1.1, BRIEF, stream=5, task=3) + arguments(1.15, [INPUT, OUTPUT]) + "".join(lines)
+    text = (
+        stars(1.0, code=code)
+        + failed(1.1, BRIEF, stream=5, task=3)
+        + arguments(1.15, [INPUT, OUTPUT])
+        + "".join(lines)
+    )
     return collection(
         tmp_path,
         text=text,
-        supportInfo={"inputs": [{"name": "x", "index": 0, "dtype": "float16"}], "outputs": [{"name": "y", "index": 0, "dtype": "float32"}]},
+        supportInfo={
+            "inputs": [{"name": "x", "index": 0, "dtype": "float16"}],
+            "outputs": [{"name": "y", "index": 0, "dtype": "float32"}],
+        },
         kernelList=[{"kernelName": BRIEF}],
     )
 
@@ -185,19 +252,34 @@ def test_a_brief_dump_gets_its_types_from_the_kernel(aicore: Aicore, tmp_path: P
     x = np.array([1, 2, np.nan, 4, 5, 6, 7, 8], np.float16).tobytes()
     y = np.array([1, 2, 3, 4], np.float32).tobytes()
     write_dump(
-        place / "dump" / "exception_info.5.3.20240506070801000", [_untyped(x, input_type=2), _untyped(y, input_type=3, arg_index=1)], []
+        place / "dump" / "exception_info.5.3.20240506070801000",
+        [_untyped(x, input_type=2), _untyped(y, input_type=3, arg_index=1)],
+        [],
     )
     _, document = aicore(place)
     (finding,) = document["findings"]
     first, second = part(finding, "dump")["tensors"]
-    assert (first["label"], first["dtype"], first["shape"], first["troubles"]) == ("input 0", "float16", [8], ["1 NaN"])
-    assert (second["label"], second["dtype"], second["statistics"]["max"]) == ("output 0", "float32", 4.0)
+    assert (first["label"], first["dtype"], first["shape"], first["troubles"]) == (
+        "input 0",
+        "float16",
+        [8],
+        ["1 NaN"],
+    )
+    assert (second["label"], second["dtype"], second["statistics"]["max"]) == (
+        "output 0",
+        "float32",
+        4.0,
+    )
     assert part(finding, "kernel")["functions"] == [BRIEF]
 
 
 def test_zeros_of_a_copy_that_failed_are_no_values(aicore: Aicore, tmp_path: Path) -> None:
     place = _brief(tmp_path, failed_copy="the address maybe invalid, check addr info failed")
-    write_dump(place / "dump" / "exception_info.5.3.20240506070801000", [_untyped(bytes(16)), _untyped(bytes(16))], [])
+    write_dump(
+        place / "dump" / "exception_info.5.3.20240506070801000",
+        [_untyped(bytes(16)), _untyped(bytes(16))],
+        [],
+    )
     _, document = aicore(place)
     (finding,) = document["findings"]
     assert part(finding, "dump")["tensors"][0]["zeroed"]
@@ -205,27 +287,40 @@ def test_zeros_of_a_copy_that_failed_are_no_values(aicore: Aicore, tmp_path: Pat
     assert verdicts(finding)[0][0] == "addresses"
 
 
-def test_a_dynamic_kernel_without_a_dump_is_told_with_the_alternative(aicore: Aicore, tmp_path: Path) -> None:
+def test_a_dynamic_kernel_without_a_dump_is_told_with_the_alternative(
+    aicore: Aicore, tmp_path: Path
+) -> None:
     _, document = aicore(collection(tmp_path, compileInfo={}))
-    (item,) = [item for item in part(document["findings"][0], "missing")["items"] if item["what"] == "exception dump"]
+    (item,) = [
+        item
+        for item in part(document["findings"][0], "missing")["items"]
+        if item["what"] == "exception dump"
+    ]
     assert "dynamic shape" in item["how"]
     assert "lite_exception" in item["how"]
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
-@pytest.mark.parametrize("linked", [["-shared", "-fPIC", "-nostdlib"], ["-c"]], ids=["linked", "relocatable"])
+@pytest.mark.parametrize(
+    "linked", [["-shared", "-fPIC", "-nostdlib"], ["-c"]], ids=["linked", "relocatable"]
+)
 def test_the_line_of_the_counter(aicore: Aicore, tmp_path: Path, linked: list[str]) -> None:
     pytest.importorskip("elftools")
     place = collection(tmp_path)
     meta = place / "kernel_meta"
     source = meta / f"{KERNEL}.c"
-    source.write_text("int other(int a) { return a; }\n" + f"int {KERNEL}__kernel0(int a) {{\n  int b = a * 3;\n  return b + 7;\n}}\n")
+    source.write_text(
+        "int other(int a) { return a; }\n"
+        f"int {KERNEL}__kernel0(int a) {{\n  int b = a * 3;\n  return b + 7;\n}}\n"
+    )
     command = ["gcc", "-g", "-O0", *linked, source.name, "-o", f"{KERNEL}.o"]
     subprocess.run(command, cwd=meta, check=True, capture_output=True)
     shutil.move(source, meta / f"{KERNEL}.cce")
     _, document = aicore(place)
     found = part(document["findings"][0], "place")
-    assert found["symbol"] == f"{KERNEL}__kernel0" or found["symbol"] is None  # 0x100 lies behind so small a function
+    assert (
+        found["symbol"] == f"{KERNEL}__kernel0" or found["symbol"] is None
+    )  # 0x100 lies behind so small a function
     text = log().replace("current: 0x124080060100", "current: 0x124080060008")
     (place / "log" / "plog-4711_1.log").write_text(text)
     (meta / f"{KERNEL}_loc.json").write_text(
@@ -233,7 +328,9 @@ def test_the_line_of_the_counter(aicore: Aicore, tmp_path: Path, linked: list[st
             [
                 {
                     "cce_full_path": f"/a/{KERNEL}.c",
-                    "cce_line2loc": [{"cce_line": str(n), "loc": ["l2_loss.py", str(100 + n)]} for n in (2, 3, 4)],
+                    "cce_line2loc": [
+                        {"cce_line": str(n), "loc": ["l2_loss.py", str(100 + n)]} for n in (2, 3, 4)
+                    ],
                 }
             ]
         )
@@ -249,7 +346,8 @@ def test_the_line_of_the_counter(aicore: Aicore, tmp_path: Path, linked: list[st
 def test_the_disassemblys_line(aicore: Aicore, tmp_path: Path) -> None:
     place = collection(tmp_path)
     (place / "kernel_meta" / f"{KERNEL}.o.txt").write_text(
-        f"0000 <{KERNEL}>:\n/a/{KERNEL}.cce:10\n   f0: nop\n; /a/{KERNEL}.cce:17\n      100: 12 34\n/a/{KERNEL}.cce:18\n"
+        f"0000 <{KERNEL}>:\n/a/{KERNEL}.cce:10\n   f0: nop\n; /a/{KERNEL}.cce:17\n      100: "
+        f"12 34\n/a/{KERNEL}.cce:18\n"
     )
     (place / "kernel_meta" / f"{KERNEL}.cce").write_text("\n" * 16 + "copy_gm_to_ubuf(a, b);\n")
     _, document = aicore(place)
@@ -273,13 +371,19 @@ def test_places_given_apart(aicore: Aicore, tmp_path: Path) -> None:
         "kernel .o",
         "exception dump",
     }
-    _, document = aicore(place, "--graphs", tmp_path / "g", "--kernel-meta", tmp_path / "k", "--dump", tmp_path / "d")
-    assert {item["what"] for item in part(document["findings"][0], "missing")["items"]} == {"kernel .o"}
+    _, document = aicore(
+        place, "--graphs", tmp_path / "g", "--kernel-meta", tmp_path / "k", "--dump", tmp_path / "d"
+    )
+    assert {item["what"] for item in part(document["findings"][0], "missing")["items"]} == {
+        "kernel .o"
+    }
     assert main(["aicore", str(place), "--graphs", str(tmp_path / "d")]) == 2
 
 
 def test_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    evil = log().replace("errorStr: something is wrong", "errorStr: <script>alert(1)</script>\x1b[31m")
+    evil = log().replace(
+        "errorStr: something is wrong", "errorStr: <script>alert(1)</script>\x1b[31m"
+    )
     place = collection(tmp_path / "c", values=sound(), text=evil)
     assert main(["aicore", str(place), "-o", str(tmp_path / "out")]) == 1
     out = capsys.readouterr().out
@@ -300,13 +404,19 @@ def test_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads((tmp_path / "out" / "document.json").read_text())["verb"] == "aicore"
 
 
-def test_nothing_found_and_nothing_there(aicore: Aicore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_found_and_nothing_there(
+    aicore: Aicore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "a.log").write_text(info(1, "all is well"))
     (logs / "b.txt").write_text("epoch 1 loss 0.1\n")
     code, document = aicore(logs)
-    assert (code, document["verdict"], document["summary"]["text"]) == (0, "clean", "no AI Core error in 2 files")
+    assert (code, document["verdict"], document["summary"]["text"]) == (
+        0,
+        "clean",
+        "no AI Core error in 2 files",
+    )
     garbage = tmp_path / "garbage"
     garbage.mkdir()
     (garbage / "x.bin").write_bytes(bytes(range(256)) * 100)
@@ -321,7 +431,8 @@ def test_nothing_found_and_nothing_there(aicore: Aicore, tmp_path: Path, capsys:
 
 def test_other_codes_of_a_screen_are_explained(aicore: Aicore, tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(
-        "EI0006: [PID: 176930] Getting socket times out. Reason: Remote Rank did not send the data in time.\n"
+        "EI0006: [PID: 176930] Getting socket times out. Reason: Remote Rank did not send the "
+        "data in time.\n"
     )
     code, document = aicore(tmp_path)
     assert code == 0
@@ -329,12 +440,17 @@ def test_other_codes_of_a_screen_are_explained(aicore: Aicore, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("break_it", ["graph", "json", "dump", "o", "loc"])
-def test_torn_companions_lower_confidence_and_stop_nothing(aicore: Aicore, tmp_path: Path, break_it: str) -> None:
+def test_torn_companions_lower_confidence_and_stop_nothing(
+    aicore: Aicore, tmp_path: Path, break_it: str
+) -> None:
     place = collection(tmp_path, values=sound())
     targets = {
-        "graph": next((place / "graph").iterdir()), "json": place / "kernel_meta" / f"{KERNEL}.json", "dump": next((place / "dump").iterdir()),
-        "o": place / "kernel_meta" / f"{KERNEL}.o", "loc": place / "kernel_meta" / f"{KERNEL}_loc.json",
-    }  # fmt: skip
+        "graph": next((place / "graph").iterdir()),
+        "json": place / "kernel_meta" / f"{KERNEL}.json",
+        "dump": next((place / "dump").iterdir()),
+        "o": place / "kernel_meta" / f"{KERNEL}.o",
+        "loc": place / "kernel_meta" / f"{KERNEL}_loc.json",
+    }
     target = targets[break_it]
     data = target.read_bytes() if target.exists() else b"\x7fELF\x02\x01\x01" + bytes(20)
     target.write_bytes(data[: len(data) * 2 // 3])
@@ -345,20 +461,27 @@ def test_torn_companions_lower_confidence_and_stop_nothing(aicore: Aicore, tmp_p
 
 def test_hundreds_of_errors_stay_in_order(aicore: Aicore, tmp_path: Path) -> None:
     text = "".join(
-        stars(second / 10, serial=second) + failed(second / 10 + 0.01, f"1_0_K{second}", task=second) for second in range(100, 400)
+        stars(second / 10, serial=second)
+        + failed(second / 10 + 0.01, f"1_0_K{second}", task=second)
+        for second in range(100, 400)
     )
     (tmp_path / "plog-1.log").write_text(text)
     _, document = aicore(tmp_path)
-    assert [finding["call"] for finding in document["findings"]] == [f"K{second}" for second in range(100, 400)]
+    assert [finding["call"] for finding in document["findings"]] == [
+        f"K{second}" for second in range(100, 400)
+    ]
 
 
-def test_stdin_and_a_folder_together(aicore: Aicore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdin_and_a_folder_together(
+    aicore: Aicore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The screen's block and the process log tell of one error."""
     place = collection(tmp_path)
 
     class Pasted:
         buffer = io.BytesIO(
-            b"The device(0), core list[0-0], error code is:\ncoreId( 0):        0x800000    \nAicore kernel execute failed, device_id=0, stream_id=5,"
+            b"The device(0), core list[0-0], error code is:\ncoreId( 0):        0x800000    "
+            b"\nAicore kernel execute failed, device_id=0, stream_id=5,"
             b" task_id=3, fault kernel_name=0_11_L2Loss, program id=3\n"
         )
 
@@ -373,7 +496,9 @@ def test_stdin_and_a_folder_together(aicore: Aicore, tmp_path: Path, monkeypatch
 
 
 def test_confidence_falls_with_what_is_missing(aicore: Aicore, tmp_path: Path) -> None:
-    """The address alone, without graph, kernel and dump, is a suspicion less sure than with them."""
+    """The address alone, without graph, kernel and dump, is a suspicion less sure than with
+    them.
+    """
     text = log(at=INPUT, size=1024)
     _, document = aicore(collection(tmp_path / "all", values=sound(), text=text))
     assert document["findings"][0]["confidence"] == "proven"
@@ -381,11 +506,18 @@ def test_confidence_falls_with_what_is_missing(aicore: Aicore, tmp_path: Path) -
     (tmp_path / "alone" / "plog-1.log").write_text(text)
     _, document = aicore(tmp_path / "alone")
     assert verdicts(document["findings"][0])[0] == ("addresses", "likely")
-    assert {"graph", "kernel json", "exception dump"} <= {item["what"] for item in part(document["findings"][0], "missing")["items"]}
+    assert {"graph", "kernel json", "exception dump"} <= {
+        item["what"] for item in part(document["findings"][0], "missing")["items"]
+    }
 
 
-def test_a_runtime_code_without_an_error_of_a_core_is_explained(aicore: Aicore, tmp_path: Path) -> None:
-    line = f"{head(1)}rtStreamSynchronize:ErrCode=107002, desc=[context pointer null], InnerCode=0x7070001\n"
+def test_a_runtime_code_without_an_error_of_a_core_is_explained(
+    aicore: Aicore, tmp_path: Path
+) -> None:
+    line = (
+        f"{head(1)}rtStreamSynchronize:ErrCode=107002, desc=[context pointer null], "
+        "InnerCode=0x7070001\n"
+    )
     (tmp_path / "plog-1.log").write_text(line)
     code, document = aicore(tmp_path)
     assert code == 0
@@ -394,20 +526,31 @@ def test_a_runtime_code_without_an_error_of_a_core_is_explained(aicore: Aicore, 
 
 
 def test_the_kind_of_the_access_stands_in_the_reason(aicore: Aicore, tmp_path: Path) -> None:
-    (tmp_path / "plog-1.log").write_text(classic(1.0, mte_error_info="0x6000052") + failed(1.1, "1_0_A"))
+    (tmp_path / "plog-1.log").write_text(
+        classic(1.0, mte_error_info="0x6000052") + failed(1.1, "1_0_A")
+    )
     _, document = aicore(tmp_path)
     assert document["findings"][0]["reasons"][0].endswith("the MTE info says write bus error")
 
 
-def test_a_fault_of_the_memory_is_hardware_and_a_trap_is_the_operators(aicore: Aicore, tmp_path: Path) -> None:
+def test_a_fault_of_the_memory_is_hardware_and_a_trap_is_the_operators(
+    aicore: Aicore, tmp_path: Path
+) -> None:
     for name, line, cause, confidence in (
-        ("ras", "Fault RAS occurs in the system: [event_id:0x80e18400] New uncorrectable ECC", "hardware", "likely"),
+        (
+            "ras",
+            "Fault RAS occurs in the system: [event_id:0x80e18400] New uncorrectable ECC",
+            "hardware",
+            "likely",
+        ),
         ("code", "rtStreamSynchronize failed, runtime result = 507054.", "hardware", "likely"),
         ("trap", "rtStreamSynchronize failed, runtime result = 507042.", "operator", "proven"),
     ):
         place = collection(tmp_path / name, text=log(after=head(1.3) + line + "\n"))
         _, document = aicore(place)
-        verdicts = [record for record in document["findings"][0]["evidence"] if record["part"] == "verdict"]
+        verdicts = [
+            record for record in document["findings"][0]["evidence"] if record["part"] == "verdict"
+        ]
         assert (verdicts[0]["cause"], verdicts[0]["confidence"]) == (cause, confidence), name
 
 
@@ -422,18 +565,32 @@ def test_the_case_is_named_after_the_function_not_the_task(tmp_path: Path) -> No
 def test_equal_addresses_of_two_devices_accuse_nobody(aicore: Aicore, tmp_path: Path) -> None:
     """A process with two devices logs both under one pid, and their addresses are the same."""
     other = "".join(
-        info(second, f"DevMalloc: Succ, size=512, type=2, moduleId=45, ptr={address}") for second, address in ((0.3, INPUT), (0.4, OUTPUT))
+        info(second, f"DevMalloc: Succ, size=512, type=2, moduleId=45, ptr={address}")
+        for second, address in ((0.3, INPUT), (0.4, OUTPUT))
     )
     _, document = aicore(collection(tmp_path / "small", text=log(before=other)))
-    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == ["ok", "ok"]
-    freed = other + "".join(info(second, f"DevFree: mem={address:#x}") for second, address in ((0.5, INPUT), (0.6, OUTPUT)))
+    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == [
+        "ok",
+        "ok",
+    ]
+    freed = other + "".join(
+        info(second, f"DevFree: mem={address:#x}")
+        for second, address in ((0.5, INPUT), (0.6, OUTPUT))
+    )
     _, document = aicore(collection(tmp_path / "freed", text=log(before=freed)))
-    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == ["ok", "ok"]
+    assert [check["status"] for check in part(document["findings"][0], "addresses")["checks"]] == [
+        "ok",
+        "ok",
+    ]
 
 
-def test_of_several_errors_the_logs_of_a_case_decide_their_own(aicore: Aicore, tmp_path: Path) -> None:
+def test_of_several_errors_the_logs_of_a_case_decide_their_own(
+    aicore: Aicore, tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "plog-1_1.log").write_text(classic(1.0) + failed(1.1, "A") + classic(20.0, serial=8) + failed(20.1, "B", task=7))
+    (tmp_path / "in" / "plog-1_1.log").write_text(
+        classic(1.0) + failed(1.1, "A") + classic(20.0, serial=8) + failed(20.1, "B", task=7)
+    )
     for name, text, wanted in (
         ("named", classic(1.0, pid=2) + failed(1.1, "B", pid=2), [None, "reproduced"]),
         ("nameless", classic(1.0, pid=2), ["reproduced", "reproduced"]),
@@ -441,7 +598,9 @@ def test_of_several_errors_the_logs_of_a_case_decide_their_own(aicore: Aicore, t
     ):
         (tmp_path / f"{name}.log").write_text(text)
         _, document = aicore(tmp_path / "in", "--case-result", tmp_path / f"{name}.log")
-        assert [part(finding, "error")["case_result"] for finding in document["findings"]] == wanted, name
+        assert [
+            part(finding, "error")["case_result"] for finding in document["findings"]
+        ] == wanted, name
 
 
 def _pasted(tmp_path: Path, text: str) -> Path:
@@ -450,7 +609,10 @@ def _pasted(tmp_path: Path, text: str) -> Path:
     return path
 
 
-ASSERTED = "[ASSERT] [CANN_VERSION : 8.1][TimeStamp : 0] /opp/pick/pick_base.h:40: Assertion `(0 <= at\n&& at < size_)' {}!\n"
+ASSERTED = (
+    "[ASSERT] [CANN_VERSION : 8.1][TimeStamp : 0] /opp/pick/pick_base.h:40: Assertion `(0 "
+    "<= at\n&& at < size_)' {}!\n"
+)
 
 
 def test_an_assertion_the_kernel_printed_is_the_cause(aicore: Aicore, tmp_path: Path) -> None:
@@ -462,28 +624,52 @@ def test_an_assertion_the_kernel_printed_is_the_cause(aicore: Aicore, tmp_path: 
     _, document = aicore(_pasted(tmp_path, ASSERTED.format("tile too large") + text))
     assert verdicts(document["findings"][0])[0] == ("operator", "proven")
     _, document = aicore(
-        _pasted(tmp_path, ASSERTED.format("Index 9") + text.replace("error code = 0,", "error code = 0x8,").replace("(0, 0", "(0x8, 0"))
+        _pasted(
+            tmp_path,
+            ASSERTED.format("Index 9")
+            + text.replace("error code = 0,", "error code = 0x8,").replace("(0, 0", "(0x8, 0"),
+        )
     )
-    assert "assertion" not in part(document["findings"][0], "verdict")["text"]  # another error than a trap
+    assert (
+        "assertion" not in part(document["findings"][0], "verdict")["text"]
+    )  # another error than a trap
 
 
-REMOTE = f"{head(1.1)}GetError:Stream Synchronize failed, stream_id=3, retCode=0x222, [suspect remote error].\n"
+REMOTE = (
+    f"{head(1.1)}GetError:Stream Synchronize failed, stream_id=3, retCode=0x222, [suspect "
+    "remote error].\n"
+)
 
 
 def test_memory_of_another_device(aicore: Aicore, tmp_path: Path) -> None:
     combine = failed(1.2, "te_moedistributecombine_0123_static_bin")
     _, document = aicore(_pasted(tmp_path, stars(1.0) + REMOTE + combine))
     assert verdicts(document["findings"][0])[0] == ("remote device", "likely")
-    for text in (stars(1.0) + combine, stars(1.0) + REMOTE + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0")):
+    for text in (
+        stars(1.0) + combine,
+        stars(1.0) + REMOTE + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0"),
+    ):
         _, document = aicore(_pasted(tmp_path, text))
         assert verdicts(document["findings"][0])[0] == ("remote device", "suspected")
-    _, document = aicore(_pasted(tmp_path, stars(1.0) + failed(1.2, "MoeInitRouting_0123456789abcdef0123456789abcdef_0")))
+    _, document = aicore(
+        _pasted(
+            tmp_path, stars(1.0) + failed(1.2, "MoeInitRouting_0123456789abcdef0123456789abcdef_0")
+        )
+    )
     assert verdicts(document["findings"][0])[0] == ("addresses", "suspected")
 
 
 def test_a_kernel_that_did_not_end_in_time(aicore: Aicore, tmp_path: Path) -> None:
-    late = f"{head(1.1)}PreCheckTaskErr:Kernel task happen error, retCode=0x30, [vector core timeout].\n"
-    _, document = aicore(_pasted(tmp_path, stars(1.0, code="0") + late + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0")))
+    late = (
+        f"{head(1.1)}PreCheckTaskErr:Kernel task happen error, retCode=0x30, [vector core "
+        "timeout].\n"
+    )
+    _, document = aicore(
+        _pasted(
+            tmp_path,
+            stars(1.0, code="0") + late + failed(1.2, "Add_0123456789abcdef0123456789abcdef_0"),
+        )
+    )
     assert "did not end in time" in part(document["findings"][0], "verdict")["text"]
 
 
@@ -496,14 +682,31 @@ def test_an_argument_of_the_host(aicore: Aicore, tmp_path: Path) -> None:
         return verdicts(document["findings"][0])
 
     assert causes([0x4F453840, *device, 1, 1]) == [("addresses", "suspected")]
-    for words in ([*device, 0x4F453840], [0xE7FFC0009000, *device], [0, *device], [device[0], 0x4F453840]):
+    for words in (
+        [*device, 0x4F453840],
+        [0xE7FFC0009000, *device],
+        [0, *device],
+        [device[0], 0x4F453840],
+    ):
         assert causes(words) == [("undecided", "suspected")]
-    assert causes([0x4F453840, *device], name="my_own_kernel") == [("undecided", "suspected")]  # its arguments may be numbers
+    assert causes([0x4F453840, *device], name="my_own_kernel") == [
+        ("undecided", "suspected")
+    ]  # its arguments may be numbers
 
 
-def test_a_bit_of_the_second_word(aicore: Aicore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The code of the head is 0, its second word is not; and an empty info register moves no counter before the kernel."""
-    text = stars(1.0, code="0", pc_start="0x124000000388", current="0x1240000005a0", ccu_error_info="0x1cc0000000000000")
+def test_a_bit_of_the_second_word(
+    aicore: Aicore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The code of the head is 0, its second word is not; and an empty info register moves no
+    counter before the kernel.
+    """
+    text = stars(
+        1.0,
+        code="0",
+        pc_start="0x124000000388",
+        current="0x1240000005a0",
+        ccu_error_info="0x1cc0000000000000",
+    )
     path = _pasted(tmp_path, text.replace("errcode:(0, 0, 0)", "errcode:(0, 0x8000, 0)"))
     _, document = aicore(path)
     (core,) = part(document["findings"][0], "cores")["cores"]

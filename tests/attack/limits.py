@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program can tell of being recorded (README, Limits), left out of what is held against each other: exactly that."""
+"""What a program can tell of being recorded (README, Limits), left out of what is held against each
+other: exactly that.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,15 @@ from traceback import FrameSummary
 # Where torch calls hooks of modules, a formula in Python is called, a thread begins.
 FRAMES = {("module.py", "inner"), ("formulas.py", "apply"), ("exits.py", "bootstrap")}
 
-# What a tracer hears of more: the way into opscope's hooks of modules, and torch where it looks up modes.
+# What a tracer hears of more: the way into opscope's hooks of modules, and torch where it looks up
+# modes.
 TRACED = FRAMES | {
-    ("recorder.py", "_module_enters"), ("recorder.py", "_module_leaves"), ("recorder.py", "_guarded"), ("contain.py", "contain"),
-    ("room.py", "find_room"), ("__init__.py", "is_compiling"), ("_jit_internal.py", "is_scripting"), ("effects.py", "__init__"),
-    ("effects.py", "_set_default_effect"), ("fake_impl.py", "__init__"), ("simple_registry.py", "__init__"), ("simple_registry.py", "find"),
-    ("simple_registry.py", "find_torch_dispatch_rule"), ("utils.py", "parse_namespace"),
+    ("recorder.py", "_module_enters"), ("recorder.py", "_module_leaves"),
+    ("recorder.py", "_guarded"), ("contain.py", "contain"), ("room.py", "find_room"),
+    ("__init__.py", "is_compiling"), ("_jit_internal.py", "is_scripting"),
+    ("effects.py", "__init__"), ("effects.py", "_set_default_effect"), ("fake_impl.py",
+        "__init__"), ("simple_registry.py", "__init__"), ("simple_registry.py", "find"),
+        ("simple_registry.py", "find_torch_dispatch_rule"), ("utils.py", "parse_namespace"),
 }  # fmt: skip
 
 
@@ -26,5 +31,7 @@ def functions(frames: Iterable[FrameSummary]) -> list[str]:
 
 
 def operators(code: str) -> list[str]:
-    """What a compiled graph calls: with hooks of modules its inputs come in another order, and have other numbers and names."""
+    """What a compiled graph calls: with hooks of modules its inputs come in another order, and have
+    other numbers and names.
+    """
     return sorted(re.findall(r"[\w.]+(?=\()", code))

@@ -15,7 +15,9 @@ from torch.nn.utils import parametrizations, parametrize
 
 
 def _train(model: nn.Module, x: torch.Tensor, steps: int, **options: Any) -> Any:
-    optimizer = torch.optim.Adam((p for p in model.parameters() if p.requires_grad), lr=0.01, **options)
+    optimizer = torch.optim.Adam(
+        (p for p in model.parameters() if p.requires_grad), lr=0.01, **options
+    )
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -23,24 +25,47 @@ def _train(model: nn.Module, x: torch.Tensor, steps: int, **options: Any) -> Any
         loss.backward()
         optimizer.step()
         losses.append(loss)
-    return losses, [p.grad for p in model.parameters()], [tuple(s) for s in optimizer.state_dict()["state"].values()]
+    return (
+        losses,
+        [p.grad for p in model.parameters()],
+        [tuple(s) for s in optimizer.state_dict()["state"].values()],
+    )
 
 
 def lazy(r: random.Random) -> Any:
-    model = nn.Sequential(nn.LazyConv2d(2, 2), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(r.randint(1, 3)))
-    before = repr(model), model[0].has_uninitialized_params(), [type(p).__name__ for p in model.parameters()]
+    model = nn.Sequential(
+        nn.LazyConv2d(2, 2), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(r.randint(1, 3))
+    )
+    before = (
+        repr(model),
+        model[0].has_uninitialized_params(),
+        [type(p).__name__ for p in model.parameters()],
+    )
     y = model(torch.randn(2, 1, 4, 4))
-    return before, y, repr(model), {k: tuple(v.shape) for k, v in model.state_dict().items()}, _train(model, torch.randn(2, 1, 4, 4), 2)
+    return (
+        before,
+        y,
+        repr(model),
+        {k: tuple(v.shape) for k, v in model.state_dict().items()},
+        _train(model, torch.randn(2, 1, 4, 4), 2),
+    )
 
 
 def lazy_is_used_too_soon(r: random.Random) -> Any:
     model = nn.LazyLinear(r.randint(1, 3))
     found = []
     for attempt in (
-        lambda: torch.optim.SGD(model.parameters(), lr=0.1), lambda: model.weight.shape, lambda: copy.deepcopy(model), lambda: model.share_memory(),
-        lambda: sum(p.numel() for p in model.parameters()), lambda: model.double(), lambda: model.state_dict(), lambda: pickle.dumps(model),
-        lambda: model.load_state_dict(nn.Linear(3, 2).state_dict()), lambda: model(torch.ones(2, 3)),
-    ):  # fmt: skip
+        lambda: torch.optim.SGD(model.parameters(), lr=0.1),
+        lambda: model.weight.shape,
+        lambda: copy.deepcopy(model),
+        lambda: model.share_memory(),
+        lambda: sum(p.numel() for p in model.parameters()),
+        lambda: model.double(),
+        lambda: model.state_dict(),
+        lambda: pickle.dumps(model),
+        lambda: model.load_state_dict(nn.Linear(3, 2).state_dict()),
+        lambda: model(torch.ones(2, 3)),
+    ):
         try:
             found.append(type(attempt()).__name__)
         except Exception as error:  # noqa: BLE001
@@ -88,7 +113,12 @@ def normalised(r: random.Random) -> Any:
     ]
     layer = r.choice(made)
     x = torch.randn(2, 3, 1) if isinstance(layer, nn.Conv1d) else torch.randn(2, 3)
-    return _train(layer, x, 2), list(layer.state_dict()), copy.deepcopy(layer.state_dict()), layer.eval()(x)
+    return (
+        _train(layer, x, 2),
+        list(layer.state_dict()),
+        copy.deepcopy(layer.state_dict()),
+        layer.eval()(x),
+    )
 
 
 def normalised_models_are_pickled(r: random.Random) -> Any:
@@ -122,14 +152,20 @@ def module_hooks(r: random.Random) -> Any:
     layer, seen = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)), []
     layer[0].register_forward_pre_hook(lambda m, a: (a[0] * 2,))
     layer[0].register_forward_hook(lambda m, a, o: o + 1)
-    layer[1].register_forward_hook(lambda m, a, k, o: seen.append((len(a), list(k))), with_kwargs=True)
+    layer[1].register_forward_hook(
+        lambda m, a, k, o: seen.append((len(a), list(k))), with_kwargs=True
+    )
     layer.register_full_backward_hook(lambda m, gi, go: seen.append(("backward", len(gi), len(go))))
     layer[2].register_full_backward_pre_hook(lambda m, go: (go[0] * r.choice((1, 2)),))
     layer[2].register_forward_hook(lambda m, a, o: seen.append("always"), always_call=True)
     handle = layer.register_state_dict_post_hook(lambda m, d, p, l: seen.append(("state", len(d))))
     layer.state_dict()
     handle.remove()
-    return _train(layer, torch.randn(2, 3), 1), seen, [len(layer[0]._forward_hooks), len(layer[0]._forward_pre_hooks)]
+    return (
+        _train(layer, torch.randn(2, 3), 1),
+        seen,
+        [len(layer[0]._forward_hooks), len(layer[0]._forward_pre_hooks)],
+    )
 
 
 def hooks_that_raise(r: random.Random) -> Any:
@@ -156,7 +192,11 @@ def counts_of_global_hooks(r: random.Random) -> Any:
         nn.Linear(1, r.randint(1, 3))(torch.ones(1))
         return [
             len(getattr(module, name))
-            for name in ("_global_backward_hooks", "_global_forward_hooks_with_kwargs", "_global_buffer_registration_hooks")
+            for name in (
+                "_global_backward_hooks",
+                "_global_forward_hooks_with_kwargs",
+                "_global_buffer_registration_hooks",
+            )
         ]
     finally:
         handle.remove()
@@ -242,7 +282,12 @@ def shared_and_tied(r: random.Random) -> Any:
     twin = nn.ModuleList([model[1], model[1], nn.ParameterDict({"w": model[0].weight})])
     loss = model(torch.tensor([[r.randint(0, 4), 1]])).logsumexp(-1).sum()
     loss.backward()
-    return loss, model[0].weight.grad, len(list(twin.parameters())), len(list(model.named_modules(remove_duplicate=False)))
+    return (
+        loss,
+        model[0].weight.grad,
+        len(list(twin.parameters())),
+        len(list(model.named_modules(remove_duplicate=False))),
+    )
 
 
 def state(r: random.Random) -> Any:
@@ -291,7 +336,12 @@ def optimizers(r: random.Random) -> Any:
     for _ in range(3):
         optimizer.step(closure)
         scheduler.step()
-    return losses, seen, copy.deepcopy(optimizer.state_dict()), type(pickle.loads(pickle.dumps(optimizer))).__name__  # noqa: S301
+    return (
+        losses,
+        seen,
+        copy.deepcopy(optimizer.state_dict()),
+        type(pickle.loads(pickle.dumps(optimizer))).__name__,
+    )  # noqa: S301
 
 
 def scaled(r: random.Random) -> Any:
@@ -317,7 +367,9 @@ def recurrent_and_attention(r: random.Random) -> Any:
     out, _ = rnn(torch.randn(2, 5, 3))
     packed = nn.utils.rnn.pack_padded_sequence(torch.randn(2, 5, 3), [5, 3], batch_first=True)
     unpacked = nn.utils.rnn.pad_packed_sequence(rnn(packed)[0], batch_first=True)
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0), 1).eval()
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0), 1
+    ).eval()
     with torch.no_grad():
         fast = encoder(out, src_key_padding_mask=torch.tensor([[False] * 4 + [True]] * 2))
     return (
@@ -334,7 +386,9 @@ def checkpointed(r: random.Random) -> Any:
 
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.3), nn.Tanh(), nn.Linear(3, 1))
     x = torch.randn(2, 3, requires_grad=True)
-    y = checkpoint(model, x, use_reentrant=r.random() < 0.5) + checkpoint_sequential(model, 2, x, use_reentrant=False)
+    y = checkpoint(model, x, use_reentrant=r.random() < 0.5) + checkpoint_sequential(
+        model, 2, x, use_reentrant=False
+    )
     y.sum().backward()
     return y, x.grad, model[0].weight.grad
 
@@ -372,7 +426,10 @@ def own_functions(r: random.Random) -> Any:
             x.grad,
             str(error),
             type(y.grad_fn).__name__,
-            torch.autograd.gradcheck(lambda z: Scaled.apply(z, 2.0), torch.randn(2, dtype=torch.float64, requires_grad=True)),
+            torch.autograd.gradcheck(
+                lambda z: Scaled.apply(z, 2.0),
+                torch.randn(2, dtype=torch.float64, requires_grad=True),
+            ),
         )
     return None
 
@@ -411,7 +468,11 @@ def metrics(r: random.Random) -> Any:
             return batch
 
     metric = Mean()
-    return [metric(torch.randn(r.randint(1, 4))) for _ in range(3)], metric.total / metric.count, metric.state_dict()
+    return (
+        [metric(torch.randn(r.randint(1, 4))) for _ in range(3)],
+        metric.total / metric.count,
+        metric.state_dict(),
+    )
 
 
 def averaged(r: random.Random) -> Any:
@@ -429,7 +490,9 @@ def loaded(r: random.Random) -> Any:
     from torch.utils.data import DataLoader, TensorDataset
 
     data = TensorDataset(torch.arange(10.0).reshape(5, 2), torch.arange(5))
-    return [batch for batch in DataLoader(data, batch_size=r.randint(1, 3), shuffle=True, num_workers=0)]
+    return [
+        batch for batch in DataLoader(data, batch_size=r.randint(1, 3), shuffle=True, num_workers=0)
+    ]
 
 
 def library_operators(r: random.Random) -> Any:
@@ -467,12 +530,23 @@ def library_operators(r: random.Random) -> Any:
 def operators_of_odd_types(r: random.Random) -> Any:
     name = f"odd{r.randint(0, 1 << 40)}"
     library = torch.library.Library(name, "DEF")
-    library.define("act(Tensor[] xs, *, Tensor?[] more, str mode='a', Device? d=None) -> (Tensor[], int, str)")
-    library.impl("act", lambda xs, mode="a", d=None, more=(): ([x + 1 for x in xs], len(mode), mode), "CompositeExplicitAutograd")
+    library.define(
+        "act(Tensor[] xs, *, Tensor?[] more, str mode='a', Device? d=None) -> (Tensor[], int, str)"
+    )
+    library.impl(
+        "act",
+        lambda xs, mode="a", d=None, more=(): ([x + 1 for x in xs], len(mode), mode),
+        "CompositeExplicitAutograd",
+    )
     library.define("nothing(Tensor x) -> ()")
     library.impl("nothing", lambda x: None, "CompositeExplicitAutograd")
     ops = getattr(torch.ops, name)
-    found = [ops.act([torch.ones(1)], mode="ü\ud800"[:1], d=torch.device("cpu"), more=[None, torch.ones(1)]), ops.nothing(torch.ones(1))]
+    found = [
+        ops.act(
+            [torch.ones(1)], mode="ü\ud800"[:1], d=torch.device("cpu"), more=[None, torch.ones(1)]
+        ),
+        ops.nothing(torch.ones(1)),
+    ]
     try:
         found.append(ops.act([torch.ones(1)], more=[torch.ones(1)], d="cpu"))
     except Exception as error:  # noqa: BLE001

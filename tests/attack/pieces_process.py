@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of random programs: threads, processes, signals, frames, references, and what else of Python a program uses."""
+"""Pieces of random programs: threads, processes, signals, frames, references, and what else of
+Python a program uses.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def threads_of_every_kind(r: random.Random) -> Any:
 
     local = threading.local()
     local.x = 1
-    threads = [Own(name="mine", daemon=True), threading.Thread(target=lambda: found.update(plain=(torch.ones(1), hasattr(local, "x"))))]
+    threads = [
+        Own(name="mine", daemon=True),
+        threading.Thread(target=lambda: found.update(plain=(torch.ones(1), hasattr(local, "x")))),
+    ]
     timer = threading.Timer(0.001, lambda: found.update(timer=torch.zeros(1)))
     before = threading.active_count()
     for thread in [*threads, timer]:
@@ -57,16 +62,26 @@ def threads_of_every_kind(r: random.Random) -> Any:
     import _thread
 
     done = threading.Event()
-    _thread.start_new_thread(lambda: (found.update(raw=torch.ones(2) * r.choice((2, 2))), done.set()), ())
+    _thread.start_new_thread(
+        lambda: (found.update(raw=torch.ones(2) * r.choice((2, 2))), done.set()), ()
+    )
     done.wait()
-    return found["own"], found["plain"], found["timer"], found["raw"], threading.active_count() - before
+    return (
+        found["own"],
+        found["plain"],
+        found["timer"],
+        found["raw"],
+        threading.active_count() - before,
+    )
 
 
 def thread_that_raises(r: random.Random) -> Any:
     seen: list[str] = []
     previous, threading.excepthook = (
         threading.excepthook,
-        lambda args: seen.append(f"{args.exc_type.__name__} {[f.name for f in traceback.extract_tb(args.exc_traceback)]}"),
+        lambda args: seen.append(
+            f"{args.exc_type.__name__} {[f.name for f in traceback.extract_tb(args.exc_traceback)]}"
+        ),
     )
     try:
         thread = threading.Thread(target=lambda: torch.ones(2) + torch.ones(r.randint(3, 4)))
@@ -94,7 +109,9 @@ def asynchronous(r: random.Random) -> Any:
         return x.exp() + torch.nn.functional.relu(x)
 
     async def main() -> Any:
-        return await asyncio.gather(*(work(n) for n in range(r.randint(1, 3))), return_exceptions=True)
+        return await asyncio.gather(
+            *(work(n) for n in range(r.randint(1, 3))), return_exceptions=True
+        )
 
     return asyncio.run(main())
 
@@ -118,7 +135,10 @@ def generators_with_torch(r: random.Random) -> Any:
 
 def signals(r: random.Random) -> Any:
     seen: list[Any] = []
-    previous = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append((number, torch.ones(2).sum(), frame.f_code.co_name)))
+    previous = signal.signal(
+        signal.SIGUSR1,
+        lambda number, frame: seen.append((number, torch.ones(2).sum(), frame.f_code.co_name)),
+    )
     try:
         for _ in range(r.randint(1, 3)):
             os.kill(os.getpid(), signal.SIGUSR1)
@@ -158,7 +178,9 @@ def alarms_that_raise(r: random.Random) -> Any:
 def interrupts(r: random.Random) -> Any:
     caught = 0
     for _ in range(10):
-        timer = threading.Timer(r.choice((0.001, 0.002)), lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer = threading.Timer(
+            r.choice((0.001, 0.002)), lambda: os.kill(os.getpid(), signal.SIGINT)
+        )
         try:
             timer.start()
             while True:
@@ -188,20 +210,33 @@ def warnings_of_torch(r: random.Random) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.nn.functional.mse_loss(torch.ones(3), torch.ones(1))
-        torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1), 1).step()
+        torch.optim.lr_scheduler.StepLR(
+            torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1), 1
+        ).step()
         torch.nn.functional.softmax(torch.ones(2))
         torch.tensor(torch.ones(r.randint(1, 2)))
         warnings.warn("mine", stacklevel=2)
         torch.empty(0).resize_(2)
         torch.ones(2, 2).T.shape, torch.ones(2).T
         (torch.ones(3, requires_grad=True) * 2).grad
-    return [(each.category.__name__, str(each.message)[:150], os.path.basename(each.filename), each.lineno) for each in caught]
+    return [
+        (
+            each.category.__name__,
+            str(each.message)[:150],
+            os.path.basename(each.filename),
+            each.lineno,
+        )
+        for each in caught
+    ]
 
 
 def warnings_are_errors(r: random.Random) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found: list[Any] = [torch.nn.Linear(2, r.randint(1, 3))(torch.ones(2)), torch.ones(3).to_sparse() * 2]
+        found: list[Any] = [
+            torch.nn.Linear(2, r.randint(1, 3))(torch.ones(2)),
+            torch.ones(3).to_sparse() * 2,
+        ]
         for attempt in (
             lambda: torch.nn.functional.mse_loss(torch.ones(3), torch.ones(1)),
             lambda: torch.nn.functional.softmax(torch.ones(2)),
@@ -258,7 +293,13 @@ def tracebacks(r: random.Random) -> Any:
             attempt()
         except Exception as error:  # noqa: BLE001
             found.append(limits.functions(traceback.extract_tb(error.__traceback__)))
-            found.append((error.__context__ is None, error.__cause__ is None, getattr(error, "__notes__", None)))
+            found.append(
+                (
+                    error.__context__ is None,
+                    error.__cause__ is None,
+                    getattr(error, "__notes__", None),
+                )
+            )
     return found
 
 
@@ -291,7 +332,9 @@ def recursion(r: random.Random) -> Any:
 
 
 def climbs_into_the_recursion_limit(r: random.Random) -> Any:
-    """Its last frames are met by operators, modules and backward passes in turn: where exactly is a matter of frames."""
+    """Its last frames are met by operators, modules and backward passes in turn: where exactly is a
+    matter of frames.
+    """
     model, met = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), []
     limit, depth = sys.getrecursionlimit(), len(inspect.stack(0))
 
@@ -386,14 +429,22 @@ def garbage(r: random.Random) -> Any:
     referrers = len(gc.get_referrers(model[0]))
     del model
     gc.collect()
-    return count, referrers, sum(isinstance(each, torch.nn.Module) for each in gc.get_objects()) - before, gc.isenabled(), gc.garbage
+    return (
+        count,
+        referrers,
+        sum(isinstance(each, torch.nn.Module) for each in gc.get_objects()) - before,
+        gc.isenabled(),
+        gc.garbage,
+    )
 
 
 def context_variables(r: random.Random) -> Any:
     var: contextvars.ContextVar[int] = contextvars.ContextVar("attack", default=0)
     var.set(r.randint(1, 9))
     context = contextvars.copy_context()
-    return context.run(lambda: (var.get(), torch.ones(1) * var.get())), len([v for v in context if v.name.startswith("opscope")])
+    return context.run(lambda: (var.get(), torch.ones(1) * var.get())), len(
+        [v for v in context if v.name.startswith("opscope")]
+    )
 
 
 def environment(r: random.Random) -> Any:
@@ -431,12 +482,27 @@ def site_customisation(r: random.Random) -> Any:
 
 
 def signatures(r: random.Random) -> Any:
-    functions = (os._exit, threading.Thread._bootstrap_inner, torch.Tensor.backward, torch.nn.Module.__call__, torch.library.Library.impl)
-    return [(getattr(f, "__name__", None), getattr(f, "__qualname__", None), getattr(f, "__module__", None)) for f in functions], r.random()
+    functions = (
+        os._exit,
+        threading.Thread._bootstrap_inner,
+        torch.Tensor.backward,
+        torch.nn.Module.__call__,
+        torch.library.Library.impl,
+    )
+    return [
+        (
+            getattr(f, "__name__", None),
+            getattr(f, "__qualname__", None),
+            getattr(f, "__module__", None),
+        )
+        for f in functions
+    ], r.random()
 
 
 def children(r: random.Random) -> Any:
-    code = f"import torch, sys; print((torch.ones(2) * {r.randint(1, 3)}).sum().item()); sys.exit(4)"
+    code = (
+        f"import torch, sys; print((torch.ones(2) * {r.randint(1, 3)}).sum().item()); sys.exit(4)"
+    )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
     return made.returncode, made.stdout, made.stderr
 
@@ -475,7 +541,9 @@ def _child(queue: Any, shared: torch.Tensor, by: int) -> None:
 
 def at_the_end(r: random.Random) -> Any:
     number = r.randint(0, 99)
-    atexit.register(lambda: print("at exit", number, (torch.ones(2) * number).sum().item(), flush=True))
+    atexit.register(
+        lambda: print("at exit", number, (torch.ones(2) * number).sum().item(), flush=True)
+    )
 
 
 def descriptors(r: random.Random) -> Any:

@@ -30,7 +30,9 @@ class Metadata(torch.Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = super().__torch_function__(func, types, args, kwargs)
         if isinstance(result, cls):
-            result.name_ = "+".join(sorted({getattr(a, "name_", "?") for a in args if isinstance(a, Metadata)}))
+            result.name_ = "+".join(
+                sorted({getattr(a, "name_", "?") for a in args if isinstance(a, Metadata)})
+            )
         return result
 
 
@@ -68,7 +70,12 @@ class Wrapper(torch.Tensor):
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> Any:
         return torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, device=inner.device, requires_grad=inner.requires_grad
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            dtype=inner.dtype,
+            device=inner.device,
+            requires_grad=inner.requires_grad,
         )
 
     def __init__(self, inner: torch.Tensor) -> None:
@@ -146,7 +153,9 @@ class Stranger(torch.Tensor):
 
 
 class Quantised(torch.Tensor):
-    """Weights as int8 with scales, as quantisation libraries hold them; linear layers are its own."""
+    """Weights as int8 with scales, as quantisation libraries hold them; linear layers are its
+    own.
+    """
 
     @staticmethod
     def __new__(cls, data: torch.Tensor, scale: torch.Tensor) -> Any:
@@ -182,7 +191,11 @@ class Quantised(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in {torch.ops.aten.detach.default, torch.ops.aten.clone.default, torch.ops.aten._to_copy.default}:
+        if func in {
+            torch.ops.aten.detach.default,
+            torch.ops.aten.clone.default,
+            torch.ops.aten._to_copy.default,
+        }:
             return cls(args[0].int_data.clone(), args[0].scale.clone())
         raise NotImplementedError(f"{func} on Quantised")
 
@@ -200,7 +213,9 @@ class Dictionary:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.stack:
-            return cls({k: torch.stack([each.source[k] for each in args[0]]) for k in args[0][0].source})
+            return cls(
+                {k: torch.stack([each.source[k] for each in args[0]]) for k in args[0][0].source}
+            )
         if func is torch.clone:
             return cls({k: v.clone() for k, v in args[0].source.items()})
         return NotImplemented
@@ -216,7 +231,14 @@ def carries_metadata(r: random.Random) -> Any:
     a, b = Metadata([1.0, 2.0], "a"), Metadata([3.0, 4.0], "b")
     c = (a + b * r.randint(1, 3)).sum()
     layer = torch.nn.Linear(2, 2)
-    return c, c.name_, torch.cat([a, b]).name_, layer(a).name_, pickle.loads(pickle.dumps(a)), torch.nn.Parameter(a)  # noqa: S301
+    return (
+        c,
+        c.name_,
+        torch.cat([a, b]).name_,
+        layer(a).name_,
+        pickle.loads(pickle.dumps(a)),
+        torch.nn.Parameter(a),
+    )  # noqa: S301
 
 
 def hears_only_the_program(r: random.Random) -> Any:
@@ -286,7 +308,13 @@ def declines(r: random.Random) -> Any:
     Declining.asked.clear()
     x = Declining(torch.ones(2))
     found = [x * 2, torch.add(x, 1)]
-    for attempt in (lambda: torch.exp(x), lambda: x.sum(), lambda: torch.sub(x, 1), lambda: x - 1, lambda: torch.stack([x, x])):
+    for attempt in (
+        lambda: torch.exp(x),
+        lambda: x.sum(),
+        lambda: torch.sub(x, 1),
+        lambda: x - 1,
+        lambda: torch.stack([x, x]),
+    ):
         try:
             found.append(attempt())
         except TypeError as error:
@@ -305,7 +333,11 @@ def a_stranger_takes_it(r: random.Random) -> Any:
 def quantised_weights(r: random.Random) -> Any:
     layer = torch.nn.Linear(4, 3)
     layer.weight = torch.nn.Parameter(Quantised.of(layer.weight), requires_grad=False)
-    found = [layer(torch.ones(r.randint(1, 2), 4)), repr(layer.weight), layer.state_dict()["weight"].int_data]
+    found = [
+        layer(torch.ones(r.randint(1, 2), 4)),
+        repr(layer.weight),
+        layer.state_dict()["weight"].int_data,
+    ]
     try:
         found.append(layer.weight + 1)
     except NotImplementedError as error:
@@ -318,7 +350,14 @@ def parameter_kinds(r: random.Random) -> Any:
     b = torch.nn.Buffer(torch.ones(2))
     u = torch.nn.UninitializedParameter()
     found = [p * 2, isinstance(b, torch.nn.Parameter), type(p + 1), repr(u)]
-    for attempt in (lambda: u.shape, lambda: u + 1, lambda: copy.deepcopy(u), lambda: u.share_memory_(), lambda: u.half(), lambda: u.data):
+    for attempt in (
+        lambda: u.shape,
+        lambda: u + 1,
+        lambda: copy.deepcopy(u),
+        lambda: u.share_memory_(),
+        lambda: u.half(),
+        lambda: u.data,
+    ):
         try:
             found.append(type(attempt()))
         except Exception as error:  # noqa: BLE001
@@ -328,7 +367,9 @@ def parameter_kinds(r: random.Random) -> Any:
 
 
 def tensor_like(r: random.Random) -> Any:
-    items = [Dictionary({"a": torch.ones(2) * i, "b": torch.zeros(3)}) for i in range(r.randint(1, 3))]
+    items = [
+        Dictionary({"a": torch.ones(2) * i, "b": torch.zeros(3)}) for i in range(r.randint(1, 3))
+    ]
     found: list[Any] = [torch.stack(items).source, torch.clone(items[0]).source]
     try:
         torch.exp(items[0])
@@ -342,7 +383,13 @@ def masked(r: random.Random) -> Any:
 
     x = masked_tensor(torch.arange(4.0), torch.tensor([True, False, True, True]))
     y = masked_tensor(torch.ones(4), torch.tensor([True, False, True, True]))
-    found: list[Any] = [(x + y).get_data(), (x * r.randint(1, 3)).get_mask(), x.sum().get_data(), repr(x), x.to_tensor(0)]
+    found: list[Any] = [
+        (x + y).get_data(),
+        (x * r.randint(1, 3)).get_mask(),
+        x.sum().get_data(),
+        repr(x),
+        x.to_tensor(0),
+    ]
     for attempt in (lambda: torch.linalg.norm(x), lambda: x.sort(), lambda: x @ x):
         try:
             found.append(attempt().get_data())
@@ -368,7 +415,11 @@ def two_tensor(r: random.Random) -> Any:
 
 
 def logging_tensor(r: random.Random) -> Any:
-    from torch.testing._internal.logging_tensor import LoggingTensor, LoggingTensorMode, capture_logs
+    from torch.testing._internal.logging_tensor import (
+        LoggingTensor,
+        LoggingTensorMode,
+        capture_logs,
+    )
 
     with capture_logs() as logs:
         x = LoggingTensor(torch.ones(2))

@@ -57,7 +57,15 @@ def operators_in_a_row(r: random.Random) -> Any:
 
 def in_place_and_views(r: random.Random) -> Any:
     base = torch.arange(24.0).reshape(2, 3, 4)
-    views = [base[0], base[:, 1], base.permute(2, 0, 1), base.flatten()[::2], base.view(6, 4)[1:3], base.diagonal(), base.unfold(2, 2, 1)]
+    views = [
+        base[0],
+        base[:, 1],
+        base.permute(2, 0, 1),
+        base.flatten()[::2],
+        base.view(6, 4)[1:3],
+        base.diagonal(),
+        base.unfold(2, 2, 1),
+    ]
     for _ in range(6):
         view = r.choice(views)
         action = r.choice(["add_", "mul_", "zero_", "clamp_", "copy_"])
@@ -91,18 +99,40 @@ def complex_numbers(r: random.Random) -> Any:
     return (
         z.conj().mm(z.t().resolve_conj())
         if z.shape[0] == 3
-        else (z.conj() * z, z.abs(), torch.view_as_real(z), z.mH @ z, z.real.neg(), z.imag, (z.conj().imag))
+        else (
+            z.conj() * z,
+            z.abs(),
+            torch.view_as_real(z),
+            z.mH @ z,
+            z.real.neg(),
+            z.imag,
+            (z.conj().imag),
+        )
     )
 
 
 def quantised(r: random.Random) -> Any:
-    q = torch.quantize_per_tensor(torch.randn(3, 4), r.choice((0.1, 0.05)), r.choice((0, 3)), torch.quint8)
-    c = torch.quantize_per_channel(torch.randn(3, 4), torch.tensor([0.1, 0.2, 0.3]), torch.zeros(3), 0, torch.qint8)
-    return q.int_repr(), q.dequantize(), c.dequantize(), q[1], (q.view(4, 3)).dequantize(), repr(q), copy.deepcopy(c).dequantize()
+    q = torch.quantize_per_tensor(
+        torch.randn(3, 4), r.choice((0.1, 0.05)), r.choice((0, 3)), torch.quint8
+    )
+    c = torch.quantize_per_channel(
+        torch.randn(3, 4), torch.tensor([0.1, 0.2, 0.3]), torch.zeros(3), 0, torch.qint8
+    )
+    return (
+        q.int_repr(),
+        q.dequantize(),
+        c.dequantize(),
+        q[1],
+        (q.view(4, 3)).dequantize(),
+        repr(q),
+        copy.deepcopy(c).dequantize(),
+    )
 
 
 def quantised_module(r: random.Random) -> Any:
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)
+    ).eval()
     made = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
     return made(torch.ones(r.randint(1, 3), 4))
 
@@ -118,14 +148,28 @@ def sparse(r: random.Random) -> Any:
     x = torch.eye(4).to_sparse()
     y = torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 2]], [1.0, 2.0, 3.0], (3, 3))
     csr = torch.eye(3).to_sparse_csr()
-    return (x @ torch.ones(4, 2)), y.coalesce(), y.t(), csr @ torch.ones(3), torch.sparse.sum(y), (x * r.randint(1, 3)), repr(y)
+    return (
+        (x @ torch.ones(4, 2)),
+        y.coalesce(),
+        y.t(),
+        csr @ torch.ones(3),
+        torch.sparse.sum(y),
+        (x * r.randint(1, 3)),
+        repr(y),
+    )
 
 
 def nested(r: random.Random) -> Any:
     parts = [torch.ones(n, 3) for n in (1, r.randint(2, 4))]
     old = torch.nested.nested_tensor(parts)
     jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
-    return (old * 2).unbind(), torch.nested.to_padded_tensor(old, 0.0), (jagged * 2).values(), jagged.sin().unbind(), repr(old.size(0))
+    return (
+        (old * 2).unbind(),
+        torch.nested.to_padded_tensor(old, 0.0),
+        (jagged * 2).values(),
+        jagged.sin().unbind(),
+        repr(old.size(0)),
+    )
 
 
 def numpy_shares(r: random.Random) -> Any:
@@ -133,7 +177,13 @@ def numpy_shares(r: random.Random) -> Any:
     tensor = torch.from_numpy(array)
     array[r.randint(0, 5)] = 9
     tensor.mul_(2)
-    return array.tolist(), tensor, np.asarray(tensor.view(2, 3)).sum(), torch.asarray(array) + 1, torch.tensor(np.float32(2)) * 3
+    return (
+        array.tolist(),
+        tensor,
+        np.asarray(tensor.view(2, 3)).sum(),
+        torch.asarray(array) + 1,
+        torch.tensor(np.float32(2)) * 3,
+    )
 
 
 def scalars(r: random.Random) -> Any:
@@ -183,18 +233,30 @@ def shapes_that_do_not_fit(r: random.Random) -> Any:
 
 
 def wrong_types(r: random.Random) -> Any:
-    return torch.nn.functional.linear(torch.ones(2, 2), torch.ones(2, 2, dtype=r.choice((torch.float64, torch.int32))))
+    return torch.nn.functional.linear(
+        torch.ones(2, 2), torch.ones(2, 2, dtype=r.choice((torch.float64, torch.int32)))
+    )
 
 
 def many_errors_are_caught(r: random.Random) -> Any:
     found = []
     for attempt in (
-        lambda: torch.ones(2) + torch.ones(3), lambda: torch.cat([torch.ones(2), torch.ones(2, 2)]), lambda: torch.tensor([]).max(),
-        lambda: torch.linalg.inv(torch.zeros(2, 2)), lambda: torch.linalg.cholesky(-torch.eye(2)), lambda: torch.ones(2).view(3),
-        lambda: torch.ones(2, requires_grad=True).add_(1), lambda: torch.empty(2, dtype=torch.bool) - True, lambda: torch.stack([]),
-        lambda: torch.nn.functional.cross_entropy(torch.ones(1, 2), torch.tensor([7])), lambda: torch.ones(1).backward(),
-        lambda: torch.ones(2**60), lambda: torch.randint(5, 1, (2,)), lambda: torch.ones(3).to("nowhere"), lambda: torch.full((2,), "x"),
-    ):  # fmt: skip
+        lambda: torch.ones(2) + torch.ones(3),
+        lambda: torch.cat([torch.ones(2), torch.ones(2, 2)]),
+        lambda: torch.tensor([]).max(),
+        lambda: torch.linalg.inv(torch.zeros(2, 2)),
+        lambda: torch.linalg.cholesky(-torch.eye(2)),
+        lambda: torch.ones(2).view(3),
+        lambda: torch.ones(2, requires_grad=True).add_(1),
+        lambda: torch.empty(2, dtype=torch.bool) - True,
+        lambda: torch.stack([]),
+        lambda: torch.nn.functional.cross_entropy(torch.ones(1, 2), torch.tensor([7])),
+        lambda: torch.ones(1).backward(),
+        lambda: torch.ones(2**60),
+        lambda: torch.randint(5, 1, (2,)),
+        lambda: torch.ones(3).to("nowhere"),
+        lambda: torch.full((2,), "x"),
+    ):
         try:
             attempt()
         except Exception as error:  # noqa: BLE001
@@ -241,7 +303,14 @@ def gradients(r: random.Random) -> Any:
     u.retain_grad()
     u.register_hook(lambda g: g * 3)
     torch.autograd.backward(u.sum())
-    return w.grad, seen, u.grad, v.grad, type(u.grad_fn).__name__, [type(n[0]).__name__ for n in u.grad_fn.next_functions]
+    return (
+        w.grad,
+        seen,
+        u.grad,
+        v.grad,
+        type(u.grad_fn).__name__,
+        [type(n[0]).__name__ for n in u.grad_fn.next_functions],
+    )
 
 
 def post_accumulate_hooks(r: random.Random) -> Any:
@@ -266,7 +335,11 @@ def autograd_node_order(r: random.Random) -> Any:
     y = w * 2
     before = torch._C._autograd._get_sequence_nr()
     z = (y + 1).exp()
-    return torch._C._autograd._get_sequence_nr() - before, z.grad_fn._sequence_nr() - y.grad_fn._sequence_nr(), r.random()
+    return (
+        torch._C._autograd._get_sequence_nr() - before,
+        z.grad_fn._sequence_nr() - y.grad_fn._sequence_nr(),
+        r.random(),
+    )
 
 
 def copies(r: random.Random) -> Any:
@@ -277,7 +350,13 @@ def copies(r: random.Random) -> Any:
     torch.save({"x": x, "shared": [x.t(), x]}, buffer)
     buffer.seek(0)
     back = torch.load(buffer, weights_only=r.random() < 0.5)
-    return deep, shallow, pickle.loads(pickle.dumps(x)), back, back["x"].data_ptr() == back["shared"][1].data_ptr()  # noqa: S301
+    return (
+        deep,
+        shallow,
+        pickle.loads(pickle.dumps(x)),
+        back,
+        back["x"].data_ptr() == back["shared"][1].data_ptr(),
+    )  # noqa: S301
 
 
 def weak_references(r: random.Random) -> Any:
@@ -288,7 +367,11 @@ def weak_references(r: random.Random) -> Any:
     held = weakref.ref(y)
     kept = weakref.WeakKeyDictionary({x: 1})
     storage = x.untyped_storage()
-    use = torch._C._storage_Use_Count(storage._cdata) if hasattr(torch._C, "_storage_Use_Count") else 0
+    use = (
+        torch._C._storage_Use_Count(storage._cdata)
+        if hasattr(torch._C, "_storage_Use_Count")
+        else 0
+    )
     del x
     first = list(died), len(kept), held() is y
     del y
@@ -301,7 +384,12 @@ def reference_counts(r: random.Random) -> Any:
     x = torch.ones(r.randint(1, 3))
     y = x.view(-1)
     z = x + y
-    return sys.getrefcount(x), sys.getrefcount(y), sys.getrefcount(z), x._use_count() if hasattr(x, "_use_count") else 0
+    return (
+        sys.getrefcount(x),
+        sys.getrefcount(y),
+        sys.getrefcount(z),
+        x._use_count() if hasattr(x, "_use_count") else 0,
+    )
 
 
 def resized_storage(r: random.Random) -> Any:
@@ -336,7 +424,12 @@ def swapped_data(r: random.Random) -> Any:
 def generators(r: random.Random) -> Any:
     g = torch.Generator().manual_seed(r.randint(0, 9))
     state = torch.get_rng_state()
-    a = torch.rand(3, generator=g), torch.randn(2), torch.randperm(5, generator=g), torch.bernoulli(torch.full((3,), 0.5))
+    a = (
+        torch.rand(3, generator=g),
+        torch.randn(2),
+        torch.randperm(5, generator=g),
+        torch.bernoulli(torch.full((3,), 0.5)),
+    )
     torch.set_rng_state(state)
     with torch.random.fork_rng():
         torch.manual_seed(3)
@@ -346,8 +439,20 @@ def generators(r: random.Random) -> Any:
 
 def low_precision(r: random.Random) -> Any:
     x = torch.randn(4) * r.choice((1, 1e5))
-    kinds = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.uint16, torch.uint64)
-    return [x.abs().to(kind).to(torch.float32) for kind in kinds], x.half() * x.half(), x.bfloat16() @ x.bfloat16()
+    kinds = (
+        torch.float16,
+        torch.bfloat16,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.int8,
+        torch.uint16,
+        torch.uint64,
+    )
+    return (
+        [x.abs().to(kind).to(torch.float32) for kind in kinds],
+        x.half() * x.half(),
+        x.bfloat16() @ x.bfloat16(),
+    )
 
 
 def linear_algebra(r: random.Random) -> Any:
@@ -396,7 +501,11 @@ def custom_comparison(r: random.Random) -> Any:
 
 def dlpack(r: random.Random) -> Any:
     x = torch.arange(float(r.randint(2, 6)))
-    return torch.from_dlpack(x), np.from_dlpack(x).tolist(), torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x * 2))
+    return (
+        torch.from_dlpack(x),
+        np.from_dlpack(x).tolist(),
+        torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x * 2)),
+    )
 
 
 def empty_and_huge(r: random.Random) -> Any:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of random programs: scripts, traces, graphs, exports, packages, compiled functions and the profiler."""
+"""Pieces of random programs: scripts, traces, graphs, exports, packages, compiled functions and the
+profiler.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,21 @@ def scripted(r: random.Random) -> Any:
     buffer.seek(0)
     back = torch.jit.load(buffer)
     frozen = torch.jit.freeze(model.eval())
-    return model(x), back(x), frozen(x), model.code, str(model.graph), torch.jit.optimize_for_inference(frozen)(x)
+    return (
+        model(x),
+        back(x),
+        frozen(x),
+        model.code,
+        str(model.graph),
+        torch.jit.optimize_for_inference(frozen)(x),
+    )
 
 
 def scripted_function(r: random.Random) -> Any:
-    source = "def act(x):\n    # type: (Tensor) -> Tensor\n    y = x\n    for i in range(3):\n        y = y * 2 + i\n    return y.sum()\n"
+    source = (
+        "def act(x):\n    # type: (Tensor) -> Tensor\n    y = x\n    for i in range(3):\n    "
+        "    y = y * 2 + i\n    return y.sum()\n"
+    )
     unit = torch.jit.CompilationUnit(source)
     x = torch.randn(r.randint(1, 3), requires_grad=True)
     found = [unit.act(x) for _ in range(4)]
@@ -126,7 +138,9 @@ def made_into_graphs(r: random.Random) -> Any:
 
     made = make_fx(step, tracing_mode=mode)(x, torch.randn(3, 3, requires_grad=True))
     decomposed = make_fx(
-        lambda a: torch.nn.functional.silu(a) * 2, decomposition_table=torch._decomp.core_aten_decompositions(), tracing_mode="real"
+        lambda a: torch.nn.functional.silu(a) * 2,
+        decomposition_table=torch._decomp.core_aten_decompositions(),
+        tracing_mode="real",
     )(x)
     found = [made.code, decomposed.code, decomposed(x)]
     for each in ("real", "fake", "symbolic"):
@@ -166,7 +180,9 @@ def ahead_of_time(r: random.Random) -> Any:
         return nop(graph, inputs)
 
     x = torch.randn(2, 3, requires_grad=True)
-    aot_function(lambda a: (a * r.choice((2, 2))).sin(), fw_compiler=keep, bw_compiler=keep)(x).sum().backward()
+    aot_function(lambda a: (a * r.choice((2, 2))).sin(), fw_compiler=keep, bw_compiler=keep)(
+        x
+    ).sum().backward()
     model = Block()
     aot_module(model, fw_compiler=keep, bw_compiler=keep)(torch.ones(2, 3)).sum().backward()
     return codes, x.grad, model.linear.weight.grad
@@ -175,7 +191,11 @@ def ahead_of_time(r: random.Random) -> Any:
 def exported(r: random.Random) -> Any:
     x = torch.randn(2, 3)
     made = torch.export.export(
-        Block().eval(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("b", min=2, max=8)}} if r.random() < 0.5 else None
+        Block().eval(),
+        (x,),
+        dynamic_shapes={"x": {0: torch.export.Dim("b", min=2, max=8)}}
+        if r.random() < 0.5
+        else None,
     )
     buffer = io.BytesIO()
     torch.export.save(made, buffer)
@@ -195,7 +215,9 @@ def packaged(r: random.Random) -> Any:
     buffer = io.BytesIO()
     with PackageExporter(buffer) as exporter:
         exporter.extern("**")
-        exporter.save_source_string("mine", f"import torch\ndef act(x):\n    return x * {r.randint(1, 3)}\n")
+        exporter.save_source_string(
+            "mine", f"import torch\ndef act(x):\n    return x * {r.randint(1, 3)}\n"
+        )
         exporter.save_pickle("model", "model.pkl", nn.Linear(2, 2))
     buffer.seek(0)
     importer = PackageImporter(buffer)
@@ -265,11 +287,16 @@ def profiled(r: random.Random) -> Any:
     from torch.profiler import ProfilerActivity, profile, record_function
 
     model = Block()
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof, record_function("mine"):
+    with (
+        profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof,
+        record_function("mine"),
+    ):
         y = model(torch.randn(r.randint(1, 3), 3))
         y.add_(1).mul_(1e38)
         y.sum().backward()
-    return y, sorted(event.key for event in prof.key_averages() if event.key.startswith(("aten::", "mine")))
+    return y, sorted(
+        event.key for event in prof.key_averages() if event.key.startswith(("aten::", "mine"))
+    )
 
 
 def profiled_by_autograd(r: random.Random) -> Any:

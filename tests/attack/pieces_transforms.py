@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of random programs: torch.func, forward mode, fake tensors, functionalisation, dispatch and function modes."""
+"""Pieces of random programs: torch.func, forward mode, fake tensors, functionalisation, dispatch
+and function modes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,19 @@ import random
 from typing import Any
 
 import torch
-from torch.func import functional_call, functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, stack_module_state, vjp, vmap
+from torch.func import (
+    functional_call,
+    functionalize,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    stack_module_state,
+    vjp,
+    vmap,
+)
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -76,7 +90,12 @@ def forward_mode(r: random.Random) -> Any:
         unpacked = fwd.unpack_dual(y)
         layer = torch.nn.Linear(3, 2)
         z = fwd.unpack_dual(layer(x))
-        return unpacked.primal, unpacked.tangent, z.tangent, fwd.unpack_dual(x.view(3, 1).t()).tangent
+        return (
+            unpacked.primal,
+            unpacked.tangent,
+            z.tangent,
+            fwd.unpack_dual(x.view(3, 1).t()).tangent,
+        )
 
 
 def per_sample_gradients(r: random.Random) -> Any:
@@ -93,12 +112,16 @@ def ensemble(r: random.Random) -> Any:
     models = [torch.nn.Linear(3, 2) for _ in range(r.randint(2, 4))]
     params, buffers = stack_module_state(models)
     base = torch.nn.Linear(3, 2, device="meta")
-    return vmap(lambda p, b, x: functional_call(base, (p, b), (x,)), in_dims=(0, 0, None))(params, buffers, torch.ones(1, 3))
+    return vmap(lambda p, b, x: functional_call(base, (p, b), (x,)), in_dims=(0, 0, None))(
+        params, buffers, torch.ones(1, 3)
+    )
 
 
 def called_with_others(r: random.Random) -> Any:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
-    made = functional_call(model, {"0.weight": torch.eye(2) * r.randint(1, 3)}, (torch.ones(3, 2),), strict=False)
+    made = functional_call(
+        model, {"0.weight": torch.eye(2) * r.randint(1, 3)}, (torch.ones(3, 2),), strict=False
+    )
     try:
         functional_call(model, {"0.weight": torch.ones(3, 3)}, (torch.ones(1, 2),))
     except RuntimeError as error:
@@ -217,18 +240,28 @@ def own_modes(r: random.Random) -> Any:
 
 
 def stacks_of_modes(r: random.Random) -> Any:
-    from torch.utils._python_dispatch import _get_current_dispatch_mode, is_traceable_wrapper_subclass
+    from torch.utils._python_dispatch import (
+        _get_current_dispatch_mode,
+        is_traceable_wrapper_subclass,
+    )
 
     with _Doubles() as mode:
         inside = _get_current_dispatch_mode() is mode, torch.randn(1).exp()
-    return inside, is_traceable_wrapper_subclass(torch.ones(1)), r.random(), torch.overrides.has_torch_function((torch.ones(1),))
+    return (
+        inside,
+        is_traceable_wrapper_subclass(torch.ones(1)),
+        r.random(),
+        torch.overrides.has_torch_function((torch.ones(1),)),
+    )
 
 
 def backward_under_function_mode(r: random.Random) -> Any:
     heard: list[str] = []
 
     class Hears(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             heard.append(getattr(func, "__name__", str(func)))
             return func(*args, **(kwargs or {}))
 
@@ -247,7 +280,9 @@ def counted(r: random.Random) -> Any:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
     with FlopCounterMode(display=False) as counter:
         model(torch.ones(r.randint(1, 3), 4)).sum().backward()
-    return counter.get_total_flops(), sorted((name, len(counts)) for name, counts in counter.get_flop_counts().items())
+    return counter.get_total_flops(), sorted(
+        (name, len(counts)) for name, counts in counter.get_flop_counts().items()
+    )
 
 
 def checked_schema(r: random.Random) -> Any:
@@ -260,10 +295,15 @@ def checked_schema(r: random.Random) -> Any:
 
 def offloaded(r: random.Random) -> Any:
     w = torch.randn(3, requires_grad=True)
-    with torch.autograd.graph.save_on_cpu(), torch.autograd.graph.allow_mutation_on_saved_tensors() as _:
+    with (
+        torch.autograd.graph.save_on_cpu(),
+        torch.autograd.graph.allow_mutation_on_saved_tensors() as _,
+    ):
         y = w.exp() * r.randint(1, 3)
         y.sum().backward()
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: (_ for _ in ()).throw(OSError("disk")), lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (_ for _ in ()).throw(OSError("disk")), lambda t: t
+    ):
         try:
             w.exp()
         except OSError as error:
@@ -285,15 +325,26 @@ def autocasts(r: random.Random) -> Any:
 
 def lazily_conjugated(r: random.Random) -> Any:
     a = torch.randn(3, 3, dtype=torch.complex64)
-    return torch.linalg.pinv(a), a.conj().clone(), torch.linalg.eigvals(a).abs().sort().values > 0, a.conj() @ a * r.randint(1, 2)
+    return (
+        torch.linalg.pinv(a),
+        a.conj().clone(),
+        torch.linalg.eigvals(a).abs().sort().values > 0,
+        a.conj() @ a * r.randint(1, 2),
+    )
 
 
 def higher_order(r: random.Random) -> Any:
     from torch._higher_order_ops import associative_scan, while_loop
 
-    found: list[Any] = [torch.cond(torch.tensor(r.random() < 0.5), lambda x: x + 1, lambda x: x - 1, (torch.ones(2),))]
+    found: list[Any] = [
+        torch.cond(
+            torch.tensor(r.random() < 0.5), lambda x: x + 1, lambda x: x - 1, (torch.ones(2),)
+        )
+    ]
     for attempt in (
-        lambda: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), torch.ones(2))),
+        lambda: while_loop(
+            lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), torch.ones(2))
+        ),
         lambda: associative_scan(lambda a, b: a + b, torch.arange(4.0), 0, combine_mode="generic"),
     ):
         try:

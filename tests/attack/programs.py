@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs, made from pieces: `python -m tests.attack.programs FIRST LAST` runs those of seeds FIRST to LAST - 1.
+"""Random programs, made from pieces: `python -m tests.attack.programs FIRST LAST` runs those of
+seeds FIRST to LAST - 1.
 
-A piece is a function of a random.Random that does what programs do with torch and gives what came of it. A program is a seeded
-choice of pieces, each with its own numbers, some of them wrapped (in autocast, a thread, no_grad, …). What a piece gives, raises
-(with its message and the functions of its traceback) or warns is printed by digest, so that two runs of one seed can be held
-against each other line by line. Nothing here knows whether it is being recorded.
+A piece is a function of a random.Random that does what programs do with torch and gives what came
+of it. A program is a seeded choice of pieces, each with its own numbers, some of them wrapped (in
+autocast, a thread, no_grad, …). What a piece gives, raises (with its message and the functions of
+its traceback) or warns is printed by digest, so that two runs of one seed can be held against each
+other line by line. Nothing here knows whether it is being recorded.
 """
 
 from __future__ import annotations
@@ -37,17 +39,25 @@ def pieces() -> dict[str, Piece]:
     for module in MODULES:
         room = importlib.import_module(f"tests.attack.pieces_{module}")
         found.update(
-            {f"{module}.{name}": value for name, value in sorted(vars(room).items()) if getattr(value, "__module__", "") == room.__name__
-             and callable(value) and not isinstance(value, type) and not name.startswith("_")}
-        )  # fmt: skip
+            {
+                f"{module}.{name}": value
+                for name, value in sorted(vars(room).items())
+                if getattr(value, "__module__", "") == room.__name__
+                and callable(value)
+                and not isinstance(value, type)
+                and not name.startswith("_")
+            }
+        )
     return found
 
 
-# -- what came of a piece -------------------------------------------------------------------------------------
+# -- what came of a piece --------------------------------------------------------------------------
 
 
 def told(value: Any) -> str:
-    """A value as text that is equal exactly when the value is; addresses of objects are left out."""
+    """A value as text that is equal exactly when the value is; addresses of objects are left
+    out.
+    """
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     if isinstance(value, Mapping):
@@ -61,8 +71,19 @@ def _tensor(value: torch.Tensor) -> str:
     kind = f"{type(value).__name__} {value.dtype} {value.layout} grad={value.requires_grad}"
     with torch.no_grad():
         try:
-            if value.is_sparse or value.layout is not torch.strided or value.is_nested or value.is_quantized:
-                value = value.dequantize() if value.is_quantized else value.to_dense() if not value.is_nested else value.values()
+            if (
+                value.is_sparse
+                or value.layout is not torch.strided
+                or value.is_nested
+                or value.is_quantized
+            ):
+                value = (
+                    value.dequantize()
+                    if value.is_quantized
+                    else value.to_dense()
+                    if not value.is_nested
+                    else value.values()
+                )
             plain = value.detach().resolve_conj().resolve_neg().contiguous()
             held = bytes(plain.flatten().view(torch.uint8).numpy()) if plain.numel() else b""
         except Exception as error:  # noqa: BLE001 - a tensor without memory: only its kind can be told
@@ -92,13 +113,18 @@ def outcome(piece: Piece, chooser: random.Random) -> str:
 def _state() -> dict[str, object]:
     """Settings of torch that a piece may have left changed."""
     return {
-        "grad": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled(), "autocast": torch.is_autocast_enabled("cpu"),
-        "dtype": torch.get_default_dtype(), "device": torch.get_default_device(), "function modes": torch._C._len_torch_function_stack(),
-        "tracing": torch._C._get_tracing_state() is not None, "threads": torch.get_num_threads(),
-    }  # fmt: skip
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "dtype": torch.get_default_dtype(),
+        "device": torch.get_default_device(),
+        "function modes": torch._C._len_torch_function_stack(),
+        "tracing": torch._C._get_tracing_state() is not None,
+        "threads": torch.get_num_threads(),
+    }
 
 
-# -- wrapped pieces -------------------------------------------------------------------------------------------
+# -- wrapped pieces --------------------------------------------------------------------------------
 
 
 def _within(context: Callable[[], Any]) -> Callable[[Piece], Piece]:
@@ -172,7 +198,11 @@ def _function_mode(piece: Piece) -> Piece:
     def wrapped(chooser: random.Random) -> Any:
         with _Counting() as mode:
             result = piece(chooser)
-        return result, len(mode.names), hashlib.sha256(" ".join(mode.names).encode()).hexdigest()[:16]
+        return (
+            result,
+            len(mode.names),
+            hashlib.sha256(" ".join(mode.names).encode()).hexdigest()[:16],
+        )
 
     return wrapped
 
@@ -215,7 +245,11 @@ WRAPPERS: dict[str, Callable[[Piece], Piece]] = {
     "autocast": _within(lambda: torch.autocast("cpu", torch.bfloat16)),
     "anomaly": _within(lambda: torch.autograd.detect_anomaly(check_nan=False)),
     "device": _within(lambda: torch.device("cpu")),
-    "saved": _within(lambda: torch.autograd.graph.saved_tensors_hooks(lambda each: each.clone(), lambda each: each)),
+    "saved": _within(
+        lambda: torch.autograd.graph.saved_tensors_hooks(
+            lambda each: each.clone(), lambda each: each
+        )
+    ),
     "thread": _threaded,
     "module": _inside_module,
     "twice": _twice,
@@ -225,7 +259,7 @@ WRAPPERS: dict[str, Callable[[Piece], Piece]] = {
 }
 
 
-# -- programs -------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 def program(seed: int) -> list[tuple[str, Piece]]:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program says the same bare and recorded: output, exit code, exceptions, warnings, losses to the last bit.
+"""A program says the same bare and recorded: output, exit code, exceptions, warnings, losses to the
+last bit.
 
-A fixed sample in the tests; `make attack` holds the programs of 200 seeds (OPSCOPE_ATTACK_SEEDS=0-200).
+A fixed sample in the tests; `make attack` holds the programs of 200 seeds
+(OPSCOPE_ATTACK_SEEDS=0-200).
 """
 
 from __future__ import annotations
@@ -20,14 +22,29 @@ KINDS = ("subclasses.", "modules.", "transforms.", "listening.")
 
 
 def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "COLUMNS": "80", "PYTHONWARNINGS": "default"}
-    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, env=environment, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": "0",
+        "COLUMNS": "80",
+        "PYTHONWARNINGS": "default",
+    }
+    return subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=ROOT,
+        env=environment,
+        check=False,
+    )
 
 
 def held(folder: Path, *words: str) -> None:
     program = [sys.executable, "-m", "tests.attack.programs", *words]
     bare = run(program)
-    recorded = run([sys.executable, "-m", "opscope", "run", "-o", str(folder / "run"), "--", *program])
+    recorded = run(
+        [sys.executable, "-m", "opscope", "run", "-o", str(folder / "run"), "--", *program]
+    )
     assert recorded.stdout.splitlines() == bare.stdout.splitlines()
     assert recorded.returncode == bare.returncode
     assert "recording ended" not in recorded.stderr
@@ -53,6 +70,18 @@ def test_programs_of_seeds(tmp_path: Path, first: int) -> None:
 
 def test_a_sample_of_pieces(tmp_path: Path) -> None:
     held(
-        tmp_path, "each", "modules.lazy", "subclasses.declines", "subclasses.refuses", "transforms.fake", "tracing.traced", "tensors.freed",
-        "process.climbs", "process.patched", "process.traced", "process.signatures", "tracing.compiled", "listening.",
-    )  # fmt: skip
+        tmp_path,
+        "each",
+        "modules.lazy",
+        "subclasses.declines",
+        "subclasses.refuses",
+        "transforms.fake",
+        "tracing.traced",
+        "tensors.freed",
+        "process.climbs",
+        "process.patched",
+        "process.traced",
+        "process.signatures",
+        "tracing.compiled",
+        "listening.",
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call of the recorder and the store that may fail fails once, and the program is killed at any moment: it is never harmed, and no
-verdict is false. A sample in the ordinary tests, the whole by `make attack`."""
+"""Every call of the recorder and the store that may fail fails once, and the program is killed at
+any moment: it is never harmed, and no verdict is false. A sample in the ordinary tests, the whole
+by `make attack`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ ERRORS = {
 MANY = 150  # writes; of the later ones, which are those of the black box by far, every fortieth
 APART = 40
 FEW_KILLS, KILLS = 8, 300
-pytestmark = pytest.mark.skipif(compiler() is None, reason="the shim that plants faults needs a C compiler")
+pytestmark = pytest.mark.skipif(
+    compiler() is None, reason="the shim that plants faults needs a C compiler"
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,9 @@ def every(counts: dict[str, int]) -> Iterator[Fault]:
                 yield name, n, error, 0
 
 
-def complaints(trial: Trial, fault: Fault, bare: Trial, whole: Counter[tuple[Any, ...]]) -> list[str]:
+def complaints(
+    trial: Trial, fault: Fault, bare: Trial, whole: Counter[tuple[Any, ...]]
+) -> list[str]:
     return [f"{fault}: {line}" for line in (*harm(trial, bare), *wrongs(trial, whole))]
 
 
@@ -76,17 +82,32 @@ def test_undisturbed(bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, 
 @pytest.mark.parametrize(
     "fault",
     [
-        ("mkdir", 2, errno.ENOSPC, 0), ("open", 1, errno.EACCES, 0), ("open", 4, errno.EMFILE, 0), ("open", 9, errno.ENOSPC, 0),
-        ("allocate", 1, errno.ENOSPC, 0), ("rename", 2, errno.EIO, 0), ("unlink", 1, errno.EIO, 0), ("truncate", 2, errno.EIO, 0),
-        ("write", 2, errno.ENOSPC, 0), ("write", 30, SHORT, 0), ("write", 60, errno.EIO, 0), ("write", 90, errno.EINTR, 0),
+        ("mkdir", 2, errno.ENOSPC, 0),
+        ("open", 1, errno.EACCES, 0),
+        ("open", 4, errno.EMFILE, 0),
+        ("open", 9, errno.ENOSPC, 0),
+        ("allocate", 1, errno.ENOSPC, 0),
+        ("rename", 2, errno.EIO, 0),
+        ("unlink", 1, errno.EIO, 0),
+        ("truncate", 2, errno.EIO, 0),
+        ("write", 2, errno.ENOSPC, 0),
+        ("write", 30, SHORT, 0),
+        ("write", 60, errno.EIO, 0),
+        ("write", 90, errno.EINTR, 0),
     ],
-)  # fmt: skip
-def test_a_call_that_fails(bench: Bench, bare: Trial, whole: Counter[tuple[Any, ...]], fault: Fault) -> None:
+)
+def test_a_call_that_fails(
+    bench: Bench, bare: Trial, whole: Counter[tuple[Any, ...]], fault: Fault
+) -> None:
     assert complaints(bench.trial(fault), fault, bare, whole) == []
 
 
-def test_a_slow_disk_is_said(bench: Bench, bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, ...]]) -> None:
-    """Every write takes 50 ms: the black box is given up, the run is whole, and says how long the program waited."""
+def test_a_slow_disk_is_said(
+    bench: Bench, bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, ...]]
+) -> None:
+    """Every write takes 50 ms: the black box is given up, the run is whole, and says how long the
+    program waited.
+    """
     trial = bench.trial(("write", 0, 0, 50_000))
     assert (harm(trial, bare), wrongs(trial, whole)) == ([], [])
     document = opscope.scan(opscope.open_run(trial.run))
@@ -96,14 +117,24 @@ def test_a_slow_disk_is_said(bench: Bench, bare: Trial, undisturbed: Trial, whol
 
 
 @pytest.mark.attack
-def test_every_call_fails_once(bench: Bench, bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, ...]]) -> None:
-    told = [line for fault in every(undisturbed.counts) for line in complaints(bench.trial(fault), fault, bare, whole)]
+def test_every_call_fails_once(
+    bench: Bench, bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, ...]]
+) -> None:
+    told = [
+        line
+        for fault in every(undisturbed.counts)
+        for line in complaints(bench.trial(fault), fault, bare, whole)
+    ]
     assert told == [], f"{len(told)} complaints"
 
 
 @pytest.mark.parametrize("kills", [FEW_KILLS, pytest.param(KILLS, marks=pytest.mark.attack)])
-def test_killed_at_random_moments(bench: Bench, bare: Trial, whole: Counter[tuple[Any, ...]], kills: int) -> None:
-    """Completeness is the writer's own word: who was killed before it had closed its files is not complete, whatever is missing."""
+def test_killed_at_random_moments(
+    bench: Bench, bare: Trial, whole: Counter[tuple[Any, ...]], kills: int
+) -> None:
+    """Completeness is the writer's own word: who was killed before it had closed its files is not
+    complete, whatever is missing.
+    """
     begun = time.monotonic()
     bench.trial()
     lasts = time.monotonic() - begun
@@ -112,5 +143,8 @@ def test_killed_at_random_moments(bench: Bench, bare: Trial, whole: Counter[tupl
     for _ in range(kills):
         moment = drawn.uniform(0, lasts)
         trial = bench.trial(kill=moment)
-        told += [f"killed after {moment:.3f} s: {line}" for line in (*harm_before_its_end(trial, bare), *wrongs(trial, whole))]
+        told += [
+            f"killed after {moment:.3f} s: {line}"
+            for line in (*harm_before_its_end(trial, bare), *wrongs(trial, whole))
+        ]
     assert told == [], f"{len(told)} complaints"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small training with a gradient formula in Python, for whoever holds it bare against recorded."""
+"""A small training with a gradient formula in Python, for whoever holds it bare against
+recorded.
+"""
 
 from __future__ import annotations
 

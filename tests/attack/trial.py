@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes trials: reads jobs from stdin, one a line, and forks a process for each, in which a small training is recorded.
+"""Makes trials: reads jobs from stdin, one a line, and forks a process for each, in which a small
+training is recorded.
 
-torch and opscope are imported once. A job is JSON: {"run": run directory or null, "out": prefix of the files that take stdout and
-stderr, "options": OPSCOPE, "fault": [call, n, errno, microseconds], "kill": seconds after which the process is killed}. The answer is
-a line with the exit code, and the calls that were counted by name where the process was not killed.
+torch and opscope are imported once. A job is JSON: {"run": run directory or null, "out": prefix of
+the files that take stdout and stderr, "options": OPSCOPE, "fault": [call, n, errno, microseconds],
+"kill": seconds after which the process is killed}. The answer is a line with the exit code, and the
+calls that were counted by name where the process was not killed.
 """
 
 from __future__ import annotations
@@ -53,9 +55,15 @@ def become(job: dict[str, Any], counted: int) -> None:
     session = active.session
     if session is not None:
         atexit.unregister(session.close)  # what is registered last runs first
-        atexit.register(lambda: os.write(counted, json.dumps({name: SHIM.fault_count(name.encode()) for name in NAMES}).encode()))
+        atexit.register(
+            lambda: os.write(
+                counted,
+                json.dumps({name: SHIM.fault_count(name.encode()) for name in NAMES}).encode(),
+            )
+        )
         atexit.register(session.close)
-    atexit._run_exitfuncs()  # what a program's end begins with; taking torch down in a fork takes seconds
+    # what a program's end begins with; taking torch down in a fork takes seconds
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(3)
 

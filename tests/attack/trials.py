@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a recorded training: with a fault planted in a call of the C library, or killed at some moment, and what is to hold of them."""
+"""Trials of a recorded training: with a fault planted in a call of the C library, or killed at some
+moment, and what is to hold of them.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,39 @@ class Bench:
         self.folder = folder
         self._made = 0
         shim = folder / "faults.so"
-        subprocess.run([str(compiler()), "-shared", "-fPIC", "-O1", "-o", str(shim), str(HERE / "faults.c"), "-ldl"], check=True)
-        environment = {**os.environ, "LD_PRELOAD": str(shim), "FAULTS": str(shim), "PYTHONPATH": str(HERE.parents[1])}
+        subprocess.run(
+            [
+                str(compiler()),
+                "-shared",
+                "-fPIC",
+                "-O1",
+                "-o",
+                str(shim),
+                str(HERE / "faults.c"),
+                "-ldl",
+            ],
+            check=True,
+        )
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": str(shim),
+            "FAULTS": str(shim),
+            "PYTHONPATH": str(HERE.parents[1]),
+        }
         self._server = subprocess.Popen(
-            [sys.executable, str(HERE / "trial.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, str(HERE / "trial.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
 
     def bare(self) -> Trial:
         return self._ask(None, NO_FAULT, None)
 
-    def trial(self, fault: tuple[str, int, int, int] = NO_FAULT, *, kill: float | None = None) -> Trial:
+    def trial(
+        self, fault: tuple[str, int, int, int] = NO_FAULT, *, kill: float | None = None
+    ) -> Trial:
         run = create_run(self.folder / f"run-{self._made}", command=("train",))
         made = self._ask(run, fault, kill)
         seal_run(run)
@@ -66,13 +91,24 @@ class Bench:
     def _ask(self, run: Path | None, fault: tuple[str, int, int, int], kill: float | None) -> Trial:
         out = str(self.folder / f"said-{self._made}")
         self._made += 1
-        job = {"run": None if run is None else str(run), "out": out, "options": OPTIONS, "fault": fault, "kill": kill}
+        job = {
+            "run": None if run is None else str(run),
+            "out": out,
+            "options": OPTIONS,
+            "fault": fault,
+            "kill": kill,
+        }
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(job) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
-        told = [Path(f"{out}.{name}").read_text(encoding="utf-8") if Path(f"{out}.{name}").exists() else "" for name in ("out", "err")]
+        told = [
+            Path(f"{out}.{name}").read_text(encoding="utf-8")
+            if Path(f"{out}.{name}").exists()
+            else ""
+            for name in ("out", "err")
+        ]
         return Trial(run or self.folder, answer["code"], *told, answer["counts"])
 
     def close(self) -> None:
@@ -84,7 +120,9 @@ class Bench:
 
 
 def content(run: Path) -> Counter[tuple[Any, ...]]:
-    """Every row of calls and tensors, values read and all, without what differs from process to process."""
+    """Every row of calls and tensors, values read and all, without what differs from process to
+    process.
+    """
     opened = opscope.open_run(run)
     found: Counter[tuple[Any, ...]] = Counter()
     for call in decode_stream("calls", opened.table("calls")):
@@ -96,14 +134,18 @@ def content(run: Path) -> Counter[tuple[Any, ...]]:
 
 
 def wrongs(trial: Trial, whole: Counter[tuple[Any, ...]]) -> list[str]:
-    """What a run that is left may not be; whole is the content of one that was recorded undisturbed."""
+    """What a run that is left may not be; whole is the content of one that was recorded
+    undisturbed.
+    """
     try:
         document = opscope.scan(opscope.open_run(trial.run))
     except OpscopeError:
         return []  # one line, and an exit code that is not 0
     lines = []
     # Of one that was killed the call that it was in is told, rightly.
-    accused = [finding for finding in document.findings if finding.kind != "crash" or trial.code >= 0]
+    accused = [
+        finding for finding in document.findings if finding.kind != "crash" or trial.code >= 0
+    ]
     if accused:
         lines.append(f"a healthy program is accused: {accused[0]}")
     if document.complete:
@@ -111,8 +153,16 @@ def wrongs(trial: Trial, whole: Counter[tuple[Any, ...]]) -> list[str]:
             found = content(trial.run)
         except OpscopeError as error:
             return [*lines, f"complete, and {error}"]
-        lines += [f"complete, and {sum((whole - found).values())} rows are missing"] if whole - found else []
-        lines += [f"complete, and {sum((found - whole).values())} rows are of nobody"] if found - whole else []
+        lines += (
+            [f"complete, and {sum((whole - found).values())} rows are missing"]
+            if whole - found
+            else []
+        )
+        lines += (
+            [f"complete, and {sum((found - whole).values())} rows are of nobody"]
+            if found - whole
+            else []
+        )
     return lines
 
 
@@ -120,13 +170,17 @@ def harm(trial: Trial, bare: Trial) -> list[str]:
     """What the recording did to the program, and how it said so."""
     lines = []
     if (trial.code, trial.out) != (bare.code, bare.out):
-        lines.append(f"ended with {trial.code} and {len(trial.out.splitlines())} lines: {trial.err[-400:]}")
+        lines.append(
+            f"ended with {trial.code} and {len(trial.out.splitlines())} lines: {trial.err[-400:]}"
+        )
     if len(trial.said()) > 1 or any(not line.startswith("opscope: ") for line in trial.said()):
         lines.append(f"said {trial.err[-600:]}")
     return lines
 
 
 def harm_before_its_end(trial: Trial, bare: Trial) -> list[str]:
-    """What the recording did to a program that was killed: up to then it printed what it prints bare, and nobody said a word."""
+    """What the recording did to a program that was killed: up to then it printed what it prints
+    bare, and nobody said a word.
+    """
     lines = [] if bare.out.startswith(trial.out) else [f"printed {trial.out[-400:]}"]
     return lines + ([f"said {trial.err[-600:]}"] if trial.said() else [])

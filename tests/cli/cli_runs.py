@@ -20,31 +20,72 @@ from opscope.run.store.writer import ProcessWriter
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SOURCE = str(Path(opscope.__file__).parents[1])
-PROGRAM = "import torch\n\n\ndef forward(q, k):\n    scores = q @ k.T\n    return scores.softmax(-1)\n\n\nforward(a, b).sum().backward()\n"
+PROGRAM = (
+    "import torch\n\n\ndef forward(q, k):\n    scores = q @ k.T\n    return "
+    "scores.softmax(-1)\n\n\nforward(a, b).sum().backward()\n"
+)
 
 
 def environment(**more: str) -> dict[str, str]:
     """What a user's shell has: nothing of a recording, 80 columns, no colour asked for."""
     hidden = ("OPSCOPE", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PYTHONPATH")
-    return {**{name: value for name, value in os.environ.items() if not name.startswith(hidden)}, "PYTHONPATH": SOURCE, **more}
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(hidden)},
+        "PYTHONPATH": SOURCE,
+        **more,
+    }
 
 
-def tensor(index: int, io: str, slot: str, array: np.ndarray[Any, Any], *, version: int, value: ValueRef | None = None) -> Tensor:
+def tensor(
+    index: int,
+    io: str,
+    slot: str,
+    array: np.ndarray[Any, Any],
+    *,
+    version: int,
+    value: ValueRef | None = None,
+) -> Tensor:
     found = reference.statistics(array)
-    names = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "digest")
+    names = (
+        "size",
+        "nan",
+        "pos_inf",
+        "neg_inf",
+        "zero",
+        "neg",
+        "pos",
+        "near_limit",
+        "min",
+        "max",
+        "mean",
+        "l2norm",
+        "digest",
+    )
     return Tensor(
-        process=0, index=index, io=io, slot=slot, version=version, storage=version, offset=0, dtype=array.dtype.name, shape=array.shape,
-        stride=tuple(stride // array.itemsize for stride in array.strides), device="cpu", value=value,
+        process=0,
+        index=index,
+        io=io,
+        slot=slot,
+        version=version,
+        storage=version,
+        offset=0,
+        dtype=array.dtype.name,
+        shape=array.shape,
+        stride=tuple(stride // array.itemsize for stride in array.strides),
+        device="cpu",
+        value=value,
         **{name: getattr(found, name) for name in names},
-    )  # fmt: skip
+    )
 
 
 def write_run(directory: Path, program: Path) -> Path:
     """Two steps of a product and a softmax; in the second one the product leaves float16."""
     path = create_run(directory, command=["python", str(program)], version=opscope.__version__)
     writer = ProcessWriter(path, process_facts())
-    stacks = [Stack(process=0, stack=0, frames=(f"{program}:5 in forward", f"{program}:9 in <module>")),
-              Stack(process=0, stack=1, frames=(f"{program}:6 in forward", f"{program}:9 in <module>"))]  # fmt: skip
+    stacks = [
+        Stack(process=0, stack=0, frames=(f"{program}:5 in forward", f"{program}:9 in <module>")),
+        Stack(process=0, stack=1, frames=(f"{program}:6 in forward", f"{program}:9 in <module>")),
+    ]
     writer.append("stacks", encode_rows("stacks", stacks), step=0)
     for step, scale in enumerate((1.0, 300.0)):
         q = np.full((2, 4), scale, dtype=np.float16)
@@ -53,14 +94,39 @@ def write_run(directory: Path, program: Path) -> Path:
             scores = q @ k.T
             soft = np.exp(scores - scores.max()) / 2
         first = step * 2
-        facts: dict[str, Any] = {"process": 0, "rank": 0, "step": step, "level": "operator", "phase": "forward", "module": "blocks.0"}
+        facts: dict[str, Any] = {
+            "process": 0,
+            "rank": 0,
+            "step": step,
+            "level": "operator",
+            "phase": "forward",
+            "module": "blocks.0",
+        }
         args = '{"args": [{"tensor": "0"}, {"tensor": "1"}], "kwargs": {}}'
         calls = [
-            Call(index=first, op="aten::mm.default", name="blocks.0:mm#1", source=f"{program}:5", stack=0, args=args, **facts),
-            Call(index=first + 1, op="aten::_softmax.default", name="blocks.0:_softmax#1", source=f"{program}:6", stack=1,
-                 args='{"args": [{"tensor": "0"}, -1, false], "kwargs": {}}', **facts),
-        ]  # fmt: skip
-        kept = [writer.keep_value(np.ascontiguousarray(array), dtype="float16", shape=array.shape) for array in (q, k)]
+            Call(
+                index=first,
+                op="aten::mm.default",
+                name="blocks.0:mm#1",
+                source=f"{program}:5",
+                stack=0,
+                args=args,
+                **facts,
+            ),
+            Call(
+                index=first + 1,
+                op="aten::_softmax.default",
+                name="blocks.0:_softmax#1",
+                source=f"{program}:6",
+                stack=1,
+                args='{"args": [{"tensor": "0"}, -1, false], "kwargs": {}}',
+                **facts,
+            ),
+        ]
+        kept = [
+            writer.keep_value(np.ascontiguousarray(array), dtype="float16", shape=array.shape)
+            for array in (q, k)
+        ]
         tensors = [
             tensor(first, "input", "0", q, version=first * 4, value=kept[0]),
             tensor(first, "input", "1", k, version=first * 4 + 1, value=kept[1]),

@@ -18,7 +18,14 @@ def command(tmp_path: Path) -> Command:
     def run(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "opscope", *map(str, words)]
         return subprocess.run(
-            line, env=environment(**more), cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False
+            line,
+            env=environment(**more),
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
 
     return run

@@ -28,7 +28,7 @@ def only_line(text: str) -> str:
     return line.removeprefix("opscope: ")
 
 
-# -- all verbs ---------------------------------------------------------------------------------------------------
+# -- all verbs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,18 @@ def only_line(text: str) -> str:
         (["query", "x"], 'command "query" parameter SQL requires an argument'),
         (["query", "x", "select 1", "--json", "--csv"], "--json and --csv exclude one another"),
         (["run"], "no command given; write: opscope run [options] -- python train.py"),
-        (["run", "--valeus", "full", "--", "true"], "unknown option: --valeus. Did you mean --values?"),
-        (["run", "--values", "al", "--", "true"], "--values 'al': not one of none, anomaly, overflow, sample, full"),
-        (["run", "--steps", "8-5", "--", "true"], "steps '8-5': the range '8-5' runs backwards or is too large"),
+        (
+            ["run", "--valeus", "full", "--", "true"],
+            "unknown option: --valeus. Did you mean --values?",
+        ),
+        (
+            ["run", "--values", "al", "--", "true"],
+            "--values 'al': not one of none, anomaly, overflow, sample, full",
+        ),
+        (
+            ["run", "--steps", "8-5", "--", "true"],
+            "steps '8-5': the range '8-5' runs backwards or is too large",
+        ),
         (["run", "--", "pyhton"], "pyhton: no such command"),
         (["run", "-o"], "-o requires an argument"),
         (["replay", "x", "--limit", "-3"], "--limit -3: wants a number above 0"),
@@ -60,13 +69,17 @@ def only_line(text: str) -> str:
         (["bisect", "--trials", "0", "--", "true"], "--trials 0: wants a number above 0"),
     ],
 )
-def test_usage_errors_are_one_line_and_exit_2(command: Command, words: list[str], message: str) -> None:
+def test_usage_errors_are_one_line_and_exit_2(
+    command: Command, words: list[str], message: str
+) -> None:
     done = command(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert message.lower() in only_line(done.stderr).lower()
 
 
-def test_a_call_that_lay_in_what_cannot_be_read_is_not_just_unknown(command: Command, run: Path) -> None:
+def test_a_call_that_lay_in_what_cannot_be_read_is_not_just_unknown(
+    command: Command, run: Path
+) -> None:
     (table,) = run.glob("processes/p-*/calls.arrow")
     table.unlink()
     done = command("repro", run, "blocks.0:mm#1")
@@ -76,7 +89,9 @@ def test_a_call_that_lay_in_what_cannot_be_read_is_not_just_unknown(command: Com
     assert "no call of that name" in unknown
 
 
-def test_repro_of_no_call_takes_the_first_findings(command: Command, run: Path, tmp_path: Path) -> None:
+def test_repro_of_no_call_takes_the_first_findings(
+    command: Command, run: Path, tmp_path: Path
+) -> None:
     done = command("repro", run, "-o", tmp_path / "case")
     assert only_line(done.stderr) == "blocks.0:mm#1: the call of the first finding"
     assert (tmp_path / "case" / "repro.py").exists()
@@ -87,7 +102,9 @@ def test_nothing_asked_is_help(command: Command) -> None:
     done = command()
     assert done.returncode == 0
     verbs = ["run", "scan", "repro", "show", "query", "doctor"]
-    assert [verb for line in done.stdout.splitlines() for verb in verbs if line.startswith(f"│ {verb} ")] == verbs
+    assert [
+        verb for line in done.stdout.splitlines() for verb in verbs if line.startswith(f"│ {verb} ")
+    ] == verbs
     assert max(map(cell_len, done.stdout.splitlines())) <= 80
 
 
@@ -104,31 +121,67 @@ def test_version(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["scan", "RUN", "--json"], ["show", "RUN", "--json"], ["query", "RUN", "select 1 x", "--json"], ["doctor", "--json"]]
+    "words",
+    [
+        ["scan", "RUN", "--json"],
+        ["show", "RUN", "--json"],
+        ["query", "RUN", "select 1 x", "--json"],
+        ["doctor", "--json"],
+    ],
 )
-def test_json_is_one_document_and_nothing_else(command: Command, run: Path, words: list[str]) -> None:
+def test_json_is_one_document_and_nothing_else(
+    command: Command, run: Path, words: list[str]
+) -> None:
     done = command(*[str(run) if word == "RUN" else word for word in words])
     assert isinstance(json.loads(done.stdout), dict)
 
 
 def test_a_closed_pipe_is_quiet(run: Path, tmp_path: Path) -> None:
     many = "select a.range, repeat('x', 70) from range(20000) a"
-    for words in (["query", str(run), many], ["query", str(run), many, "--json"], ["query", str(run), many, "--csv"]):
-        line = f"{shlex.join([sys.executable, '-m', 'opscope', *words])} | head -2 >/dev/null; echo ${{PIPESTATUS[0]}}"
-        done = subprocess.run(["bash", "-c", line], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=True)
+    for words in (
+        ["query", str(run), many],
+        ["query", str(run), many, "--json"],
+        ["query", str(run), many, "--csv"],
+    ):
+        line = (
+            f"{shlex.join([sys.executable, '-m', 'opscope', *words])} | head -2 >/dev/null; "
+            f"echo ${{PIPESTATUS[0]}}"
+        )
+        done = subprocess.run(
+            ["bash", "-c", line],
+            env=environment(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert (done.stdout, done.stderr) == ("141\n", "")
 
 
 def test_a_closed_stdout_changes_no_exit_code(run: Path, tmp_path: Path) -> None:
     line = f"{shlex.join([sys.executable, '-m', 'opscope', 'scan', str(run)])} >&-"
-    done = subprocess.run(["bash", "-c", line], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", line],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_output_that_finds_no_room(run: Path, tmp_path: Path) -> None:
     line = f"{shlex.join([sys.executable, '-m', 'opscope', 'scan', str(run)])} >/dev/full"
-    done = subprocess.run(["bash", "-c", line], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", line],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (2, "opscope: No space left on device\n")
 
 
@@ -138,7 +191,8 @@ def test_output_that_cannot_be_encoded_is_escaped(command: Command, run: Path) -
     assert "x\\u2208[" in done.stdout
 
 
-# A job that a shell started in the background inherits an ignored SIGINT; a terminal's command does not.
+# A job that a shell started in the background inherits an ignored SIGINT; a terminal's command does
+# not.
 TELLS_WHEN_IT_ASKS = """
 import contextlib, signal, sys
 import duckdb
@@ -157,9 +211,19 @@ sys.exit(main())
 
 
 def test_ctrl_c_is_clean(run: Path, tmp_path: Path) -> None:
-    slow = "select count(*) from range(100000000) a, range(100000000) b where a.range % 7 = b.range % 5"
+    slow = (
+        "select count(*) from range(100000000) a, range(100000000) b where a.range % 7 = "
+        "b.range % 5"
+    )
     line = [sys.executable, "-c", TELLS_WHEN_IT_ASKS, "query", str(run), slow]
-    with subprocess.Popen(line, env=environment(), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        line,
+        env=environment(),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "asking\n"
         process.send_signal(signal.SIGINT)
@@ -173,7 +237,12 @@ def test_a_bug_is_a_line_and_a_file(command: Command, tmp_path: Path) -> None:
     broken = "import sys; import opscope.cli.app as app; from opscope.cli import main\n"
     broken += "app.dispatch = lambda words: {}['gone']\nsys.exit(main([]))"
     done = subprocess.run(
-        [sys.executable, "-c", broken], env=environment(TMPDIR=str(tmp_path)), capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", broken],
+        env=environment(TMPDIR=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (101, "")
     message = only_line(done.stderr)
@@ -192,7 +261,9 @@ def test_no_colour_but_on_a_terminal(run: Path, tmp_path: Path) -> None:
     for more, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         ours, theirs = pty.openpty()
         line = [sys.executable, "-m", "opscope", "scan", str(run)]
-        process = subprocess.Popen(line, env=environment(TERM="xterm", **more), cwd=tmp_path, stdout=theirs, stderr=theirs)
+        process = subprocess.Popen(
+            line, env=environment(TERM="xterm", **more), cwd=tmp_path, stdout=theirs, stderr=theirs
+        )
         os.close(theirs)
         said = b""
         while True:
@@ -206,7 +277,7 @@ def test_no_colour_but_on_a_terminal(run: Path, tmp_path: Path) -> None:
         assert (b"\x1b[1;31mfirst" in said) == coloured
 
 
-# -- scan --------------------------------------------------------------------------------------------------------
+# -- scan ------------------------------------------------------------------------------------------
 
 
 def test_scan_draws_the_verdict(command: Command, run: Path) -> None:
@@ -218,19 +289,32 @@ def test_scan_draws_the_verdict(command: Command, run: Path) -> None:
     assert lines[1] == "first overflow  step 1  aten::mm  forward  blocks.0"
     assert lines[2] == "  我的 models/train.py:5   scores = q @ k.T"
     assert lines[3].startswith("  in   f16[2, 4] x∈[300, 300]   f16[2, 4] x∈[301, 301]")
-    assert lines[-1] == "next  opscope repro " + shlex.join([run.name, "blocks.0:mm#1"]) + " -o case"
+    assert (
+        lines[-1] == "next  opscope repro " + shlex.join([run.name, "blocks.0:mm#1"]) + " -o case"
+    )
     assert max(map(cell_len, lines[:-1])) <= 80
 
 
 def test_scan_json(command: Command, run: Path) -> None:
     document = json.loads(command("scan", run, "--json").stdout)
-    assert (document["verb"], document["verdict"], document["complete"], document["runs"]) == ("scan", "found", True, [str(run)])
+    assert (document["verb"], document["verdict"], document["complete"], document["runs"]) == (
+        "scan",
+        "found",
+        True,
+        [str(run)],
+    )
     (finding,) = document["findings"]
     assert (finding["call"], finding["step"], finding["status"]) == ("blocks.0:mm#1", 1, "0x400")
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["--steps", "0"], 0), (["--steps", "1"], 1), (["--fail-on", "reached"], 0), (["--ops", "mm"], 1)]
+    ("words", "code"),
+    [
+        (["--steps", "0"], 0),
+        (["--steps", "1"], 1),
+        (["--fail-on", "reached"], 0),
+        (["--ops", "mm"], 1),
+    ],
 )
 def test_scan_exit_codes(command: Command, run: Path, words: list[str], code: int) -> None:
     assert command("scan", run, *words).returncode == code
@@ -247,7 +331,7 @@ def test_scan_of_a_torn_clean_run_is_incomplete(command: Command, run: Path) -> 
     assert "tensors.arrow" in only_line(shown.stderr)
 
 
-# -- show --------------------------------------------------------------------------------------------------------
+# -- show ------------------------------------------------------------------------------------------
 
 
 def test_show_lists_calls_with_their_tensors(command: Command, run: Path) -> None:
@@ -269,9 +353,15 @@ def test_show_a_line_of_code(command: Command, run: Path) -> None:
         ("train.py:6", ["_softmax"]),
         ("我的 models/train.py:9", ["mm", "_softmax"]),
     ):
-        document = json.loads(command("show", run, "--source", place, "--steps", "0", "--json").stdout)
-        assert [call["name"] for call in document["calls"]] == [f"blocks.0:{name}#1" for name in names]
-        assert len(document["tensors"]) == {"mm": 3, "_softmax": 2}[names[0]] + (2 if len(names) > 1 else 0)
+        document = json.loads(
+            command("show", run, "--source", place, "--steps", "0", "--json").stdout
+        )
+        assert [call["name"] for call in document["calls"]] == [
+            f"blocks.0:{name}#1" for name in names
+        ]
+        assert len(document["tensors"]) == {"mm": 3, "_softmax": 2}[names[0]] + (
+            2 if len(names) > 1 else 0
+        )
 
 
 @pytest.mark.parametrize(
@@ -282,7 +372,9 @@ def test_show_a_line_of_code(command: Command, run: Path) -> None:
         ("train.py", "write FILE:LINE, train.py:41"),
     ],
 )
-def test_show_says_what_lines_there_are(command: Command, run: Path, place: str, message: str) -> None:
+def test_show_says_what_lines_there_are(
+    command: Command, run: Path, place: str, message: str
+) -> None:
     done = command("show", run, "--source", place)
     assert done.returncode == 2
     assert message in only_line(done.stderr)
@@ -314,10 +406,15 @@ def test_show_json_has_the_rows_of_the_tables(command: Command, run: Path) -> No
     ]
     assert [row["elements"] for row in document["values"]] == [[300.0] * 8, [301.0] * 8, None]
     (process,) = document["processes"]
-    assert (run / "processes" / process["directory"] / document["tensors"][0]["value"]["shard"]).is_file()
+    assert (
+        run / "processes" / process["directory"] / document["tensors"][0]["value"]["shard"]
+    ).is_file()
 
 
-@pytest.mark.parametrize(("call", "message"), [("blocks.0:nm#1", "did you mean blocks.0:mm#1"), ("#99", "no call with that index")])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [("blocks.0:nm#1", "did you mean blocks.0:mm#1"), ("#99", "no call with that index")],
+)
 def test_show_an_unknown_call(command: Command, run: Path, call: str, message: str) -> None:
     done = command("show", run, call)
     assert (done.returncode, done.stdout) == (2, "")
@@ -327,25 +424,45 @@ def test_show_an_unknown_call(command: Command, run: Path, call: str, message: s
 def test_show_nothing_selected_is_said(command: Command, run: Path) -> None:
     done = command("show", run, "--ops", "conv*")
     assert (done.returncode, done.stdout) == (0, "")
-    assert only_line(done.stderr) == "no call is selected; --ops 'conv*' matches nothing in this run"
+    assert (
+        only_line(done.stderr) == "no call is selected; --ops 'conv*' matches nothing in this run"
+    )
 
 
-# -- query -------------------------------------------------------------------------------------------------------
+# -- query -----------------------------------------------------------------------------------------
 
 
 def test_query_as_a_table(command: Command, run: Path) -> None:
-    done = command("query", run, "select op, count(*) as n, max(step) as last from calls group by op order by op")
-    assert done.stdout == "op                      n  last\naten::_softmax.default  2     1\naten::mm.default        2     1\n"
+    done = command(
+        "query",
+        run,
+        "select op, count(*) as n, max(step) as last from calls group by op order by op",
+    )
+    assert (
+        done.stdout
+        == "op                      n  last\naten::_softmax.default  2     1\naten::mm.default   "
+        "     2     1\n"
+    )
 
 
 def test_query_json_keeps_what_is_not_finite(command: Command, run: Path) -> None:
-    done = command("query", run, "select 'nan'::double a, '-inf'::double b, null c, 9007199254740993 d, [1, 2] e", "--json")
-    assert json.loads(done.stdout) == {"rows": [{"a": "nan", "b": "-inf", "c": None, "d": 9007199254740993, "e": [1, 2]}]}
+    done = command(
+        "query",
+        run,
+        "select 'nan'::double a, '-inf'::double b, null c, 9007199254740993 d, [1, 2] e",
+        "--json",
+    )
+    assert json.loads(done.stdout) == {
+        "rows": [{"a": "nan", "b": "-inf", "c": None, "d": 9007199254740993, "e": [1, 2]}]
+    }
 
 
 def test_query_csv_is_harmless(command: Command, run: Path) -> None:
     done = command("query", run, "select '=1+1' a, 'x,\"y\"' b, -5 c, '\t@x' d, [1] e", "--csv")
-    assert list(csv.reader(io.StringIO(done.stdout))) == [["a", "b", "c", "d", "e"], ["'=1+1", 'x,"y"', "-5", "'\t@x", "[1]"]]
+    assert list(csv.reader(io.StringIO(done.stdout))) == [
+        ["a", "b", "c", "d", "e"],
+        ["'=1+1", 'x,"y"', "-5", "'\t@x", "[1]"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -379,37 +496,87 @@ def test_query_text_of_a_run_is_not_obeyed(command: Command, run: Path) -> None:
     assert done.stdout.splitlines()[1] == "\\x1b[31m[bold]"
 
 
-# -- run ---------------------------------------------------------------------------------------------------------
+# -- run -------------------------------------------------------------------------------------------
 
 
 def test_run_passes_everything_through(command: Command, tmp_path: Path) -> None:
     code = "import sys; print('out'); print(sys.argv[1:]); sys.exit(7)"
-    done = command("run", "-o", "r 一", "--json-file", "d.json", sys.executable, "-c", code, "--steps", "3", "--", "-o")
+    done = command(
+        "run",
+        "-o",
+        "r 一",
+        "--json-file",
+        "d.json",
+        sys.executable,
+        "-c",
+        code,
+        "--steps",
+        "3",
+        "--",
+        "-o",
+    )
     assert done.returncode == 7
     assert done.stdout == "out\n['--steps', '3', '--', '-o']\n"
-    assert done.stderr == "opscope: recording into r 一\nopscope: nothing recorded: no process imported torch or mindspore\n"
+    assert (
+        done.stderr
+        == "opscope: recording into r 一\nopscope: nothing recorded: no process imported torch "
+        "or mindspore\n"
+    )
     document = json.loads((tmp_path / "d.json").read_text())
-    assert (document["verb"], document["complete"], document["summary"]["exit_code"]) == ("run", False, 7)
+    assert (document["verb"], document["complete"], document["summary"]["exit_code"]) == (
+        "run",
+        False,
+        7,
+    )
 
 
 def test_run_takes_options_from_the_environment_too(command: Command, tmp_path: Path) -> None:
     code = "import os; print(os.environ['OPSCOPE'])"
-    done = command("run", "--values", "none", "--", sys.executable, "-c", code, OPSCOPE="--values full --keep all -o one")
+    done = command(
+        "run",
+        "--values",
+        "none",
+        "--",
+        sys.executable,
+        "-c",
+        code,
+        OPSCOPE="--values full --keep all -o one",
+    )
     assert done.stdout == "--output=one --values=none --keep=all\n"
     assert (tmp_path / "one" / "run.json").is_file()
 
 
 def test_a_document_that_cannot_be_written_is_not_the_commands_failure(command: Command) -> None:
-    done = command("run", "-o", "r", "--json-file", "no/such/place.json", "--", sys.executable, "-c", "raise SystemExit(4)")
+    done = command(
+        "run",
+        "-o",
+        "r",
+        "--json-file",
+        "no/such/place.json",
+        "--",
+        sys.executable,
+        "-c",
+        "raise SystemExit(4)",
+    )
     assert done.returncode == 4
     assert "no/such/place.json" in done.stderr
 
 
-# -- doctor ------------------------------------------------------------------------------------------------------
+# -- doctor ----------------------------------------------------------------------------------------
 
 
 def test_doctor_says_what_is_here(command: Command) -> None:
     done = command("doctor")
     words = [line.split()[0] for line in done.stdout.splitlines()]
-    assert words[:9] == ["opscope", "python", "platform", "torch", "torch_npu", "mindspore", "devices", "CANN", "kernels"]
+    assert words[:9] == [
+        "opscope",
+        "python",
+        "platform",
+        "torch",
+        "torch_npu",
+        "mindspore",
+        "devices",
+        "CANN",
+        "kernels",
+    ]
     assert done.returncode == int("problem" in words)

@@ -29,9 +29,14 @@ def document(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, d
     return code, found
 
 
-def test_numbers_in_names_order_them_and_the_first_is_suspected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_in_names_order_them_and_the_first_is_suspected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     golden = folder(tmp_path / "g", {f"layer{i}": VALUES[i] for i in range(12)})
-    target = folder(tmp_path / "t", {f"layer{i}": VALUES[i] * np.float32(1 if i < 2 else 1.5) for i in range(12)})
+    target = folder(
+        tmp_path / "t",
+        {f"layer{i}": VALUES[i] * np.float32(1 if i < 2 else 1.5) for i in range(12)},
+    )
     code, found = document(capsys, target, golden)
     first = found["findings"][0]
     assert code == 1
@@ -40,9 +45,13 @@ def test_numbers_in_names_order_them_and_the_first_is_suspected(tmp_path: Path, 
     assert any("names were taken in order" in line for line in found["summary"]["warnings"])
 
 
-def test_files_are_partners_by_name_and_not_by_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_partners_by_name_and_not_by_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     golden = folder(tmp_path / "g", {f"layer{i}": VALUES[i] for i in range(12)})
-    target = folder(tmp_path / "t", {f"layer{i}": VALUES[i] + np.float32(1e-7) for i in (1, 2, 4, 5, 9, 11)})
+    target = folder(
+        tmp_path / "t", {f"layer{i}": VALUES[i] + np.float32(1e-7) for i in (1, 2, 4, 5, 9, 11)}
+    )
     _, found = document(capsys, target, golden)
     tensors = found["summary"]["tensors"]
     assert found["summary"]["calls"]["matched"] == 6
@@ -50,17 +59,30 @@ def test_files_are_partners_by_name_and_not_by_place(tmp_path: Path, capsys: pyt
     assert tensors["only_golden"] == 6
 
 
-def test_equal_folders_agree_and_need_no_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_folders_agree_and_need_no_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arrays = {f"sub_{i}": VALUES[i] for i in range(3)}
     code, found = document(capsys, folder(tmp_path / "t", arrays), folder(tmp_path / "g", arrays))
     assert code == 0
     assert found["summary"]["warnings"] == []
 
 
-def test_names_with_times_are_ordered_by_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_with_times_are_ordered_by_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     times = {"b": 1650000000000001, "a": 1650000000000002}
-    golden = folder(tmp_path / "g", {f"{name}.0.{time}": VALUES[place] for place, (name, time) in enumerate(times.items())})
-    target = folder(tmp_path / "t", {f"{name}.0.{time + 7}": VALUES[place] * 2 for place, (name, time) in enumerate(times.items())})
+    golden = folder(
+        tmp_path / "g",
+        {f"{name}.0.{time}": VALUES[place] for place, (name, time) in enumerate(times.items())},
+    )
+    target = folder(
+        tmp_path / "t",
+        {
+            f"{name}.0.{time + 7}": VALUES[place] * 2
+            for place, (name, time) in enumerate(times.items())
+        },
+    )
     _, found = document(capsys, target, golden)
     assert found["findings"][0]["call"] == "b"
     assert not any("names were taken in order" in line for line in found["summary"]["warnings"])

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opscope.errors import UsageError
-from opscope.record.config import OPTIONS, RecordConfig, config_from, parse_options, read_words, split_command
+from opscope.record.config import (
+    OPTIONS,
+    RecordConfig,
+    config_from,
+    parse_options,
+    read_words,
+    split_command,
+)
 from opscope.run.selection import parse_selection
 
 
@@ -24,8 +31,10 @@ def test_nothing_asked_is_the_defaults() -> None:
 
 def test_every_option_is_read() -> None:
     config = parse_options(
-        "-o 'runs/我的 run' --tag t --values sample --sample 4 --steps '0|5-8' --ranks 0,7 --ops 'mm,name-regex(a,b)' --skip=add"
-        " --phases forward,backward --io output --levels api,operator --keep all --on-overflow stop --stop-after"
+        "-o 'runs/我的 run' --tag t --values sample --sample 4 --steps '0|5-8' --ranks 0,7 "
+        "--ops 'mm,name-regex(a,b)' --skip=add"
+        " --phases forward,backward --io output --levels api,operator --keep all "
+        "--on-overflow stop --stop-after"
         " --step-module model.net --seed 7 --deterministic --sync"
     )
     assert config == RecordConfig(
@@ -33,7 +42,14 @@ def test_every_option_is_read() -> None:
         tag="t",
         values="sample",
         sample=4,
-        selection=parse_selection(steps="0|5-8", ranks="0,7", ops="mm,name-regex(a,b)", skip="add", phases="forward,backward", io="output"),
+        selection=parse_selection(
+            steps="0|5-8",
+            ranks="0,7",
+            ops="mm,name-regex(a,b)",
+            skip="add",
+            phases="forward,backward",
+            io="output",
+        ),
         levels=("operator", "api"),
         keep="all",
         on_overflow="stop",
@@ -52,9 +68,9 @@ def test_the_words_may_come_as_arguments() -> None:
 
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
-ranges = st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 99)), min_size=1, max_size=4).map(
-    lambda pairs: "|".join(f"{first}-{min(first + more, 2**31 - 1)}" for first, more in pairs)
-)
+ranges = st.lists(
+    st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 99)), min_size=1, max_size=4
+).map(lambda pairs: "|".join(f"{first}-{min(first + more, 2**31 - 1)}" for first, more in pairs))
 
 
 @given(
@@ -107,17 +123,23 @@ def test_what_cannot_be_used_is_said_in_one_line(options: str, message: str) -> 
 
 
 def test_later_words_win_and_switches_can_be_taken_back() -> None:
-    assert config_from(read_words("--sync --values full"), read_words("--no-sync --values none")) == parse_options("--values none")
+    assert config_from(
+        read_words("--sync --values full"), read_words("--no-sync --values none")
+    ) == parse_options("--values none")
     assert not parse_options("--sync --no-sync").sync
 
 
 def test_a_file_is_read_first(tmp_path: Path) -> None:
     file = tmp_path / "opscope 设置.toml"
     file.write_text(
-        'values = "full"\nsteps = "0|5-8"\nstop-after = true\nseed = 3\nranks = [0, 7]\non_overflow = "stop"\n', encoding="utf-8"
+        'values = "full"\nsteps = "0|5-8"\nstop-after = true\nseed = 3\nranks = [0, '
+        '7]\non_overflow = "stop"\n',
+        encoding="utf-8",
     )
     config = parse_options(["--seed", "4", "--config", str(file)])
-    assert config == parse_options("--values full --steps '0|5-8' --stop-after --seed 4 --ranks 0,7 --on-overflow stop")
+    assert config == parse_options(
+        "--values full --steps '0|5-8' --stop-after --seed 4 --ranks 0,7 --on-overflow stop"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +177,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "options", "command"),
     [
-        ("-o x -- python a.py --lr 3 -- b", ["-o", "x"], ["python", "a.py", "--lr", "3", "--", "b"]),
+        (
+            "-o x -- python a.py --lr 3 -- b",
+            ["-o", "x"],
+            ["python", "a.py", "--lr", "3", "--", "b"],
+        ),
         ("-o x python a.py --seed 3", ["-o", "x"], ["python", "a.py", "--seed", "3"]),
         ("--sync --steps=3 python", ["--sync", "--steps=3"], ["python"]),
         ("--json-file x --stop python", ["--json-file", "x", "--stop"], ["python"]),
@@ -164,10 +190,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("", [], []),
     ],
 )
-def test_the_command_starts_at_the_first_word_that_is_no_option(line: str, options: list[str], command: list[str]) -> None:
+def test_the_command_starts_at_the_first_word_that_is_no_option(
+    line: str, options: list[str], command: list[str]
+) -> None:
     assert split_command(line.split(), more=("--json-file",)) == (options, command)
 
 
 def test_each_option_says_what_it_does() -> None:
     assert all(option.help and option.flags[0].startswith("--") for option in OPTIONS)
-    assert {option.field for option in OPTIONS} >= set(RecordConfig.__struct_fields__) - {"selection"}
+    assert {option.field for option in OPTIONS} >= set(RecordConfig.__struct_fields__) - {
+        "selection"
+    }

@@ -53,8 +53,19 @@ def launched(code: str, options: str = "-o run", *flags: str) -> tuple[LaunchRes
 
 
 def test_the_command_sees_its_options_and_its_run() -> None:
-    names = ["OPSCOPE", "OPSCOPE_RUN", "OPSCOPE_RUN_ID", "OPSCOPE_HOME", "OPSCOPE_VERSION", "PYTHONPATH", "PYTHONHASHSEED"]
-    code = f"import json, os\njson.dump({{n: os.environ.get(n) for n in {names}}}, open('seen.json', 'w'))"
+    names = [
+        "OPSCOPE",
+        "OPSCOPE_RUN",
+        "OPSCOPE_RUN_ID",
+        "OPSCOPE_HOME",
+        "OPSCOPE_VERSION",
+        "PYTHONPATH",
+        "PYTHONHASHSEED",
+    ]
+    code = (
+        f"import json, os\njson.dump({{n: os.environ.get(n) for n in {names}}}, "
+        "open('seen.json', 'w'))"
+    )
     result, said = launched(code, "-o '一 run' --seed 7 --values full")
     seen = json.loads(Path("seen.json").read_text())
     assert said == ["recording into 一 run"]
@@ -62,7 +73,11 @@ def test_the_command_sees_its_options_and_its_run() -> None:
     assert seen["OPSCOPE_RUN"] == str(Path("一 run").absolute())
     assert parse_options(seen["OPSCOPE"]) == parse_options("-o '一 run' --seed 7 --values full")
     assert seen["PYTHONPATH"].split(os.pathsep)[0] == str(BOOTSTRAP)
-    assert (seen["OPSCOPE_HOME"], seen["OPSCOPE_VERSION"], seen["PYTHONHASHSEED"]) == (SOURCE, opscope.__version__, "7")
+    assert (seen["OPSCOPE_HOME"], seen["OPSCOPE_VERSION"], seen["PYTHONHASHSEED"]) == (
+        SOURCE,
+        opscope.__version__,
+        "7",
+    )
     run = json.loads(Path("一 run/run.json").read_text())
     assert run["run_id"] == seen["OPSCOPE_RUN_ID"]
     assert run["command"] == [*python(code)[:-1], "***"]
@@ -96,17 +111,23 @@ def test_an_existing_run_gets_a_sibling() -> None:
 
 def test_a_run_that_cannot_be_made_is_told_and_the_command_runs() -> None:
     Path("file").write_text("")
-    result, said = launched("import os; raise SystemExit('OPSCOPE_RUN' in os.environ or 4)", "-o file/run")
+    result, said = launched(
+        "import os; raise SystemExit('OPSCOPE_RUN' in os.environ or 4)", "-o file/run"
+    )
     assert (result.exit_code, result.run) == (4, None)
     assert len(said) == 1
     assert said[0].startswith("not recording: ")
     assert said[0].endswith("; the command runs without it")
 
 
-def test_inside_another_recording_the_command_joins_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_inside_another_recording_the_command_joins_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("OPSCOPE_RUN", str(tmp_path))
     monkeypatch.setenv("OPSCOPE_RUN_ID", "x")
-    result, said = launched("import os; raise SystemExit(3 if os.environ['OPSCOPE_RUN_ID'] == 'x' else 0)")
+    result, said = launched(
+        "import os; raise SystemExit(3 if os.environ['OPSCOPE_RUN_ID'] == 'x' else 0)"
+    )
     assert (result.exit_code, result.run) == (3, None)
     assert said == [f"joins the recording in {tmp_path}; its options hold"]
 
@@ -131,7 +152,10 @@ def test_nothing_recorded_by_what_is_not_python() -> None:
 
 def test_a_process_that_could_not_record_says_why() -> None:
     Path("torch.py").write_text("")
-    code = "import sys; sys.path.insert(0, '.'); sys.modules['opscope.record.join'] = None; import torch"
+    code = (
+        "import sys; sys.path.insert(0, '.'); sys.modules['opscope.record.join'] = None; "
+        "import torch"
+    )
     result, _ = launched(code)
     assert result.nothing_recorded is not None
     assert result.nothing_recorded.startswith("nothing recorded: ModuleNotFoundError: ")
@@ -144,8 +168,14 @@ def test_a_process_that_could_not_record_says_why() -> None:
     [
         ([], "no command given; write: opscope run [options] -- python train.py"),
         (["pyhton", "x.py"], "pyhton: no such command; what follows -- is run as it stands"),
-        (["my train.py", "--lr", "3"], "my train.py is not a program; write: opscope run -- python 'my train.py' --lr 3"),
-        (["./job"], "./job: may not be run; chmod +x it, or name the program that runs it before it"),
+        (
+            ["my train.py", "--lr", "3"],
+            "my train.py is not a program; write: opscope run -- python 'my train.py' --lr 3",
+        ),
+        (
+            ["./job"],
+            "./job: may not be run; chmod +x it, or name the program that runs it before it",
+        ),
     ],
 )
 def test_a_command_that_cannot_run_is_said(command: list[str], message: str) -> None:
@@ -170,7 +200,9 @@ def test_the_run_is_called_after_the_script(command: str, name: str) -> None:
     assert default_path(RecordConfig(), shlex.split(command)).name.startswith(f"{name}-20")
 
 
-@pytest.mark.parametrize(("tag", "name"), [("a/../b", "a-..-b"), ("..", "run"), ("a\nb", "a-b"), ("标签 1", "标签 1")])
+@pytest.mark.parametrize(
+    ("tag", "name"), [("a/../b", "a-..-b"), ("..", "run"), ("a\nb", "a-b"), ("标签 1", "标签 1")]
+)
 def test_a_tag_stays_one_name(tag: str, name: str) -> None:
     path = default_path(RecordConfig(tag=tag), ["python"])
     assert path.parent == Path("runs")
@@ -208,7 +240,10 @@ def test_the_flag_that_isolates_is_found(command: str, flag: str | None) -> None
 
 
 def test_a_note_says_more_than_any_guess() -> None:
-    assert why_nothing(["python", "-I"], started=True, notes=("not recording: x",)) == "nothing recorded: x"
+    assert (
+        why_nothing(["python", "-I"], started=True, notes=("not recording: x",))
+        == "nothing recorded: x"
+    )
 
 
 def test_an_option_mistaken_for_a_command_is_not_started() -> None:
@@ -217,7 +252,7 @@ def test_an_option_mistaken_for_a_command_is_not_started() -> None:
     assert not Path("runs").exists()
 
 
-# -- signals ---------------------------------------------------------------------------------------------------
+# -- signals ---------------------------------------------------------------------------------------
 
 COUNTING = """
 import signal, sys, time
@@ -233,7 +268,10 @@ time.sleep(0.3)
 print("counted", count, flush=True)
 sys.exit(9)
 """
-LAUNCHING = "import sys\nfrom opscope.record.config import parse_options\nfrom opscope.record.launch import launch\n"
+LAUNCHING = (
+    "import sys\nfrom opscope.record.config import parse_options\nfrom "
+    "opscope.record.launch import launch\n"
+)
 LAUNCHING += "sys.exit(launch(parse_options('-o run'), sys.argv[1:]).exit_code)"
 
 
@@ -244,7 +282,9 @@ def started() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     in_terminal = "import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
     command = [*python(in_terminal + LAUNCHING), *python(COUNTING)]
     env = {**os.environ, "PYTHONPATH": SOURCE}
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+    )
     os.close(theirs)
     read_until(ours, b"ready")
     yield process, ours
@@ -261,7 +301,9 @@ def read_until(terminal: int, wanted: bytes) -> bytes:
     return seen
 
 
-def test_ctrl_c_reaches_the_command_once_and_the_launcher_waits(started: tuple[subprocess.Popen[bytes], int]) -> None:
+def test_ctrl_c_reaches_the_command_once_and_the_launcher_waits(
+    started: tuple[subprocess.Popen[bytes], int],
+) -> None:
     process, terminal = started
     os.write(terminal, b"\x03")
     assert b"counted 1" in read_until(terminal, b"counted 1")
@@ -270,7 +312,9 @@ def test_ctrl_c_reaches_the_command_once_and_the_launcher_waits(started: tuple[s
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_to_the_launcher_reaches_the_command(started: tuple[subprocess.Popen[bytes], int], number: int) -> None:
+def test_a_signal_to_the_launcher_reaches_the_command(
+    started: tuple[subprocess.Popen[bytes], int], number: int
+) -> None:
     process, terminal = started
     process.send_signal(number)
     assert b"counted 1" in read_until(terminal, b"counted 1")
@@ -279,7 +323,10 @@ def test_a_signal_to_the_launcher_reaches_the_command(started: tuple[subprocess.
 
 def test_the_command_has_the_signal_mask_of_its_launcher() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    ending = supervise(python("import signal, sys; sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"), os.environ)
+    ending = supervise(
+        python("import signal, sys; sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"),
+        os.environ,
+    )
     assert ending.code == len(before)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
@@ -288,7 +335,9 @@ def test_a_descriptor_of_the_shell_is_handed_over() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"x")
     os.set_inheritable(reading, True)
-    ending = supervise(python(f"import os, sys; sys.exit(os.read({reading}, 1) == b'x' and 5)"), os.environ)
+    ending = supervise(
+        python(f"import os, sys; sys.exit(os.read({reading}, 1) == b'x' and 5)"), os.environ
+    )
     os.close(reading)
     os.close(writing)
     assert ending.code == 5

@@ -12,7 +12,9 @@ from opscope.cli.options import interpreter, recorded_by
 from opscope.errors import UsageError
 
 
-def test_the_interpreter_is_one_that_can_be_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_interpreter_is_one_that_can_be_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert interpreter(None) is None
     assert interpreter(sys.executable) == sys.executable
     (tmp_path / "python9").symlink_to(sys.executable)
@@ -30,5 +32,11 @@ def test_an_interpreter_is_shown_only_where_a_run_names_one(tmp_path: Path) -> N
     odd = tmp_path / "\x1b[2J"
     odd.mkdir()
     (odd / "python").touch()
-    for command in ((), ("python", "train.py"), ("/nowhere/python",), (str(tmp_path / "torchrun"),), (str(odd / "python"),)):
+    for command in (
+        (),
+        ("python", "train.py"),
+        ("/nowhere/python",),
+        (str(tmp_path / "torchrun"),),
+        (str(odd / "python"),),
+    ):
         assert recorded_by(command) is None

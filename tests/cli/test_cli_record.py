@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope run` with real torch: the program knows nothing of opscope, and says nothing else than without it."""
+"""`opscope run` with real torch: the program knows nothing of opscope, and says nothing else than
+without it.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,28 @@ def train(tmp_path: Path) -> Path:
 
 def plain(tmp_path: Path, *words: str) -> str:
     return subprocess.run(
-        [sys.executable, *words], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, *words],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     ).stdout
 
 
 def test_an_overflow_is_named_with_its_line(command: Command, train: Path, tmp_path: Path) -> None:
-    done = command("run", "-o", "r", "--json-file", "d.json", "--", sys.executable, train.name, "1e6", "5")
+    done = command(
+        "run", "-o", "r", "--json-file", "d.json", "--", sys.executable, train.name, "1e6", "5"
+    )
     assert done.returncode == 5
     assert done.stdout == plain(tmp_path, train.name, "1e6", "5")
     (finding, *_) = json.loads((tmp_path / "d.json").read_text())["findings"]
-    assert (finding["step"], finding["op"], finding["status"]) == (2, "aten::_to_copy.default", "0x100")
+    assert (finding["step"], finding["op"], finding["status"]) == (
+        2,
+        "aten::_to_copy.default",
+        "0x100",
+    )
     lines = done.stderr.splitlines()
     assert lines[0] == "opscope: recording into r"
     assert "first overflow  step 2  aten::_to_copy  forward  <root>" in lines
@@ -72,7 +86,9 @@ def test_a_clean_run_says_one_line(command: Command, train: Path) -> None:
 
 def test_children_record_too(command: Command, train: Path, tmp_path: Path) -> None:
     """The program that is started does not import torch; the ones it starts do."""
-    (tmp_path / "job.sh").write_text(f"for n in 1 2; do {sys.executable} {train.name} 1 0 & done; wait\n")
+    (tmp_path / "job.sh").write_text(
+        f"for n in 1 2; do {sys.executable} {train.name} 1 0 & done; wait\n"
+    )
     done = command("run", "-o", "r", "--", "bash", "job.sh")
     assert done.returncode == 0, done.stderr
     processes = json.loads((tmp_path / "r" / "run.json").read_text())["processes"]
@@ -96,17 +112,35 @@ def test_import_opscope_honours_the_environment(tmp_path: Path) -> None:
     assert len(run["processes"]) == 1
 
 
-def test_settings_that_mindspores_variable_names_hold(command: Command, train: Path, tmp_path: Path) -> None:
-    """As --config FILE, which overrules them; a file that cannot be read is said, and the program runs."""
+def test_settings_that_mindspores_variable_names_hold(
+    command: Command, train: Path, tmp_path: Path
+) -> None:
+    """As --config FILE, which overrules them; a file that cannot be read is said, and the program
+    runs.
+    """
     common = {"path": str(tmp_path / "tree"), "iteration": "1", "saved_data": "tensor"}
     settings = tmp_path / "data_dump.json"
-    settings.write_text(json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}))
+    settings.write_text(
+        json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}})
+    )
     words = ("--layout", "mindspore", "--", sys.executable, str(train), "1", "0")
     done = command("run", "-o", "run", *words, MINDSPORE_DUMP_CONFIG=str(settings))
     assert done.returncode == 0, done.stderr
     assert "MINDSPORE_DUMP_CONFIG is set" in done.stderr
     assert {path.parent.name for path in (tmp_path / "tree").glob("rank_0/Net/*/*/*.npy")} == {"1"}
     settings.write_text("{")
-    broken = command("run", "-o", "other", "--steps", "0", "--", sys.executable, str(train), "1", "0", MINDSPORE_DUMP_CONFIG=str(settings))
+    broken = command(
+        "run",
+        "-o",
+        "other",
+        "--steps",
+        "0",
+        "--",
+        sys.executable,
+        str(train),
+        "1",
+        "0",
+        MINDSPORE_DUMP_CONFIG=str(settings),
+    )
     assert broken.returncode == 0
     assert "recorded without it" in broken.stderr

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM, SIGHUP and an impatient Ctrl-C to the real command line: what it started ends with it."""
+"""SIGTERM, SIGHUP and an impatient Ctrl-C to the real command line: what it started ends with
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from pathlib import Path
 import pytest
 
 PATIENCE = 300.0
-# A command that does not end when it is asked to, and has a child that is deaf to it; both tell their numbers.
+# A command that does not end when it is asked to, and has a child that is deaf to it; both tell
+# their numbers.
 TRAINING = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
@@ -52,8 +55,24 @@ def runs(number: int) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_bisect_ends_its_trial(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
-    command = [sys.executable, "-m", "opscope", "bisect", "-o", "search", "--", sys.executable, "train.py"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as search:
+    command = [
+        sys.executable,
+        "-m",
+        "opscope",
+        "bisect",
+        "-o",
+        "search",
+        "--",
+        sys.executable,
+        "train.py",
+    ]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as search:
         try:
             assert until((tmp_path / "own").exists)
             started = [int((tmp_path / name).read_text()) for name in ("own", "child")]

@@ -18,7 +18,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, awaited: str = "", **options: object) -> str:
+def shown(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, awaited: str = "", **options: object
+) -> str:
     monkeypatch.setattr("sys.stderr", stream)
     with Progress(**options) as progress:  # type: ignore[arg-type]
         for done in range(3):
@@ -42,7 +44,9 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[2J" not in text
 
 
-def test_nothing_is_said_of_what_is_soon_over_nor_to_a_pipe_nor_beside_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_said_of_what_is_soon_over_nor_to_a_pipe_nor_beside_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert shown(monkeypatch, Terminal()) == ""
     assert shown(monkeypatch, io.StringIO(), patience=0.0) == ""
     assert shown(monkeypatch, Terminal(), quiet=True, patience=0.0) == ""

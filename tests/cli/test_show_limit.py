@@ -22,21 +22,29 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[dict[str, list[dict[str, int]]], str]:
+def shown(
+    capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[dict[str, list[dict[str, int]]], str]:
     assert main(["show", *words, "--json"]) == 0
     said = capsys.readouterr()
     return json.loads(said.out), said.err
 
 
-def test_all_calls_with_their_tensors_without_a_limit(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_calls_with_their_tensors_without_a_limit(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     document, said = shown(capsys, run)
-    assert {row["index"] for row in document["tensors"]} == {call["index"] for call in document["calls"]}
+    assert {row["index"] for row in document["tensors"]} == {
+        call["index"] for call in document["calls"]
+    }
     assert len(document["calls"]) >= 10
     assert "more" not in document
     assert said == ""
 
 
-def test_a_limit_is_said_where_it_leaves_calls_out(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_is_said_where_it_leaves_calls_out(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     every, _ = shown(capsys, run)
     document, said = shown(capsys, run, "--limit", "3")
     assert document["calls"] == every["calls"][:3]

@@ -60,17 +60,46 @@ def test_any_order_holds_only_where_it_is_asked_for() -> None:
 
 
 def test_attributes_of_one_convolution_in_both_spellings() -> None:
-    torch: dict[str, Any] = {"args": [{"tensor": "0"}, {"tensor": "1"}, None, [1, 1], [2, 0], [1, 1], False, [0, 0], 4], "kwargs": {}}
-    graph = {"args": [{"tensor": "0"}], "kwargs": {"pad_list": [2, 2, 0, 0], "stride": [1, 1, 1, 1], "dilation": [1, 1, 1, 1], "groups": 4}}
-    assert attributes("convolution", json.dumps(torch), graph=False) == attributes("convolution", json.dumps(graph), graph=True)
+    torch: dict[str, Any] = {
+        "args": [{"tensor": "0"}, {"tensor": "1"}, None, [1, 1], [2, 0], [1, 1], False, [0, 0], 4],
+        "kwargs": {},
+    }
+    graph = {
+        "args": [{"tensor": "0"}],
+        "kwargs": {
+            "pad_list": [2, 2, 0, 0],
+            "stride": [1, 1, 1, 1],
+            "dilation": [1, 1, 1, 1],
+            "groups": 4,
+        },
+    }
+    assert attributes("convolution", json.dumps(torch), graph=False) == attributes(
+        "convolution", json.dumps(graph), graph=True
+    )
     assert attributes("convolution", json.dumps(torch), graph=False)["padding"] == (2.0, 0.0)
 
 
-@pytest.mark.parametrize("text", [None, "", "[", "[1]", "{}", '{"args": 3, "kwargs": [1]}', '{"kwargs": {"pad": ["x"], "stride": {}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "[",
+        "[1]",
+        "{}",
+        '{"args": 3, "kwargs": [1]}',
+        '{"kwargs": {"pad": ["x"], "stride": {}}}',
+    ],
+)
 def test_what_is_no_attribute_says_nothing(text: str | None) -> None:
     assert attributes("convolution", text, graph=False) == {}
 
 
 def test_padding_by_mode_is_not_guessed() -> None:
-    assert "padding" not in attributes("max_pool2d", '{"kwargs": {"pad_mode": "SAME", "kernel_size": [1, 1, 2, 2]}}', graph=True)
-    assert attributes("max_pool2d", '{"kwargs": {"pad_mode": "VALID"}}', graph=True)["padding"] == (0.0, 0.0)
+    assert "padding" not in attributes(
+        "max_pool2d", '{"kwargs": {"pad_mode": "SAME", "kernel_size": [1, 1, 2, 2]}}', graph=True
+    )
+    assert attributes("max_pool2d", '{"kwargs": {"pad_mode": "VALID"}}', graph=True)["padding"] == (
+        0.0,
+        0.0,
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What error analysis allows the output of a call whose inputs agree: told with a finding, and its doubt where it would allow it."""
+"""What error analysis allows the output of a call whose inputs agree: told with a finding, and its
+doubt where it would allow it.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,34 @@ from opscope.kernels.pair import pair
 from opscope.run.schema import Call, Tensor
 
 RNG = np.random.default_rng(0)
-A, B = RNG.standard_normal((16, 256)).astype(np.float32), RNG.standard_normal((256, 16)).astype(np.float32)
+A, B = (
+    RNG.standard_normal((16, 256)).astype(np.float32),
+    RNG.standard_normal((256, 16)).astype(np.float32),
+)
 TRUE = A.astype(np.float64) @ B.astype(np.float64)
 
 
 def row(io: str, slot: str, values: np.ndarray[Any, Any]) -> Tensor:
     known = statistics(values)
     columns = {name: getattr(known, name) for name in ("size", "min", "max", "l2norm")}
-    return Tensor(process=1, index=1, io=io, slot=slot, dtype=values.dtype.name, shape=values.shape, **columns)
+    return Tensor(
+        process=1, index=1, io=io, slot=slot, dtype=values.dtype.name, shape=values.shape, **columns
+    )
 
 
-def judged(op: str, target: np.ndarray[Any, Any], golden: np.ndarray[Any, Any], inputs: list[np.ndarray[Any, Any]]) -> Any:
-    call = Call(process=1, rank=0, step=0, index=1, level="operator", phase="forward", op=op, name="c")
+def judged(
+    op: str,
+    target: np.ndarray[Any, Any],
+    golden: np.ndarray[Any, Any],
+    inputs: list[np.ndarray[Any, Any]],
+) -> Any:
+    call = Call(
+        process=1, rank=0, step=0, index=1, level="operator", phase="forward", op=op, name="c"
+    )
     tensors = [row("input", str(place), values) for place, values in enumerate(inputs)]
-    return bound_of(call, [*tensors, row("output", "0", target)], pair(target, golden), golden.dtype.name)
+    return bound_of(
+        call, [*tensors, row("output", "0", target)], pair(target, golden), golden.dtype.name
+    )
 
 
 def test_a_product_is_bounded_by_its_terms() -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a side by place are what its records hold, stored or in memory, in any order, NONE as None."""
+"""Columns of a side by place are what its records hold, stored or in memory, in any order, NONE as
+None.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,48 @@ from opscope.run.store.layout import create_run, process_facts
 from opscope.run.store.reader import NativeRun
 from opscope.run.store.writer import ProcessWriter
 
-CALLS = [Call(process=0, rank=0, step=i // 4, index=i, level="operator", phase="forward", op="mm", name=f"é{i}") for i in range(12)]
+CALLS = [
+    Call(
+        process=0,
+        rank=0,
+        step=i // 4,
+        index=i,
+        level="operator",
+        phase="forward",
+        op="mm",
+        name=f"é{i}",
+    )
+    for i in range(12)
+]
 TENSORS = [
     Tensor(
-        process=0, index=i, io=io, slot=str(i), dtype="float32", shape=None if i == 3 else (i, 2), max=None if i == 5 else i / 2,
-        requires_grad=[None, True, False][i % 3], value=ValueRef(f"s{i}", "k") if i % 2 else None,
+        process=0,
+        index=i,
+        io=io,
+        slot=str(i),
+        dtype="float32",
+        shape=None if i == 3 else (i, 2),
+        max=None if i == 5 else i / 2,
+        requires_grad=[None, True, False][i % 3],
+        value=ValueRef(f"s{i}", "k") if i % 2 else None,
     )
-    for i in range(12) for io in ("input", "output")
-]  # fmt: skip
+    for i in range(12)
+    for io in ("input", "output")
+]
 
 
 def runs(folder: Path) -> list[Run]:
     path = create_run(folder / "run")
     writer = ProcessWriter(path, process_facts())
     for step in range(3):
-        writer.append("calls", encode_rows("calls", [row for row in CALLS if row.step == step]), step=step)
-        writer.append("tensors", encode_rows("tensors", [row for row in TENSORS if row.index // 4 == step]), step=step)
+        writer.append(
+            "calls", encode_rows("calls", [row for row in CALLS if row.step == step]), step=step
+        )
+        writer.append(
+            "tensors",
+            encode_rows("tensors", [row for row in TENSORS if row.index // 4 == step]),
+            step=step,
+        )
     writer.close(0)
     info = RunInfo(path="somewhere", format="test")
     return [NativeRun(path), MemoryRun(info, [Process(process=0, directory="p")], CALLS, TENSORS)]
@@ -45,4 +73,6 @@ def test_columns_by_place_are_those_of_the_records(tmp_path: Path) -> None:
         assert cells.of_calls("name", calls) == ["é11", "é0", "é0", None, "é5"]
         for places in (np.array([23, 0, -1, 7, 8, 7]), np.arange(24), np.empty(0, dtype=np.int64)):
             for name in ("slot", "io", "shape", "max", "requires_grad", "value"):
-                assert cells.of_tensors(name, places) == [None if at < 0 else getattr(TENSORS[at], name) for at in places.tolist()]
+                assert cells.of_tensors(name, places) == [
+                    None if at < 0 else getattr(TENSORS[at], name) for at in places.tolist()
+                ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two dumps of msprobe that keep hashes and nothing else: equal hashes are equal, the first that differs is named."""
+"""Two dumps of msprobe that keep hashes and nothing else: equal hashes are equal, the first that
+differs is named.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,32 @@ def leaf(values: Any, form: str, **statistics: Any) -> dict[str, Any]:
     if form == "xor":
         code = f"0x{int(np.bitwise_xor.reduce(values.reshape(-1).view(np.uint64))):016x}"
     known = dict.fromkeys(("Max", "Min", "Mean", "Norm")) | statistics
-    return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(values.shape), **known, "requires_grad": False, "md5": code}
+    return {
+        "type": "torch.Tensor",
+        "dtype": "torch.float32",
+        "shape": list(values.shape),
+        **known,
+        "requires_grad": False,
+        "md5": code,
+    }
 
 
-def dump(folder: Path, form: str, *, broken: bool = False, framework: str = "pytorch", scale: float = 1.0) -> Path:
-    """Three calls in a chain; when broken the second computes something else, and so what the third reads differs."""
+def dump(
+    folder: Path, form: str, *, broken: bool = False, framework: str = "pytorch", scale: float = 1.0
+) -> Path:
+    """Three calls in a chain; when broken the second computes something else, and so what the third
+    reads differs.
+    """
     rng, data = np.random.default_rng(0), {}
     flow = [rng.standard_normal((4, 4)).astype(np.float32) * np.float32(scale) for _ in range(4)]
     if broken:
         flow[2], flow[3] = flow[2][::-1].copy() + np.float32(0.5), flow[3] + 1
     for number, op in enumerate(("relu", "gelu", "tanh")):
         data[f"Functional.{op}.0.forward"] = {
-            "input_args": [leaf(flow[number], form)], "input_kwargs": {}, "output": [leaf(flow[number + 1], form)],
-        }  # fmt: skip
+            "input_args": [leaf(flow[number], form)],
+            "input_kwargs": {},
+            "output": [leaf(flow[number + 1], form)],
+        }
     place = folder / "step0" / "rank0"
     place.mkdir(parents=True)
     head = {"task": "statistics", "level": "L1", "framework": framework, "dump_data_dir": None}

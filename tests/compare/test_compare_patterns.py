@@ -43,7 +43,10 @@ CHANGES: dict[str, tuple[Callable[[Array], Array], str]] = {
     "tail": (where(np.s_[-3:]), "the last 3 of 32 of the rows"),
     "NaN": (nan, "are NaN in target alone"),
     "shift": (lambda golden: np.roll(golden, 1, axis=1), "rolled by 1"),
-    "transposition": (lambda golden: np.ascontiguousarray(golden.T), "its dimensions in the order [1, 0]"),
+    "transposition": (
+        lambda golden: np.ascontiguousarray(golden.T),
+        "its dimensions in the order [1, 0]",
+    ),
     "scale": (lambda golden: golden / np.float32(np.sqrt(8)), "golden times 1/sqrt(8)"),
     "sign": (lambda golden: -golden, "the sign turned"),
     "dropped addend": (lambda golden: golden - X, "golden without input 0"),

@@ -17,14 +17,18 @@ LINE = "/home/me/train.py:7"
 
 
 def tensor(version: int | None, content: int, **changes: Any) -> dict[str, Any]:
-    """A tensor whose content is one number: equal numbers are equal tensors, others differ by a tenth of their size."""
+    """A tensor whose content is one number: equal numbers are equal tensors, others differ by a
+    tenth of their size.
+    """
     value = 1.0 + content / 10
     statistics = {"min": -value, "max": value, "mean": 0.1 * value, "l2norm": 1.5 * value}
     return state(version, **{"digest": 1_000 + content, **statistics, **changes})
 
 
 def chain(contents: list[int], ops: list[str] | None = None, **columns: Any) -> Builder:
-    """A chain of calls, each reading what the one before wrote; contents are of the input and of every output."""
+    """A chain of calls, each reading what the one before wrote; contents are of the input and of
+    every output.
+    """
     built = Builder()
     for place, (before, after) in enumerate(pairwise(contents)):
         op = "relu" if ops is None else ops[place]
@@ -56,17 +60,31 @@ def test_the_first_call_whose_output_differs_is_the_origin() -> None:
     first = comparison.findings[0]
     assert first.confidence == "proven"
     assert first.source == LINE
-    verdicts = [detail.verdict for detail in comparison.details() if detail.target is not None and detail.target.io == "output"]
+    verdicts = [
+        detail.verdict
+        for detail in comparison.details()
+        if detail.target is not None and detail.target.io == "output"
+    ]
     assert verdicts == ["same", "origin", "receiver", "receiver"]
 
 
 def test_an_input_that_nobody_produced_makes_its_first_reader_the_origin() -> None:
     def made(weight: int, out: int) -> MemoryRun:
         built = Builder()
-        built.call("t", [tensor(5, weight, role="parameter", tensor_name="fc.weight")], [tensor(5, weight)])
-        built.call("mm", [tensor(0, 0), tensor(5, weight, role="parameter", tensor_name="fc.weight")], [tensor(1, out)])
+        built.call(
+            "t", [tensor(5, weight, role="parameter", tensor_name="fc.weight")], [tensor(5, weight)]
+        )
+        built.call(
+            "mm",
+            [tensor(0, 0), tensor(5, weight, role="parameter", tensor_name="fc.weight")],
+            [tensor(1, out)],
+        )
         built.call("relu", [tensor(1, out)], [tensor(2, out + 1)])
-        built.call("mm", [tensor(2, out + 1), tensor(5, weight, role="parameter", tensor_name="fc.weight")], [tensor(3, out + 2)])
+        built.call(
+            "mm",
+            [tensor(2, out + 1), tensor(5, weight, role="parameter", tensor_name="fc.weight")],
+            [tensor(3, out + 2)],
+        )
         return built.run()
 
     comparison = compare(made(9, 20), made(1, 10))
@@ -86,7 +104,13 @@ def test_an_inserted_call_is_named_and_everything_after_it_stays_aligned() -> No
     built.call("relu", [tensor(3, 3)], [tensor(4, 4)])
     comparison = compare(built.run(), golden)
     assert findings(comparison) == [("structural-difference", "aten::mul.default")]
-    assert comparison.document.summary["calls"] == {"target": 5, "golden": 4, "matched": 4, "only_target": 1, "only_golden": 0}
+    assert comparison.document.summary["calls"] == {
+        "target": 5,
+        "golden": 4,
+        "matched": 4,
+        "only_target": 1,
+        "only_golden": 0,
+    }
 
 
 def test_calls_inserted_in_every_step_are_one_finding() -> None:
@@ -103,23 +127,34 @@ def test_calls_inserted_in_every_step_are_one_finding() -> None:
 
     comparison = compare(made(inserted=True), made(inserted=False))
     assert findings(comparison) == [("structural-difference", "aten::sin.default")]
-    assert comparison.findings[0].reasons[0] == "only the target runs this call and 1 more after it, in 3 steps; the values around it agree"
+    assert (
+        comparison.findings[0].reasons[0]
+        == "only the target runs this call and 1 more after it, in 3 steps; the values around it "
+        "agree"
+    )
 
 
-def test_a_call_that_repeats_another_is_an_insertion_unless_it_stands_amid_the_backward_pass() -> None:
+def test_a_call_that_repeats_another_is_an_insertion_unless_it_stands_amid_the_backward_pass() -> (
+    None
+):
     def made(*places: int) -> MemoryRun:
         built = Builder()
         for place in range(4):
             phase = "forward" if place < 2 else "backward"
             built.call(
-                ["relu", "mul", "mul", "threshold_backward"][place], [tensor(place, place)], [tensor(place + 1, place + 1)], phase=phase
+                ["relu", "mul", "mul", "threshold_backward"][place],
+                [tensor(place, place)],
+                [tensor(place + 1, place + 1)],
+                phase=phase,
             )
             if place in places:
                 built.call("relu", [tensor(0, 0)], [tensor(40, 1)])
         return built.run()
 
     assert findings(compare(made(0), made())) == [("structural-difference", "aten::relu.default")]
-    assert findings(compare(made(2), made())) == []  # recomputation, which its recorder did not tell as such
+    assert (
+        findings(compare(made(2), made())) == []
+    )  # recomputation, which its recorder did not tell as such
 
 
 def test_an_inserted_call_that_changes_values_is_an_origin() -> None:
@@ -167,8 +202,14 @@ def test_independent_branches_in_another_order_are_the_same() -> None:
 def test_noise_within_rounding_is_no_finding() -> None:
     def made(off: float) -> MemoryRun:
         built = Builder()
-        built.call("mm", [tensor(0, 0), tensor(1, 0)], [tensor(2, 5, digest=int(off * 1e9), max=1.5 + off)])
-        built.call("relu", [tensor(2, 5, digest=int(off * 1e9), max=1.5 + off)], [tensor(3, 6, digest=7 + int(off * 1e9), max=1.6 + off)])
+        built.call(
+            "mm", [tensor(0, 0), tensor(1, 0)], [tensor(2, 5, digest=int(off * 1e9), max=1.5 + off)]
+        )
+        built.call(
+            "relu",
+            [tensor(2, 5, digest=int(off * 1e9), max=1.5 + off)],
+            [tensor(3, 6, digest=7 + int(off * 1e9), max=1.6 + off)],
+        )
         return built.run()
 
     comparison = compare(made(1e-7), made(0.0))
@@ -186,7 +227,12 @@ def test_a_random_operator_is_recognised() -> None:
 def test_scalar_arguments_that_differ_are_named() -> None:
     def made(eps: float, out: int) -> MemoryRun:
         built = Builder()
-        built.call("native_layer_norm", [tensor(0, 0)], [tensor(1, out)], args=f'{{"args": [{{"tensor": "0"}}, {eps}], "kwargs": {{}}}}')
+        built.call(
+            "native_layer_norm",
+            [tensor(0, 0)],
+            [tensor(1, out)],
+            args=f'{{"args": [{{"tensor": "0"}}, {eps}], "kwargs": {{}}}}',
+        )
         return built.run()
 
     comparison = compare(made(1e-3, 2), made(1e-5, 1))
@@ -217,7 +263,11 @@ def test_empty_runs_are_incomplete() -> None:
 def test_tensors_nobody_measured_are_said() -> None:
     def made() -> MemoryRun:
         built = Builder()
-        built.call("relu", [unread(None, storage=None, shape=(4,))], [unread(None, storage=None, shape=(4,))])
+        built.call(
+            "relu",
+            [unread(None, storage=None, shape=(4,))],
+            [unread(None, storage=None, shape=(4,))],
+        )
         return built.run()
 
     document = compare(made(), made()).document
@@ -242,7 +292,9 @@ def test_other_shapes_are_a_difference() -> None:
     def made(size: int) -> MemoryRun:
         built = Builder()
         built.call("relu", [tensor(0, 0)], [tensor(1, 1)])
-        built.call("constant_pad_nd", [tensor(1, 1)], [tensor(2, 2 + size, shape=(size,), size=size)])
+        built.call(
+            "constant_pad_nd", [tensor(1, 1)], [tensor(2, 2 + size, shape=(size,), size=size)]
+        )
         return built.run()
 
     comparison = compare(made(6), made(5))
@@ -251,7 +303,9 @@ def test_other_shapes_are_a_difference() -> None:
 
 
 def test_two_different_models_are_said_to_be() -> None:
-    document = compare(run([0, 1, 2, 3], ["relu", "tanh", "mm"]), run([0, 1, 2, 3], ["exp", "log", "bmm"])).document
+    document = compare(
+        run([0, 1, 2, 3], ["relu", "tanh", "mm"]), run([0, 1, 2, 3], ["exp", "log", "bmm"])
+    ).document
     assert not document.complete
     assert any("two different models" in warning for warning in document.summary["warnings"])
 
@@ -283,7 +337,14 @@ def test_runs_not_seeded_alike_are_warned_of() -> None:
 def enclosed(inner: int, outer: int) -> MemoryRun:
     """A module with one recorded call inside, and something after it that nobody recorded."""
     built = Builder()
-    built.call("torch.nn.Block", [tensor(0, 0)], [tensor(9, outer)], level="module", module="block", name="block:Block#1")
+    built.call(
+        "torch.nn.Block",
+        [tensor(0, 0)],
+        [tensor(9, outer)],
+        level="module",
+        module="block",
+        name="block:Block#1",
+    )
     built.call("relu", [tensor(0, 0)], [tensor(1, inner)], parent=0, module="block")
     built.call("tanh", [tensor(9, outer)], [tensor(10, outer + 1)])
     return built.run()
@@ -301,14 +362,23 @@ def ranks(contents: tuple[int, int], summed: int) -> MemoryRun:
     built = Builder()
     for rank, content in enumerate(contents):
         built.call("mm", [tensor(0, 0)], [tensor(1, content)], process=rank, rank=rank)
-        built.call("c10d::allreduce_", [tensor(1, content)], [tensor(2, summed)], process=rank, rank=rank, phase="communication")
+        built.call(
+            "c10d::allreduce_",
+            [tensor(1, content)],
+            [tensor(2, summed)],
+            process=rank,
+            rank=rank,
+            phase="communication",
+        )
         built.call("relu", [tensor(2, summed)], [tensor(3, summed + 1)], process=rank, rank=rank)
     return built.run()
 
 
 def test_what_another_rank_sent_is_no_origin() -> None:
     comparison = compare(ranks((1, 8), 9), ranks((1, 2), 3))
-    assert [(finding.rank, finding.op) for finding in comparison.findings] == [(1, "aten::mm.default")]
+    assert [(finding.rank, finding.op) for finding in comparison.findings] == [
+        (1, "aten::mm.default")
+    ]
 
 
 def test_a_collective_that_sums_wrongly_is_an_origin() -> None:

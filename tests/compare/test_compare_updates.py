@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimizer's step in two frameworks: another rate is told by how far parameters move, and gradients of rounding accuse nobody."""
+"""An optimizer's step in two frameworks: another rate is told by how far parameters move, and
+gradients of rounding accuse nobody.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +19,60 @@ MOVES = dict(zip(NAMES, (0.01, -0.004, 0.007, 0.0002), strict=True))
 
 def tensor(version: int, mean: float, *, error: float = 0.0, **changes: Any) -> dict[str, Any]:
     """A square matrix by its statistics; error is what the largest element alone is off."""
-    return state(version, shape=(8, 8), **{"size": 64, "min": -3.0, "max": 3.0 + error, "mean": mean, "l2norm": 8.0 + mean, **changes})
+    return state(
+        version,
+        shape=(8, 8),
+        **{
+            "size": 64,
+            "min": -3.0,
+            "max": 3.0 + error,
+            "mean": mean,
+            "l2norm": 8.0 + mean,
+            **changes,
+        },
+    )
 
 
-def trained(*, graph: bool, moves: dict[str, float], error: float = 0.0, gradient: float = 0.5) -> Builder:
+def trained(
+    *, graph: bool, moves: dict[str, float], error: float = 0.0, gradient: float = 0.5
+) -> Builder:
     """Four products, their gradients, and one step of Adam as either framework runs it."""
     built, phases = Builder(), {"phase": "backward"}
     product, update = ("MatMul", "Adam") if graph else ("mm", "addcdiv_")
     for place, name in enumerate(NAMES):
         read = tensor(10 + place, 0.1 * place, tensor_name=name, role="parameter")
-        built.call(product, [tensor(1, 0.3), read], [tensor(20 + place, 0.2 + 0.1 * place)], module=name[:-7])
+        built.call(
+            product,
+            [tensor(1, 0.3), read],
+            [tensor(20 + place, 0.2 + 0.1 * place)],
+            module=name[:-7],
+        )
     for place, name in enumerate(NAMES):
         read = [tensor(1, 0.3), tensor(20 + place, 0.2 + 0.1 * place)]
-        built.call(product, read, [tensor(30 + place, gradient + 0.05 * place)], module=name[:-7], **phases)
+        built.call(
+            product, read, [tensor(30 + place, gradient + 0.05 * place)], module=name[:-7], **phases
+        )
     for place, name in enumerate(NAMES):
         known = {"tensor_name": name, "role": "parameter"}
         written = tensor(40 + place, 0.1 * place + moves[name], error=error * (place + 1), **known)
-        read = [tensor(10 + place, 0.1 * place, **known), tensor(30 + place, gradient + 0.05 * place)]
-        built.call(update, read, [{"slot": "input.0" if graph else "0", **written}], module="", phase="optimizer")
+        read = [
+            tensor(10 + place, 0.1 * place, **known),
+            tensor(30 + place, gradient + 0.05 * place),
+        ]
+        built.call(
+            update,
+            read,
+            [{"slot": "input.0" if graph else "0", **written}],
+            module="",
+            phase="optimizer",
+        )
     return built
 
 
 def first(moves: dict[str, float], **changes: float) -> Finding | None:
-    return compare(trained(graph=True, moves=moves, **changes).run(), trained(graph=False, moves=MOVES).run()).first()
+    return compare(
+        trained(graph=True, moves=moves, **changes).run(), trained(graph=False, moves=MOVES).run()
+    ).first()
 
 
 def test_single_elements_that_move_otherwise_accuse_nobody() -> None:
@@ -55,7 +88,10 @@ def test_another_rate_is_told(rate: float) -> None:
     finding = first({name: rate * moved for name, moved in MOVES.items()})
     assert finding is not None
     assert (finding.op, finding.phase) == ("Adam", "optimizer")
-    assert finding.reasons[0] == f"parameters move {rate:g} times as far as golden's: another learning rate"
+    assert (
+        finding.reasons[0]
+        == f"parameters move {rate:g} times as far as golden's: another learning rate"
+    )
 
 
 def test_moves_that_follow_no_single_rate_are_told_so() -> None:

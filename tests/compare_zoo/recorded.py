@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records a program of the zoo in this process, and keeps the runs that several tests compare with."""
+"""Records a program of the zoo in this process, and keeps the runs that several tests compare
+with.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ CASES = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The healthy run and each faulty one, with all values."""
     made = {}
-    for name, options in {"golden": {}, **{name: change for name, (change, _, _) in CASES.items()}}.items():
+    for name, options in {
+        "golden": {},
+        **{name: change for name, (change, _, _) in CASES.items()},
+    }.items():
         made[name] = tmp_path_factory.mktemp("runs") / name.replace(" ", "_")
         compare_faults.train({**options, "values": "full", "to": made[name]})
     return made
@@ -41,9 +44,13 @@ def foreign(run: Path, layout: str, to: Path) -> Path:
 
 @pytest.mark.parametrize("layout", ["msprobe", "mindspore", "cann"])
 @pytest.mark.parametrize("name", CASES)
-def test_names_the_operator_in_other_layouts(runs: dict[str, Path], tmp_path: Path, name: str, layout: str) -> None:
+def test_names_the_operator_in_other_layouts(
+    runs: dict[str, Path], tmp_path: Path, name: str, layout: str
+) -> None:
     _, module, op = CASES[name]
-    target, golden = (foreign(runs[run], layout, tmp_path / run.replace(" ", "_")) for run in (name, "golden"))
+    target, golden = (
+        foreign(runs[run], layout, tmp_path / run.replace(" ", "_")) for run in (name, "golden")
+    )
     document = opscope.compare(target, golden).document
     assert document.verdict == "found"
     first = document.findings[0]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are initialised, then loaded: initialisations that reach nothing accuse nobody, and hide no fault behind them."""
+"""Models that are initialised, then loaded: initialisations that reach nothing accuse nobody, and
+hide no fault behind them.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +52,29 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Goldens:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_reaches_nothing_accuses_nobody(name: str, golden: Goldens, tmp_path: Path) -> None:
     both = {key: value for key, value in HEALTHY[name].items() if key in {"unused", "ema"}}
-    document = opscope.compare(record(PROGRAM, HEALTHY[name], tmp_path / "run"), golden(both)).document
-    assert document.verdict == "clean", [(one.kind, one.call, one.reasons) for one in document.findings]
+    document = opscope.compare(
+        record(PROGRAM, HEALTHY[name], tmp_path / "run"), golden(both)
+    ).document
+    assert document.verdict == "clean", [
+        (one.kind, one.call, one.reasons) for one in document.findings
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("init", ["", "normal", "orthogonal"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_fault_comes_first(name: str, init: str, dtype: str, golden: Goldens, tmp_path: Path) -> None:
+def test_the_fault_comes_first(
+    name: str, init: str, dtype: str, golden: Goldens, tmp_path: Path
+) -> None:
     if (name, dtype) == ("mixed", "float16"):
-        pytest.skip("a hundredth added is within what float16's rounding makes of statistics; values would tell it")
+        pytest.skip(
+            "a hundredth added is within what float16's rounding makes of statistics; values "
+            "would tell it"
+        )
     change, ops, line = FAULTS[name]
-    made = record(PROGRAM, {"dtype": dtype, "seed": 1, "unused": 8, "init": init, **change}, tmp_path / "run")
+    made = record(
+        PROGRAM, {"dtype": dtype, "seed": 1, "unused": 8, "init": init, **change}, tmp_path / "run"
+    )
     first = opscope.compare(made, golden({"dtype": dtype, "unused": 8})).findings[0]
     assert family(first.op or "") in ops.split("|"), first
     source, _, number = str(first.source).rpartition(":")
@@ -70,7 +83,9 @@ def test_the_fault_comes_first(name: str, init: str, dtype: str, golden: Goldens
 
 def test_a_draw_that_the_model_reads_is_told(golden: Goldens, tmp_path: Path) -> None:
     """The same draws matter where the checkpoint lacks the tensor that they fill."""
-    program = PROGRAM.read_text().replace('if not name.startswith("unused")', 'if name != "head.weight"')
+    program = PROGRAM.read_text().replace(
+        'if not name.startswith("unused")', 'if name != "head.weight"'
+    )
     other = tmp_path / "partly.py"
     other.write_text(program)
     runs = []

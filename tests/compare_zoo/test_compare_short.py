@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single passes of small models whose weights and batches were made before the recording began: the right call comes first."""
+"""Single passes of small models whose weights and batches were made before the recording began: the
+right call comes first.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,23 @@ class Tagger(nn.Module):
         return self.head(change(hidden))
 
 
-def passed(to: Path, *, batch: int = 4, length: int = 6, perturbed: str = "", change: Callable[[Tensor], Tensor] = lambda x: x) -> Path:
+def passed(
+    to: Path,
+    *,
+    batch: int = 4,
+    length: int = 6,
+    perturbed: str = "",
+    change: Callable[[Tensor], Tensor] = lambda x: x,
+) -> Path:
     """One forward and backward pass, recorded."""
     torch.manual_seed(0)
     model = Tagger()
     if perturbed:
         with torch.no_grad():
             model.get_parameter(perturbed)[0] += 0.1
-    ids = torch.randint(0, 16, (8, 8), generator=torch.Generator().manual_seed(1))[:batch, :length].contiguous()
+    ids = torch.randint(0, 16, (8, 8), generator=torch.Generator().manual_seed(1))[
+        :batch, :length
+    ].contiguous()
     goal = (ids % 4).reshape(-1)
     with opscope.record(to):
         functional.cross_entropy(model(ids, change).reshape(len(goal), -1), goal).backward()
@@ -62,7 +73,10 @@ def test_what_only_changes_places_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [{"batch": 3}, {"length": 5}])
 def test_a_batch_of_another_size_is_one_finding(size: dict[str, int], tmp_path: Path) -> None:
     (finding,) = compared(tmp_path, **size).findings
-    assert (finding.op, finding.reasons[0].partition(":")[0]) == ("aten::embedding.default", "the batch has another size")
+    assert (finding.op, finding.reasons[0].partition(":")[0]) == (
+        "aten::embedding.default",
+        "the batch has another size",
+    )
 
 
 def test_a_weight_that_differs_is_told_beside_a_batch_of_another_size(tmp_path: Path) -> None:

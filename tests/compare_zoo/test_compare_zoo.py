@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded differences between two trainings: the right operator comes first, and what is healthy stays clean."""
+"""Seeded differences between two trainings: the right operator comes first, and what is healthy
+stays clean.
+"""
 
 from __future__ import annotations
 

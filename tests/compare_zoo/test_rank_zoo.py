@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks of one training under torchrun: where they go apart, and that they do not when all is well."""
+"""Two ranks of one training under torchrun: where they go apart, and that they do not when all is
+well.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from opscope.cli import main
 pytestmark = pytest.mark.zoo
 
 PROGRAM = Path(__file__).parent / "programs" / "ranks.py"
-LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROGRAM)]
+LAUNCH = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node=2",
+    str(PROGRAM),
+]
 
 
 def record(fault: str, to: Path) -> Path:
@@ -40,7 +49,11 @@ def scanned(run: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     ],
 )
 def test_scan_names_the_call_at_which_ranks_go_apart(
-    fault: str, place: tuple[str, int, int], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fault: str,
+    place: tuple[str, int, int],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     first = scanned(record(fault, tmp_path / "run"), capsys)["findings"][0]
     assert (first["kind"], first["op"], first["step"], first["rank"]) == ("rank-mismatch", *place)
@@ -56,28 +69,59 @@ def test_ranks_that_stay_together_are_clean_and_the_first_cause_across_ranks_com
     document = json.loads(capsys.readouterr().out)
     first = document["findings"][0]
     assert (first["rank"], first["step"], first["op"]) == (1, 1, "aten::mul_.Tensor")
-    assert {finding["rank"] for finding in document["findings"] if finding["kind"] == "divergence-origin"} == {1}
+    assert {
+        finding["rank"]
+        for finding in document["findings"]
+        if finding["kind"] == "divergence-origin"
+    } == {1}
 
 
 @pytest.mark.parametrize("way", ["ddp", "wrapped", "fully_shard", "tensor_parallel"])
-def test_two_recordings_of_ranks_that_share_a_model_agree(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_recordings_of_ranks_that_share_a_model_agree(
+    way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing is read before it has arrived, and the losses are those of the program alone."""
     launch = [*LAUNCH[:-1], str(PROGRAM.with_name("sharded.py")), way]
     losses = []
-    for prefix in ([], *([sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / name), "--"] for name in "ab")):
-        done = subprocess.run([*prefix, *launch], capture_output=True, text=True, timeout=300, check=False)
+    for prefix in (
+        [],
+        *(
+            [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / name), "--"]
+            for name in "ab"
+        ),
+    ):
+        done = subprocess.run(
+            [*prefix, *launch], capture_output=True, text=True, timeout=300, check=False
+        )
         losses.append(sorted(done.stdout.splitlines()))
     assert len(losses[0]) == 24
     assert losses[1] == losses[0] == losses[2]
     main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json"])
-    assert [(finding["op"], finding["reasons"]) for finding in json.loads(capsys.readouterr().out)["findings"]] == []
+    assert [
+        (finding["op"], finding["reasons"])
+        for finding in json.loads(capsys.readouterr().out)["findings"]
+    ] == []
 
 
 @pytest.mark.parametrize("way", ["wrapped", "fully_shard", "tensor_parallel"])
-def test_ranks_that_share_one_models_parameters_are_clean(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Memory that a collective is yet to fill is nobody's result, and what one sends is not what all ranks get."""
+def test_ranks_that_share_one_models_parameters_are_clean(
+    way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Memory that a collective is yet to fill is nobody's result, and what one sends is not what
+    all ranks get.
+    """
     launch = [*LAUNCH[:-1], str(PROGRAM.with_name("sharded.py")), way]
-    command = [sys.executable, "-m", "opscope", "run", "--check", "-o", str(tmp_path / "run"), "--", *launch]
+    command = [
+        sys.executable,
+        "-m",
+        "opscope",
+        "run",
+        "--check",
+        "-o",
+        str(tmp_path / "run"),
+        "--",
+        *launch,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     document = scanned(tmp_path / "run", capsys)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation speaks of what is there: tests it names, options, exit codes, its own pages, the same in both languages."""
+"""The documentation speaks of what is there: tests it names, options, exit codes, its own pages,
+the same in both languages.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ def named_tests(page: Path) -> list[str]:
 
 
 def functions_of(path: Path) -> set[str]:
-    return {node.name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)}
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -51,17 +57,27 @@ def test_traps_that_the_faq_names_exist() -> None:
     text = (DOCS / "faq.md").read_text(encoding="utf-8")
     traps = (ROOT / "tests" / "zoo" / "test_traps.py").read_text(encoding="utf-8")
     named = [
-        name for inside in re.findall(r"test_the_program_does_not_notice` \(([^)]*)\)", text) for name in re.findall(r"`(\w+)`", inside)
+        name
+        for inside in re.findall(r"test_the_program_does_not_notice` \(([^)]*)\)", text)
+        for name in re.findall(r"`(\w+)`", inside)
     ]
     assert len(named) >= 6
     assert [name for name in named if f'    "{name}": """\n' not in traps] == []
 
 
 def test_every_page_is_in_the_contents() -> None:
-    trees = re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(encoding="utf-8"), re.DOTALL)
-    listed = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    trees = re.findall(
+        r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    listed = [
+        line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")
+    ]
     pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
-    assert [page for page in sorted(pages) if not any(fnmatch.fnmatchcase(page, entry) for entry in listed)] == []
+    assert [
+        page
+        for page in sorted(pages)
+        if not any(fnmatch.fnmatchcase(page, entry) for entry in listed)
+    ] == []
     assert [entry for entry in listed if not fnmatch.filter(pages, entry)] == []
 
 
@@ -69,11 +85,15 @@ def test_every_page_is_in_the_contents() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-        assert target.startswith(("https://", "http://")) or (page.parent / target).exists(), f"{page.name}: {target}"
+        assert target.startswith(("https://", "http://")) or (page.parent / target).exists(), (
+            f"{page.name}: {target}"
+        )
 
 
 def test_every_question_is_answered_with_a_test() -> None:
-    sections = re.split(r"^### (\d+)\. ", (DOCS / "faq.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    sections = re.split(
+        r"^### (\d+)\. ", (DOCS / "faq.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )[1:]
     numbers, texts = [int(number) for number in sections[::2]], sections[1::2]
     assert numbers == list(range(1, 29))
     assert all("::test_" in text for text in texts)
@@ -83,14 +103,21 @@ def test_every_question_is_answered_with_a_test() -> None:
 def test_both_languages_say_the_same(twins: tuple[Path, Path]) -> None:
     english, chinese = (twin.read_text(encoding="utf-8") for twin in twins)
     assert named_tests(twins[0]) == named_tests(twins[1])
-    assert len(re.findall(r"^#+ ", english, re.MULTILINE)) == len(re.findall(r"^#+ ", chinese, re.MULTILINE))
+    assert len(re.findall(r"^#+ ", english, re.MULTILINE)) == len(
+        re.findall(r"^#+ ", chinese, re.MULTILINE)
+    )
     assert re.findall(r"^```console\n(.*?)```", english, re.DOTALL | re.MULTILINE) == re.findall(
         r"^```console\n(.*?)```", chinese, re.DOTALL | re.MULTILINE
     )
 
 
 def test_every_option_of_run_is_documented_and_no_other() -> None:
-    section = (DOCS / "cli.md").read_text(encoding="utf-8").partition("## opscope run")[2].partition("\n## ")[0]
+    section = (
+        (DOCS / "cli.md")
+        .read_text(encoding="utf-8")
+        .partition("## opscope run")[2]
+        .partition("\n## ")[0]
+    )
     rows = "\n".join(line.split(" | ")[0] for line in section.splitlines() if line.startswith("|"))
     documented = set(re.findall(r"--([a-z][a-z-]*)", rows))
     assert documented == {option.word for option in OPTIONS} | {"beside", "json-file"}
@@ -98,14 +125,28 @@ def test_every_option_of_run_is_documented_and_no_other() -> None:
 
 def test_every_verb_is_documented_and_no_other() -> None:
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^## opscope ([\w-]+)", text, re.MULTILINE)) == {verb for verb, _ in VERBS}
+    assert set(re.findall(r"^## opscope ([\w-]+)", text, re.MULTILINE)) == {
+        verb for verb, _ in VERBS
+    }
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The words of every `opscope VERB …` that a block of the page shows; comments and results left out."""
-    blocks = re.findall(r"^```(?:console|text|bash|sh)?\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    lines = [line.removeprefix("$ ") for block in blocks for line in re.sub(r"\n {10,}", " ", block).splitlines()]
-    shown = [shlex.split(line, comments=True)[1:] for line in lines if re.match(r"opscope [a-z]", line)]
+    """The words of every `opscope VERB …` that a block of the page shows; comments and results left
+    out.
+    """
+    blocks = re.findall(
+        r"^```(?:console|text|bash|sh)?\n(.*?)^```",
+        page.read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+    lines = [
+        line.removeprefix("$ ")
+        for block in blocks
+        for line in re.sub(r"\n {10,}", " ", block).splitlines()
+    ]
+    shown = [
+        shlex.split(line, comments=True)[1:] for line in lines if re.match(r"opscope [a-z]", line)
+    ]
     return [words for words in shown if words and words[0] in dict(VERBS)]
 
 
@@ -118,5 +159,7 @@ def test_commands_that_are_shown_can_be_typed(page: Path) -> None:
 
 def test_a_command_that_cannot_be_typed_is_seen() -> None:
     with pytest.raises(CycloptsError):
-        make_app().parse_args(["scan", "r", "--no-such-option"], exit_on_error=False, print_error=False)
+        make_app().parse_args(
+            ["scan", "r", "--no-such-option"], exit_on_error=False, print_error=False
+        )
     assert len(commands(ROOT / "README.md")) >= 5

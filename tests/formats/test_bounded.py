@@ -30,4 +30,7 @@ def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str) -> N
 def test_lines_end_alike_and_broken_text_is_marked(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n\xff")
-    assert read_bounded_text(path, limit=100, what="a test", encoding="utf-8-sig") == "one\ntwo\nthree\n\N{REPLACEMENT CHARACTER}"
+    assert (
+        read_bounded_text(path, limit=100, what="a test", encoding="utf-8-sig")
+        == "one\ntwo\nthree\n\N{REPLACEMENT CHARACTER}"
+    )

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Change kept inputs at random and hold every parser to its promise: no crash, no hang over 2 s, growth under 64 MiB.
+"""Change kept inputs at random and hold every parser to its promise: no crash, no hang over 2 s,
+growth under 64 MiB.
 
     python tests/fuzz/mutate.py [--inputs 1000000] [--seed 0] [--keep FOLDER] [TARGET …]
 
-Needs nothing beside opscope; the inputs are shared out among the parsers, each in a process of its own. Input N of a target depends
-on the seed alone, so that what a dying process was given can be made again. What breaks the promise is written to FOLDER.
+Needs nothing beside opscope; the inputs are shared out among the parsers, each in a process of its
+own. Input N of a target depends on the seed alone, so that what a dying process was given can be
+made again. What breaks the promise is written to FOLDER.
 """
 
 from __future__ import annotations
@@ -35,19 +37,114 @@ MOST_FINDS = 20
 LARGEST = 1 << 20
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 NUMBERS = (
-    b"0", b"-1", b"1", b"255", b"256", b"65535", b"2147483647", b"2147483648", b"-2147483649", b"4294967296", b"9223372036854775807",
-    b"9223372036854775808", b"18446744073709551616", b"1e309", b"-1e309", b"1e-400", b"NaN", b"Infinity", b"nan", b"inf", b"0x7f",
-    b"9" * 40, b"9" * 400, b"9" * 4301, b"1_000", "١٢".encode(), b"0.1", b"1.", b"-0",
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1",
+    b"255",
+    b"256",
+    b"65535",
+    b"2147483647",
+    b"2147483648",
+    b"-2147483649",
+    b"4294967296",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"18446744073709551616",
+    b"1e309",
+    b"-1e309",
+    b"1e-400",
+    b"NaN",
+    b"Infinity",
+    b"nan",
+    b"inf",
+    b"0x7f",
+    b"9" * 40,
+    b"9" * 400,
+    b"9" * 4301,
+    b"1_000",
+    "١٢".encode(),
+    b"0.1",
+    b"1.",
+    b"-0",
+)
 TOKENS = (
-    b"\\ud800", b"\\udfff", b'"\\ud800"', b"\x00", b"\xff", b"\xed\xa0\x80", b"\n", b"\r", b",", b'"', b"'", b"\\", b"{", b"}", b"[", b"]",
-    b"[" * 600, b'{"a":' * 500, b"(" * 300, b"null", b"true", b"[]", b"{}", b'""', b"../../../etc/passwd", b"/etc/passwd", b"\x1b[31m",
-    "\u202e".encode(), b"=1+1", b"%s%n", b"A" * 5000, b"\xef\xbb\xbf", b"\xff\xfe", b":", b"=", b"#", b";", b" " * 300, b"\t", b"<", b">",
-)  # fmt: skip
+    b"\\ud800",
+    b"\\udfff",
+    b'"\\ud800"',
+    b"\x00",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\n",
+    b"\r",
+    b",",
+    b'"',
+    b"'",
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"[" * 600,
+    b'{"a":' * 500,
+    b"(" * 300,
+    b"null",
+    b"true",
+    b"[]",
+    b"{}",
+    b'""',
+    b"../../../etc/passwd",
+    b"/etc/passwd",
+    b"\x1b[31m",
+    "\u202e".encode(),
+    b"=1+1",
+    b"%s%n",
+    b"A" * 5000,
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b":",
+    b"=",
+    b"#",
+    b";",
+    b" " * 300,
+    b"\t",
+    b"<",
+    b">",
+)
 VALUES: tuple[Any, ...] = (
-    None, True, False, -1, 0, 1, 2**31, 2**63, 2**64, 10**40, 10**4299, 1e308, -0.0, 1e-320, float("nan"), float("inf"), "", "x" * 300, "\ud800", "\0", "a\nb",
-    "float32", "../x", "/etc/passwd", "\x1b[2J", [], {}, [[]], {"a": {}}, ["a"] * 50, [0] * 50, [[1, 2], "x", None], {"type": "torch.Tensor"},
-)  # fmt: skip
+    None,
+    True,
+    False,
+    -1,
+    0,
+    1,
+    2**31,
+    2**63,
+    2**64,
+    10**40,
+    10**4299,
+    1e308,
+    -0.0,
+    1e-320,
+    float("nan"),
+    float("inf"),
+    "",
+    "x" * 300,
+    "\ud800",
+    "\0",
+    "a\nb",
+    "float32",
+    "../x",
+    "/etc/passwd",
+    "\x1b[2J",
+    [],
+    {},
+    [[]],
+    {"a": {}},
+    ["a"] * 50,
+    [0] * 50,
+    [[1, 2], "x", None],
+    {"type": "torch.Tensor"},
+)
 
 
 def changed(inputs: list[bytes], chance: random.Random) -> bytes:
@@ -97,7 +194,9 @@ def _plain(value: Any, depth: int) -> Any:
     if depth == 0 or not isinstance(value, dict | list):
         return None if isinstance(value, dict | list) else value
     if isinstance(value, dict):
-        return {str(key): _plain(item, depth - 8) if depth > 8 else None for key, item in value.items()}
+        return {
+            str(key): _plain(item, depth - 8) if depth > 8 else None for key, item in value.items()
+        }
     return [_plain(item, depth - 8) if depth > 8 else None for item in value]
 
 
@@ -112,7 +211,9 @@ def _flip(piece: bytearray, chance: random.Random, _: list[bytes]) -> None:
 
 def _byte(piece: bytearray, chance: random.Random, _: list[bytes]) -> None:
     if piece:
-        piece[_place(piece, chance)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        piece[_place(piece, chance)] = chance.choice(
+            (0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256))
+        )
 
 
 def _whole(piece: bytearray, chance: random.Random, _: list[bytes]) -> None:
@@ -154,8 +255,15 @@ def _splice(piece: bytearray, chance: random.Random, inputs: list[bytes]) -> Non
 
 
 CHANGES: tuple[Callable[[bytearray, random.Random, list[bytes]], None], ...] = (
-    _flip, _byte, _whole, _number, _token, _cut, _again, _splice,
-)  # fmt: skip
+    _flip,
+    _byte,
+    _whole,
+    _number,
+    _token,
+    _cut,
+    _again,
+    _splice,
+)
 
 
 class Hung(BaseException):
@@ -201,7 +309,11 @@ def watch(name: str, count: int, seed: int, keep: Path, at: mmap.mmap) -> int:
             print(f"{name} {number}: {why}: {kept}", flush=True)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
     spent = time.process_time() - start
-    print(f"{name:26}{count:9} inputs {spent:7.1f} s  slowest {slowest:.2f} s  growth {grown >> 20} MiB  finds {len(finds)}", flush=True)
+    print(
+        f"{name:26}{count:9} inputs {spent:7.1f} s  slowest {slowest:.2f} s  growth "
+        f"{grown >> 20} MiB  finds {len(finds)}",
+        flush=True,
+    )
     return len(finds)
 
 
@@ -230,8 +342,12 @@ def apart(name: str, count: int, seed: int, keep: Path) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=1_000_000, help="in total, shared out among the targets")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--inputs", type=int, default=1_000_000, help="in total, shared out among the targets"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("fuzz-finds"))
     parser.add_argument("targets", nargs="*", default=[*TARGETS])

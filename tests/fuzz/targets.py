@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every parser of files that others wrote, as a function of bytes: it answers, or one error of one line says why not.
+"""Every parser of files that others wrote, as a function of bytes: it answers, or one error of one
+line says why not.
 
-A parser of one file gets the bytes as that file. A reader of a folder gets them as several files, each after a line
-`==> NAME <==`, so that a changed byte may also change which files there are.
+A parser of one file gets the bytes as that file. A reader of a folder gets them as several files,
+each after a line `==> NAME <==`, so that a changed byte may also change which files there are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from opscope.ascend.log import read_logs, read_text
 from opscope.ascend.unpacked import unpacked
 from opscope.compare.pair.mapping_text import read_text as read_names
 from opscope.errors import OpscopeError
-from opscope.formats import accuracy_checker, arrays, debug_mode, msprobe, native, onnxruntime, opdebug, ptdbg
+from opscope.formats import (
+    accuracy_checker,
+    arrays,
+    debug_mode,
+    msprobe,
+    native,
+    onnxruntime,
+    opdebug,
+    ptdbg,
+)
 from opscope.formats.archives import keys_of, read_npz, read_safetensors
 from opscope.formats.cann import corefile, detection, dumpfile, fusion, names
 from opscope.formats.cann.tensor import device, host, tensors, view
@@ -31,8 +41,18 @@ from opscope.formats.manifest import parse_manifest
 from opscope.formats.mindspore import FORMAT as MINDSPORE
 from opscope.formats.mindspore.edges import Versions, wire
 from opscope.formats.mindspore.ir import parse_ir
-from opscope.formats.mindspore.metadata import read_arguments, read_iterations, read_order, read_settings
-from opscope.formats.mindspore.names import parse_arguments_name, parse_overflow_name, parse_raw_name, parse_tensor_name
+from opscope.formats.mindspore.metadata import (
+    read_arguments,
+    read_iterations,
+    read_order,
+    read_settings,
+)
+from opscope.formats.mindspore.names import (
+    parse_arguments_name,
+    parse_overflow_name,
+    parse_raw_name,
+    parse_tensor_name,
+)
 from opscope.formats.mindspore.pb import parse_pb
 from opscope.formats.mindspore.statistic import parse_statistic, read_mapping
 from opscope.formats.msprobe.names import parse_name
@@ -67,14 +87,20 @@ def _as_file(name: str, use: Callable[[Path], object]) -> Callable[[bytes], None
 
 
 def _as_folder(name: str, use: Callable[[Path], object]) -> Callable[[bytes], None]:
-    """A folder of the files that the bytes hold; a name that leads out of it is made one that does not."""
+    """A folder of the files that the bytes hold; a name that leads out of it is made one that does
+    not.
+    """
     folder = Path(_HOME.name) / name
 
     def run(data: bytes) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         _, *pieces = _FILE.split(data)
         for word, content in zip(pieces[::2], pieces[1::2], strict=True):
-            parts = [part for part in word.decode("utf-8", "replace").replace("\0", "").split("/") if part not in ("", ".", "..")]
+            parts = [
+                part
+                for part in word.decode("utf-8", "replace").replace("\0", "").split("/")
+                if part not in ("", ".", "..")
+            ]
             path = folder.joinpath(*(part[:60] for part in parts or ["file"]))
             if not any(above.is_file() for above in path.parents) and not path.is_dir():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,13 +170,21 @@ def _collection(folder: Path) -> None:
     with unpacked([folder]) as archives:
         found = collect([folder, *archives.folders.values()])
         reader = read_logs(found.logs, named=archives.named)
-        document(analyse_all(reader, found), found=found, read=len(found.logs), codes=reader.codes, runs=(str(folder),))
+        document(
+            analyse_all(reader, found),
+            found=found,
+            read=len(found.logs),
+            codes=reader.codes,
+            runs=(str(folder),),
+        )
 
 
 def _log(data: bytes) -> None:
     reader = read_text(data, "plog-1.log")
     found = Collection()
-    document(analyse_all(reader, found), found=found, read=1, codes=reader.codes, runs=("plog-1.log",))
+    document(
+        analyse_all(reader, found), found=found, read=1, codes=reader.codes, runs=("plog-1.log",)
+    )
 
 
 def _object(path: Path) -> None:
@@ -160,7 +194,12 @@ def _object(path: Path) -> None:
 
 
 def _beside(folder: Path) -> None:
-    objects.locate(0x10, objects=[], functions=["kernel"], beside=[path for path in sorted(folder.rglob("*")) if path.is_file()])
+    objects.locate(
+        0x10,
+        objects=[],
+        functions=["kernel"],
+        beside=[path for path in sorted(folder.rglob("*")) if path.is_file()],
+    )
 
 
 def _settings(text: str) -> None:
@@ -194,7 +233,14 @@ def _small_files(folder: Path) -> None:
 
 def _file_names(text: str) -> None:
     for name in text.splitlines()[:64]:
-        for parse in (parse_tensor_name, parse_raw_name, parse_overflow_name, parse_arguments_name, names.parse, parse_name):
+        for parse in (
+            parse_tensor_name,
+            parse_raw_name,
+            parse_overflow_name,
+            parse_arguments_name,
+            names.parse,
+            parse_name,
+        ):
             parse(name)
         names.place(name.split("/"))
         names.sanitised(names.stored_name(name))
@@ -206,7 +252,9 @@ def _arguments(text: str) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "accuracy_checker": _as_file("checker/forward_info_0.json", _run(accuracy_checker.FORMAT, above=1)),
+    "accuracy_checker": _as_file(
+        "checker/forward_info_0.json", _run(accuracy_checker.FORMAT, above=1)
+    ),
     "aicore": _as_folder("collected", _collection),
     "aicore_beside": _as_folder("beside", _beside),
     "aicore_codes": _as_text(codes.explain_code),
@@ -215,7 +263,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "arguments": _as_text(_arguments),
     "arrays": _as_folder("arrays", _run(arrays.FORMAT)),
     "cann": _as_file("Add.add.1.2.3", _dump),
-    "cann_graph": _as_file("graph.json", lambda path: fusion.is_graph(path) and fusion.read_graph(path)),
+    "cann_graph": _as_file(
+        "graph.json", lambda path: fusion.is_graph(path) and fusion.read_graph(path)
+    ),
     "cann_mapping": _as_file("names/mapping.csv", lambda path: names.read_mapping(path.parent)),
     "cann_tree": _as_folder("cann", _run(detection.FORMAT)),
     "csv": _as_file("a.csv", read_csv),
@@ -241,7 +291,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "safetensors": _as_file("a.safetensors", _archive(read_safetensors)),
     "settings": _as_text(_settings),
     "settings_atc": _as_text(_options),
-    "statistic": lambda data: void(list(parse_statistic(data.decode("utf-8", "replace"), "statistic.csv", []))),
+    "statistic": lambda data: void(
+        list(parse_statistic(data.decode("utf-8", "replace"), "statistic.csv", []))
+    ),
     "txt": _as_file("a.txt", read_txt),
 }
 
@@ -252,7 +304,9 @@ def void(value: object) -> None:
 
 
 def attempt(name: str, data: bytes) -> None:
-    """One input; AssertionError for an error of several lines, and any error that is not ours goes on."""
+    """One input; AssertionError for an error of several lines, and any error that is not ours goes
+    on.
+    """
     refused = ""
     try:
         TARGETS[name](data)

@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from targets import CORPUS, TARGETS, attempt
 
 INPUTS = sorted(path for path in CORPUS.rglob("*") if path.is_file())
-BY_NAME = {name: [path.read_bytes() for path in INPUTS if path.parent.name == name] for name in TARGETS}
+BY_NAME = {
+    name: [path.read_bytes() for path in INPUTS if path.parent.name == name] for name in TARGETS
+}
 
 
 def test_every_parser_has_a_corpus() -> None:
@@ -30,7 +32,9 @@ def test_kept_inputs(path: Path) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_sound_input_is_read(name: str) -> None:
-    """The seed is no input that the parser refuses at its first byte: fuzzing from it reaches the rest."""
+    """The seed is no input that the parser refuses at its first byte: fuzzing from it reaches the
+    rest.
+    """
     TARGETS[name]((CORPUS / name / "seed").read_bytes())
 
 
@@ -40,7 +44,9 @@ def test_a_sound_input_is_read(name: str) -> None:
 def test_changed_inputs(name: str, data: st.DataObject) -> None:
     changed = bytearray(data.draw(st.sampled_from(BY_NAME[name])))
     del changed[data.draw(st.integers(0, len(changed))) :]
-    for at, value in data.draw(st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=5)):
+    for at, value in data.draw(
+        st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=5)
+    ):
         if changed:
             changed[at % len(changed)] = value
     attempt(name, bytes(changed))

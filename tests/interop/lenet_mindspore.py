@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A LeNet in graph mode with given weights, one forward pass or two steps of training: lenet_mindspore.py WEIGHTS.npz PADDING [RATE]."""
+"""A LeNet in graph mode with given weights, one forward pass or two steps of training:
+lenet_mindspore.py WEIGHTS.npz PADDING [RATE].
+"""
 
 from __future__ import annotations
 

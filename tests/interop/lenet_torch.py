@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same LeNet in PyTorch: lenet_torch.py WEIGHTS.npz PADDING [RATE]. Makes the weights when the file is not there."""
+"""The same LeNet in PyTorch: lenet_torch.py WEIGHTS.npz PADDING [RATE]. Makes the weights when the
+file is not there.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,15 @@ class LeNet(torch.nn.Module):
 def make_weights(path: Path) -> None:
     random = np.random.RandomState(0)
     shapes = {
-        "x": (2, 1, 28, 28), "conv1_weight": (6, 1, 5, 5), "conv1_bias": (6,), "conv2_weight": (16, 6, 5, 5), "conv2_bias": (16,),
+        "x": (2, 1, 28, 28), "conv1_weight": (6, 1, 5, 5), "conv1_bias": (6,),
+        "conv2_weight": (16, 6, 5, 5), "conv2_bias": (16,),
         "fc2_weight": (10, 32), "fc2_bias": (10,), "fc1_bias_0": (32,), "fc1_bias_2": (32,),
         "fc1_weight_0": (32, 16 * 25), "fc1_weight_2": (32, 16 * 49),
     }  # fmt: skip
-    np.savez(path, **{name: (random.randn(*shape) * 0.1).astype(np.float32) for name, shape in shapes.items()})
+    np.savez(
+        path,
+        **{name: (random.randn(*shape) * 0.1).astype(np.float32) for name, shape in shapes.items()},
+    )
 
 
 def train(net: LeNet, x: torch.Tensor, rate: float) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complex numbers in graph mode, on which MindSpore's own dump raises (2.10): a Cell, @jit, a gradient, a training; -1 overflows."""
+"""Complex numbers in graph mode, on which MindSpore's own dump raises (2.10): a Cell, @jit, a
+gradient, a training; -1 overflows.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty steps of a small net in graph mode; prints each loss, exactly, so that a run can be compared with one under opscope.
+"""Forty steps of a small net in graph mode; prints each loss, exactly, so that a run can be
+compared with one under opscope.
 
-Words: choose (opscope.set_dump), slow (a fifth of a second a step), and what happens after step 2: raise, kill (SIGKILL), interrupt (Ctrl-C).
+Words: choose (opscope.set_dump), slow (a fifth of a second a step), and what happens after step 2:
+raise, kill (SIGKILL), interrupt (Ctrl-C).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Four steps in PyNative mode with compiled parts in between, forward, backward and optimizer; post overflows in step 2.
+"""Four steps in PyNative mode with compiled parts in between, forward, backward and optimizer; post
+overflows in step 2.
 
-Words on the command line: step (the program says itself when a step is over), choose (opscope.set_dump), record PATH (opscope.record).
+Words on the command line: step (the program says itself when a step is over), choose
+(opscope.set_dump), record PATH (opscope.record).
 """
 
 from __future__ import annotations
@@ -46,10 +48,16 @@ def main(words: list[str]) -> None:
     if "choose" in words:
         opscope.set_dump(net.mid)
         opscope.set_dump("ReduceMean")
-    recording = opscope.record(words[1], values="full") if words[:1] == ["record"] else contextlib.nullcontext()
+    recording = (
+        opscope.record(words[1], values="full")
+        if words[:1] == ["record"]
+        else contextlib.nullcontext()
+    )
     with recording:
         for number in range(4):
-            loss, gradients = gradient(Tensor(np.random.RandomState(number).randn(4, 8).astype(np.float32)))
+            loss, gradients = gradient(
+                Tensor(np.random.RandomState(number).randn(4, 8).astype(np.float32))
+            )
             checked = post(loss, Tensor(np.float32(1e4 if number == 2 else 1)))
             optimizer(gradients)
             print(number, float(loss.asnumpy()).hex(), float(checked.asnumpy()).hex(), flush=True)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a small MindSpore network on CPU in graph mode: python mindspore_net.py conv|half|attention|loop.
+"""Train a small MindSpore network on CPU in graph mode: python mindspore_net.py
+conv|half|attention|loop.
 
-Run by test_mindspore_producer.py with the interpreter that has MindSpore; the framework's own dump writes what
-MINDSPORE_DUMP_CONFIG asks for. In HalfNet the product with scale leaves the float16 range, in LoopNet the fourth
-turn of the loop the float32 range.
+Run by test_mindspore_producer.py with the interpreter that has MindSpore; the framework's own dump
+writes what MINDSPORE_DUMP_CONFIG asks for. In HalfNet the product with scale leaves the float16
+range, in LoopNet the fourth turn of the loop the float32 range.
 """
 
 from __future__ import annotations
@@ -87,7 +88,11 @@ class LoopNet(nn.Cell):
         return h
 
 
-NETS = {"conv": (ConvNet, (2, 1, 8, 8), 2, 1.0), "half": (HalfNet, (4, 8), 4, 20.0), "attention": (AttentionNet, (2, 5, 16), 10, 1.0)}
+NETS = {
+    "conv": (ConvNet, (2, 1, 8, 8), 2, 1.0),
+    "half": (HalfNet, (4, 8), 4, 20.0),
+    "attention": (AttentionNet, (2, 5, 16), 10, 1.0),
+}
 NETS["loop"] = (LoopNet, (4, 8), 4, 1.0)
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step of a net of many operators, with Adam and weight decay: mindspore_operators.py graph|pynative."""
+"""One step of a net of many operators, with Adam and weight decay: mindspore_operators.py
+graph|pynative.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ class Net(nn.Cell):
         y = self.fc(x.reshape(x.shape[0], -1))
         z = ops.softmax(y, -1) + ops.log_softmax(y, 0)
         z = ops.concat((z, z * 2), 1)[:, 1:11:2]
-        z = ops.where(z > 0, z, ops.sqrt(ops.abs(z) + 1)) + ops.amax(z, 1, keepdims=True) - ops.cumsum(z, 1)
+        z = (
+            ops.where(z > 0, z, ops.sqrt(ops.abs(z) + 1))
+            + ops.amax(z, 1, keepdims=True)
+            - ops.cumsum(z, 1)
+        )
         z = ops.stack((z, ops.gather(z, Tensor([0, 1, 1, 0]), 0)), 0).mean(0)
         return self.last(y) + ops.pad(ops.erf(z), [0, 1])
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three steps in PyNative mode, the optimizer compiled as MindSpore does it; exp overflows in step 1."""
+"""Three steps in PyNative mode, the optimizer compiled as MindSpore does it; exp overflows in step
+1.
+"""
 
 from __future__ import annotations
 

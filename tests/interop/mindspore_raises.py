@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nets whose graph raises while it runs; the word on the command line says which, graphs unless it begins with jit.
+"""Nets whose graph raises while it runs; the word on the command line says which, graphs unless it
+begins with jit.
 
-gather: an index out of range in step 2; solve: a matrix that is not invertible in step 2; segment: a kernel that says only that
-it failed; first: the first kernel of the first graph; jit_cell, jit_function: compiled parts of a PyNative program; python: the
-program raises between two graphs.
+gather: an index out of range in step 2; solve: a matrix that is not invertible in step 2; segment:
+a kernel that says only that it failed; first: the first kernel of the first graph; jit_cell,
+jit_function: compiled parts of a PyNative program; python: the program raises between two graphs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ WORD = sys.argv[1]
 class Net(nn.Cell):
     def __init__(self) -> None:
         super().__init__()
-        self.table = Parameter(Tensor(np.random.RandomState(0).randn(6, 4).astype(np.float32)), name="table")
+        self.table = Parameter(
+            Tensor(np.random.RandomState(0).randn(6, 4).astype(np.float32)), name="table"
+        )
         self.dense = nn.Dense(4, 4)
 
     def construct(self, x, index):
@@ -30,7 +33,9 @@ class Net(nn.Cell):
         if WORD == "gather":
             picked = ops.gather(self.table, index + 1, 0)  # <- gather
         elif WORD == "solve":
-            picked = ops.MatrixSolve()(h * ops.cast(ops.reduce_max(index) < 5, ms.float32), h)  # <- solve
+            picked = ops.MatrixSolve()(
+                h * ops.cast(ops.reduce_max(index) < 5, ms.float32), h
+            )  # <- solve
         elif WORD == "segment":
             picked = ops.unsorted_segment_sum(h, index, 5)  # <- segment
         else:
@@ -41,8 +46,12 @@ class Net(nn.Cell):
 class Words(nn.Cell):
     def __init__(self) -> None:
         super().__init__()
-        self.words = Parameter(Tensor(np.random.RandomState(0).randn(6, 4).astype(np.float32)), name="words")
-        self.places = Parameter(Tensor(np.random.RandomState(1).randn(8, 4).astype(np.float32)), name="places")
+        self.words = Parameter(
+            Tensor(np.random.RandomState(0).randn(6, 4).astype(np.float32)), name="words"
+        )
+        self.places = Parameter(
+            Tensor(np.random.RandomState(1).randn(8, 4).astype(np.float32)), name="places"
+        )
 
     def construct(self, ids, spots):
         places = ops.gather(self.places, spots, 0)
@@ -67,7 +76,11 @@ def train() -> None:
     for number in range(4):
         x = Tensor(np.random.RandomState(number).randn(4, 4).astype(np.float32))
         last = 9 if number == 2 and WORD != "python" else 3
-        print(number, float(step(x, Tensor(np.array([0, 1, 2, last], np.int32))).asnumpy()).hex(), flush=True)
+        print(
+            number,
+            float(step(x, Tensor(np.array([0, 1, 2, last], np.int32))).asnumpy()).hex(),
+            flush=True,
+        )
         if number == 2 and WORD == "python":
             raise ValueError("Gather no more data")
 
@@ -88,7 +101,9 @@ def eager() -> None:
 
 def main() -> None:
     ms.set_seed(1)
-    ms.set_context(mode=ms.PYNATIVE_MODE if WORD.startswith(("jit", "eager", "dies")) else ms.GRAPH_MODE)
+    ms.set_context(
+        mode=ms.PYNATIVE_MODE if WORD.startswith(("jit", "eager", "dies")) else ms.GRAPH_MODE
+    )
     spots = Tensor([1, 7], ms.int32)
     if WORD == "first":
         Words()(Tensor([0, 6], ms.int32), spots)

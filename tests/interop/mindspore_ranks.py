@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks on CPU, started by msrun; in step 2 an exponential of rank 1 overflows, and the sum over ranks carries it to all."""
+"""Two ranks on CPU, started by msrun; in step 2 an exponential of rank 1 overflows, and the sum
+over ranks carries it to all.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Net(nn.Cell):
 
 
 def main() -> None:
-    ms.set_context(mode=ms.PYNATIVE_MODE if "pynative" in sys.argv else ms.GRAPH_MODE, device_target="CPU")
+    ms.set_context(
+        mode=ms.PYNATIVE_MODE if "pynative" in sys.argv else ms.GRAPH_MODE, device_target="CPU"
+    )
     init()
     rank, size = get_rank(), get_group_size()
     ms.set_seed(1)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model.train on a dataset, eight steps; prints each loss. Words: sink (dataset_sink_mode), pynative."""
+"""Model.train on a dataset, eight steps; prints each loss. Words: sink (dataset_sink_mode),
+pynative.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,14 @@ WORDS = sys.argv[1:]
 
 
 class Source:
-    """Sixteen samples. Arrays, not NumPy's scalars: MindSpore's dataset fails on those with NumPy 2."""
+    """Sixteen samples. Arrays, not NumPy's scalars: MindSpore's dataset fails on those with NumPy
+    2.
+    """
 
     def __getitem__(self, number):
-        return np.random.RandomState(number).randn(8).astype(np.float32), np.array(number % 4, np.int32)
+        return np.random.RandomState(number).randn(8).astype(np.float32), np.array(
+            number % 4, np.int32
+        )
 
     def __len__(self) -> int:
         return 16

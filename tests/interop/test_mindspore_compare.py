@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope compare` of a MindSpore run with a PyTorch recording of the same LeNet: silent where they agree, the first operator where not."""
+"""`opscope compare` of a MindSpore run with a PyTorch recording of the same LeNet: silent where
+they agree, the first operator where not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from opscope.compare.api import compare
 
 PYTHON = os.environ.get("OPSCOPE_MINDSPORE_PYTHON")
 GRAPH, TORCH = (Path(__file__).with_name(f"lenet_{name}.py") for name in ("mindspore", "torch"))
-pytestmark = [pytest.mark.interop, pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MINDSPORE_PYTHON names no interpreter")]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MINDSPORE_PYTHON names no interpreter"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +31,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def record(folder: Path, name: str, *words: str, python: str = sys.executable, values: str = "full") -> Path:
+def record(
+    folder: Path, name: str, *words: str, python: str = sys.executable, values: str = "full"
+) -> Path:
     program = TORCH if python == sys.executable else GRAPH
-    command = [sys.executable, "-m", "opscope", "run", "-o", str(folder / name), "--values", values, "--"]
+    command = [
+        sys.executable,
+        "-m",
+        "opscope",
+        "run",
+        "-o",
+        str(folder / name),
+        "--values",
+        values,
+        "--",
+    ]
     done = subprocess.run(
         [*command, python, str(program), str(folder / "weights.npz"), *words],
         cwd=folder,
@@ -42,12 +59,18 @@ def record(folder: Path, name: str, *words: str, python: str = sys.executable, v
 
 
 def line(text: str) -> int:
-    return next(number for number, content in enumerate(GRAPH.read_text().splitlines(), 1) if text in content)
+    return next(
+        number
+        for number, content in enumerate(GRAPH.read_text().splitlines(), 1)
+        if text in content
+    )
 
 
 @pytest.mark.parametrize("values", ["full", "none"])
 def test_one_model_is_clean(place: Path, values: str) -> None:
-    document = compare(record(place, f"same-{values}", "0", python=str(PYTHON), values=values), place / "torch").document
+    document = compare(
+        record(place, f"same-{values}", "0", python=str(PYTHON), values=values), place / "torch"
+    ).document
     assert document.findings == ()
     assert document.complete
     assert document.summary["calls"]["matched"] == document.summary["calls"]["target"] == 9
@@ -55,7 +78,9 @@ def test_one_model_is_clean(place: Path, values: str) -> None:
 
 @pytest.mark.parametrize("values", ["full", "none"])
 def test_another_padding_is_named_at_its_line(place: Path, values: str) -> None:
-    first = compare(record(place, f"padded-{values}", "2", python=str(PYTHON), values=values), place / "torch").first()
+    first = compare(
+        record(place, f"padded-{values}", "2", python=str(PYTHON), values=values), place / "torch"
+    ).first()
     assert first is not None
     assert (first.kind, first.op, first.module) == ("divergence-origin", "Conv2D", "conv2")
     assert first.source == f"{GRAPH}:{line('self.relu(self.conv2(x))')}"
@@ -63,9 +88,18 @@ def test_another_padding_is_named_at_its_line(place: Path, values: str) -> None:
 
 
 def test_two_steps_of_training_are_clean_and_another_rate_is_the_optimizers(place: Path) -> None:
-    document = compare(record(place, "trained-alike", "0", "0.1", python=str(PYTHON)), place / "trained").document
+    document = compare(
+        record(place, "trained-alike", "0", "0.1", python=str(PYTHON)), place / "trained"
+    ).document
     assert document.findings == ()
     assert document.summary["calls"]["only_target"] == 0
-    first = compare(record(place, "trained-faster", "0", "0.2", python=str(PYTHON)), place / "trained").first()
+    first = compare(
+        record(place, "trained-faster", "0", "0.2", python=str(PYTHON)), place / "trained"
+    ).first()
     assert first is not None
-    assert (first.kind, first.op, first.phase, first.step) == ("divergence-origin", "ApplyMomentum", "optimizer", 0)
+    assert (first.kind, first.op, first.phase, first.step) == (
+        "divergence-origin",
+        "ApplyMomentum",
+        "optimizer",
+        0,
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps made anew by the msprobe that OPSCOPE_MSPROBE_PYTHON names, so that the reader follows the producer; and msprobe reading ours."""
+"""Dumps made anew by the msprobe that OPSCOPE_MSPROBE_PYTHON names, so that the reader follows the
+producer; and msprobe reading ours.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,18 @@ from opscope.scan.api import scan
 
 PYTHON = os.environ.get("OPSCOPE_MSPROBE_PYTHON")
 NET = Path(__file__).with_name("msprobe_net.py")
-pytestmark = [pytest.mark.interop, pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MSPROBE_PYTHON names no interpreter")]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_MSPROBE_PYTHON names no interpreter"),
+]
 CASES = [
     (task, level, summary)
-    for task, summary in (("statistics", "statistics"), ("statistics", "md5"), ("tensor", "statistics"), ("structure", "statistics"))
+    for task, summary in (
+        ("statistics", "statistics"),
+        ("statistics", "md5"),
+        ("tensor", "statistics"),
+        ("structure", "statistics"),
+    )
     for level in ("L0", "L1", "mix")
     if not (task == "structure" and level == "L1")
 ]
@@ -31,12 +41,20 @@ def dump(place: Path, task: str, level: str, summary: str) -> Path:
     """Run the net under msprobe; the dump's folder."""
     out = place / "dump"
     settings = {
-        "task": task, "dump_path": str(out), "rank": [], "step": [], "level": level, "async_dump": False, "risk_level": "ALL",
+        "task": task, "dump_path": str(out), "rank": [], "step": [], "level": level,
+        "async_dump": False, "risk_level": "ALL",
         task: {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": summary},
     }  # fmt: skip
     config = place / "config.json"
     config.write_text(json.dumps(settings))
-    done = subprocess.run([str(PYTHON), str(NET), str(config)], cwd=place, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [str(PYTHON), str(NET), str(config)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return out
 
@@ -48,7 +66,11 @@ def test_every_task_and_level(task: str, level: str, summary: str, tmp_path: Pat
     assert run.info.format == "msprobe"
     calls = run.rows("calls")  # type: ignore[attr-defined]
     assert {call.step for call in calls} == ({0, 1} if task != "structure" else set())
-    assert {call.level for call in calls} <= {"L0": {"module"}, "L1": {"api"}, "mix": {"api", "module"}}[level]
+    assert {call.level for call in calls} <= {
+        "L0": {"module"},
+        "L1": {"api"},
+        "mix": {"api", "module"},
+    }[level]
     assert run.problems == ()
     for row in run.rows("tensors"):  # type: ignore[attr-defined]
         assert (row.digest is not None) == (task == "tensor")
@@ -59,7 +81,9 @@ def test_every_task_and_level(task: str, level: str, summary: str, tmp_path: Pat
 
 
 def _line(text: str) -> int:
-    return next(number for number, line in enumerate(NET.read_text().splitlines(), 1) if text in line)
+    return next(
+        number for number, line in enumerate(NET.read_text().splitlines(), 1) if text in line
+    )
 
 
 def test_msprobe_reads_what_we_write(tmp_path: Path) -> None:
@@ -77,7 +101,9 @@ def test_msprobe_reads_what_we_write(tmp_path: Path) -> None:
         "-o",
         str(tmp_path / "result"),
     ]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
     (result,) = (tmp_path / "result").glob("*.csv")
     with result.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))

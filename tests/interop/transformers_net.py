@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models of the transformers package with random weights, as their user would train them; the argument names one.
+"""Small models of the transformers package with random weights, as their user would train them; the
+argument names one.
 
 Losses are printed as hexadecimal floats.
 """
@@ -22,14 +23,21 @@ VOCABULARY, LENGTH = 96, 24
 
 
 def gpt2():
-    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=2, n_head=4))
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=2, n_head=4)
+    )
 
 
 def llama():
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+    )
     return LlamaForCausalLM(config)
 
 
@@ -42,7 +50,9 @@ def train(model, *, steps=3, dtype=torch.float32, before=lambda step: None):
         tokens = torch.randint(1, VOCABULARY, (4, LENGTH))
         mask = torch.ones_like(tokens)
         mask[1, LENGTH // 2 :] = 0
-        loss = model(input_ids=tokens, attention_mask=mask, labels=tokens.masked_fill(mask == 0, -100)).loss
+        loss = model(
+            input_ids=tokens, attention_mask=mask, labels=tokens.masked_fill(mask == 0, -100)
+        ).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -60,7 +70,13 @@ def llama_healthy():
 
 def llama_generates():
     model = llama().eval()
-    tokens = model.generate(torch.randint(1, VOCABULARY, (2, 5)), max_new_tokens=6, do_sample=False, num_beams=3, pad_token_id=0)
+    tokens = model.generate(
+        torch.randint(1, VOCABULARY, (2, 5)),
+        max_new_tokens=6,
+        do_sample=False,
+        num_beams=3,
+        pad_token_id=0,
+    )
     print(tokens.tolist())
 
 
@@ -101,9 +117,17 @@ def trainer():
     data = [{"input_ids": row, "labels": row} for row in tokens]
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            folder, max_steps=4, per_device_train_batch_size=4, gradient_accumulation_steps=2, logging_steps=1, report_to=[],
-            save_strategy="no", disable_tqdm=True, use_cpu=True, learning_rate=1e-3,
-        )  # fmt: skip
+            folder,
+            max_steps=4,
+            per_device_train_batch_size=4,
+            gradient_accumulation_steps=2,
+            logging_steps=1,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+            learning_rate=1e-3,
+        )
         Trainer(llama(), arguments, train_dataset=data, callbacks=[Losses()]).train()
 
 

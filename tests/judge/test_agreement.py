@@ -23,7 +23,9 @@ GOLDEN = RNG.standard_normal((40, 50)).astype(np.float32)
 LOOSE = Tolerance(absolute=0.0, relative=0.01, ulp=0, reason="a test")
 
 
-def verdict(target: Any, golden: Any = GOLDEN, tolerance: Tolerance = LOOSE, **more: Any) -> Agreement:
+def verdict(
+    target: Any, golden: Any = GOLDEN, tolerance: Tolerance = LOOSE, **more: Any
+) -> Agreement:
     return agrees(pair(target, golden), tolerance, **more)
 
 
@@ -35,7 +37,9 @@ def test_values() -> None:
     assert verdict(np.zeros((0, 3)), np.zeros((0, 3))).verdict == "equal"
     nan = GOLDEN.copy()
     nan[3, 4] = np.nan
-    assert verdict(nan) == Agreement(verdict="differ", error=math.inf, allowed=0.0, words="1 NaN in target, 0 in golden")
+    assert verdict(nan) == Agreement(
+        verdict="differ", error=math.inf, allowed=0.0, words="1 NaN in target, 0 in golden"
+    )
     assert verdict(nan, nan.copy()).verdict == "equal"
     swapped = GOLDEN.copy()
     swapped[5, 5] = np.nan
@@ -58,14 +62,19 @@ def test_exact_and_unjudged() -> None:
     assert (found.verdict, found.words.startswith("1 of 2000 elements differ")) == ("differ", True)
     assert verdict(one, tolerance=tolerance_of("add", "float32")).verdict == "agree"
     assert verdict(one, tolerance=tolerance_of("dropout", "float32")).verdict == "unknown"
-    assert verdict(np.array([1, 2]), np.array([1, 3]), tolerance_of("sum", "int64")).verdict == "differ"
+    assert (
+        verdict(np.array([1, 2]), np.array([1, 3]), tolerance_of("sum", "int64")).verdict
+        == "differ"
+    )
 
 
 REFERENCE = RNG.standard_normal((64, 64))
 
 
 def noisy(share: float, seed: int) -> Any:
-    return (REFERENCE * (1 + share * np.random.default_rng(seed).standard_normal(REFERENCE.shape))).astype(np.float32)
+    return (
+        REFERENCE * (1 + share * np.random.default_rng(seed).standard_normal(REFERENCE.shape))
+    ).astype(np.float32)
 
 
 def test_the_dual_standard_judges_by_the_goldens_own_error() -> None:
@@ -74,13 +83,17 @@ def test_the_dual_standard_judges_by_the_goldens_own_error() -> None:
     found = dual_standard(noisy(5e-3, 2), golden, REFERENCE)
     assert (found.verdict, "golden's" in found.words) == ("differ", True)
     assert dual_standard(noisy(1.7e-3, 2), golden, REFERENCE, level="L2").verdict == "differ"
-    assert dual_standard(noisy(5e-3, 2), noisy(5e-3, 1), REFERENCE).verdict == "agree"  # neither side is better
+    assert (
+        dual_standard(noisy(5e-3, 2), noisy(5e-3, 1), REFERENCE).verdict == "agree"
+    )  # neither side is better
     assert dual_standard(REFERENCE, golden, REFERENCE).verdict == "equal"
 
 
 def test_the_dual_standard_does_not_depend_on_the_scale() -> None:
     small = REFERENCE * 1e-9
-    found = dual_standard((small * 1.01).astype(np.float32), (small * 1.0001).astype(np.float32), small)
+    found = dual_standard(
+        (small * 1.01).astype(np.float32), (small * 1.0001).astype(np.float32), small
+    )
     assert found.verdict == "differ"
 
 
@@ -101,4 +114,6 @@ def test_the_dual_standard_from_statistics_needs_a_clear_multiple() -> None:
     found = dual_by_statistics(5e-2, 1e-3, dtype="float32")
     assert (found.verdict, "statistics alone" in found.words) == ("differ", True)
     assert dual_by_statistics(0.0, 1e-3, dtype="float32").verdict == "equal"
-    assert dual_by_statistics(2e-4, 0.0, dtype="float32").verdict == "agree"  # beside the least error of the type
+    assert (
+        dual_by_statistics(2e-4, 0.0, dtype="float32").verdict == "agree"
+    )  # beside the least error of the type

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One definition of tolerance: other healthy implementations are within it, and the script of a repro folder allows what checks allow."""
+"""One definition of tolerance: other healthy implementations are within it, and the script of a
+repro folder allows what checks allow.
+"""
 
 from __future__ import annotations
 
@@ -47,25 +49,36 @@ def array(tensor: Any) -> Any:
 
 
 def sides_of(op: str, function: Any, inputs: tuple[Any, ...], dtype: Any) -> tuple[Sides, Terms]:
-    """Another healthy kernel: the sum in float32, or in the other order of the first dimension's halves, rounded to the type."""
+    """Another healthy kernel: the sum in float32, or in the other order of the first dimension's
+    halves, rounded to the type.
+    """
     low = tuple(each.to(dtype) for each in inputs)
     wide = torch.float32 if dtype is not torch.float32 else torch.float64
     target = function(*(each.to(wide) for each in low)).to(dtype)
     own, true = function(*low), function(*(each.double() for each in low))
     terms = Terms(op, terms_of(op, [tuple(each.shape) for each in low], [tuple(true.shape)]))
-    return Sides(dtype=str(dtype).removeprefix("torch."), target=array(target), own=array(own), true=array(true)), terms
+    return Sides(
+        dtype=str(dtype).removeprefix("torch."),
+        target=array(target),
+        own=array(own),
+        true=array(true),
+    ), terms
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("op", "function", "inputs"), CASES, ids=[case[0] for case in CASES])
-def test_another_healthy_kernel_is_within_the_tolerance(op: str, function: Any, inputs: tuple[Any, ...], dtype: str) -> None:
+def test_another_healthy_kernel_is_within_the_tolerance(
+    op: str, function: Any, inputs: tuple[Any, ...], dtype: str
+) -> None:
     sides, terms = sides_of(op, function, inputs, getattr(torch, dtype))
     assert judge_output("0", sides, terms).verdict != "wrong"
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["beside a trusted kernel", "alone"])
 @pytest.mark.parametrize(("op", "function", "inputs"), CASES, ids=[case[0] for case in CASES])
-def test_a_script_allows_what_checks_allow(op: str, function: Any, inputs: tuple[Any, ...], known: bool) -> None:
+def test_a_script_allows_what_checks_allow(
+    op: str, function: Any, inputs: tuple[Any, ...], known: bool
+) -> None:
     from opscope.repro.scripts.judging import allowance
 
     sides, terms = sides_of(op, function, inputs, torch.bfloat16)
@@ -74,11 +87,25 @@ def test_a_script_allows_what_checks_allow(op: str, function: Any, inputs: tuple
     rule = msgspec.structs.asdict(one_side(op, "bfloat16", terms=terms.count))
     usual = None if own is None else torch.from_numpy(own)
     found = allowance(torch.bfloat16, torch.from_numpy(sides.true), usual, rule).numpy()
-    assert found == pytest.approx(_tolerance(sides, np.abs(sides.true), error, terms), rel=1e-6, abs=1e-30)
+    assert found == pytest.approx(
+        _tolerance(sides, np.abs(sides.true), error, terms), rel=1e-6, abs=1e-30
+    )
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "complex64"])
-@pytest.mark.parametrize("op", ["aten::mm", "aten::add", "aten::exp", "aten::native_layer_norm", "aten::my_own", "aten::copy_"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "complex64"]
+)
+@pytest.mark.parametrize(
+    "op",
+    [
+        "aten::mm",
+        "aten::add",
+        "aten::exp",
+        "aten::native_layer_norm",
+        "aten::my_own",
+        "aten::copy_",
+    ],
+)
 def test_one_side_errs_half_of_what_two_may(op: str, dtype: str) -> None:
     both, one = tolerance_of(op, dtype, terms=100), one_side(op, dtype, terms=100)
     assert (one.relative, one.scaled) == (both.relative / 2, both.scaled / 2)

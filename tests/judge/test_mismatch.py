@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One explanation of a whole difference is said, with words that fit; what explains only a part, or nothing, is not."""
+"""One explanation of a whole difference is said, with words that fit; what explains only a part, or
+nothing, is not.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,16 @@ CASES: list[tuple[str, Any, str]] = [
     ("offset", GOLDEN + 3, "target is golden plus 3"),
     ("constant", np.zeros_like(GOLDEN), "target is 0 everywhere"),
     ("constant", np.full_like(GOLDEN, np.nan), "target is nan everywhere"),
-    ("rounded", GOLDEN.astype("bfloat16").astype(np.float32), "target is golden rounded to bfloat16"),
-    ("rounded", GOLDEN.astype(np.float16).astype(np.float32), "target is golden rounded to float16"),
+    (
+        "rounded",
+        GOLDEN.astype("bfloat16").astype(np.float32),
+        "target is golden rounded to bfloat16",
+    ),
+    (
+        "rounded",
+        GOLDEN.astype(np.float16).astype(np.float32),
+        "target is golden rounded to float16",
+    ),
     ("clipped", np.clip(GOLDEN, -2, 2), "target is golden held between -2 and 2"),
     ("clipped", np.minimum(GOLDEN, 2), "target is golden held at most 2"),
     ("vector", GOLDEN - BIAS, "target is golden plus a vector along dimension 3"),
@@ -53,10 +63,26 @@ CASES: list[tuple[str, Any, str]] = [
     ("permuted", np.roll(GOLDEN, 3, 2), "slices along dimension 2 rolled by 3"),
     ("permuted", np.roll(GOLDEN, 16, 3), "halves exchanged"),
     ("permuted", GOLDEN[:, ::-1], "slices along dimension 1 in reverse order"),
-    ("permuted", GOLDEN[:, [0, 1, 3, 2, 4, 5, 6, 7]], "slices along dimension 1: 2 and 3 exchanged"),
-    ("permuted", GOLDEN.reshape(4, 8, 16, 2, 16).swapaxes(-1, -2).reshape(GOLDEN.shape), "interleaved by halves"),
-    ("shifted", np.concatenate([OTHER[..., :1], GOLDEN[..., :-1]], axis=-1), "shifted by 1 along dimension 3"),
-    ("box", changed((slice(None), 3), 0), "only index 3 of 8 of the slices (dimension 1) differ: 0 in target"),
+    (
+        "permuted",
+        GOLDEN[:, [0, 1, 3, 2, 4, 5, 6, 7]],
+        "slices along dimension 1: 2 and 3 exchanged",
+    ),
+    (
+        "permuted",
+        GOLDEN.reshape(4, 8, 16, 2, 16).swapaxes(-1, -2).reshape(GOLDEN.shape),
+        "interleaved by halves",
+    ),
+    (
+        "shifted",
+        np.concatenate([OTHER[..., :1], GOLDEN[..., :-1]], axis=-1),
+        "shifted by 1 along dimension 3",
+    ),
+    (
+        "box",
+        changed((slice(None), 3), 0),
+        "only index 3 of 8 of the slices (dimension 1) differ: 0 in target",
+    ),
     (
         "box",
         changed((..., slice(0, None, 4), slice(None)), lambda x: 2 * x),
@@ -65,19 +91,50 @@ CASES: list[tuple[str, Any, str]] = [
     (
         "box",
         changed((..., slice(8, 16)), lambda x: -x),
-        "8 to 15 of 32 of the columns (dimension 3) differ, and there target is golden with the sign",
+        (
+            "8 to 15 of 32 of the columns (dimension 3) differ, and there target is golden with "
+            "the sign"
+        ),
     ),
-    ("tail", changed((..., slice(27, None)), OTHER[..., 27:]), "only the last 5 of 32 of the columns (dimension 3) differ"),
-    ("tail", flat(slice(-300, None), np.nan), "the last 300 of 16384 elements in C order differ: NaN in target"),
-    ("run", flat(slice(1000, 1700), 0), "elements 1000 to 1699 of 16384 in C order differ: 0 in target"),
-    ("triangle", changed(ABOVE, lambda x: x + 5), "diagonal 1 of the last two dimensions differ, and there target is golden plus 5"),
+    (
+        "tail",
+        changed((..., slice(27, None)), OTHER[..., 27:]),
+        "only the last 5 of 32 of the columns (dimension 3) differ",
+    ),
+    (
+        "tail",
+        flat(slice(-300, None), np.nan),
+        "the last 300 of 16384 elements in C order differ: NaN in target",
+    ),
+    (
+        "run",
+        flat(slice(1000, 1700), 0),
+        "elements 1000 to 1699 of 16384 in C order differ: 0 in target",
+    ),
+    (
+        "triangle",
+        changed(ABOVE, lambda x: x + 5),
+        "diagonal 1 of the last two dimensions differ, and there target is golden plus 5",
+    ),
     ("elements", changed((1, 2, 3, 4), 9), "only element [1, 2, 3, 4] of 16384 differs"),
-    ("nan", np.where(RNG.random(GOLDEN.shape) < 0.01, np.nan, GOLDEN), "elements are NaN in target alone"),
-    ("zeros", np.where(RNG.random(GOLDEN.shape) < 0.1, 0, GOLDEN), "elements are 0 in target, all others agree"),
+    (
+        "nan",
+        np.where(RNG.random(GOLDEN.shape) < 0.01, np.nan, GOLDEN),
+        "elements are NaN in target alone",
+    ),
+    (
+        "zeros",
+        np.where(RNG.random(GOLDEN.shape) < 0.1, 0, GOLDEN),
+        "elements are 0 in target, all others agree",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("kind", "target", "words"), CASES, ids=[f"{kind}-{number}" for number, (kind, _, _) in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("kind", "target", "words"),
+    CASES,
+    ids=[f"{kind}-{number}" for number, (kind, _, _) in enumerate(CASES)],
+)
 def test_one_explanation(kind: str, target: Any, words: str) -> None:
     found = explain(target, GOLDEN)
     assert found is not None
@@ -145,13 +202,26 @@ def test_what_is_said_is_true(seed: int, shape: tuple[int, ...], axis: int, nois
 
 @pytest.mark.parametrize(
     ("factor", "words"),
-    [(2.0, "2"), (-2.0, "-2"), (0.125, "1/8"), (2**0.5, "sqrt(2)"), (1 / 8**0.5, "1/sqrt(8)"), (0.37171, "0.37171"), (1 + 2j, "1+2j")],
+    [
+        (2.0, "2"),
+        (-2.0, "-2"),
+        (0.125, "1/8"),
+        (2**0.5, "sqrt(2)"),
+        (1 / 8**0.5, "1/sqrt(8)"),
+        (0.37171, "0.37171"),
+        (1 + 2j, "1+2j"),
+    ],
 )
 def test_factors_in_words(factor: Any, words: str) -> None:
     assert factor_words(factor) == words
 
 
 def test_everything_that_can_be_asked_ends(capsys: Callable[..., Any]) -> None:
-    for target in (np.full(8, np.inf), np.array([1, 2, 3, 4] * 2, np.int64), np.array([True, False] * 4), np.arange(8) * 1j):
+    for target in (
+        np.full(8, np.inf),
+        np.array([1, 2, 3, 4] * 2, np.int64),
+        np.array([True, False] * 4),
+        np.arange(8) * 1j,
+    ):
         assert explain(target, target.copy()) is None
         explain(target, target[::-1].copy())

@@ -37,16 +37,34 @@ def test_cancellation_that_the_trusted_kernel_shares_is_ill_conditioned() -> Non
 
 def test_the_sum_of_magnitudes_allows_what_a_long_sum_loses() -> None:
     true = np.zeros((4,))
-    lost = Sides(dtype="float32", target=np.full((4,), 1e-5), own=true, true=true, magnitude=np.full((4,), 100.0))
+    lost = Sides(
+        dtype="float32",
+        target=np.full((4,), 1e-5),
+        own=true,
+        true=true,
+        magnitude=np.full((4,), 100.0),
+    )
     assert judge_output("0", lost, Terms("aten::sum.default", 10_000, "linear")).verdict == "agree"
     assert judge_output("0", lost, Terms("aten::add.Tensor", kind="linear")).verdict == "agree"
-    short = Sides(dtype="float32", target=np.full((4,), 1e-5), own=true, true=true, magnitude=np.full((4,), 1e-3))
+    short = Sides(
+        dtype="float32",
+        target=np.full((4,), 1e-5),
+        own=true,
+        true=true,
+        magnitude=np.full((4,), 1e-3),
+    )
     assert judge_output("0", short, Terms("aten::sum.default", 10, "linear")).verdict == "wrong"
 
 
 @pytest.mark.parametrize(
     ("here", "there", "verdict"),
-    [(np.nan, 1.0, "wrong"), (1.0, np.nan, "wrong"), (np.inf, np.inf, "agree"), (np.nan, np.nan, "agree"), (-np.inf, np.inf, "wrong")],
+    [
+        (np.nan, 1.0, "wrong"),
+        (1.0, np.nan, "wrong"),
+        (np.inf, np.inf, "agree"),
+        (np.nan, np.nan, "agree"),
+        (-np.inf, np.inf, "wrong"),
+    ],
 )
 def test_what_is_not_finite_is_compared_as_a_mask(here: float, there: float, verdict: str) -> None:
     target, true = np.array([1.0, here]), np.array([1.0, there])
@@ -55,8 +73,14 @@ def test_what_is_not_finite_is_compared_as_a_mask(here: float, there: float, ver
 
 def test_an_overflow_that_the_element_type_makes_is_right() -> None:
     true = np.array([1.0, 70000.0])
-    assert judge_output("0", Sides(dtype="float16", target=np.array([1.0, np.inf]), true=true)).verdict == "agree"
-    assert judge_output("0", Sides(dtype="float16", target=np.array([1.0, 60.0]), true=true)).verdict == "wrong"
+    assert (
+        judge_output("0", Sides(dtype="float16", target=np.array([1.0, np.inf]), true=true)).verdict
+        == "agree"
+    )
+    assert (
+        judge_output("0", Sides(dtype="float16", target=np.array([1.0, 60.0]), true=true)).verdict
+        == "wrong"
+    )
 
 
 def test_accumulation_in_the_element_type_shows_in_the_root_mean_square() -> None:
@@ -64,8 +88,14 @@ def test_accumulation_in_the_element_type_shows_in_the_root_mean_square() -> Non
     unit = 2.0**-8
     own = true * (1 + RANDOM.uniform(-unit, unit, 4096) / 2)
     narrow = true * (1 + RANDOM.uniform(-3.5 * unit, 3.5 * unit, 4096))
-    assert judge_output("0", Sides(dtype="bfloat16", target=own, own=own, true=true)).verdict == "agree"
-    assert judge_output("0", Sides(dtype="bfloat16", target=narrow, own=own, true=true)).verdict == "wrong"
+    assert (
+        judge_output("0", Sides(dtype="bfloat16", target=own, own=own, true=true)).verdict
+        == "agree"
+    )
+    assert (
+        judge_output("0", Sides(dtype="bfloat16", target=narrow, own=own, true=true)).verdict
+        == "wrong"
+    )
 
 
 def test_a_cast_rounds_once_to_the_nearest() -> None:
@@ -74,18 +104,31 @@ def test_a_cast_rounds_once_to_the_nearest() -> None:
     cut = (bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
     near = ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
     terms = Terms("aten::_to_copy.default")
-    assert judge_output("0", Sides(dtype="bfloat16", target=near, own=near, true=true), terms).verdict == "agree"
-    assert judge_output("0", Sides(dtype="bfloat16", target=cut, own=near, true=true), terms).verdict == "wrong"
+    assert (
+        judge_output("0", Sides(dtype="bfloat16", target=near, own=near, true=true), terms).verdict
+        == "agree"
+    )
+    assert (
+        judge_output("0", Sides(dtype="bfloat16", target=cut, own=near, true=true), terms).verdict
+        == "wrong"
+    )
 
 
 def test_results_that_are_not_unique_are_not_judged() -> None:
     one = Sides(dtype="float32", target=np.ones(3), own=-np.ones(3), true=-np.ones(3))
     assert judge_output("0", one, Terms("aten::linalg_qr.default")).verdict == "unknown"
-    assert judge_output("0", one, Terms("aten::bernoulli_.float")).verdict == "wrong", "drawn from one state"
+    assert judge_output("0", one, Terms("aten::bernoulli_.float")).verdict == "wrong", (
+        "drawn from one state"
+    )
 
 
 def test_integers_and_exact_operators_must_be_equal() -> None:
-    assert judge_output("0", Sides(dtype="int64", target=np.array([1, 2]), own=np.array([1, 3]))).verdict == "wrong"
+    assert (
+        judge_output(
+            "0", Sides(dtype="int64", target=np.array([1, 2]), own=np.array([1, 3]))
+        ).verdict
+        == "wrong"
+    )
     true = np.array([1.0, 2.0])
     off = Sides(dtype="float32", target=true * (1 + 2.0**-23), own=true, true=true)
     assert judge_output("0", off, Terms(op="aten::relu.default")).verdict == "wrong"
@@ -96,6 +139,14 @@ def test_shapes_nothing_to_compare_with_and_the_gravest() -> None:
     one = np.ones(3)
     assert judge_output("0", Sides(dtype="float32", target=one, true=np.ones(4))).verdict == "wrong"
     assert judge_output("0", Sides(dtype="float32", target=one)).verdict == "unknown"
-    assert judge_output("0", Sides(dtype="float32", target=np.ones(0), true=np.ones(0))).verdict == "agree"
-    assert gravest([Replayed(verdict="agree"), Replayed(verdict="flaky"), Replayed(verdict="wrong")]).verdict == "wrong"
+    assert (
+        judge_output("0", Sides(dtype="float32", target=np.ones(0), true=np.ones(0))).verdict
+        == "agree"
+    )
+    assert (
+        gravest(
+            [Replayed(verdict="agree"), Replayed(verdict="flaky"), Replayed(verdict="wrong")]
+        ).verdict
+        == "wrong"
+    )
     assert gravest([]).verdict == "agree"

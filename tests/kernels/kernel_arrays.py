@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of every type, shape and layout, with everything that floats can hold, and what it means to be equal."""
+"""Arrays of every type, shape and layout, with everything that floats can hold, and what it means
+to be equal.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from numpy.typing import NDArray
 from opscope.kernels import Statistics, compiled, reference
 
 DTYPES = compiled.NAMES
-FLOATING = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128")
+FLOATING = (
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "complex64",
+    "complex128",
+)
 # Around every length at which a kernel changes its loop, and past the digest's block of 4096 bytes.
 LENGTHS = (
     0,
@@ -53,19 +64,36 @@ LENGTHS = (
 
 
 def special(dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Zeros, infinities, NaNs with payload, denormals, the ends of the range and the neighbourhood of the limit."""
+    """Zeros, infinities, NaNs with payload, denormals, the ends of the range and the neighbourhood
+    of the limit.
+    """
     if dtype.name in ("complex64", "complex128"):
         parts = special(np.dtype(np.float32 if dtype.name == "complex64" else np.float64))
         pairs = np.empty((parts.size, parts.size), dtype)
         pairs.real, pairs.imag = parts[:, None], parts[::-1][None, :]
         return pairs.reshape(-1)
     if dtype.name not in FLOATING:
-        low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        low, high = (
+            (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        )
         return np.array([low, high, 0, min(1, high), high // 2], dtype)
     info = ml_dtypes.finfo(dtype)
     tiny, largest = float(info.smallest_subnormal), float(info.max)
     finite = [0.0, -0.0, tiny, -tiny, float(info.tiny), largest, -largest, 1.0, -1.0]
-    near = [0.9 * largest, -0.9 * largest, 0.91 * largest, 65504.0, 65536.0, -65505.0, 58944.0, 58976.0, 400.0, 416.0, math.inf, -math.inf]
+    near = [
+        0.9 * largest,
+        -0.9 * largest,
+        0.91 * largest,
+        65504.0,
+        65536.0,
+        -65505.0,
+        58944.0,
+        58976.0,
+        400.0,
+        416.0,
+        math.inf,
+        -math.inf,
+    ]
     with np.errstate(all="ignore"):
         values = np.array(finite + near).astype(dtype)
     nans = np.array([math.nan, -math.nan]).astype(dtype)
@@ -79,18 +107,26 @@ def content(dtype: np.dtype[Any], size: int, kind: str, rng: np.random.Generator
         return np.frombuffer(rng.bytes(size * dtype.itemsize), dtype)
     if kind == "special":
         return rng.choice(special(dtype), size)
-    spread = 2.0 ** rng.integers(-1070, 1020) if dtype.name in ("float64", "complex128") and rng.random() < 0.5 else 3.0
+    spread = (
+        2.0 ** rng.integers(-1070, 1020)
+        if dtype.name in ("float64", "complex128") and rng.random() < 0.5
+        else 3.0
+    )
     with np.errstate(all="ignore"):
         plain = (rng.standard_normal(size) * spread).astype(dtype)
         if dtype.kind == "c":
             plain = (plain + 1j * (rng.standard_normal(size) * spread)).astype(dtype)
     if kind == "plain":
         return plain
-    return np.where(rng.random(size) < 0.01, rng.choice(special(dtype), size), plain)  # a few among many
+    return np.where(
+        rng.random(size) < 0.01, rng.choice(special(dtype), size), plain
+    )  # a few among many
 
 
 def laid_out(flat: NDArray[Any], layout: str, rng: np.random.Generator) -> NDArray[Any]:
-    """The elements in a layout that has to be gathered, or that starts at an odd address; zero strides repeat some of them."""
+    """The elements in a layout that has to be gathered, or that starts at an odd address; zero
+    strides repeat some of them.
+    """
     if layout == "unaligned":
         return np.frombuffer(b"x" + flat.tobytes(), np.uint8)[1:].view(flat.dtype)
     if layout == "contiguous" or flat.size < 4:
@@ -108,7 +144,15 @@ def laid_out(flat: NDArray[Any], layout: str, rng: np.random.Generator) -> NDArr
     return grid.reshape(grid.shape[0], 1, columns, 1)[:, :, ::2]
 
 
-LAYOUTS = ("contiguous", "unaligned", "reversed", "transposed", "sliced", "expanded", "odd dimensions")
+LAYOUTS = (
+    "contiguous",
+    "unaligned",
+    "reversed",
+    "transposed",
+    "sliced",
+    "expanded",
+    "odd dimensions",
+)
 
 
 @st.composite
@@ -121,25 +165,42 @@ def arrays(draw: st.DrawFn, names: tuple[str, ...] = DTYPES) -> NDArray[Any]:
     return found.reshape(()) if found.size == 1 and draw(st.booleans()) else found
 
 
-def differences(found: Statistics, wanted: Statistics, array: NDArray[Any], *, loose: tuple[str, ...] = ()) -> list[str]:
-    """Everything exactly equal, bit for bit; mean and l2norm to 1e-12, the mean's relative to the mean magnitude; `loose` to one ulp."""
+def differences(
+    found: Statistics, wanted: Statistics, array: NDArray[Any], *, loose: tuple[str, ...] = ()
+) -> list[str]:
+    """Everything exactly equal, bit for bit; mean and l2norm to 1e-12, the mean's relative to the
+    mean magnitude; `loose` to one ulp.
+    """
     one, other = msgspec.structs.asdict(found), msgspec.structs.asdict(wanted)
     wrong = []
     for name in (name for name in one if name not in ("mean", "l2norm")):
-        close = name in loose and one[name] is not None and abs(one[name] - other[name]) <= math.ulp(other[name])
+        close = (
+            name in loose
+            and one[name] is not None
+            and abs(one[name] - other[name]) <= math.ulp(other[name])
+        )
         if repr(one[name]) != repr(other[name]) and not close:
             wrong.append(f"{name} {one[name]!r} not {other[name]!r}")
     if wanted.mean is None or wanted.l2norm is None or found.mean is None or found.l2norm is None:
-        return wrong if (found.mean, found.l2norm) == (wanted.mean, wanted.l2norm) else [*wrong, "mean or l2norm absent"]
+        return (
+            wrong
+            if (found.mean, found.l2norm) == (wanted.mean, wanted.l2norm)
+            else [*wrong, "mean or l2norm absent"]
+        )
     if abs(found.mean - wanted.mean) > 1e-12 * mean_magnitude(array) + 1e-323:
         wrong.append(f"mean {found.mean!r} not {wanted.mean!r}")
-    if found.l2norm != wanted.l2norm and not abs(found.l2norm - wanted.l2norm) <= 1e-12 * wanted.l2norm + 1e-323:
+    if (
+        found.l2norm != wanted.l2norm
+        and not abs(found.l2norm - wanted.l2norm) <= 1e-12 * wanted.l2norm + 1e-323
+    ):
         wrong.append(f"l2norm {found.l2norm!r} not {wanted.l2norm!r}")
     return wrong
 
 
 def mean_magnitude(array: NDArray[Any]) -> float:
     with np.errstate(all="ignore"):
-        value = np.abs(reference.magnitudes(np.ascontiguousarray(array).reshape(-1)).astype(np.float64))
+        value = np.abs(
+            reference.magnitudes(np.ascontiguousarray(array).reshape(-1)).astype(np.float64)
+        )
     value = value[np.isfinite(value)]
     return float(np.sum(value / value.size))

@@ -59,7 +59,9 @@ def test_zeros_of_every_length_differ() -> None:
     assert distinct(np.zeros(length, np.uint8) for length in range(9000))
 
 
-@pytest.mark.parametrize("fill", [np.zeros(1024, np.float32), RNG.standard_normal(1024).astype(np.float32)])
+@pytest.mark.parametrize(
+    "fill", [np.zeros(1024, np.float32), RNG.standard_normal(1024).astype(np.float32)]
+)
 def test_every_single_bit_is_seen(fill: Any) -> None:
     def flipped() -> Any:
         for bit in range(8 * fill.nbytes):
@@ -113,7 +115,9 @@ def test_sign_flips_differ(name: str) -> None:
         return changed
 
     unique = {tuple(places): places for places in [*ones, *pairs, *sets]}
-    assert distinct([base, -base, *(negated(places) for places in unique.values())][: 2 + len(unique)])
+    assert distinct(
+        [base, -base, *(negated(places) for places in unique.values())][: 2 + len(unique)]
+    )
 
 
 def test_negating_everything_differs_at_every_length() -> None:
@@ -124,9 +128,14 @@ def test_negating_everything_differs_at_every_length() -> None:
 @pytest.mark.parametrize("words", [1, 2, 8, 64, 512, 1024])
 def test_exchanged_and_repeated_blocks_differ(words: int) -> None:
     blocks = RNG.standard_normal((8, 2 * words)).astype(np.float32)
-    orders = [blocks[list(order)] for order in itertools.islice(itertools.permutations(range(8)), 0, 40320, 17)]
+    orders = [
+        blocks[list(order)]
+        for order in itertools.islice(itertools.permutations(range(8)), 0, 40320, 17)
+    ]
     repeats = [np.tile(blocks[:1], (count, 1)) for count in range(1, 40)]
-    doubled = [blocks[list(order)] for order in itertools.combinations_with_replacement(range(8), 8)]
+    doubled = [
+        blocks[list(order)] for order in itertools.combinations_with_replacement(range(8), 8)
+    ]
     everything = {array.tobytes(): array for array in [*orders, *repeats, *doubled]}
     assert distinct(everything.values())
 

@@ -29,7 +29,9 @@ print(json.dumps([available, [(w.category.__name__, str(w.message)) for w in see
 
 def run(program: str, **environment: str) -> str:
     given = {**os.environ, "PYTHONPATH": str(SOURCE), **environment}
-    return subprocess.run([sys.executable, "-c", program], env=given, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", program], env=given, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_the_reference_serves_with_one_warning() -> None:
@@ -49,4 +51,9 @@ def test_the_environment_chooses_the_instruction_set() -> None:
 
 
 def test_importing_the_kernels_loads_no_framework() -> None:
-    assert run("import sys, opscope.kernels, opscope.kernels.device; print('torch' in sys.modules)").strip() == "False"
+    assert (
+        run(
+            "import sys, opscope.kernels, opscope.kernels.device; print('torch' in sys.modules)"
+        ).strip()
+        == "False"
+    )

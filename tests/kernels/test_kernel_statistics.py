@@ -22,7 +22,9 @@ ISAS = NATIVE.isas() if NATIVE else []
 
 def measured(array: Any, isa: str, **options: Any) -> Statistics:
     assert NATIVE is not None
-    return compiled.statistics(NATIVE, array, compiled.NUMBERS[array.dtype.name], isa=isa, **options)
+    return compiled.statistics(
+        NATIVE, array, compiled.NUMBERS[array.dtype.name], isa=isa, **options
+    )
 
 
 def test_the_compiled_kernels_are_here_and_name_what_they_run() -> None:
@@ -48,7 +50,10 @@ def test_every_length_at_which_a_loop_changes(isa: str, name: str) -> None:
     for length in LENGTHS:
         for kind in ("plain", "a few"):
             array = content(np.dtype(name), length, kind, rng)
-            assert differences(measured(array, isa), reference.statistics(array), array) == [], (length, kind)
+            assert differences(measured(array, isa), reference.statistics(array), array) == [], (
+                length,
+                kind,
+            )
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -60,7 +65,10 @@ def test_one_odd_element_anywhere_in_a_sound_block_is_seen(isa: str, name: str) 
         for place in (0, 1, 63, 64, 500, 1023, 1024, 1087, 1099):
             array = sound.copy()
             array[place] = value
-            assert differences(measured(array, isa), reference.statistics(array), array) == [], (value, place)
+            assert differences(measured(array, isa), reference.statistics(array), array) == [], (
+                value,
+                place,
+            )
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -109,14 +117,23 @@ def test_an_empty_array_has_counts_and_a_digest_only(name: str) -> None:
 
 def test_no_finite_element_leaves_the_range_absent() -> None:
     found = statistics(np.array([np.nan, np.inf], np.float16))
-    assert (found.nan, found.pos_inf, found.min, found.max, found.mean, found.l2norm) == (1, 1, None, None, None, None)
+    assert (found.nan, found.pos_inf, found.min, found.max, found.mean, found.l2norm) == (
+        1,
+        1,
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64", "int64"])
 def test_without_digest_everything_else_is_the_same(name: str) -> None:
     array = content(np.dtype(name), 5000, "plain", np.random.default_rng(1))
     whole = statistics(array)
-    assert statistics(array, digest=False) == Statistics(*[getattr(whole, field) for field in whole.__struct_fields__[:-1]], digest=None)
+    assert statistics(array, digest=False) == Statistics(
+        *[getattr(whole, field) for field in whole.__struct_fields__[:-1]], digest=None
+    )
     assert whole.digest == digest(array)
 
 
@@ -127,7 +144,9 @@ def test_squares_that_leave_double_still_give_mean_and_norm(name: str, scale: fl
     found = statistics(array)
     one = float(np.float64(0.5) * scale)
     mean = (
-        (3 * scale / 4 + one / 4 * (-1 if name == "float64" else 1)) if scale < 1e300 else scale / 4 * (2.5 if name == "float64" else 3.5)
+        (3 * scale / 4 + one / 4 * (-1 if name == "float64" else 1))
+        if scale < 1e300
+        else scale / 4 * (2.5 if name == "float64" else 3.5)
     )
     norm = scale * math.sqrt(999 * (3 + (one / scale) ** 2)) if scale < 1e300 else math.inf
     assert found.mean == pytest.approx(mean, rel=1e-12, abs=1e-323)
@@ -148,26 +167,58 @@ def test_any_byte_but_zero_is_true() -> None:
 
 
 def test_near_the_limit_of_each_type() -> None:
-    for name, limit in (("float16", 58953.6), ("float8_e4m3fn", 403.2), ("float8_e5m2", 51609.6), ("bfloat16", 65504), ("float32", 65504)):
+    for name, limit in (
+        ("float16", 58953.6),
+        ("float8_e4m3fn", 403.2),
+        ("float8_e5m2", 51609.6),
+        ("bfloat16", 65504),
+        ("float32", 65504),
+    ):
         dtype = np.dtype(name)
         bits = np.arange(2 ** min(16, 8 * dtype.itemsize), dtype=f"u{min(2, dtype.itemsize)}")
-        every = bits.view(dtype) if dtype.itemsize <= 2 else (bits.astype(np.uint32) << 16).view(dtype)
+        every = (
+            bits.view(dtype) if dtype.itemsize <= 2 else (bits.astype(np.uint32) << 16).view(dtype)
+        )
         with np.errstate(all="ignore"):
             value = every.astype(np.float64)
-        assert statistics(every).near_limit == int((np.isfinite(value) & (np.abs(value) > limit)).sum())
+        assert statistics(every).near_limit == int(
+            (np.isfinite(value) & (np.abs(value) > limit)).sum()
+        )
 
 
 def test_complex_elements_are_counted_by_their_parts() -> None:
     nan, inf = math.nan, math.inf
-    array = np.array([complex(nan, inf), complex(inf, nan), complex(-inf, 1), complex(1, -inf), complex(3, -4), 0], np.complex128)
+    array = np.array(
+        [
+            complex(nan, inf),
+            complex(inf, nan),
+            complex(-inf, 1),
+            complex(1, -inf),
+            complex(3, -4),
+            0,
+        ],
+        np.complex128,
+    )
     found = statistics(array)
-    assert (found.nan, found.pos_inf, found.neg_inf, found.zero, found.neg, found.pos) == (2, 2, 0, 1, 0, 1)
+    assert (found.nan, found.pos_inf, found.neg_inf, found.zero, found.neg, found.pos) == (
+        2,
+        2,
+        0,
+        1,
+        0,
+        1,
+    )
     assert (found.max, found.min, found.l2norm) == (5.0, 0.0, 5.0)
 
 
 def test_a_magnitude_beyond_double_is_the_largest_double() -> None:
     found = statistics(np.array([complex(1.7e308, 1.7e308)]))
-    assert (found.pos_inf, found.pos, found.max, found.mean) == (0, 1, np.finfo(np.float64).max, np.finfo(np.float64).max)
+    assert (found.pos_inf, found.pos, found.max, found.mean) == (
+        0,
+        1,
+        np.finfo(np.float64).max,
+        np.finfo(np.float64).max,
+    )
 
 
 def test_foreign_byte_order_and_strides_between_elements() -> None:
@@ -182,7 +233,12 @@ def test_foreign_byte_order_and_strides_between_elements() -> None:
 def test_types_that_only_the_reference_knows() -> None:
     assert statistics(np.array([1, -7], ml_dtypes.int4)).min_int == -7
     assert statistics(np.array([1.5, 240.0], ml_dtypes.float8_e4m3fnuz)).near_limit == 1
-    for array in (np.array(["a"]), np.array([None]), np.zeros(2, np.longdouble), np.zeros(2, "M8[s]")):
+    for array in (
+        np.array(["a"]),
+        np.array([None]),
+        np.zeros(2, np.longdouble),
+        np.zeros(2, "M8[s]"),
+    ):
         with pytest.raises(TypeError, match="no numbers"):
             statistics(array)
 
@@ -204,7 +260,9 @@ def test_denormals_count_though_the_program_flushes_them() -> None:
 
 
 def test_other_threads_run_meanwhile() -> None:
-    """Several ticks of this thread in one pass of another; a busy machine may need some tries to give it a turn."""
+    """Several ticks of this thread in one pass of another; a busy machine may need some tries to
+    give it a turn.
+    """
     wide = np.broadcast_to(np.float32(1), (1 << 28,))
     spans: list[tuple[float, float]] = []
 

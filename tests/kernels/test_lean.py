@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics by plain tensor operators equal those of the kernels, in as many launches as are promised."""
+"""Statistics by plain tensor operators equal those of the kernels, in as many launches as are
+promised.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ EXACT = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "min_int", "
 
 
 def tensor_of(array: Any) -> Any:
-    """A tensor of the same bytes; torch takes no negative strides and knows NumPy's extra types by their bits."""
+    """A tensor of the same bytes; torch takes no negative strides and knows NumPy's extra types by
+    their bits.
+    """
     whole = np.ascontiguousarray(array).reshape(array.shape).copy()
     return torch.from_numpy(whole.view(BITS[whole.itemsize])).view(getattr(torch, array.dtype.name))
 
@@ -38,7 +42,9 @@ def measured(tensor: Any) -> Any:
 @settings(max_examples=250, deadline=None)
 @given(data=st.data())
 def test_equals_the_reference(data: Any) -> None:
-    array = data.draw(arrays().filter(lambda it: it.size and it.dtype.name in NAMES and it.dtype.kind != "c"))
+    array = data.draw(
+        arrays().filter(lambda it: it.size and it.dtype.name in NAMES and it.dtype.kind != "c")
+    )
     found, expected = measured(tensor_of(array)), reference.statistics(array)
     for field in EXACT:
         assert getattr(found, field) == getattr(expected, field), field
@@ -65,9 +71,16 @@ def test_a_norm_that_leaves_float32_is_absent() -> None:
 @pytest.mark.parametrize("lines", [3, 7, 100])
 def test_chunks_are_joined(lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lean, "CHUNK", 64)
-    for tensor in (torch.randn(lines, 33), torch.randn(lines, 33).t(), torch.randn(lines, 66)[:, ::2], torch.arange(lines * 40)):
+    for tensor in (
+        torch.randn(lines, 33),
+        torch.randn(lines, 33).t(),
+        torch.randn(lines, 66)[:, ::2],
+        torch.arange(lines * 40),
+    ):
         found, expected = measured(tensor), reference.statistics(tensor.numpy())
-        assert [getattr(found, field) for field in EXACT] == [getattr(expected, field) for field in EXACT]
+        assert [getattr(found, field) for field in EXACT] == [
+            getattr(expected, field) for field in EXACT
+        ]
         assert (found.min, found.max) == (expected.min, expected.max)
         assert found.mean == pytest.approx(expected.mean, rel=1e-5, abs=1e-6)
 

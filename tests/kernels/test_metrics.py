@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's own metric: found by its import path, marked or not, and never the end of a comparison."""
+"""A user's own metric: found by its import path, marked or not, and never the end of a
+comparison.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,14 @@ def test_found_by_path_or_by_mark(module: str) -> None:
     (plain,) = find_metrics([f"{module}:plain"])
     assert (plain.name, plain(target, golden)) == ("plain", 3.0)
     marked = find_metrics([module])
-    assert [(one.name, one(target, golden)) for one in marked] == [("SNR", pytest.approx(13.0103)), ("Worst", 0.5)]
-    assert [one.name for one in find_metrics([f"{module}:worst", f"{module}:plain"])] == ["Worst", "plain"]
+    assert [(one.name, one(target, golden)) for one in marked] == [
+        ("SNR", pytest.approx(13.0103)),
+        ("Worst", 0.5),
+    ]
+    assert [one.name for one in find_metrics([f"{module}:worst", f"{module}:plain"])] == [
+        "Worst",
+        "plain",
+    ]
 
 
 def test_an_error_of_a_metric_is_told_in_its_cell(module: str) -> None:
@@ -55,7 +63,17 @@ def test_an_error_of_a_metric_is_told_in_its_cell(module: str) -> None:
     assert broken(np.zeros(2), np.zeros(2)) == "ValueError: no"
 
 
-@pytest.mark.parametrize("path", ["nothing_of_this_name", "own_metrics_of_a_user:gone", "own_metrics_of_a_user:NUMBER", "math", ":", ""])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nothing_of_this_name",
+        "own_metrics_of_a_user:gone",
+        "own_metrics_of_a_user:NUMBER",
+        "math",
+        ":",
+        "",
+    ],
+)
 def test_what_cannot_be_found_is_said(module: str, path: str) -> None:
     with pytest.raises(UsageError, match="--metric"):
         find_metrics([path])

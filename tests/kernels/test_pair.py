@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled pass over two arrays answers what the NumPy reference answers, and each metric has one definition at every edge."""
+"""The compiled pass over two arrays answers what the NumPy reference answers, and each metric has
+one definition at every edge.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,23 @@ from opscope.kernels.pair import Pair, measure, pair
 NATIVE = compiled.load()
 ISAS = NATIVE.isas() if NATIVE else []
 # Sums of many terms are added in another order; everything else is the same number.
-SUMS = ("sum_abs", "squares", "sum_rel", "dot", "squares_target", "squares_golden", "mean_target", "mean_golden")
+SUMS = (
+    "sum_abs",
+    "squares",
+    "sum_rel",
+    "dot",
+    "squares_target",
+    "squares_golden",
+    "mean_target",
+    "mean_golden",
+)
 VARIANCES = ("variance_target", "variance_golden")
 
 
 def nearly(array: Any, rng: np.random.Generator) -> Any:
-    """The same numbers with a few changed: by a step of the type, by any amount, to something special."""
+    """The same numbers with a few changed: by a step of the type, by any amount, to something
+    special.
+    """
     changed = array.copy().reshape(-1)
     for i in rng.integers(0, max(1, changed.size), rng.integers(0, 6) if changed.size else 0):
         changed[i] = rng.choice(content(array.dtype, 7, "special", rng))
@@ -45,9 +58,18 @@ def pairs(draw: st.DrawFn) -> tuple[Any, Any]:
     kinds = st.sampled_from(("bytes", "special", "plain", "a few"))
     golden = content(dtype, size, draw(kinds), rng)
     other = draw(st.sampled_from(("same", "near", "any")))
-    target = golden if other == "same" else nearly(golden, rng) if other == "near" else content(dtype, size, draw(kinds), rng)
+    target = (
+        golden
+        if other == "same"
+        else nearly(golden, rng)
+        if other == "near"
+        else content(dtype, size, draw(kinds), rng)
+    )
     layout, seed = draw(st.sampled_from(LAYOUTS)), int(rng.integers(2**32))
-    return (laid_out(target, layout, np.random.default_rng(seed)), laid_out(golden, layout, np.random.default_rng(seed)))
+    return (
+        laid_out(target, layout, np.random.default_rng(seed)),
+        laid_out(golden, layout, np.random.default_rng(seed)),
+    )
 
 
 def differences(found: Any, wanted: Any) -> list[str]:
@@ -59,10 +81,18 @@ def differences(found: Any, wanted: Any) -> list[str]:
             scale = other[f"squares_{side}"] / max(1, other["compared"])
             same = abs(value - other[name]) <= 1e-11 * (other[name] + 1e-4 * scale) + 1e-300
         elif name in SUMS:
-            scale = other["squares_golden"] + other["squares_target"] if name == "dot" else abs(other[name])
+            scale = (
+                other["squares_golden"] + other["squares_target"]
+                if name == "dot"
+                else abs(other[name])
+            )
             if name.startswith("mean"):
-                scale = math.sqrt(other[f"squares_{name.rpartition('_')[2]}"] / max(1, other["compared"]))
-            same = value == other[name] or abs(value - other[name]) <= 1e-12 * scale + 1e-150  # the larger side is beyond 2**-480
+                scale = math.sqrt(
+                    other[f"squares_{name.rpartition('_')[2]}"] / max(1, other["compared"])
+                )
+            same = (
+                value == other[name] or abs(value - other[name]) <= 1e-12 * scale + 1e-150
+            )  # the larger side is beyond 2**-480
         else:
             same = repr(value) == repr(other[name]) or value == other[name]
         if not same:
@@ -71,15 +101,25 @@ def differences(found: Any, wanted: Any) -> list[str]:
 
 
 def gathered(target: Any, golden: Any, allowed: tuple[float, float]) -> Any:
-    return pair_reference.gather(target, golden, allowed, pair_reference.exponent_of(target, golden))
+    return pair_reference.gather(
+        target, golden, allowed, pair_reference.exponent_of(target, golden)
+    )
 
 
 @pytest.mark.parametrize("isa", [isa for isa in ISAS if isa != "sse2"])
 @settings(max_examples=150, deadline=None)
 @given(both=pairs(), allowed=st.sampled_from([(0.0, 0.0), (0.01, 0.0), (0.0, 0.001), (1e-3, 0.1)]))
-def test_equals_the_reference(isa: str, both: tuple[Any, Any], allowed: tuple[float, float]) -> None:
+def test_equals_the_reference(
+    isa: str, both: tuple[Any, Any], allowed: tuple[float, float]
+) -> None:
     target, golden = both
-    assert differences(measure(NATIVE, target, golden, allowed=allowed, isa=isa), gathered(target, golden, allowed)) == []
+    assert (
+        differences(
+            measure(NATIVE, target, golden, allowed=allowed, isa=isa),
+            gathered(target, golden, allowed),
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("isa", [isa for isa in ISAS if isa != "sse2"])
@@ -89,14 +129,29 @@ def test_every_length_at_which_a_loop_changes(isa: str, name: str) -> None:
     for length in (*LENGTHS[:22], 511, 512, 513, 1025, 70001):
         golden = content(np.dtype(name), length, "a few", rng)
         target = nearly(golden, rng)
-        assert differences(measure(NATIVE, target, golden, isa=isa), gathered(target, golden, (0.0, 0.0))) == [], length
+        assert (
+            differences(
+                measure(NATIVE, target, golden, isa=isa), gathered(target, golden, (0.0, 0.0))
+            )
+            == []
+        ), length
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_every_value_of_a_small_type_is_decoded(name: str) -> None:
-    every = np.arange(2 ** (8 * np.dtype(name).itemsize)).astype(f"u{np.dtype(name).itemsize}").view(name)
+    every = (
+        np.arange(2 ** (8 * np.dtype(name).itemsize))
+        .astype(f"u{np.dtype(name).itemsize}")
+        .view(name)
+    )
     for isa in ISAS:
-        assert differences(measure(NATIVE, every, every[::-1], isa=isa), gathered(every, every[::-1], (0.0, 0.0))) == []
+        assert (
+            differences(
+                measure(NATIVE, every, every[::-1], isa=isa),
+                gathered(every, every[::-1], (0.0, 0.0)),
+            )
+            == []
+        )
 
 
 @pytest.mark.parametrize("threads", [2, 3, 64])
@@ -113,8 +168,13 @@ def test_an_instruction_set_that_is_not_here_is_refused() -> None:
         measure(NATIVE, np.zeros(3), np.zeros(3), isa="mmx")
 
 
-def test_without_the_compiled_kernel_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, golden = np.linspace(0, 3, 77, dtype=np.float32), np.linspace(0, 3.01, 77, dtype=np.float32)
+def test_without_the_compiled_kernel_the_answer_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target, golden = (
+        np.linspace(0, 3, 77, dtype=np.float32),
+        np.linspace(0, 3.01, 77, dtype=np.float32),
+    )
     wanted = pair(target, golden)
     monkeypatch.setattr(compiled, "load", lambda: None)
     found = pair(target, golden)
@@ -129,8 +189,9 @@ def of(target: Any, golden: Any, dtype: str = "float32", **options: Any) -> Pair
 
 
 METRICS = (
-    "max_abs", "mean_abs", "rmse", "max_rel", "mean_rel", "accumulated_relative", "cosine", "relative_euclidean", "kl", "std_target",
-    "std_golden", "within_1_1000", "within_5_1000", "ulp_max",
+    "max_abs", "mean_abs", "rmse", "max_rel", "mean_rel", "accumulated_relative", "cosine",
+    "relative_euclidean", "kl", "std_target", "std_golden", "within_1_1000", "within_5_1000",
+    "ulp_max",
 )  # fmt: skip
 
 
@@ -138,7 +199,20 @@ def all_of(found: Pair) -> list[Any]:
     return [getattr(found, name) for name in METRICS]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "bool", "float8_e4m3fn", "complex64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        "float64",
+        "float16",
+        "bfloat16",
+        "int32",
+        "int64",
+        "bool",
+        "float8_e4m3fn",
+        "complex64",
+    ],
+)
 def test_edges_empty_and_zero_beside_zero(dtype: str) -> None:
     assert all_of(of(np.zeros((0, 3)), np.zeros((0, 3)), dtype, kl=True)) == [None] * len(METRICS)
     alike = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0]
@@ -150,7 +224,11 @@ def test_edges_empty_and_zero_beside_zero(dtype: str) -> None:
 def test_edges_a_number_beside_zero(dtype: str) -> None:
     found = of([4, 0], [0, 0], dtype)
     assert (found.max_abs, found.mean_abs, found.rmse) == (4.0, 2.0, math.sqrt(8.0))
-    assert (found.max_rel, found.mean_rel, found.accumulated_relative) == (math.inf, 0.0, 0.0)  # a mean over golden that is not 0
+    assert (found.max_rel, found.mean_rel, found.accumulated_relative) == (
+        math.inf,
+        0.0,
+        0.0,
+    )  # a mean over golden that is not 0
     assert (found.cosine, found.relative_euclidean) == (None, math.inf)
     assert (found.within_1_1000, found.within_5_1000) == (0.5, 0.5)
     assert (found.differing, found.first_mismatch, found.worst_index) == (1, 0, 0)
@@ -162,10 +240,21 @@ def test_edges_a_number_beside_zero(dtype: str) -> None:
 def test_edges_not_finite(dtype: str) -> None:
     nan, inf = math.nan, math.inf
     found = of([nan, inf, -inf, 1, 2, -0.0], [nan, inf, -inf, 1, 2, 0.0], dtype)
-    assert (found.differing, found.nonfinite_mismatch, found.compared, found.max_abs, found.cosine) == (0, 0, 3, 0.0, 1.0)
+    assert (
+        found.differing,
+        found.nonfinite_mismatch,
+        found.compared,
+        found.max_abs,
+        found.cosine,
+    ) == (0, 0, 3, 0.0, 1.0)
     assert (found.nan_target, found.pos_inf_target, found.neg_inf_golden) == (1, 1, 1)
     found = of([nan, 1, inf, 5], [1, nan, -inf, 4], dtype)
-    assert (found.differing, found.nonfinite_mismatch, found.compared, found.max_abs) == (4, 3, 1, 1.0)
+    assert (found.differing, found.nonfinite_mismatch, found.compared, found.max_abs) == (
+        4,
+        3,
+        1,
+        1.0,
+    )
     assert (found.first_mismatch, found.worst_index) == (0, 0)
     assert all_of(of([nan, inf], [nan, 1], dtype, kl=True)) == [None] * len(METRICS)
 
@@ -178,7 +267,9 @@ def test_edges_shapes_and_types() -> None:
     mixed = pair(np.array([3.0], np.float32), np.array([3.015625], "bfloat16"))
     assert (mixed.max_abs, mixed.ulp_max, mixed.ulp_histogram) == (0.015625, None, ())
     assert pair(np.array([1], ">f4"), np.array([1], "<f4")).ulp_max == 0
-    assert pair(np.array([2**63 - 1]), np.array([2**63 - 2])).max_abs == 1.0  # no double can tell these two apart
+    assert (
+        pair(np.array([2**63 - 1]), np.array([2**63 - 2])).max_abs == 1.0
+    )  # no double can tell these two apart
     assert pair(np.array([2**64 - 1], np.uint64), np.array([0], np.uint64)).ulp_max == 2**64 - 1
     assert pair(np.array([3], "int4"), np.array([-3], "int4")).max_abs == 6.0
 
@@ -196,7 +287,10 @@ def test_ulps_are_steps_of_the_type() -> None:
 
 def test_extremes_of_float64_do_not_overflow() -> None:
     found = of([3e300, 4e300], [0, 0], "float64")
-    assert (found.rmse, found.l2_target) == (pytest.approx(math.sqrt(12.5) * 1e300), pytest.approx(5e300))
+    assert (found.rmse, found.l2_target) == (
+        pytest.approx(math.sqrt(12.5) * 1e300),
+        pytest.approx(5e300),
+    )
     assert of([1e-300], [2e-300], "float64").relative_euclidean == 0.5
     assert of([-1e308], [1e308], "float64").max_rel == 2.0
     assert of([1e-310 + 2e-310j], [1e-310 + 2e-310j], "complex128").cosine == 1.0
@@ -206,26 +300,46 @@ numbers = st.floats(-1e6, 1e6, width=32)
 
 
 @settings(max_examples=60, deadline=None)
-@given(both=st.lists(st.tuples(numbers, numbers), min_size=1, max_size=40), factor=st.sampled_from([2.0, 0.25, -1.0]))
+@given(
+    both=st.lists(st.tuples(numbers, numbers), min_size=1, max_size=40),
+    factor=st.sampled_from([2.0, 0.25, -1.0]),
+)
 def test_metrics_follow_their_formulas(both: list[tuple[float, float]], factor: float) -> None:
     t, g = (np.array(side, np.float32) for side in zip(*both, strict=True))
-    found, scaled, swapped = pair(t, g, kl=True), pair(t * np.float32(factor), g * np.float32(factor)), pair(g, t)
+    found, scaled, swapped = (
+        pair(t, g, kl=True),
+        pair(t * np.float32(factor), g * np.float32(factor)),
+        pair(g, t),
+    )
     wide_t, wide_g = t.astype(np.float64), g.astype(np.float64)
     gap = np.abs(wide_t - wide_g)
     assert found.max_abs == gap.max()
     assert found.mean_abs == pytest.approx(gap.mean())
     assert found.rmse == pytest.approx(math.sqrt((gap**2).mean()))
-    assert (found.max_abs, found.ulp_max, found.differing) == (swapped.max_abs, swapped.ulp_max, swapped.differing)  # symmetric
-    assert scaled.max_abs == found.max_abs * abs(factor) or np.abs(g).min() < 1e-30  # float32 underflow
+    assert (found.max_abs, found.ulp_max, found.differing) == (
+        swapped.max_abs,
+        swapped.ulp_max,
+        swapped.differing,
+    )  # symmetric
+    assert (
+        scaled.max_abs == found.max_abs * abs(factor) or np.abs(g).min() < 1e-30
+    )  # float32 underflow
     assert found.mean_abs <= found.rmse * (1 + 1e-12) <= found.max_abs * (1 + 1e-9)
     assert found.within_1_1000 <= found.within_5_1000 <= 1.0
     assert sum(found.ulp_histogram) == found.compared
-    assert (found.std_target, found.std_golden) == (pytest.approx(wide_t.std(), abs=1e-6), pytest.approx(wide_g.std(), abs=1e-6))
+    assert (found.std_target, found.std_golden) == (
+        pytest.approx(wide_t.std(), abs=1e-6),
+        pytest.approx(wide_g.std(), abs=1e-6),
+    )
     assert found.kl >= -1e-9
     if found.cosine is not None and wide_t.any():
-        assert found.cosine == pytest.approx(wide_t @ wide_g / np.linalg.norm(wide_t) / np.linalg.norm(wide_g), abs=1e-9)
+        assert found.cosine == pytest.approx(
+            wide_t @ wide_g / np.linalg.norm(wide_t) / np.linalg.norm(wide_g), abs=1e-9
+        )
     if wide_g.any():
-        assert found.relative_euclidean == pytest.approx(np.linalg.norm(gap) / np.linalg.norm(wide_g))
+        assert found.relative_euclidean == pytest.approx(
+            np.linalg.norm(gap) / np.linalg.norm(wide_g)
+        )
     with np.errstate(all="ignore"):
         terms = np.where(wide_g != 0, gap / np.abs(wide_g), 0.0)
     assert found.accumulated_relative == pytest.approx(terms.sum())

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue of operators: what its data may hold, whose name is meant, and that every row can be reached."""
+"""The catalogue of operators: what its data may hold, whose name is meant, and that every row can
+be reached.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_a_word_that_stands_twice_raises() -> None:
         read_sheet(["where moves", "# a comment", "where guards"], "aten.txt")
 
 
-@pytest.mark.parametrize("traits", ["movs", "tolerance", "moves=1", "moves moves", "moves -moves", "-tolerance=sum"])
+@pytest.mark.parametrize(
+    "traits", ["movs", "tolerance", "moves=1", "moves moves", "moves -moves", "-tolerance=sum"]
+)
 def test_what_is_no_trait_raises(traits: str) -> None:
     with pytest.raises(ValueError, match="is no trait, or stands there twice"):
         read_sheet([f"where {traits}"], "aten.txt")
@@ -37,7 +41,11 @@ def test_an_overload_is_another_operator_than_its_family() -> None:
 
 def test_whose_name_is_meant() -> None:
     assert traits_of("aten::select.int").view
-    assert (family("Select"), traits_of("Select").view, traits_of("Select").guards) == ("where", False, True)
+    assert (family("Select"), traits_of("Select").view, traits_of("Select").guards) == (
+        "where",
+        False,
+        True,
+    )
     assert traits_of("aten::gather.default").overwrites == ""
     assert traits_of("c10d::gather_").overwrites == "0"
 
@@ -45,10 +53,15 @@ def test_whose_name_is_meant() -> None:
 @pytest.mark.parametrize(
     ("op", "word"),
     [
-        ("aten::log_.default", "log"), ("torch.Tensor.log_", "log"), ("LogV2", "log"), ("MatMul", "mm"), ("Functional.linear", "linear"),
-        ("Default/network/BatchMatMul", "bmm"), ("aten::__and__.Tensor", "__and__"),
+        ("aten::log_.default", "log"),
+        ("torch.Tensor.log_", "log"),
+        ("LogV2", "log"),
+        ("MatMul", "mm"),
+        ("Functional.linear", "linear"),
+        ("Default/network/BatchMatMul", "bmm"),
+        ("aten::__and__.Tensor", "__and__"),
     ],
-)  # fmt: skip
+)
 def test_one_word_for_every_spelling(op: str, word: str) -> None:
     assert family(op) == word
 
@@ -92,5 +105,13 @@ def test_every_flag_is_set_somewhere() -> None:
 
 
 def test_loads_without_any_framework() -> None:
-    code = "import sys, opscope.operators.catalogue as c; c.traits_of('aten::add.Tensor'); print({'torch', 'numpy', 'mindspore'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    code = (
+        "import sys, opscope.operators.catalogue as c; c.traits_of('aten::add.Tensor'); "
+        "print({'torch', 'numpy', 'mindspore'} & set(sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

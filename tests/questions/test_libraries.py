@@ -22,9 +22,17 @@ def test_the_innermost_line_of_a_library_is_shown() -> None:
 
 def test_torch_and_what_calls_the_user_are_no_library() -> None:
     assert library_line((STACK[0], *STACK[3:]), "/home/me/train.py:9") is None
-    assert library_line(("/home/me/model.py:3 in forward", *STACK[1:]), "/home/me/model.py:3") is None
+    assert (
+        library_line(("/home/me/model.py:3 in forward", *STACK[1:]), "/home/me/model.py:3") is None
+    )
 
 
 def test_warnings_of_every_layer_are_told_once() -> None:
-    told = once_each([f"rank 0: layers.{i}:mul#1 reaches {6e4 + i} in step 3" for i in range(3)] + ["gradients grow"])
-    assert told == ["rank 0: layers.0:mul#1 reaches 60000.0 in step 3 (and 2 more like it)", "gradients grow"]
+    told = once_each(
+        [f"rank 0: layers.{i}:mul#1 reaches {6e4 + i} in step 3" for i in range(3)]
+        + ["gradients grow"]
+    )
+    assert told == [
+        "rank 0: layers.0:mul#1 reaches 60000.0 in step 3 (and 2 more like it)",
+        "gradients grow",
+    ]

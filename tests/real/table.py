@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published wrong kernels of PyTorch's CPU that ship: which program shows each, the operator to be named, and the versions it shows in.
+"""Published wrong kernels of PyTorch's CPU that ship: which program shows each, the operator to be
+named, and the versions it shows in.
 
-Each was tried bare in the versions named. The programs are ours; nothing of the issues' code is in them.
+Each was tried bare in the versions named. The programs are ours; nothing of the issues' code is in
+them.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from typing import NamedTuple
 
 
 class Real(NamedTuple):
-    """A program of tests/real/programs, its issue in pytorch/pytorch, the operator, and the release that mended it, where one is known.
+    """A program of tests/real/programs, its issue in pytorch/pytorch, the operator, and the release
+    that mended it, where one is known.
 
-    also names an operator that is wrong in the same way and that the gradient calls; overflow says that the result is not finite, so that the run names its operator as an overflow's origin in any case.
+    also names an operator that is wrong in the same way and that the gradient calls; overflow says
+    that the result is not finite, so that the run names its operator as an overflow's origin in any
+    case.
     """
 
     program: str
@@ -46,5 +51,6 @@ REAL = (
     Real("sinh_large", 48641, "aten::sinh", overflow=True),
     Real("cosh_large", 183765, "aten::cosh", overflow=True),
 )
-# Shows, and is not named by a check: the definition that would tell is not among ours. The run names it as an overflow's origin.
+# Shows, and is not named by a check: the definition that would tell is not among ours. The run
+# names it as an overflow's origin.
 UNNAMED = (Real("complex_rsqrt", 156152, "aten::rsqrt", overflow=True),)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that ship wrong are named by `opscope run --check` at its default budget; where a release has mended one, nothing is said."""
+"""Kernels that ship wrong are named by `opscope run --check` at its default budget; where a release
+has mended one, nothing is said.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,24 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def checked(tmp_path: Path, program: str) -> list[dict[str, Any]]:
-    words = [sys.executable, "-m", "opscope", "run", "--check", "-o", str(tmp_path / "run"), "--json-file", str(tmp_path / "run.json")]
+    words = [
+        sys.executable,
+        "-m",
+        "opscope",
+        "run",
+        "--check",
+        "-o",
+        str(tmp_path / "run"),
+        "--json-file",
+        str(tmp_path / "run.json"),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*words, "--", sys.executable, str(PROGRAMS / f"{program}.py")], env=environment, capture_output=True, text=True, timeout=240
+        [*words, "--", sys.executable, str(PROGRAMS / f"{program}.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode in {0, 1}, done.stderr
     found: list[dict[str, Any]] = json.loads((tmp_path / "run.json").read_text())["findings"]
@@ -32,17 +48,27 @@ def checked(tmp_path: Path, program: str) -> list[dict[str, Any]]:
 
 def mended(real: Real) -> bool:
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    return real.mended is not None and release >= tuple(int(part) for part in real.mended.split("."))
+    return real.mended is not None and release >= tuple(
+        int(part) for part in real.mended.split(".")
+    )
 
 
 @pytest.mark.parametrize("real", REAL, ids=lambda real: real.program)
 def test_a_kernel_that_ships_wrong_is_named(real: Real, tmp_path: Path) -> None:
     findings = checked(tmp_path, real.program)
-    named = [finding["op"].rpartition(".")[0] for finding in findings if finding["kind"] == "replay-mismatch"]
+    named = [
+        finding["op"].rpartition(".")[0]
+        for finding in findings
+        if finding["kind"] == "replay-mismatch"
+    ]
     assert named[:1] == ([] if mended(real) else [real.op])
     assert set(named) <= {real.op, real.also}
 
 
-@pytest.mark.parametrize("real", [real for real in (*REAL, *UNNAMED) if real.overflow], ids=lambda real: real.program)
+@pytest.mark.parametrize(
+    "real", [real for real in (*REAL, *UNNAMED) if real.overflow], ids=lambda real: real.program
+)
 def test_one_that_leaves_the_type_is_the_origin_in_any_case(real: Real, tmp_path: Path) -> None:
-    assert real.op in {finding["op"].rpartition(".")[0] for finding in checked(tmp_path, real.program)}
+    assert real.op in {
+        finding["op"].rpartition(".")[0] for finding in checked(tmp_path, real.program)
+    }

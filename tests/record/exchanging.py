@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks run every collective under recording and hold what stands in the tables against what arrived.
+"""Two ranks run every collective under recording and hold what stands in the tables against what
+arrived.
 
-python -m tests.record.exchanging FOLDER RANK native|plain      (prints a line for each row that is wrong)
+python -m tests.record.exchanging FOLDER RANK native|plain  (prints a line for each row that is
+                                                            wrong)
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ def all_gather_into_tensor(*, waits: bool) -> Outputs:
 def all_gather_in_place(*, waits: bool) -> Outputs:
     into = stale(8)
     into[4 * dist.get_rank() :][:4].copy_(own())
-    finish(dist.all_gather_into_tensor(into, into[4 * dist.get_rank() :][:4], async_op=waits), waits=waits)
+    finish(
+        dist.all_gather_into_tensor(into, into[4 * dist.get_rank() :][:4], async_op=waits),
+        waits=waits,
+    )
     return [into]
 
 
@@ -126,7 +131,12 @@ def all_to_all_single(*, waits: bool) -> Outputs:
 
 def scatter(*, waits: bool) -> Outputs:
     into = stale(2)
-    finish(dist.scatter(into, list(own().chunk(2)) if dist.get_rank() == 0 else None, 0, async_op=waits), waits=waits)
+    finish(
+        dist.scatter(
+            into, list(own().chunk(2)) if dist.get_rank() == 0 else None, 0, async_op=waits
+        ),
+        waits=waits,
+    )
     return [into]
 
 
@@ -155,7 +165,9 @@ def to_the_other(*, waits: bool) -> Outputs:
 def batched(*, waits: bool) -> Outputs:
     into = stale(4)
     other = 1 - dist.get_rank()
-    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, own(), other), dist.P2POp(dist.irecv, into, other)]):
+    for work in dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, own(), other), dist.P2POp(dist.irecv, into, other)]
+    ):
         work.wait()
     return [into]
 
@@ -189,14 +201,22 @@ def waited_for_in_a_future(*, waits: bool) -> Outputs:
 
 
 CASES: dict[Callable[..., Outputs], str] = {
-    all_reduce: "c10d::allreduce_", reduce: "c10d::reduce_", broadcast: "c10d::broadcast_", all_gather: "c10d::allgather_",
-    all_gather_into_tensor: "c10d::_allgather_base_", all_gather_in_place: "c10d::_allgather_base_", reduce_scatter: "c10d::reduce_scatter_",
-    reduce_scatter_tensor: "c10d::_reduce_scatter_base_", reduce_scatter_coalesced: "c10d::reduce_scatter_tensor_coalesced_",
-    all_gather_coalesced: "c10d::allgather_into_tensor_coalesced_", all_reduce_coalesced: "c10d::allreduce_coalesced_",
-    all_to_all: "c10d::alltoall_", all_to_all_single: "c10d::alltoall_base_", scatter: "c10d::scatter_", gather: "c10d::gather_",
-    to_the_other: "c10d::recv_", batched: "c10d::recv_", functional_all_reduce: "_c10d_functional::all_reduce",
-    functional_all_gather: "_c10d_functional::all_gather_into_tensor", functional_reduce_scatter: "_c10d_functional::reduce_scatter_tensor",
-    functional_coalesced: "_c10d_functional::all_reduce_coalesced", waited_for_in_a_future: "c10d::allreduce_",
+    all_reduce: "c10d::allreduce_", reduce: "c10d::reduce_", broadcast: "c10d::broadcast_",
+    all_gather: "c10d::allgather_",
+    all_gather_into_tensor: "c10d::_allgather_base_",
+    all_gather_in_place: "c10d::_allgather_base_", reduce_scatter: "c10d::reduce_scatter_",
+    reduce_scatter_tensor: "c10d::_reduce_scatter_base_",
+    reduce_scatter_coalesced: "c10d::reduce_scatter_tensor_coalesced_",
+    all_gather_coalesced: "c10d::allgather_into_tensor_coalesced_",
+    all_reduce_coalesced: "c10d::allreduce_coalesced_",
+    all_to_all: "c10d::alltoall_", all_to_all_single: "c10d::alltoall_base_",
+    scatter: "c10d::scatter_", gather: "c10d::gather_",
+    to_the_other: "c10d::recv_", batched: "c10d::recv_",
+    functional_all_reduce: "_c10d_functional::all_reduce",
+    functional_all_gather: "_c10d_functional::all_gather_into_tensor",
+    functional_reduce_scatter: "_c10d_functional::reduce_scatter_tensor",
+    functional_coalesced: "_c10d_functional::all_reduce_coalesced",
+    waited_for_in_a_future: "c10d::allreduce_",
 }  # fmt: skip
 
 
@@ -215,7 +235,9 @@ def wrong(name: str, op: str, found: Recorded, arrived: list[tuple[float, ...]])
 
 
 def main(folder: str, rank: str, book: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=int(rank), world_size=2)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=int(rank), world_size=2
+    )
     began = time.monotonic()
     for case, op in CASES.items():
         for waits in (False, True):
@@ -223,7 +245,9 @@ def main(folder: str, rank: str, book: str) -> None:
             bare = case(waits=waits)
             given: Outputs = []
             found = record(
-                Path(folder) / name / rank, lambda case=case, waits=waits: given.extend(case(waits=waits)), plain=book == "plain"
+                Path(folder) / name / rank,
+                lambda case=case, waits=waits: given.extend(case(waits=waits)),
+                plain=book == "plain",
             )
             if [each.tolist() for each in bare] != [each.tolist() for each in given]:
                 print(f"{name}: gave {given} under recording, {bare} without")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small torch programs that between them use what a recorder can get wrong; each returns its losses."""
+"""Small torch programs that between them use what a recorder can get wrong; each returns its
+losses.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 
-def train(model: nn.Module, data: torch.Tensor, *, steps: int = 3, optimizer: type = torch.optim.SGD) -> list[str]:
+def train(
+    model: nn.Module, data: torch.Tensor, *, steps: int = 3, optimizer: type = torch.optim.SGD
+) -> list[str]:
     opt = optimizer(model.parameters(), lr=0.05)
     losses = []
     for _ in range(steps):
@@ -31,7 +35,11 @@ def linear() -> list[str]:
 def convolution() -> list[str]:
     torch.manual_seed(0)
     net = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.GroupNorm(2, 8), nn.AdaptiveAvgPool2d(1)
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.GroupNorm(2, 8),
+        nn.AdaptiveAvgPool2d(1),
     )
     return train(net, torch.randn(2, 3, 8, 8), optimizer=torch.optim.AdamW)
 
@@ -42,10 +50,16 @@ def lstm() -> list[str]:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.embed, self.rnn, self.out = nn.Embedding(11, 6), nn.LSTM(6, 7, num_layers=2), nn.Linear(7, 3)
+            self.embed, self.rnn, self.out = (
+                nn.Embedding(11, 6),
+                nn.LSTM(6, 7, num_layers=2),
+                nn.Linear(7, 3),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            h, _ = self.rnn(self.embed(x.long().abs() % 11), (torch.zeros(2, 4, 7), torch.zeros(2, 4, 7)))
+            h, _ = self.rnn(
+                self.embed(x.long().abs() % 11), (torch.zeros(2, 4, 7), torch.zeros(2, 4, 7))
+            )
             return self.out(h)
 
     return train(Net(), torch.randint(0, 11, (5, 4)))
@@ -74,7 +88,10 @@ def checkpointing() -> list[str]:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.a, self.b = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Tanh()), nn.Linear(8, 8)
+            self.a, self.b = (
+                nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), nn.Tanh()),
+                nn.Linear(8, 8),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.b(checkpoint(self.a, x, use_reentrant=False))
@@ -148,7 +165,11 @@ def views() -> list[str]:
     x = torch.arange(24.0).reshape(2, 3, 4)
     q, k = x.split(2, dim=2)
     e = x[:, :1].expand(2, 5, 4)
-    s = (q.transpose(1, 2) @ k).sum() + (e * 2).mean() + x.permute(2, 0, 1).contiguous().view(-1)[3:9].sum()
+    s = (
+        (q.transpose(1, 2) @ k).sum()
+        + (e * 2).mean()
+        + x.permute(2, 0, 1).contiguous().view(-1)[3:9].sum()
+    )
     w = x.unfold(2, 2, 1).sum() + torch.as_strided(x, (3, 3), (1, 1)).sum()
     return [s.item().hex(), w.item().hex()]
 
@@ -163,7 +184,9 @@ def inference() -> list[str]:
 
 
 def kinds() -> list[str]:
-    """Types and layouts: complex with lazy conjugation, bool, int, fp8, sparse, nested, meta, quantized-free."""
+    """Types and layouts: complex with lazy conjugation, bool, int, fp8, sparse, nested, meta,
+    quantized-free.
+    """
     torch.manual_seed(0)
     z = torch.randn(4, dtype=torch.complex64)
     total = (z.conj() * z).real.sum() + z.conj().imag.sum()
@@ -173,7 +196,10 @@ def kinds() -> list[str]:
     meta = torch.empty(3, 3, device="meta") + 1
     small = torch.randn(8).to(torch.float8_e4m3fn).float()
     flags = torch.randint(0, 5, (7,)) > 2
-    return [t.double().sum().item().hex() for t in (total, dense, nested.to_padded_tensor(0.0), small, flags)] + [str(tuple(meta.shape))]
+    return [
+        t.double().sum().item().hex()
+        for t in (total, dense, nested.to_padded_tensor(0.0), small, flags)
+    ] + [str(tuple(meta.shape))]
 
 
 def several_threads() -> list[str]:
@@ -192,7 +218,9 @@ def several_threads() -> list[str]:
 
 
 def weight_gradients() -> list[str]:
-    """A linear layer without bias on three-dimensional input: the case in which tools lose the weight's gradient."""
+    """A linear layer without bias on three-dimensional input: the case in which tools lose the
+    weight's gradient.
+    """
     torch.manual_seed(0)
     return train(nn.Linear(8, 4, bias=False), torch.randn(2, 3, 8))
 
@@ -215,11 +243,17 @@ def adversarial() -> list[str]:
     """Two models, two optimizers, one step after the other."""
     torch.manual_seed(0)
     made, judged = nn.Linear(3, 4), nn.Linear(4, 1)
-    opt_made, opt_judged = torch.optim.Adam(made.parameters(), lr=0.01), torch.optim.Adam(judged.parameters(), lr=0.01)
+    opt_made, opt_judged = (
+        torch.optim.Adam(made.parameters(), lr=0.01),
+        torch.optim.Adam(judged.parameters(), lr=0.01),
+    )
     losses = []
     for _ in range(3):
         opt_judged.zero_grad()
-        loss = F.softplus(judged(made(torch.randn(5, 3)).detach())).mean() + F.softplus(-judged(torch.randn(5, 4))).mean()
+        loss = (
+            F.softplus(judged(made(torch.randn(5, 3)).detach())).mean()
+            + F.softplus(-judged(torch.randn(5, 4))).mean()
+        )
         loss.backward()
         opt_judged.step()
         opt_made.zero_grad()
@@ -231,6 +265,21 @@ def adversarial() -> list[str]:
 
 
 PROGRAMS = (
-    linear, convolution, lstm, attention, eval_fast_path, checkpointing, autocast, scaler, custom_function, in_place, views, inference,
-    kinds, several_threads, weight_gradients, closure, adversarial,
-)  # fmt: skip
+    linear,
+    convolution,
+    lstm,
+    attention,
+    eval_fast_path,
+    checkpointing,
+    autocast,
+    scaler,
+    custom_function,
+    in_place,
+    views,
+    inference,
+    kinds,
+    several_threads,
+    weight_gradients,
+    closure,
+    adversarial,
+)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Healthy programs of sparse, nested, quantised tensors and of oneDNN's; each answers what it computed, to the last bit."""
+"""Healthy programs of sparse, nested, quantised tensors and of oneDNN's; each answers what it
+computed, to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ def bits(*tensors: torch.Tensor) -> list[str]:
 
 
 def graph_layers(*, compressed: bool) -> list[str]:
-    """Two graph convolutions over a normalised adjacency, trained: what message passing libraries do with sparse matrices."""
+    """Two graph convolutions over a normalised adjacency, trained: what message passing libraries
+    do with sparse matrices.
+    """
     torch.manual_seed(0)
     edges = torch.tensor([[0, 1, 2, 3, 3, 0], [1, 0, 3, 2, 0, 3]])
     adjacency = torch.sparse_coo_tensor(edges, torch.ones(6), (4, 4)).coalesce()
     degree = torch.sparse.sum(adjacency, 1).to_dense()
     row, column = adjacency.indices()
-    normal = torch.sparse_coo_tensor(adjacency.indices(), adjacency.values() * (degree[row] * degree[column]).rsqrt(), (4, 4))
+    normal = torch.sparse_coo_tensor(
+        adjacency.indices(), adjacency.values() * (degree[row] * degree[column]).rsqrt(), (4, 4)
+    )
     graph = normal.to_sparse_csr() if compressed else normal.coalesce()
     first, second = nn.Linear(3, 8), nn.Linear(8, 2)
     optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], lr=0.01)
@@ -57,7 +63,11 @@ def layouts() -> list[str]:
     coordinates = dense.to_sparse()
     coordinates.mul_(2)
     coordinates.add_(dense.to_sparse())
-    total += [coordinates.to_dense(), torch.sparse.softmax(coordinates.coalesce(), 1).to_dense(), coordinates.t().to_dense()]
+    total += [
+        coordinates.to_dense(),
+        torch.sparse.softmax(coordinates.coalesce(), 1).to_dense(),
+        coordinates.t().to_dense(),
+    ]
     coordinates.zero_()
     return bits(*total, coordinates.to_dense())
 
@@ -92,13 +102,18 @@ def jagged_attention() -> list[str]:
     project = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
     x = torch.nested.nested_tensor([torch.randn(3, 8), torch.randn(5, 8)], layout=torch.jagged)
     q, k, v = (linear(x).unflatten(-1, (2, 4)).transpose(1, 2) for linear in project)
-    return finished(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2), project)
+    return finished(
+        nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2), project
+    )
 
 
 def finished(out: torch.Tensor, project: nn.Module) -> list[str]:
     parts: Sequence[torch.Tensor] = out.unbind()
     torch.cat([part.reshape(-1) for part in parts]).sum().backward()
-    return bits(*parts, *(parameter.grad for parameter in project.parameters() if parameter.grad is not None))
+    return bits(
+        *parts,
+        *(parameter.grad for parameter in project.parameters() if parameter.grad is not None),
+    )
 
 
 def padded() -> list[str]:
@@ -115,7 +130,13 @@ def quantised() -> list[str]:
     """Inference in eight bits: by tensor and by channel."""
     torch.manual_seed(0)
     x = torch.quantize_per_tensor(torch.randn(2, 4), 0.05, 128, torch.quint8)
-    weight = torch.quantize_per_channel(torch.randn(3, 4), torch.tensor([0.1, 0.2, 0.1]), torch.zeros(3, dtype=torch.long), 0, torch.qint8)
+    weight = torch.quantize_per_channel(
+        torch.randn(3, 4),
+        torch.tensor([0.1, 0.2, 0.1]),
+        torch.zeros(3, dtype=torch.long),
+        0,
+        torch.qint8,
+    )
     packed = torch.ops.quantized.linear_prepack(weight, None)
     out = torch.ops.quantized.linear(x, packed, 0.1, 64)
     return bits(out.dequantize(), weight.dequantize(), torch.relu(out).dequantize())
@@ -128,5 +149,13 @@ def onednn() -> list[str]:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    coordinates, compressed_rows, layouts, embeddings, nested_attention, jagged_attention, padded, quantised, onednn,
-)  # fmt: skip
+    coordinates,
+    compressed_rows,
+    layouts,
+    embeddings,
+    nested_attention,
+    jagged_attention,
+    padded,
+    quantised,
+    onednn,
+)

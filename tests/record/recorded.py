@@ -26,7 +26,11 @@ class Recorded:
         return next(call for call in self.calls if call.name == name)
 
     def all(self, op: str, **facts: Any) -> list[Call]:
-        return [c for c in self.calls if op in c.op and all(getattr(c, key) == value for key, value in facts.items())]
+        return [
+            c
+            for c in self.calls
+            if op in c.op and all(getattr(c, key) == value for key, value in facts.items())
+        ]
 
     def inputs(self, call: Call) -> dict[str, Tensor]:
         return {t.slot: t for t in self.tensors if t.index == call.index and t.io == "input"}
@@ -35,8 +39,12 @@ class Recorded:
         return {t.slot: t for t in self.tensors if t.index == call.index and t.io == "output"}
 
 
-def record(folder: Path, program: Callable[[], Any], *, plain: bool = False, **options: Any) -> Recorded:
-    """Rows of what a function did; plain takes the reference bookkeeper instead of the compiled one."""
+def record(
+    folder: Path, program: Callable[[], Any], *, plain: bool = False, **options: Any
+) -> Recorded:
+    """Rows of what a function did; plain takes the reference bookkeeper instead of the compiled
+    one.
+    """
     native = compiled.load_recorder
     if plain:
         compiled.load_recorder = lambda: None
@@ -50,5 +58,7 @@ def record(folder: Path, program: Callable[[], Any], *, plain: bool = False, **o
 
 def read(path: Path) -> Recorded:
     run = opscope.open_run(path)
-    calls = sorted(decode_stream("calls", run.table("calls")), key=lambda call: (call.process, call.index))
+    calls = sorted(
+        decode_stream("calls", run.table("calls")), key=lambda call: (call.process, call.index)
+    )
     return Recorded(run, tuple(calls), tuple(decode_stream("tensors", run.table("tensors"))))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope run` on an Ascend host: a program in place of CANN writes where the environment says, and `aicore RUN` finds it."""
+"""`opscope run` on an Ascend host: a program in place of CANN writes where the environment says,
+and `aicore RUN` finds it.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,21 @@ def test_logs_graphs_and_dumps_go_under_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ASCEND_HOME_PATH", "/usr/local/Ascend")
-    for name in ("ASCEND_PROCESS_LOG_PATH", "DUMP_GRAPH_PATH", "NPU_COLLECT_PATH", "ASCEND_DUMP_PATH", "ASCEND_DUMP_SCENE"):
+    for name in (
+        "ASCEND_PROCESS_LOG_PATH",
+        "DUMP_GRAPH_PATH",
+        "NPU_COLLECT_PATH",
+        "ASCEND_DUMP_PATH",
+        "ASCEND_DUMP_SCENE",
+    ):
         monkeypatch.delenv(name, raising=False)
     script = tmp_path / "train.py"
     script.write_text(STAND_IN)
     runs = [tmp_path / "first", tmp_path / "second"]
     for run in runs:
-        result = launch(parse_options(f"-o {run}"), [sys.executable, str(script)], tell=lambda _: None)
+        result = launch(
+            parse_options(f"-o {run}"), [sys.executable, str(script)], tell=lambda _: None
+        )
         assert result.exit_code == 3
         assert any("opscope aicore" in line for line in result.notes)
         assert (run / "ascend" / "graph" / "x").exists()
@@ -48,11 +58,20 @@ def test_logs_graphs_and_dumps_go_under_the_run(
     assert main(["aicore", str(runs[0]), "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
     assert (finding["call"], finding["status"]) == ("Add", "0x800000")
-    assert all(str(runs[0]) in file for record in finding["evidence"] if record["part"] == "error" for file in record["files"])
+    assert all(
+        str(runs[0]) in file
+        for record in finding["evidence"]
+        if record["part"] == "error"
+        for file in record["files"]
+    )
 
 
 def test_what_the_user_set_stays(tmp_path: Path) -> None:
-    mine = {"ASCEND_HOME_PATH": "/a", "ASCEND_PROCESS_LOG_PATH": "/mine", "NPU_COLLECT_PATH": "/npu"}
+    mine = {
+        "ASCEND_HOME_PATH": "/a",
+        "ASCEND_PROCESS_LOG_PATH": "/mine",
+        "NPU_COLLECT_PATH": "/npu",
+    }
     added = collection(mine, tmp_path)
     assert "ASCEND_PROCESS_LOG_PATH" not in added
     assert "ASCEND_DUMP_SCENE" not in added

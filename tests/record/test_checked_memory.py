@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel does with memory is judged beside its values: arguments it may only read, results that share memory or do not."""
+"""What a kernel does with memory is judged beside its values: arguments it may only read, results
+that share memory or do not.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def replaced(op: str, kernel: Kernel) -> Iterator[None]:
 
 
 def checked(place: Path, program: Kernel, *wrong: Any) -> tuple[Any, tuple[Finding, ...]]:
-    """What a program gives under --check and the findings, while an operator of torch is replaced."""
+    """What a program gives under --check and the findings, while an operator of torch is
+    replaced.
+    """
     with opscope.record(place, check=True):
         if wrong:
             with replaced(*wrong):
@@ -59,7 +63,9 @@ def test_an_argument_that_is_only_read_was_changed(tmp_path: Path) -> None:
     assert [finding.op for finding in findings] == ["aten::relu.default"]
     assert any("argument 0 was changed" in reason for reason in findings[0].reasons)
     rows = (
-        {(row["io"], row["slot"]) for row in findings[0].evidence[0]["inputs_kept"]} if findings[0].evidence[0].get("inputs_kept") else None
+        {(row["io"], row["slot"]) for row in findings[0].evidence[0]["inputs_kept"]}
+        if findings[0].evidence[0].get("inputs_kept")
+        else None
     )
     assert rows is None or rows
 
@@ -116,7 +122,9 @@ def test_what_a_healthy_kernel_leaves_undefined_is_not_nondeterminism(tmp_path: 
         targets, lengths = torch.randint(1, 7, (3, 4)), torch.tensor([4, 3, 2])
         losses = []
         for _ in range(6):
-            loss = torch.nn.functional.ctc_loss(x.log_softmax(-1), targets, torch.full((3,), 15), lengths, zero_infinity=True)
+            loss = torch.nn.functional.ctc_loss(
+                x.log_softmax(-1), targets, torch.full((3,), 15), lengths, zero_infinity=True
+            )
             loss.backward()
             losses.append(loss.item())
         return losses

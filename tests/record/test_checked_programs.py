@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that use what observation can get wrong keep every bit under --check, and with every operator on the substitute `cpu`."""
+"""Programs that use what observation can get wrong keep every bit under --check, and with every
+operator on the substitute `cpu`.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,17 @@ from opscope.substitute.wire import Reply
 from tests.record import programs
 
 PROGRAMS = [
-    programs.eval_fast_path, programs.checkpointing, programs.scaler, programs.several_threads, programs.views, programs.kinds,
-    programs.inference, programs.in_place, programs.custom_function, programs.closure,
-]  # fmt: skip
+    programs.eval_fast_path,
+    programs.checkpointing,
+    programs.scaler,
+    programs.several_threads,
+    programs.views,
+    programs.kinds,
+    programs.inference,
+    programs.in_place,
+    programs.custom_function,
+    programs.closure,
+]
 
 
 pytestmark = pytest.mark.usefixtures("one_process")
@@ -27,7 +37,9 @@ pytestmark = pytest.mark.usefixtures("one_process")
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
-def test_no_bit_changes_and_nobody_is_accused(program: Callable[[], list[str]], tmp_path: Path) -> None:
+def test_no_bit_changes_and_nobody_is_accused(
+    program: Callable[[], list[str]], tmp_path: Path
+) -> None:
     alone = program()
     with opscope.record(tmp_path / "run", check=True):
         checked = program()
@@ -40,14 +52,22 @@ def test_no_bit_changes_and_nobody_is_accused(program: Callable[[], list[str]], 
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_what_takes_the_default_type_is_made_again_in_that(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_what_takes_the_default_type_is_made_again_in_that(
+    dtype: torch.dtype, tmp_path: Path
+) -> None:
     """`aten::randn` and quotients of integers have it without an argument that says so."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         with opscope.record(tmp_path / "run", check=True):
             numbers = torch.arange(6)
-            _ = torch.randn(3) + torch.ones(3), numbers / 4, numbers.sqrt(), torch.linspace(0, 1, 5), torch.full((2,), 0.5)
+            _ = (
+                torch.randn(3) + torch.ones(3),
+                numbers / 4,
+                numbers.sqrt(),
+                torch.linspace(0, 1, 5),
+                torch.full((2,), 0.5),
+            )
     finally:
         torch.set_default_dtype(before)
     run = opscope.open_run(tmp_path / "run")

@@ -54,7 +54,9 @@ def together(work: Callable[[int], None]) -> list[BaseException]:
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             raised.append(error)
 
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(THREADS)]
+    threads = [
+        threading.Thread(target=run, args=(number,), daemon=True) for number in range(THREADS)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -64,7 +66,9 @@ def together(work: Callable[[int], None]) -> list[BaseException]:
 
 
 @pytest.mark.usefixtures("one_process", "restless")
-def test_calls_of_several_threads_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_calls_of_several_threads_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def work(number: int) -> None:
         for size in SHAPES:
             data = torch.full((THREADS * size + number,), 0.5)

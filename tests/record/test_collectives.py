@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the recorder takes from collectives: which arguments they write, and that nothing is read before it has arrived."""
+"""What the recorder takes from collectives: which arguments they write, and that nothing is read
+before it has arrived.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_which_arguments_a_collective_writes(op: str, writes: set[str]) -> None:
 def test_a_result_is_read_once_it_has_arrived(tmp_path: Path, *, plain: bool) -> None:
     def program() -> None:
         data = torch.arange(4.0)
-        waited = torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_reduce(data, "sum", dist.group.WORLD.group_name))
+        waited = torch.ops._c10d_functional.wait_tensor(
+            torch.ops._c10d_functional.all_reduce(data, "sum", dist.group.WORLD.group_name)
+        )
         (waited * 2).sum()
         functional.all_reduce(data, "max", dist.group.WORLD).view(2, 2) + 1
 
@@ -66,11 +70,16 @@ def test_a_result_is_read_once_it_has_arrived(tmp_path: Path, *, plain: bool) ->
         assert found.inputs(call)["0"].min is None
         assert found.outputs(call)["0"].max == 3.0
     (product,) = found.all("aten::mul.Tensor")
-    assert found.inputs(product)["0"].version == found.outputs(found.all("_c10d_functional::wait_tensor.default")[0])["0"].version
+    assert (
+        found.inputs(product)["0"].version
+        == found.outputs(found.all("_c10d_functional::wait_tensor.default")[0])["0"].version
+    )
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_memory_that_is_filled_part_by_part_is_not_read_before(tmp_path: Path, *, plain: bool) -> None:
+def test_memory_that_is_filled_part_by_part_is_not_read_before(
+    tmp_path: Path, *, plain: bool
+) -> None:
     def program() -> None:
         bucket = torch.empty(8)
         bucket[:4].copy_(torch.ones(4))
@@ -88,15 +97,25 @@ def test_memory_that_is_filled_part_by_part_is_not_read_before(tmp_path: Path, *
 def test_what_stands_in_the_table_is_what_arrived(tmp_path: Path, book: str) -> None:
     """Every collective, waited for at once and later, between two ranks."""
     command = [sys.executable, "-m", "tests.record.exchanging", str(tmp_path)]
-    ranks = [subprocess.Popen([*command, rank, book], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in "01"]
+    ranks = [
+        subprocess.Popen(
+            [*command, rank, book], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for rank in "01"
+    ]
     told = [rank.communicate(timeout=300) for rank in ranks]
-    assert [(rank.returncode, out) for rank, (out, _) in zip(ranks, told, strict=True)] == [(0, ""), (0, "")], told
+    assert [(rank.returncode, out) for rank, (out, _) in zip(ranks, told, strict=True)] == [
+        (0, ""),
+        (0, ""),
+    ], told
 
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("plain", [False, True])
 def test_who_never_waits_hangs_nowhere_and_gets_what_he_got(tmp_path: Path, *, plain: bool) -> None:
-    """gloo fills what reduce_scatter gives inside of wait(): unwaited it stays as it was, and nothing is said of it."""
+    """gloo fills what reduce_scatter gives inside of wait(): unwaited it stays as it was, and
+    nothing is said of it.
+    """
     into = torch.full((4,), 7.0)
     seen: list[float] = []
 
@@ -169,4 +188,6 @@ def test_distributed_tensors_are_served_by_torch(tmp_path: Path, *, plain: bool)
 
     found = record(tmp_path, program, plain=plain)
     assert given == [12.0]
-    assert 6.0 in {row.max for call in found.all("aten::mul.Tensor") for row in found.outputs(call).values()}
+    assert 6.0 in {
+        row.max for call in found.all("aten::mul.Tensor") for row in found.outputs(call).values()
+    }

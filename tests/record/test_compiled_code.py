@@ -21,7 +21,11 @@ def code(file: str, name: str) -> CodeType:
 
 
 def test_generated_code_is_not_the_users() -> None:
-    frames = [code("/tmp/cache/za/cza.py", "call"), code(next(iter(GRAPHS)), "__call__"), code("/home/me/train.py", "step")]
+    frames = [
+        code("/tmp/cache/za/cza.py", "call"),
+        code(next(iter(GRAPHS)), "__call__"),
+        code("/home/me/train.py", "step"),
+    ]
     site = Stacks().resolve(frames, [0, 0, 0])
     assert site.compiled
     assert site.source == "/home/me/train.py:0"
@@ -45,7 +49,14 @@ def test_only_graphs_that_may_run_in_a_recording_hide_calls_of_it(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(math.nan, "4 NaN"), (math.inf, "4 +Inf"), (0.0, "4 zeros"), (-1.0, "4 negative elements"), (1.5, "smallest: 1.5")]
+    ("value", "told"),
+    [
+        (math.nan, "4 NaN"),
+        (math.inf, "4 +Inf"),
+        (0.0, "4 zeros"),
+        (-1.0, "4 negative elements"),
+        (1.5, "smallest: 1.5"),
+    ],
 )
 def test_a_saved_input_that_contradicts_its_statistics_is_not_cut_out(
     tmp_path: Path, value: float, told: str, capsys: pytest.CaptureFixture[str]
@@ -58,11 +69,16 @@ def test_a_saved_input_that_contradicts_its_statistics_is_not_cut_out(
 
     found = record(tmp_path, program, values="sample", sample=1)
     (product,) = found.all("aten::mul")
-    assert main(["repro", str(found.run.info.path), f"#{product.index}", "-o", str(tmp_path / "case")]) == 2
+    assert (
+        main(["repro", str(found.run.info.path), f"#{product.index}", "-o", str(tmp_path / "case")])
+        == 2
+    )
     assert f"({told})" in capsys.readouterr().err
 
 
-def test_elements_in_another_order_contradict_their_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_elements_in_another_order_contradict_their_digest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def program() -> None:
         data = torch.tensor([1.0, 2.0])
         data + 1
@@ -70,12 +86,32 @@ def test_elements_in_another_order_contradict_their_digest(tmp_path: Path, capsy
         data * 2
 
     found = record(tmp_path, program, values="sample", sample=1)
-    assert main(["repro", str(found.run.info.path), f"#{found.all('aten::mul')[0].index}", "-o", str(tmp_path / "case")]) == 2
+    assert (
+        main(
+            [
+                "repro",
+                str(found.run.info.path),
+                f"#{found.all('aten::mul')[0].index}",
+                "-o",
+                str(tmp_path / "case"),
+            ]
+        )
+        == 2
+    )
     assert "(other bits)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.int32, torch.bool, torch.float8_e5m2]
+    "dtype",
+    [
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+        torch.complex64,
+        torch.int32,
+        torch.bool,
+        torch.float8_e5m2,
+    ],
 )
 def test_what_was_not_written_is_cut_out_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:
     def program() -> None:
@@ -86,12 +122,18 @@ def test_what_was_not_written_is_cut_out_in_every_type(tmp_path: Path, dtype: to
 
     found = record(tmp_path, program, values="sample", sample=1)
     for number, call in enumerate(found.all("aten::clone")):
-        assert main(["repro", str(found.run.info.path), f"#{call.index}", "-o", str(tmp_path / str(number))]) in {0, 1}
+        assert main(
+            ["repro", str(found.run.info.path), f"#{call.index}", "-o", str(tmp_path / str(number))]
+        ) in {0, 1}
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_where_nobody_counts_writes_what_graphs_may_have_written_is_read_again(tmp_path: Path, *, plain: bool) -> None:
-    """Tensors of inference mode have no version counter; a fused kernel that writes to one is stood in for by NumPy."""
+def test_where_nobody_counts_writes_what_graphs_may_have_written_is_read_again(
+    tmp_path: Path, *, plain: bool
+) -> None:
+    """Tensors of inference mode have no version counter; a fused kernel that writes to one is stood
+    in for by NumPy.
+    """
     compiled = torch.compile(lambda x: x * 2, backend="eager")
 
     @torch.inference_mode()
@@ -112,7 +154,9 @@ def test_where_nobody_counts_writes_what_graphs_may_have_written_is_read_again(t
 @pytest.mark.zoo
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("plain", [False, True])
-def test_what_a_fused_kernel_made_is_not_the_next_products(tmp_path: Path, *, plain: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_fused_kernel_made_is_not_the_next_products(
+    tmp_path: Path, *, plain: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
     model = torch.compile(lambda x: second(torch.sqrt(first(x) - 10)))
 

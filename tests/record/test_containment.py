@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever opscope's own code raises at any of the ways into it, the program goes on as it would, and one line says that recording ended."""
+"""Whatever opscope's own code raises at any of the ways into it, the program goes on as it would,
+and one line says that recording ended.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +43,23 @@ def train(mark: Callable[[], None] = lambda: None, *, threads: int = 1) -> list[
 
 
 DOORS = [
-    (TorchBinding, "resolve"), (TorchBinding, "describe"), (TorchBinding, "target"), (TorchBinding, "label"), (TorchBinding, "keep"),
-    (TorchBinding, "due"), (Modules, "path"), (Modules, "learn"), (TorchRecorder, "_begin_optimizer"), (TorchRecorder, "_end_optimizer"),
-    (TorchRecorder, "_leave_module"), (TorchRecorder, "_enter_api"), (TorchRecorder, "batches"), (TorchRecorder, "settings"),
-    (TorchRecorder, "step_marked"), (Steps, "optimizer_begins"), (Steps, "optimizer_ends"), (Steps, "backward"), (Steps, "mark"),
-    (Session, "step_ended"), (Session, "drain"), (Session, "_facts"), (ValueStore, "keep"), (mode_module, "resolve_name"),
+    (TorchBinding, "resolve"), (TorchBinding, "describe"), (TorchBinding, "target"),
+    (TorchBinding, "label"), (TorchBinding, "keep"), (TorchBinding, "due"), (Modules, "path"),
+    (Modules, "learn"), (TorchRecorder, "_begin_optimizer"), (TorchRecorder, "_end_optimizer"),
+    (TorchRecorder, "_leave_module"), (TorchRecorder, "_enter_api"), (TorchRecorder, "batches"),
+    (TorchRecorder, "settings"), (TorchRecorder, "step_marked"), (Steps, "optimizer_begins"),
+    (Steps, "optimizer_ends"), (Steps, "backward"), (Steps, "mark"), (Session, "step_ended"),
+    (Session, "drain"), (Session, "_facts"), (ValueStore, "keep"), (mode_module, "resolve_name"),
     (formulas_module, "named"),
 ]  # fmt: skip
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Callable[[], None], *, at: int) -> list[int]:
-    """The function raises what fault raises when it is called for the at-th time; the answer grows by one with every call."""
+def planted(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Callable[[], None], *, at: int
+) -> list[int]:
+    """The function raises what fault raises when it is called for the at-th time; the answer grows
+    by one with every call.
+    """
     genuine, calls = owner.__dict__[name], []
     function = genuine.__func__ if isinstance(genuine, staticmethod) else genuine
 
@@ -61,7 +69,9 @@ def planted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Calla
             fault()
         return function(*args, **kwargs)
 
-    monkeypatch.setattr(owner, name, staticmethod(failing) if isinstance(genuine, staticmethod) else failing)
+    monkeypatch.setattr(
+        owner, name, staticmethod(failing) if isinstance(genuine, staticmethod) else failing
+    )
     return calls
 
 
@@ -70,14 +80,27 @@ def broken() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["compiled", "reference"])
-@pytest.mark.parametrize(("owner", "name"), DOORS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("owner", "name"), DOORS, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_fault_behind_a_door(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: Any, name: str, plain: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    owner: Any,
+    name: str,
+    plain: bool,
 ) -> None:
     bare = train()
     if plain:
         monkeypatch.setattr(compiled, "load_recorder", lambda: None)
-    calls = planted(monkeypatch, owner, name, broken, at=2 if name not in {"settings", "_facts", "learn", "due"} else 1)
+    calls = planted(
+        monkeypatch,
+        owner,
+        name,
+        broken,
+        at=2 if name not in {"settings", "_facts", "learn", "due"} else 1,
+    )
     with opscope.record(tmp_path / "run", levels="operator,module,api", values="full") as recording:
         watched = train(recording.step if name in {"step_marked", "mark"} else lambda: None)
     assert watched == bare
@@ -99,11 +122,21 @@ class Alarm(Exception):
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, TimeoutError, Alarm])
-@pytest.mark.parametrize(("owner", "name"), [(TorchBinding, "resolve"), (Modules, "path"), (Session, "step_ended"), (ValueStore, "keep")])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(TorchBinding, "resolve"), (Modules, "path"), (Session, "step_ended"), (ValueStore, "keep")],
+)
 def test_what_is_the_programs_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: Any, name: str, kind: type[BaseException]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    owner: Any,
+    name: str,
+    kind: type[BaseException],
 ) -> None:
-    """A signal arrives inside opscope's code; what the handler raises comes out as the same object, and the run is not called whole."""
+    """A signal arrives inside opscope's code; what the handler raises comes out as the same object,
+    and the run is not called whole.
+    """
     raised = kind("the program's own")
 
     def handler(number: int, frame: object) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""However a program ends, its run can be read, and its exit code is its own: through the real command line."""
+"""However a program ends, its run can be read, and its exit code is its own: through the real
+command line.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ def command(folder: Path, program: str, *options: str, name: str = "train.py") -
     return [sys.executable, "-m", "opscope", "run", *options, "--", sys.executable, str(script)]
 
 
-def run(folder: Path, program: str, *options: str, output: str = "run") -> tuple[subprocess.CompletedProcess[str], Recorded]:
+def run(
+    folder: Path, program: str, *options: str, output: str = "run"
+) -> tuple[subprocess.CompletedProcess[str], Recorded]:
     words = command(folder, program, "-o", str(folder / output), *options)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=folder, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=PATIENCE, cwd=folder, check=False
+    )
     return done, read(folder / output)
 
 
@@ -53,10 +59,16 @@ def run(folder: Path, program: str, *options: str, output: str = "run") -> tuple
     ],
 )
 def test_exit_codes_and_whole_runs(tmp_path: Path, ending: str, code: int) -> None:
-    """Below a path with blanks, quotes and Chinese. The exception ends a program too, and its call has it."""
+    """Below a path with blanks, quotes and Chinese. The exception ends a program too, and its call
+    has it.
+    """
     folder = tmp_path / "a b++ 中文 'x\""
     folder.mkdir()
-    done, found = run(folder, f"for i in range(3):\n    print(step(), flush=True)\n{ending}\n", output="run 一 'q'")
+    done, found = run(
+        folder,
+        f"for i in range(3):\n    print(step(), flush=True)\n{ending}\n",
+        output="run 一 'q'",
+    )
     assert done.returncode == code, done.stderr
     assert len(done.stdout.splitlines()) == 3
     assert {call.step for call in found.calls} >= {0, 1, 2}
@@ -67,10 +79,16 @@ def test_exit_codes_and_whole_runs(tmp_path: Path, ending: str, code: int) -> No
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
 def test_killed(tmp_path: Path, sign: signal.Signals) -> None:
-    """Killed once three steps have been flushed: they are seen from outside, however long that takes."""
-    program = "print(os.getpid(), flush=True)\nimport time\nwhile True:\n    step(); time.sleep(0.01)\n"
+    """Killed once three steps have been flushed: they are seen from outside, however long that
+    takes.
+    """
+    program = (
+        "print(os.getpid(), flush=True)\nimport time\nwhile True:\n    step(); time.sleep(0.01)\n"
+    )
     words = command(tmp_path, program, "-o", str(tmp_path / "run"), "--keep", "all")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path
+    ) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         try:
@@ -92,7 +110,9 @@ def wait_for_steps(run: Path, wanted: set[int]) -> None:
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     words = command(tmp_path, "print(step())\n", "-o", str(tmp_path / "file" / "run"))
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False
+    )
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1
     assert "not recording" in done.stderr
@@ -115,23 +135,41 @@ def test_a_full_disk_ends_recording_only(tmp_path: Path) -> None:
     assert done.stderr.count("recording ended:") == 1
     assert "in what could be read" in " ".join(done.stderr.split())
     assert found.calls
-    assert any("recording ended before the process did" in line and "File too large" in line for line in found.run.problems)
+    assert any(
+        "recording ended before the process did" in line and "File too large" in line
+        for line in found.run.problems
+    )
 
 
 def test_stop_on_overflow_and_after_the_last_step(tmp_path: Path) -> None:
     done, found = run(
-        tmp_path, "for i in range(6):\n    step()\n    if i == 1: torch.full((2,), 1e38) * 1e38\n    print(i)\n", "--on-overflow", "stop"
+        tmp_path,
+        "for i in range(6):\n    step()\n    if i == 1: torch.full((2,), 1e38) * 1e38\n    "
+        "print(i)\n",
+        "--on-overflow",
+        "stop",
     )
     assert done.returncode == 1
     assert max(call.step for call in found.calls) == 2
-    done, found = run(tmp_path, "for i in range(6):\n    print(step())\n", "--steps", "0|2", "--stop-after", output="second")
+    done, found = run(
+        tmp_path,
+        "for i in range(6):\n    print(step())\n",
+        "--steps",
+        "0|2",
+        "--stop-after",
+        output="second",
+    )
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 2
     assert {call.step for call in found.calls} == {0, 2}
 
 
-def test_a_block_in_a_program_that_is_recorded_already_and_what_the_run_says_of_it(tmp_path: Path) -> None:
-    """A with-block joins the outer recording; seeds, determinism and the tag are facts of the run, whose path is said."""
+def test_a_block_in_a_program_that_is_recorded_already_and_what_the_run_says_of_it(
+    tmp_path: Path,
+) -> None:
+    """A with-block joins the outer recording; seeds, determinism and the tag are facts of the run,
+    whose path is said.
+    """
     program = """
     import opscope, random
     with opscope.record("inner") as recording:
@@ -141,7 +179,9 @@ def test_a_block_in_a_program_that_is_recorded_already_and_what_the_run_says_of_
     print(recording.path, torch.are_deterministic_algorithms_enabled(), random.random(), torch.initial_seed())
     """
     words = command(tmp_path, program, "--tag", "mine", "--seed", "7", "--deterministic")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False
+    )
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
     assert not (tmp_path / "inner").exists()
@@ -150,7 +190,9 @@ def test_a_block_in_a_program_that_is_recorded_already_and_what_the_run_says_of_
     path, deterministic, number, _ = done.stdout.split()
     assert (Path(path), deterministic, float(number)) == (run, "True", random.Random(7).random())
     found = read(run)
-    assert [(call.step, call.phase) for name in ("add.Tensor", "mul.Tensor") for call in found.all(name)] == [
+    assert [
+        (call.step, call.phase) for name in ("add.Tensor", "mul.Tensor") for call in found.all(name)
+    ] == [
         (0, "forward"),
         (1, "forward"),
     ]
@@ -171,7 +213,9 @@ def test_workers_of_a_data_loader_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_ranks_of_torchrun(tmp_path: Path) -> None:
-    """Each rank is a process of the run and prints whole lines; that the losses are the same to the bit is tested by the zoo."""
+    """Each rank is a process of the run and prints whole lines; that the losses are the same to the
+    bit is tested by the zoo.
+    """
     program = """
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -192,19 +236,35 @@ def test_ranks_of_torchrun(tmp_path: Path) -> None:
     os._exit(0)  # and one whose threads outlive the interpreter
     """
     script = command(tmp_path, program)[-1]
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    words = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        script,
+    ]
     watched = [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "run"), "--", *words]
-    done = subprocess.run(watched, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        watched, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False
+    )
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == [f"{rank} {step} 2.0" for rank in (0, 1) for step in (0, 1)]
+    assert sorted(done.stdout.splitlines()) == [
+        f"{rank} {step} 2.0" for rank in (0, 1) for step in (0, 1)
+    ]
     found = read(tmp_path / "run")
     assert {call.rank for call in found.calls if call.op == "aten::addmm.default"} == {0, 1}
-    ranks = sorted(process.rank for process in found.run.processes if Path(process.argv[0]).name == "train.py")
+    ranks = sorted(
+        process.rank for process in found.run.processes if Path(process.argv[0]).name == "train.py"
+    )
     assert ranks == [0, 1]
 
 
 def test_compilation_goes_on(tmp_path: Path) -> None:
-    """One graph of one frame, as without opscope; that the losses are the same to the bit is tested by the zoo."""
+    """One graph of one frame, as without opscope; that the losses are the same to the bit is tested
+    by the zoo.
+    """
     program = """
     compiled = torch.compile(net, backend="aot_eager")
     opt2 = torch.optim.SGD(net.parameters(), lr=0.1)

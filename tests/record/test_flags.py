@@ -65,7 +65,9 @@ def test_every_flag_can_be_set() -> None:
 def test_settings_are_held_against_the_programs_own(tmp_path: Path) -> None:
     before = torch.get_float32_matmul_precision()
     try:
-        with opscope.record(tmp_path / "run", torch_flags="get_float32_matmul_precision=medium,no.such.setting=1"):
+        with opscope.record(
+            tmp_path / "run", torch_flags="get_float32_matmul_precision=medium,no.such.setting=1"
+        ):
             torch.set_float32_matmul_precision("high")
             nn.Linear(2, 2)(torch.ones(1, 2))
             assert torch.get_float32_matmul_precision() == "medium"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient formulas written in Python: named when they raise or the process dies in them, unseen otherwise."""
+"""Gradient formulas written in Python: named when they raise or the process dies in them, unseen
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +65,37 @@ def test_a_formula_that_returns_leaves_no_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("death", ["os.abort()", "raise RuntimeError('the device is gone')"])
 @pytest.mark.parametrize("kind", ["operator", "function"])
-def test_the_formula_in_which_a_program_ends_is_named(kind: str, death: str, tmp_path: Path) -> None:
+def test_the_formula_in_which_a_program_ends_is_named(
+    kind: str, death: str, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text(DIES.format(death=death))
-    words = [sys.executable, "-m", "opscope", "run", "-o", "run", "--", sys.executable, "train.py", kind]
-    done = subprocess.run(words, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=300, check=False)
+    words = [
+        sys.executable,
+        "-m",
+        "opscope",
+        "run",
+        "-o",
+        "run",
+        "--",
+        sys.executable,
+        "train.py",
+        kind,
+    ]
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode != 0
     finding = opscope.scan(opscope.open_run(tmp_path / "run")).findings[0]
     assert (finding.kind, finding.phase) == ("crash", "backward")
-    assert finding.op == ("mine::act_backward.default" if kind == "operator" else "__main__.Act.backward")
+    assert finding.op == (
+        "mine::act_backward.default" if kind == "operator" else "__main__.Act.backward"
+    )
     assert (finding.forward is not None) == (kind == "operator")
     if finding.forward is not None:
         assert finding.forward.op == "mine::act.default"

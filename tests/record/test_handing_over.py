@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When rows go to the disk: those of short steps together, all of them before long, and none to the wrong segment."""
+"""When rows go to the disk: those of short steps together, all of them before long, and none to the
+wrong segment.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def train(steps: int) -> None:
 
 
 def steps_of(run: Path) -> Counter[int]:
-    return Counter(step for batch in opscope.open_run(run).columns("calls", ["step"]) for step in batch["step"])
+    return Counter(
+        step for batch in opscope.open_run(run).columns("calls", ["step"]) for step in batch["step"]
+    )
 
 
 def files(run: Path, name: str) -> list[IpcFile]:
@@ -58,7 +62,9 @@ def test_segments_end_where_they_did(tmp_path: Path) -> None:
     kept = sorted(steps_of(tmp_path / "run"))
     assert kept == list(range(32, 41))
     for calls in files(tmp_path / "run", "calls-*.arrow"):
-        steps = {int(step) for batch in calls.batches for step in calls.column(batch, "step").buffers[0]}
+        steps = {
+            int(step) for batch in calls.batches for step in calls.column(batch, "step").buffers[0]
+        }
         assert len({step // 2 for step in steps}) == 1
 
 

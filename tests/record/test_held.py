@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong late in a short program is found: each signature's latest calls are copied, and checked at the end."""
+"""What goes wrong late in a short program is found: each signature's latest calls are copied, and
+checked at the end.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def doubled(genuine: object, *args: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.usefixtures("one_process")
-def test_a_kernel_that_goes_wrong_in_the_last_fifth_is_named_and_no_bit_changes(tmp_path: Path) -> None:
+def test_a_kernel_that_goes_wrong_in_the_last_fifth_is_named_and_no_bit_changes(
+    tmp_path: Path,
+) -> None:
     late = Override("aten::tanh_backward.default", "CPU", doubled)
     with opscope.record(tmp_path / "run", check=True):
         watched = program(late)
@@ -48,7 +52,9 @@ def test_a_kernel_that_goes_wrong_in_the_last_fifth_is_named_and_no_bit_changes(
     late.take_away()
     findings = opscope.scan(opscope.open_run(tmp_path / "run")).findings
     assert {finding.op for finding in findings} == {"aten::tanh_backward.default"}
-    assert all(finding.step is not None and finding.step >= STEPS - STEPS // 5 for finding in findings)
+    assert all(
+        finding.step is not None and finding.step >= STEPS - STEPS // 5 for finding in findings
+    )
 
 
 @pytest.mark.usefixtures("one_process")
@@ -58,7 +64,9 @@ def test_steps_that_the_run_dropped_accuse_nobody(tmp_path: Path) -> None:
         program(late)
     late.take_away()
     run = opscope.open_run(tmp_path / "run")
-    assert {finding.step for finding in opscope.scan(run).findings} <= set(range(STEPS - STEPS // 5, STEPS))
+    assert {finding.step for finding in opscope.scan(run).findings} <= set(
+        range(STEPS - STEPS // 5, STEPS)
+    )
 
 
 def test_one_of_the_last_fifth_of_the_calls_is_held_and_few_are_copied() -> None:
@@ -79,7 +87,9 @@ def test_one_of_the_last_fifth_of_the_calls_is_held_and_few_are_copied() -> None
     assert not Budget(None).holds(signature)
 
 
-def test_calls_are_let_go_with_their_step_with_a_later_check_and_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_let_go_with_their_step_with_a_later_check_and_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(held, "ROOM", 100)
     waiting, one, other = Held[str](2), Signature(), Signature()
     piece = torch.zeros(20)
@@ -87,7 +97,9 @@ def test_calls_are_let_go_with_their_step_with_a_later_check_and_where_there_is_
     waiting.put(other, "no room", [piece], Given(outputs={}))
     waiting.put(one, "again", [piece], Given(outputs={}))
     piece += 1
-    assert [(call.request, float(call.pieces[0].sum())) for call in waiting.calls.values()] == [("again", 0.0)]
+    assert [(call.request, float(call.pieces[0].sum())) for call in waiting.calls.values()] == [
+        ("again", 0.0)
+    ]
     waiting.step_ends()
     waiting.step_ends()
     assert waiting.size == 80

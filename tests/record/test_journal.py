@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of chosen calls are on disk before the call begins, and are found again when it does not return."""
+"""Inputs of chosen calls are on disk before the call begins, and are found again when it does not
+return.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from opscope.errors import FormatError, UsageError
 from opscope.record.torch.journal import content
 from opscope.run.query import sql, tensors_of
 from opscope.run.schema import Call
-from opscope.run.store.journal import LEAST, OPEN, RAISED, RETURNED, JournalFile, read_journals, read_value
+from opscope.run.store.journal import (
+    LEAST,
+    OPEN,
+    RAISED,
+    RETURNED,
+    JournalFile,
+    read_journals,
+    read_value,
+)
 from opscope.scan.crashes import is_asynchronous
 
 
@@ -39,12 +49,27 @@ def journalled(folder: Path, *args: object, state: int = OPEN) -> JournalFile:
         torch.zeros(0, 3),
         torch.randn(2 * LEAST // 4 + 5),
     ],
-    ids=["dense", "transposed", "slice", "expanded", "scalar expanded", "bfloat16", "bool", "empty", "larger than the file"],
+    ids=[
+        "dense",
+        "transposed",
+        "slice",
+        "expanded",
+        "scalar expanded",
+        "bfloat16",
+        "bool",
+        "empty",
+        "larger than the file",
+    ],
 )
 def test_inputs_come_back(tensor: torch.Tensor, tmp_path: Path) -> None:
     journalled(tmp_path, tensor, 3).close()
     (entry,) = read_journals(tmp_path)
-    assert (entry.state, entry.thread, entry.index, entry.head.op) == (OPEN, 5, 12, "aten::mm.default")
+    assert (entry.state, entry.thread, entry.index, entry.head.op) == (
+        OPEN,
+        5,
+        12,
+        "aten::mm.default",
+    )
     (row,) = entry.rows(0, 12)
     assert (row.shape, row.dtype) == (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
     if tensor.numel():
@@ -83,7 +108,9 @@ def test_damaged_journals_are_refused_by_name(tmp_path: Path) -> None:
         read_value(tmp_path, entry, entry.rows(0, 12)[0])
 
 
-def test_chosen_calls_of_a_program_and_no_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_chosen_calls_of_a_program_and_no_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with opscope.record(tmp_path / "run", journal="aten::mm,tanh*"):
         with pytest.raises(RuntimeError):
             torch.mm(torch.full((2, 3), 7.0), torch.ones(4, 5))
@@ -91,7 +118,11 @@ def test_chosen_calls_of_a_program_and_no_others(tmp_path: Path, capsys: pytest.
     run = opscope.open_run(str(tmp_path / "run"))
     (row,) = sql(run, "SELECT * FROM calls WHERE error IS NOT NULL")
     call = Call(**{name: row[name] for name in Call.__struct_fields__})
-    kept = {tensor.slot: run.value(tensor).tolist() for tensor in tensors_of(run, call, io="input") if tensor.value is not None}
+    kept = {
+        tensor.slot: run.value(tensor).tolist()
+        for tensor in tensors_of(run, call, io="input")
+        if tensor.value is not None
+    }
     assert kept == {"0": [[7.0] * 3] * 2, "1": [[1.0] * 5] * 4}
     with opscope.record(tmp_path / "other", journal="bmm"):
         torch.mm(torch.ones(2, 2), torch.ones(2, 2))
@@ -101,8 +132,16 @@ def test_chosen_calls_of_a_program_and_no_others(tmp_path: Path, capsys: pytest.
 
 
 def test_device_errors_are_told_from_others() -> None:
-    for text in ("RuntimeError: CUDA error: an illegal memory access was encountered", "RuntimeError: [ERROR] AICore exception 507015",
-                 "RuntimeError: npuSynchronizeDevice, error code is 507011", "EZ9999: Inner Error!"):  # fmt: skip
+    for text in (
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "RuntimeError: [ERROR] AICore exception 507015",
+        "RuntimeError: npuSynchronizeDevice, error code is 507011",
+        "EZ9999: Inner Error!",
+    ):
         assert is_asynchronous(text)
-    for text in ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", "ValueError: error in the data", "KeyError: 507"):
+    for text in (
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
+        "ValueError: error in the data",
+        "KeyError: 507",
+    ):
         assert not is_asynchronous(text)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of every kind, exceptions in the middle, ranks that are told late: recorded as they are, and nothing else changes."""
+"""Tensors of every kind, exceptions in the middle, ranks that are told late: recorded as they are,
+and nothing else changes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from torch import nn
 from opscope.run.schema import Tensor
 from tests.record.recorded import record
 
-pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Sparse", "ignore:torch.quantize_per")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The PyTorch API of nested tensors", "ignore:Sparse", "ignore:torch.quantize_per"
+)
 STATISTICS = ("nan", "pos_inf", "neg_inf", "zero", "min", "max", "mean", "l2norm", "digest")
 
 
@@ -26,11 +30,19 @@ def statistics(row: Tensor) -> set[object]:
 def test_meta_tensors_have_no_statistics(tmp_path: Path) -> None:
     found = record(tmp_path, lambda: torch.empty(3, 4, device="meta") * 2, values="full")
     (row,) = found.outputs(found.all("aten::mul")[0]).values()
-    assert (row.shape, row.dtype, row.device, row.value, statistics(row)) == ((3, 4), "float32", "meta", None, {None})
+    assert (row.shape, row.dtype, row.device, row.value, statistics(row)) == (
+        (3, 4),
+        "float32",
+        "meta",
+        None,
+        {None},
+    )
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_sparse_tensor_is_read_as_its_values_and_its_indices(tmp_path: Path, *, plain: bool) -> None:
+def test_a_sparse_tensor_is_read_as_its_values_and_its_indices(
+    tmp_path: Path, *, plain: bool
+) -> None:
     values = torch.tensor([1.0, -2.0, float("inf")])
 
     def program() -> torch.Tensor:
@@ -41,14 +53,25 @@ def test_a_sparse_tensor_is_read_as_its_values_and_its_indices(tmp_path: Path, *
     (product,), (call,) = found.all("aten::mul"), found.all("sparse_coo_tensor")
     made, rows = found.outputs(product)["0"], found.outputs(call)
     whole = rows["0"]
-    assert (whole.layout, whole.shape, whole.stride, whole.value) == ("sparse_coo", (3, 5), (), None)
+    assert (whole.layout, whole.shape, whole.stride, whole.value) == (
+        "sparse_coo",
+        (3, 5),
+        (),
+        None,
+    )
     assert (whole.version, whole.storage, whole.digest) == (made.version, made.storage, made.digest)
     assert (whole.size, whole.pos_inf, whole.min, whole.max) == (3, 1, -4.0, 2.0)
-    assert (rows["0.indices"].shape, rows["0.indices"].max_int, rows["0.indices"].dtype) == ((2, 3), 4, "int64")
+    assert (rows["0.indices"].shape, rows["0.indices"].max_int, rows["0.indices"].dtype) == (
+        (2, 3),
+        4,
+        "int64",
+    )
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_compressed_nested_quantised_and_onednn_tensors_are_read(tmp_path: Path, *, plain: bool) -> None:
+def test_compressed_nested_quantised_and_onednn_tensors_are_read(
+    tmp_path: Path, *, plain: bool
+) -> None:
     def program() -> None:
         (torch.eye(3) * 5).to_sparse_csr() * 2
         torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]) * 2.0
@@ -58,22 +81,39 @@ def test_compressed_nested_quantised_and_onednn_tensors_are_read(tmp_path: Path,
             torch.full((2, 2), 3.0).to_mkldnn() * 2
 
     found = record(tmp_path, program, plain=plain)
-    rows = {(row.layout, row.dtype, slot): row for call in found.calls for slot, row in found.outputs(call).items()}
+    rows = {
+        (row.layout, row.dtype, slot): row
+        for call in found.calls
+        for slot, row in found.outputs(call).items()
+    }
     compressed, nested, quantised = (rows[kind, dtype, "0"] for kind, dtype in KINDS)
     assert (compressed.shape, compressed.size, compressed.max) == ((3, 3), 3, 10.0)
     assert (nested.shape, nested.size, nested.max) == ((), 18, 2.0)
     assert (quantised.shape, quantised.min_int, quantised.max_int) == ((2, 1), 2, 12)
-    assert {slot for _, _, slot in rows} >= {"0.crow_indices", "0.col_indices", "0.sizes", "0.scales", "0.zero_points"}
+    assert {slot for _, _, slot in rows} >= {
+        "0.crow_indices",
+        "0.col_indices",
+        "0.sizes",
+        "0.scales",
+        "0.zero_points",
+    }
     if torch.backends.mkldnn.is_available():
-        assert (rows["_mkldnn", "float32", "0"].size, rows["_mkldnn", "float32", "0"].max) == (4, 6.0)
+        assert (rows["_mkldnn", "float32", "0"].size, rows["_mkldnn", "float32", "0"].max) == (
+            4,
+            6.0,
+        )
 
 
 KINDS = (("sparse_csr", "float32"), ("nested", "float32"), ("strided", "qint8"))
 
 
-def test_a_nested_tensor_that_is_a_part_of_anothers_memory_is_not_read_as_the_whole(tmp_path: Path) -> None:
+def test_a_nested_tensor_that_is_a_part_of_anothers_memory_is_not_read_as_the_whole(
+    tmp_path: Path,
+) -> None:
     def program() -> None:
-        data = torch.nested.nested_tensor([torch.tensor([[1.0, float("nan")]]), torch.tensor([[1.0, float("nan")]] * 2)])
+        data = torch.nested.nested_tensor(
+            [torch.tensor([[1.0, float("nan")]]), torch.tensor([[1.0, float("nan")]] * 2)]
+        )
         data.chunk(2, -1)[0].contiguous()
 
     found = record(tmp_path, program)
@@ -92,7 +132,9 @@ def test_fake_tensors_have_no_statistics(tmp_path: Path) -> None:
     found = record(tmp_path, program, values="full")
     (call,) = found.all("aten::mm")
     assert [row.shape for row in found.outputs(call).values()] == [(2, 4)]
-    assert {value for row in found.outputs(call).values() for value in (*statistics(row), row.value)} == {None}
+    assert {
+        value for row in found.outputs(call).values() for value in (*statistics(row), row.value)
+    } == {None}
     assert [row.max for row in found.outputs(found.all("aten::add")[0]).values()] == [2.0]
 
 
@@ -101,7 +143,9 @@ class Scaled(torch.Tensor):
 
 
 class Wrapped(torch.Tensor):
-    """A subclass around a tensor, with a dispatch of its own, as DTensor and quantised weights are."""
+    """A subclass around a tensor, with a dispatch of its own, as DTensor and quantised weights
+    are.
+    """
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> Wrapped:
@@ -111,7 +155,9 @@ class Wrapped(torch.Tensor):
         self.inner = inner
 
     @classmethod
-    def __torch_dispatch__(cls, func: object, types: object, args: tuple[object, ...] = (), kwargs: object = None) -> object:
+    def __torch_dispatch__(
+        cls, func: object, types: object, args: tuple[object, ...] = (), kwargs: object = None
+    ) -> object:
         plain = [arg.inner if isinstance(arg, Wrapped) else arg for arg in args]
         return Wrapped(func(*plain, **(kwargs or {})))
 
@@ -138,7 +184,9 @@ class Raises(nn.Module):
         self.inner = nn.Sequential(nn.Linear(2, 2), nn.Identity())
         self.inner[1].register_forward_hook(self.check)
 
-    def check(self, module: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+    def check(
+        self, module: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor
+    ) -> None:
         if float(args[0].detach().sum()) < -1e3:
             raise FloatingPointError("negative")
 
@@ -167,10 +215,16 @@ def test_after_an_exception_in_the_middle_of_a_step_names_are_right(tmp_path: Pa
     found = record(tmp_path, program)
     products = found.all("aten::addmm")
     assert [(call.module, call.name, call.step) for call in products] == [
-        ("inner.0", "inner.0:addmm#1", 0), ("inner.0", "inner.0:addmm#1", 1), ("inner.0", "inner.0:addmm#2", 1),
-    ]  # fmt: skip
+        ("inner.0", "inner.0:addmm#1", 0),
+        ("inner.0", "inner.0:addmm#1", 1),
+        ("inner.0", "inner.0:addmm#2", 1),
+    ]
     (caught,) = found.all("aten::sub")
-    (last,) = [call for call in found.all("aten::mul.Tensor", phase="forward") if json.loads(call.args or "{}")["args"][1:] == [7]]
+    (last,) = [
+        call
+        for call in found.all("aten::mul.Tensor", phase="forward")
+        if json.loads(call.args or "{}")["args"][1:] == [7]
+    ]
     assert [(call.module or "", call.parent) for call in (caught, last)] == [("", None)] * 2
 
 
@@ -198,7 +252,9 @@ def test_a_rank_that_becomes_known_late_counts_from_the_first_row(tmp_path: Path
 
 
 def test_no_values_where_none_are_wanted(tmp_path: Path) -> None:
-    found = record(tmp_path, lambda: torch.full((2,), 300.0, dtype=torch.float16) ** 2, values="none")
+    found = record(
+        tmp_path, lambda: torch.full((2,), 300.0, dtype=torch.float16) ** 2, values="none"
+    )
     (call,) = found.all("aten::pow")
     assert call.status
     assert {row.value for row in found.tensors} == {None}
@@ -206,14 +262,24 @@ def test_no_values_where_none_are_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_what_a_library_keeps_for_its_backward_kernel_is_not_read(tmp_path: Path, *, plain: bool) -> None:
-    """Half of it may never have been written: reading it takes memory pages that the program's own kernels then fault on."""
+def test_what_a_library_keeps_for_its_backward_kernel_is_not_read(
+    tmp_path: Path, *, plain: bool
+) -> None:
+    """Half of it may never have been written: reading it takes memory pages that the program's own
+    kernels then fault on.
+    """
     lstm, x = nn.LSTM(8, 8), torch.randn(3, 2, 8)
 
     def read(folder: Path, values: str) -> tuple[set[bool], set[bool]]:
         found = record(folder, lambda: lstm(x)[0].sum().backward(), plain=plain, values=values)
-        rows = [row for call in found.all("mkldnn_rnn_layer") for row in (*found.inputs(call).values(), *found.outputs(call).values())]
-        return {row.max is None for row in rows if row.dtype == "uint8"}, {row.max is None for row in rows if row.dtype == "float32"}
+        rows = [
+            row
+            for call in found.all("mkldnn_rnn_layer")
+            for row in (*found.inputs(call).values(), *found.outputs(call).values())
+        ]
+        return {row.max is None for row in rows if row.dtype == "uint8"}, {
+            row.max is None for row in rows if row.dtype == "float32"
+        }
 
     if not torch.backends.mkldnn.is_available():
         pytest.skip("torch was built without oneDNN")

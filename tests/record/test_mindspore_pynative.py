@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a PyNative recording, from stand-ins of MindSpore's tensors: versions, names, steps, values, what is refused."""
+"""Tables of a PyNative recording, from stand-ins of MindSpore's tensors: versions, names, steps,
+values, what is refused.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,22 @@ from opscope.record.mindspore.compiled import CompiledParts, began
 from opscope.record.mindspore.frames import Site, site_of
 from opscope.record.mindspore.place import Facts, make_place, read_choices, read_facts
 from opscope.record.mindspore.pynative import PyNative
-from opscope.record.mindspore.reading import arguments_text, array_of, attributes_of, plain_call, tensors_in
+from opscope.record.mindspore.reading import (
+    arguments_text,
+    array_of,
+    attributes_of,
+    plain_call,
+    tensors_in,
+)
 from opscope.run.query import calls, tensors_of
 from opscope.run.store.blackbox import read_blackbox
-from opscope.run.store.layout import BLACKBOX, create_run, process_directories, process_facts, seal_run
+from opscope.run.store.layout import (
+    BLACKBOX,
+    create_run,
+    process_directories,
+    process_facts,
+    seal_run,
+)
 from opscope.run.store.writer import ProcessWriter
 
 
@@ -80,11 +94,21 @@ class Recorded:
         self.stopped: list[int] = []
         self.chosen = Chosen()
         self.book = Book(
-            lambda: ProcessWriter(self.path, process_facts()), parse_options(options), live=lambda: set(live), stop=self.stopped.append,
+            lambda: ProcessWriter(self.path, process_facts()),
+            parse_options(options),
+            live=lambda: set(live),
+            stop=self.stopped.append,
             chosen=self.chosen,
-        )  # fmt: skip
+        )
 
-    def call(self, op: str, inputs: list[Any], outputs: list[Any], site: Site = HERE, error: str | None = None) -> None:
+    def call(
+        self,
+        op: str,
+        inputs: list[Any],
+        outputs: list[Any],
+        site: Site = HERE,
+        error: str | None = None,
+    ) -> None:
         self.book.turn(site)
         if self.book.wanted(op, site.phase):
             before = self.book.before(list(tensors_in(inputs, FakeTensor)))
@@ -120,11 +144,18 @@ def test_the_primitive_that_runs_stands_in_the_black_box(recorded: Recorded) -> 
     noted = recorded.book.enter(Noted("Exp", HERE, "{}", recorded.book.before([("0", x)])))
     (directory,) = process_directories(recorded.path)
     (call,) = read_blackbox(directory / BLACKBOX).open
-    assert (call.op, call.name, call.source, call.index) == ("Exp", "<root>:Exp#1", "net.py:3", noted.index)
+    assert (call.op, call.name, call.source, call.index) == (
+        "Exp",
+        "<root>:Exp#1",
+        "net.py:3",
+        noted.index,
+    )
     recorded.book.add(noted, [("0", x)], None)
     recorded.book.leave(noted)
     assert read_blackbox(directory / BLACKBOX).open == ()
-    assert [(call.index, call.name) for call in calls(recorded.run())] == [(noted.index, "<root>:Exp#1")]
+    assert [(call.index, call.name) for call in calls(recorded.run())] == [
+        (noted.index, "<root>:Exp#1")
+    ]
 
 
 def test_bytes_that_changed_in_place_are_another_version(recorded: Recorded) -> None:
@@ -148,7 +179,9 @@ class FakeView(FakeTensor):
         return SimpleNamespace(data_ptr=self.base.data_ptr, nbytes=lambda: self.base.values.nbytes)
 
 
-def test_a_view_that_no_primitive_made_has_the_version_of_what_it_is_a_part_of(recorded: Recorded) -> None:
+def test_a_view_that_no_primitive_made_has_the_version_of_what_it_is_a_part_of(
+    recorded: Recorded,
+) -> None:
     y = FakeTensor(np.arange(12, dtype=np.float32).reshape(3, 4))
     view = FakeView(y, y.values[:, 1])
     recorded.call("Exp", [], [y])
@@ -157,7 +190,9 @@ def test_a_view_that_no_primitive_made_has_the_version_of_what_it_is_a_part_of(r
     y.values[0, 0] = 100
     recorded.call("Sin", [FakeView(y, y.values[:, 2])], [])
     run = recorded.run()
-    made, read, copied, changed = (row.version for call in calls(run) for row in tensors_of(run, call))
+    made, read, copied, changed = (
+        row.version for call in calls(run) for row in tensors_of(run, call)
+    )
     assert made == read == copied
     assert changed != made
 
@@ -181,9 +216,12 @@ def test_a_step_ends_when_forward_work_follows_a_gradient(recorded: Recorded) ->
     for site in (HERE, BACK, BACK, HERE, BACK):
         recorded.call("MatMul", [x], [], site)
     assert [(call.step, call.phase, call.name) for call in calls(recorded.run())] == [
-        (0, "forward", "<root>:MatMul#1"), (0, "backward", "<root>:MatMul~bwd#1"), (0, "backward", "<root>:MatMul~bwd#2"),
-        (1, "forward", "<root>:MatMul#1"), (1, "backward", "<root>:MatMul~bwd#1"),
-    ]  # fmt: skip
+        (0, "forward", "<root>:MatMul#1"),
+        (0, "backward", "<root>:MatMul~bwd#1"),
+        (0, "backward", "<root>:MatMul~bwd#2"),
+        (1, "forward", "<root>:MatMul#1"),
+        (1, "backward", "<root>:MatMul~bwd#1"),
+    ]
 
 
 def test_bfloat16_is_read_from_its_bytes(recorded: Recorded) -> None:
@@ -194,7 +232,10 @@ def test_bfloat16_is_read_from_its_bytes(recorded: Recorded) -> None:
     (row,) = tensors_of(run, call)
     assert (row.dtype, row.shape, row.max, row.size) == ("bfloat16", (2,), 1.5, 2)
     assert call.error == "ValueError: no"
-    assert run.value(row).astype(np.float32).tolist() == [1.5, -2.0]  # the inputs of a call that raised are kept
+    assert run.value(row).astype(np.float32).tolist() == [
+        1.5,
+        -2.0,
+    ]  # the inputs of a call that raised are kept
 
 
 def test_what_numpy_cannot_hold_is_listed_without_statistics(recorded: Recorded) -> None:
@@ -221,7 +262,9 @@ def test_a_program_without_primitives_leaves_no_process(recorded: Recorded) -> N
     assert not list((recorded.path / "processes").glob("p-*"))
 
 
-def test_giving_up_ends_the_recording_only(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+def test_giving_up_ends_the_recording_only(
+    recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded.call("Exp", [FakeTensor(np.zeros(2, np.float32))], [])
     recorded.book.give_up(RuntimeError("no\nroom"))
     assert "the program goes on" in capsys.readouterr().err
@@ -232,7 +275,10 @@ def test_what_a_primitive_was_built_with_is_in_its_arguments() -> None:
     primitive = SimpleNamespace(init_attrs={"kernel_size": (2, 2), "pad_mode": "same"})
     given = (primitive, "MaxPool", (FakeTensor(np.zeros(2)),))
     text = arguments_text(plain_call(given), FakeTensor, attributes_of(given))
-    assert json.loads(text) == {"args": [{"tensor": "0"}], "kwargs": {"kernel_size": [2, 2], "pad_mode": "same"}}
+    assert json.loads(text) == {
+        "args": [{"tensor": "0"}],
+        "kwargs": {"kernel_size": [2, 2], "pad_mode": "same"},
+    }
     assert attributes_of((1, 2)) == {}
 
 
@@ -254,9 +300,11 @@ def test_cells_have_rows_around_what_runs_in_them(recorded: Recorded) -> None:
     run = recorded.run()
     rows = [(call.level, call.name, call.parent, call.module) for call in calls(run)]
     assert rows == [
-        ("module", "<root>:Cell#1", None, ""), ("module", "blocks.0.fc:Cell#1", 0, "blocks.0.fc"),
-        ("operator", "blocks.0.fc:MatMul#1", 1, "blocks.0.fc"), ("operator", "blocks.0.fc:MatMul~bwd#1", None, "blocks.0.fc"),
-    ]  # fmt: skip
+        ("module", "<root>:Cell#1", None, ""),
+        ("module", "blocks.0.fc:Cell#1", 0, "blocks.0.fc"),
+        ("operator", "blocks.0.fc:MatMul#1", 1, "blocks.0.fc"),
+        ("operator", "blocks.0.fc:MatMul~bwd#1", None, "blocks.0.fc"),
+    ]
     given = [[row.version for row in tensors_of(run, call)] for call in calls(run)]
     assert given[0] == given[1] == given[2]
     assert [call.forward_index for call in calls(run)] == [None, None, None, 2]
@@ -277,14 +325,20 @@ def test_a_step_ends_with_the_optimizer_that_is_alive(tmp_path: Path) -> None:
     found = [(call.step, call.level, call.op, call.phase) for call in calls(recorded.run())]
     for step in (0, 1):
         assert found[5 * step : 5 * step + 5] == [
-            (step, "operator", "MatMul", "forward"), (step, "operator", "MatMul", "backward"), (step, "operator", "Sqrt", "forward"),
-            (step, "module", operator_of(optimizer), "optimizer"), (step, "operator", "Assign", "optimizer"),
-        ]  # fmt: skip
+            (step, "operator", "MatMul", "forward"),
+            (step, "operator", "MatMul", "backward"),
+            (step, "operator", "Sqrt", "forward"),
+            (step, "module", operator_of(optimizer), "optimizer"),
+            (step, "operator", "Assign", "optimizer"),
+        ]
 
 
 def test_the_program_ends_after_the_last_step_and_at_an_overflow(tmp_path: Path) -> None:
     x = FakeTensor(np.zeros(2, np.float32))
-    around, overflow = Recorded(tmp_path / "a", "--around 1"), Recorded(tmp_path / "b", "--on-overflow stop")
+    around, overflow = (
+        Recorded(tmp_path / "a", "--around 1"),
+        Recorded(tmp_path / "b", "--on-overflow stop"),
+    )
     for recorded in (around, overflow):
         for _ in range(4):
             recorded.call("Exp", [x], [FakeTensor(np.full(1, np.inf, np.float32))])
@@ -304,7 +358,14 @@ def test_a_mark_after_a_step_that_was_noticed_is_the_same_end(tmp_path: Path) ->
         scope = recorded.book.enter_cell(optimizer, [], optimizer=True)
         recorded.book.leave_cell(scope, [], STEPPING, None)
         recorded.book.mark_step()
-    assert [call.step for call in calls(recorded.run()) if call.op == "MatMul"] == [0, 0, 1, 1, 2, 2]
+    assert [call.step for call in calls(recorded.run()) if call.op == "MatMul"] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 def test_a_cell_around_an_optimizer_belongs_to_the_step_it_began_in(tmp_path: Path) -> None:
@@ -318,8 +379,17 @@ def test_a_cell_around_an_optimizer_belongs_to_the_step_it_began_in(tmp_path: Pa
         inner = recorded.book.enter_cell(optimizer, [], optimizer=True)
         recorded.book.leave_cell(inner, [], STEPPING, None)
         recorded.book.leave_cell(outer, [], HERE, None)
-    found = [(call.step, call.op.rpartition(".")[2], call.name) for call in calls(recorded.run()) if call.level == "module"]
-    assert [(step, op) for step, op, _ in found] == [(0, "Cell"), (0, "Optimizer"), (1, "Cell"), (1, "Optimizer")]
+    found = [
+        (call.step, call.op.rpartition(".")[2], call.name)
+        for call in calls(recorded.run())
+        if call.level == "module"
+    ]
+    assert [(step, op) for step, op, _ in found] == [
+        (0, "Cell"),
+        (0, "Optimizer"),
+        (1, "Cell"),
+        (1, "Optimizer"),
+    ]
     assert len({(step, name) for step, _, name in found}) == 4
 
 
@@ -337,11 +407,17 @@ def test_only_what_was_chosen(tmp_path: Path) -> None:
     recorded.call("Mul", [x], [])
     recorded.book.leave_cell(scope, [], HERE, None)
     recorded.book.leave_cell(outer, [], HERE, None)
-    assert [call.name for call in calls(recorded.run())] == ["<root>:Exp#1", "fc:Cell#1", "fc:Mul#1"]
+    assert [call.name for call in calls(recorded.run())] == [
+        "<root>:Exp#1",
+        "fc:Cell#1",
+        "fc:Mul#1",
+    ]
 
 
 def test_the_gradient_of_a_chosen_cell_is_chosen_with_it(tmp_path: Path) -> None:
-    """A gradient runs when every Cell has ended: its module is that of the forward call whose tensors it reads."""
+    """A gradient runs when every Cell has ended: its module is that of the forward call whose
+    tensors it reads.
+    """
     recorded = Recorded(tmp_path / "run", "--set-dump")
     first, second = Cell(), Cell()
     root = Cell(first=first, second=second)
@@ -355,7 +431,11 @@ def test_the_gradient_of_a_chosen_cell_is_chosen_with_it(tmp_path: Path) -> None
     recorded.book.leave_cell(outer, [], HERE, None)
     recorded.call("TanhGrad", [z, FakeTensor(np.full(3, 9, np.float32))], [d], BACK)
     recorded.call("ReluGrad", [d, y], [FakeTensor(np.full(3, 5, np.float32))], BACK)
-    assert [call.name for call in calls(recorded.run())] == ["first:Cell#1", "first:ReLU#1", "first:ReluGrad~bwd#1"]
+    assert [call.name for call in calls(recorded.run())] == [
+        "first:Cell#1",
+        "first:ReLU#1",
+        "first:ReluGrad~bwd#1",
+    ]
 
 
 def test_choices_as_kernels_of_compiled_graphs_know_them(tmp_path: Path) -> None:
@@ -369,9 +449,15 @@ def test_choices_as_kernels_of_compiled_graphs_know_them(tmp_path: Path) -> None
     other = Chosen()
     other.adopt(chosen.words())
     for each in (chosen, other):
-        assert each.wants_kernel("Relu", "Default/network-W/_backbone-N/head-Dense/Relu-op1", "network._backbone.head")
-        assert not each.wants_kernel("Relu", "Default/network-W/_backbone-N/fc-Dense/Relu-op1", "network._backbone.fc")
-        assert each.wants_kernel("MatMul", "Default/network-W/_backbone-N/fc-Dense/MatMul-op1", "network._backbone.fc")
+        assert each.wants_kernel(
+            "Relu", "Default/network-W/_backbone-N/head-Dense/Relu-op1", "network._backbone.head"
+        )
+        assert not each.wants_kernel(
+            "Relu", "Default/network-W/_backbone-N/fc-Dense/Relu-op1", "network._backbone.fc"
+        )
+        assert each.wants_kernel(
+            "MatMul", "Default/network-W/_backbone-N/fc-Dense/MatMul-op1", "network._backbone.fc"
+        )
     assert read_choices(tmp_path) == Chosen().words()
 
 
@@ -379,15 +465,21 @@ def lay(dump: Path, graph: int, begun: int, values: tuple[Any, Any], op: str = "
     folder = dump / f"rank_0/Net/{graph}/3"
     folder.mkdir(parents=True)
     for io, content in zip(("input", "output"), values, strict=True):
-        np.save(folder / f"{op}.Default_{op}-op0.0.0.{begun}.{io}.0.DefaultFormat.Float32.npy", content)
+        np.save(
+            folder / f"{op}.Default_{op}-op0.0.0.{begun}.{io}.0.DefaultFormat.Float32.npy", content
+        )
     return folder
 
 
 def test_compiled_parts_stand_where_they_ran(recorded: Recorded) -> None:
-    """Two folders that landed between two primitives: in the order they began, in the Cell around them."""
+    """Two folders that landed between two primitives: in the order they began, in the Cell around
+    them.
+    """
     place, dump = make_place(recorded.path, process_facts())
     waited: list[bool] = []
-    recorded.book.compiled = CompiledParts(place, Facts(process=process_facts(), dump=str(dump)), lambda: waited.append(True))
+    recorded.book.compiled = CompiledParts(
+        place, Facts(process=process_facts(), dump=str(dump)), lambda: waited.append(True)
+    )
     one, two, three, four = (np.full(3, value, np.float32) for value in (1, 2, 3, 4))
     root = Cell()
     scope = recorded.book.enter_cell(root, [], optimizer=False)
@@ -396,7 +488,10 @@ def test_compiled_parts_stand_where_they_ran(recorded: Recorded) -> None:
     facts = read_facts(place)
     assert facts is not None
     assert facts.taken_inside
-    later, sooner = lay(dump, 7, 1_700_000_000_000_002, (two, three)), lay(dump, 8, 1_700_000_000_000_001, (one, two))
+    later, sooner = (
+        lay(dump, 7, 1_700_000_000_000_002, (two, three)),
+        lay(dump, 8, 1_700_000_000_000_001, (one, two)),
+    )
     assert began(sooner) < began(later)
     recorded.book.take_compiled()
     recorded.call("Mul", [FakeTensor(three)], [FakeTensor(four)])
@@ -410,7 +505,9 @@ def test_compiled_parts_stand_where_they_ran(recorded: Recorded) -> None:
     assert {call.parent for call in operators} == {0}
 
 
-def test_a_dump_of_the_users_is_read_and_stays(recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dump_of_the_users_is_read_and_stays(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place, _ = make_place(recorded.path, process_facts())
     dump, one = tmp_path / "theirs", np.ones(3, np.float32)
     earlier = lay(dump, 1, 1_700_000_000_000_001, (one, one), "Log")
@@ -445,8 +542,10 @@ def test_what_raises_and_what_cannot_be_read_pass_through_cells(recorded: Record
     net(x)
     found = list(calls(recorded.run()))
     assert [(call.name, call.error) for call in found] == [
-        ("<root>:Watched#1", None), ("inner:Watched#1", None), ("<root>:Watched#2", "ValueError: no data"),
-    ]  # fmt: skip
+        ("<root>:Watched#1", None),
+        ("inner:Watched#1", None),
+        ("<root>:Watched#2", "ValueError: no data"),
+    ]
 
 
 def test_a_primitive_that_raises_keeps_its_inputs(recorded: Recorded) -> None:
@@ -466,7 +565,9 @@ def test_a_primitive_that_raises_keeps_its_inputs(recorded: Recorded) -> None:
 
 
 class Later:
-    """Kernels that run after their primitive returned: what one raises is told to the first that waits, once."""
+    """Kernels that run after their primitive returned: what one raises is told to the first that
+    waits, once.
+    """
 
     name = "Gather"
 
@@ -486,12 +587,17 @@ class Later:
 
 def test_what_a_kernel_raises_later_reaches_the_program_and_the_row(recorded: Recorded) -> None:
     later = Later(None, RuntimeError("out of range"))
-    pynative = PyNative(recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False, settle=later.settle)
+    pynative = PyNative(
+        recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False, settle=later.settle
+    )
     x = FakeTensor(np.ones(2, np.float32))
     pynative.run(later, (x,), None)
     with pytest.raises(RuntimeError, match="out of range"):
         pynative.run(later, (x,), None)
-    assert [(call.op, call.error) for call in calls(recorded.run())] == [("Gather", None), ("Gather", "RuntimeError: out of range")]
+    assert [(call.op, call.error) for call in calls(recorded.run())] == [
+        ("Gather", None),
+        ("Gather", "RuntimeError: out of range"),
+    ]
 
 
 def test_what_a_kernel_that_nobody_watched_raises_is_no_row_of_the_next(recorded: Recorded) -> None:
@@ -501,7 +607,9 @@ def test_what_a_kernel_that_nobody_watched_raises_is_no_row_of_the_next(recorded
             return value
 
     later = Later(RuntimeError("first"), RuntimeError("second"), None)
-    pynative = PyNative(recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False, settle=later.settle)
+    pynative = PyNative(
+        recorded.book, FakeTensor, lambda: (Optimizer,), compiles=lambda: False, settle=later.settle
+    )
     x = FakeTensor(np.ones(2, np.float32))
     back = watch_cells(Watched, pynative)
     with pytest.raises(RuntimeError, match="first"):
@@ -511,7 +619,9 @@ def test_what_a_kernel_that_nobody_watched_raises_is_no_row_of_the_next(recorded
     later(x)
     with pytest.raises(RuntimeError, match="second"):
         pynative.run(later, (x,), None)
-    assert [(call.level, call.error) for call in calls(recorded.run())] == [("module", "RuntimeError: first")]
+    assert [(call.level, call.error) for call in calls(recorded.run())] == [
+        ("module", "RuntimeError: first")
+    ]
 
 
 def test_paths_of_cells(recorded: Recorded) -> None:
@@ -521,7 +631,11 @@ def test_paths_of_cells(recorded: Recorded) -> None:
     outer = recorded.book.enter_cell(root, [], optimizer=False)
     assert (outer.module, path_below(None, root)) == ("", "")
     inner = recorded.book.enter_cell(middle, [], optimizer=False)
-    assert (inner.module, path_below(inner, leaf), path_below(outer, Cell())) == ("blocks.0", "blocks.0.fc", "Cell")
+    assert (inner.module, path_below(inner, leaf), path_below(outer, Cell())) == (
+        "blocks.0",
+        "blocks.0.fc",
+        "Cell",
+    )
 
 
 def test_elements_that_numpy_lacks() -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs that raise: the kernel that did, with what it read, from the files of others and from the program; nobody else is accused."""
+"""Graphs that raise: the kernel that did, with what it read, from the files of others and from the
+program; nobody else is accused.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,47 @@ NODE = """\
 """
 FLOATS, WHOLE = "<Tensor[Float32], (6, 2)>", "<Tensor[Int32], (2)>"
 NODES = (
-    NODE.format(number=0, op="Add", operands="%para1_ids, %para1_ids", reads=f"{WHOLE}, {WHOLE}", made="Int32", k=0, line=10),
-    NODE.format(number=1, op="Gather", operands="%para2_words, %0, I64(0)", reads=f"{FLOATS}, {WHOLE}", made="Float32", k=0, line=11),
-    NODE.format(number=2, op="Gather", operands="%para4_places, %para3_spots0, I64(0)", reads=f"<Tensor[Float32], (8, 2)>, {WHOLE}",
-                made="Float32", k=1, line=12),
-    NODE.format(number=3, op="Mul", operands="%1, %2", reads="<Tensor[Float32], (2, 2)>, <Tensor[Float32], (2, 2)>", made="Float32", k=0,
-                line=13),
-)  # fmt: skip
-ERROR = "For 'Gather', the 'input_indices' should be in the range [0, 6), but got {}\n\n-----\n- C++ Call Stack: (x)\n-----\nkernel.cc:9"
+    NODE.format(
+        number=0,
+        op="Add",
+        operands="%para1_ids, %para1_ids",
+        reads=f"{WHOLE}, {WHOLE}",
+        made="Int32",
+        k=0,
+        line=10,
+    ),
+    NODE.format(
+        number=1,
+        op="Gather",
+        operands="%para2_words, %0, I64(0)",
+        reads=f"{FLOATS}, {WHOLE}",
+        made="Float32",
+        k=0,
+        line=11,
+    ),
+    NODE.format(
+        number=2,
+        op="Gather",
+        operands="%para4_places, %para3_spots0, I64(0)",
+        reads=f"<Tensor[Float32], (8, 2)>, {WHOLE}",
+        made="Float32",
+        k=1,
+        line=12,
+    ),
+    NODE.format(
+        number=3,
+        op="Mul",
+        operands="%1, %2",
+        reads="<Tensor[Float32], (2, 2)>, <Tensor[Float32], (2, 2)>",
+        made="Float32",
+        k=0,
+        line=13,
+    ),
+)
+ERROR = (
+    "For 'Gather', the 'input_indices' should be in the range [0, 6), but got {}\n\n-----\n- "
+    "C++ Call Stack: (x)\n-----\nkernel.cc:9"
+)
 
 
 class Held:
@@ -87,7 +122,11 @@ class Program:
         folder.mkdir(parents=True, exist_ok=True)
         kind = np.asarray(values).dtype.name.capitalize()
         time = 1_700_000_000_000_000 + len(list(folder.iterdir()))
-        np.save(folder / f"{name.partition('-')[0]}.Default_{name}.0.0.{time}.{io}.{slot}.DefaultFormat.{kind}.npy", values)
+        np.save(
+            folder / f"{name.partition('-')[0]}.Default_{name}.0.0.{time}.{io}.{slot}"
+            f".DefaultFormat.{kind}.npy",
+            values,
+        )
 
     def lay_add(self, total: int) -> None:
         ids = np.array([0, total // 2], np.int32)
@@ -99,12 +138,16 @@ class Program:
         self.lay("Gather-op1", "input", 1, np.array([1, 7], np.int32))
         self.lay("Gather-op1", "output", 0, np.ones((2, 2), np.float32))
 
-    def raises(self, text: str, *, function: str = "_exec_pip", kind: type[Exception] = RuntimeError) -> None:
+    def raises(
+        self, text: str, *, function: str = "_exec_pip", kind: type[Exception] = RuntimeError
+    ) -> None:
         source = f"def {function}(self, obj, *args):\n    raise kind(text)\n"
         names: dict[str, Any] = {"kind": kind, "text": text}
         exec(compile(source, "/x/site-packages/mindspore/graph/api.py", "exec"), names)
         try:
-            names[function](None, Net(), Held(np.array([0, 5], np.int32)), Held(np.array([1, 7], np.int32)))
+            names[function](
+                None, Net(), Held(np.array([0, 5], np.int32)), Held(np.array([1, 7], np.int32))
+            )
         except kind as error:
             teller(self.place, self.dump)(error)
 
@@ -120,8 +163,17 @@ class Program:
 
     def failed(self) -> list[tuple[Any, dict[str, Any]]]:
         run = self.run()
-        return [(call, {row.slot: (row.tensor_name, run.value(row).tolist()) for row in tensors_of(run, call)})
-                for call in calls(run) if call.error is not None]  # fmt: skip
+        return [
+            (
+                call,
+                {
+                    row.slot: (row.tensor_name, run.value(row).tolist())
+                    for row in tensors_of(run, call)
+                },
+            )
+            for call in calls(run)
+            if call.error is not None
+        ]
 
 
 @pytest.fixture
@@ -134,7 +186,11 @@ def test_inputs_come_from_the_kernels_that_made_them_and_from_the_program(progra
     program.raises(ERROR.format(10))
     ((call, inputs),) = program.failed()
     assert (call.op, call.step, call.source, call.index) == ("Gather", 2, "/home/me/net.py:11", 1)
-    assert call.error == "RuntimeError: For 'Gather', the 'input_indices' should be in the range [0, 6), but got 10"
+    assert (
+        call.error
+        == "RuntimeError: For 'Gather', the 'input_indices' should be in the range [0, 6), but "
+        "got 10"
+    )
     assert inputs == {"0": ("words", Net()._params["words"].values.tolist()), "1": (None, [0, 10])}
 
 
@@ -160,36 +216,59 @@ def test_the_first_kernel_of_a_graph_leaves_no_folder(program: Program) -> None:
 
 def test_a_kernel_that_was_dumped_though_it_failed_has_no_outputs(program: Program) -> None:
     program.lay_add(10)
-    for io, slot, values in (("input", 0, np.ones((6, 2), np.float32)), ("input", 1, np.array([0, 10], np.int32))):
+    for io, slot, values in (
+        ("input", 0, np.ones((6, 2), np.float32)),
+        ("input", 1, np.array([0, 10], np.int32)),
+    ):
         program.lay("Gather-op0", io, slot, values)
     program.lay("Gather-op0", "output", 0, np.ones((2, 2), np.float32))
-    text = "-----\n- Kernel error:\n-----\nLaunch kernel failed: Default/Gather-op0\n\n-----\n- The Function Call Stack: (x)\n"
+    text = (
+        "-----\n- Kernel error:\n-----\nLaunch kernel failed: Default/Gather-op0\n\n-----\n- "
+        "The Function Call Stack: (x)\n"
+    )
     program.raises(text)
     ((call, inputs),) = program.failed()
-    assert (call.op, call.error) == ("Gather", "RuntimeError: Launch kernel failed: Default/Gather-op0")
+    assert (call.op, call.error) == (
+        "Gather",
+        "RuntimeError: Launch kernel failed: Default/Gather-op0",
+    )
     assert inputs == {"0": ("words", [[1, 1]] * 6), "1": (None, [0, 10])}
 
 
-@pytest.mark.parametrize(("text", "function"), [
-    ("no more data", "_exec_pip"), (ERROR.format(10).replace("Gather", "Gathering"), "_exec_pip"), (ERROR.format(10), "compile"),
-])  # fmt: skip
-def test_errors_that_no_kernel_raised_accuse_nobody(program: Program, text: str, function: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("no more data", "_exec_pip"),
+        (ERROR.format(10).replace("Gather", "Gathering"), "_exec_pip"),
+        (ERROR.format(10), "compile"),
+    ],
+)
+def test_errors_that_no_kernel_raised_accuse_nobody(
+    program: Program, text: str, function: str
+) -> None:
     program.lay_add(10)
     program.raises(text, function=function)
     assert program.failed() == []
 
 
-def test_kernels_that_had_not_what_they_read_or_ran_to_the_end_are_not_accused(program: Program) -> None:
+def test_kernels_that_had_not_what_they_read_or_ran_to_the_end_are_not_accused(
+    program: Program,
+) -> None:
     program.lay_add(10)
     folder = program.dump / "rank_0/Net/0/2"
-    np.save(folder / "Parameter.words.0.0.1700000000000099.output.0.DefaultFormat.Float32.npy", np.ones((6, 2), np.float32))
+    np.save(
+        folder / "Parameter.words.0.0.1700000000000099.output.0.DefaultFormat.Float32.npy",
+        np.ones((6, 2), np.float32),
+    )
     program.raises(ERROR.format(10).replace("Gather", "Mul"))
     assert program.failed() == []
 
 
 def test_what_the_text_says_first() -> None:
     assert (
-        first_paragraph("\n----------\n- Kernel error:\n----------\nLaunch kernel failed: A\nmore\n\nrest")
+        first_paragraph(
+            "\n----------\n- Kernel error:\n----------\nLaunch kernel failed: A\nmore\n\nrest"
+        )
         == "Launch kernel failed: A\nmore"
     )
     assert first_paragraph("one line") == "one line"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs that MindSpore's dump refuses run without it; what the program itself raises passes unchanged."""
+"""Graphs that MindSpore's dump refuses run without it; what the program itself raises passes
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,17 @@ import pytest
 
 from opscope.record.mindspore.undumped import Undumped, pynative_mode, survive
 
-REFUSED = "Unexpected type Complex\n\n- C++ Call Stack:\nmindspore/ccsrc/tools/data_dump/debugger/debugger_proto_exporter.cc:604 Get"
+REFUSED = (
+    "Unexpected type Complex\n\n- C++ Call "
+    "Stack:\nmindspore/ccsrc/tools/data_dump/debugger/debugger_proto_exporter.cc:604 Get"
+)
 OWN = "For 'Mul', shapes do not fit\n\n- C++ Call Stack:\nmindspore/core/ops/mul.cc:12 Infer"
 
 
 class World:
-    """Cells and @jit functions of a program in graph mode; what compile() raises is said by error."""
+    """Cells and @jit functions of a program in graph mode; what compile() raises is said by
+    error.
+    """
 
     def __init__(self, error: str | None) -> None:
         world = self
@@ -55,7 +62,9 @@ class World:
             self.eager = False
 
 
-def test_a_refused_graph_runs_eagerly_and_is_not_compiled_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_graph_runs_eagerly_and_is_not_compiled_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     world = World(REFUSED)
     cell = world.Cell()
     assert [cell(1), cell(2)] == ["eager 1", "eager 2"]
@@ -73,17 +82,24 @@ def test_a_function_is_known_again_by_itself(capsys: pytest.CaptureFixture[str])
     world = World(REFUSED)
     assert [world.Executor(square)(1), world.Executor(square)(2)] == ["plain 1", "plain 2"]
     assert world.compiled == 1
-    assert "graph of test_a_function_is_known_again_by_itself.<locals>.square" in capsys.readouterr().err
+    assert (
+        "graph of test_a_function_is_known_again_by_itself.<locals>.square"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("error", [OWN, "data_dump"])
-def test_an_error_of_the_program_is_the_programs(error: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_the_program_is_the_programs(
+    error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(RuntimeError, match=error[:9]):
         World(error).Cell()(1)
     assert capsys.readouterr().err == ""
 
 
-def test_nothing_changes_for_sound_graphs_and_it_can_be_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_changes_for_sound_graphs_and_it_can_be_taken_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     world = World(None)
     assert world.Cell()(3) == "graph 3"
     patched = world.Cell.__call__

@@ -11,7 +11,14 @@ import pytest
 import opscope
 from opscope.record.config import parse_options
 from opscope.record.mindspore.join import users_dump
-from opscope.record.mindspore.place import Facts, make_place, read_facts, remove_dump, settings_document, write_facts
+from opscope.record.mindspore.place import (
+    Facts,
+    make_place,
+    read_facts,
+    remove_dump,
+    settings_document,
+    write_facts,
+)
 from opscope.record.mindspore.watch import Dumps
 from opscope.run.query import calls, tensors_of
 from opscope.run.store.layout import create_run, process_facts, seal_run
@@ -50,7 +57,9 @@ def test_iterations_are_taken_once_the_next_has_begun(run: Path) -> None:
     assert not dump.exists()
     found = opscope.open_run(run)
     assert [(call.step, call.op) for call in calls(found)] == [(0, "Exp"), (1, "Exp")]
-    kept = [row for call in calls(found) for row in tensors_of(found, call) if row.value is not None]
+    kept = [
+        row for call in calls(found) for row in tensors_of(found, call) if row.value is not None
+    ]
     assert {row.io for row in kept} == {"input", "output"}  # of the overflow only
     assert [finding.step for finding in opscope.scan(found).findings] == [1]
     assert [call.status for call in calls(found)] == [None, 0x20]
@@ -77,10 +86,14 @@ def test_selection_holds_as_files_land(run: Path) -> None:
     dumps.close()
     seal_run(run)
     found = opscope.open_run(run)
-    assert [(call.step, row.io) for call in calls(found) for row in tensors_of(found, call)] == [(1, "output")]
+    assert [(call.step, row.io) for call in calls(found) for row in tensors_of(found, call)] == [
+        (1, "output")
+    ]
 
 
-def test_a_torn_file_is_one_line_and_a_failure_ends_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_file_is_one_line_and_a_failure_ends_nothing(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dump, dumps = begin(run), Dumps(run, parse_options(""))
     folder = lay(dump, 0, 7.0)
     next(folder.glob("*output*")).write_bytes(b"\x93NUMPY torn")

@@ -35,7 +35,11 @@ def test_the_first_model_has_plain_names() -> None:
 
 def test_a_twin_is_told_by_its_class_and_a_number() -> None:
     modules, nets = Modules(), (Net(), Net(), Net())
-    assert [entered(modules, net)[1] for net in nets] == ["encoder", "Net@2.encoder", "Net@3.encoder"]
+    assert [entered(modules, net)[1] for net in nets] == [
+        "encoder",
+        "Net@2.encoder",
+        "Net@3.encoder",
+    ]
     assert modules.label(nets[1].head.weight)[1] == "Net@2.head.weight"
     assert entered(modules, nets[0]) == ("", "encoder")
 
@@ -52,7 +56,12 @@ def test_a_shared_part_is_named_after_the_model_that_calls_it() -> None:
 def test_models_without_common_names_and_wrappers_need_no_class() -> None:
     modules, net = Modules(), Net()
     wrapper = nn.Sequential(net)
-    makers: list[Callable[[], nn.Module]] = [lambda: net, nn.MSELoss, lambda: nn.Linear(2, 2), lambda: wrapper]
+    makers: list[Callable[[], nn.Module]] = [
+        lambda: net,
+        nn.MSELoss,
+        lambda: nn.Linear(2, 2),
+        lambda: wrapper,
+    ]
     assert [modules.path(make(), None, None) for make in makers] == ["", "", "", ""]
     assert modules.path(net, wrapper, "", wrapper) == "0"
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--values overflow` (op_debug_mode 3): inputs and outputs of what overflowed, and of nothing else."""
+"""`--values overflow` (op_debug_mode 3): inputs and outputs of what overflowed, and of nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def test_outputs_of_an_overflow_are_kept(tmp_path: Path, values: str, plain: boo
     (call,) = [call for call in found.calls if call.status]
     assert call.op == "aten::mul.Tensor"
     kept = {(row.index, row.io) for row in found.tensors if row.value is not None}
-    assert kept == {(call.index, "input"), *([(call.index, "output")] if values == "overflow" else [])}
+    assert kept == {
+        (call.index, "input"),
+        *([(call.index, "output")] if values == "overflow" else []),
+    }
     write_tool_tree(found.run, "mindspore", Export(only="overflow"), tmp_path / "tree")
     files = {path.name.split(".")[-5]: np.load(path) for path in (tmp_path / "tree").rglob("*.npy")}
     assert files["input"].tolist() == [300.0] * 4

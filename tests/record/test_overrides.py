@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program registers above kernels is judged: formulas of torch's operators, compositions, formulas of its own operators."""
+"""What a program registers above kernels is judged: formulas of torch's operators, compositions,
+formulas of its own operators.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,17 @@ def train(function: Kernel) -> list[float]:
     return losses
 
 
-def checked(place: Path, program: Callable[[], list[float]], *, op: str = "", kernel: Kernel | None = None, key: str = "") -> Any:
-    """Losses, and the findings, of a program under --check, while one function of torch is replaced."""
+def checked(
+    place: Path,
+    program: Callable[[], list[float]],
+    *,
+    op: str = "",
+    kernel: Kernel | None = None,
+    key: str = "",
+) -> Any:
+    """Losses, and the findings, of a program under --check, while one function of torch is
+    replaced.
+    """
     with opscope.record(place, check=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         library = torch.library.Library("aten", "IMPL") if kernel is not None else None
@@ -75,29 +86,47 @@ def silu(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("key", ["AutogradCPU", "Autograd"])
 @pytest.mark.parametrize("factor", [1.0, 1.01])
-def test_the_formula_of_an_operator(key: str, factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_formula_of_an_operator(
+    key: str, factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Silu, "factor", factor)
-    _, findings = checked(tmp_path / "run", lambda: train(silu), op="silu", kernel=Silu.apply, key=key)
+    _, findings = checked(
+        tmp_path / "run", lambda: train(silu), op="silu", kernel=Silu.apply, key=key
+    )
     assert [finding.op for finding in findings] == (["aten::silu.default"] if factor != 1 else [])
     if findings:
         assert "gradient by its own formula" in findings[0].reasons[0]
         assert any("gradient of argument 0" in reason for reason in findings[0].reasons)
         run = opscope.open_run(tmp_path / "run")
         case = cut(run, resolve(run, findings[0].call or "").call).case
-        assert (case.level, case.failure.kind, [row.slot for row in case.tensors]) == ("api", "mismatch", ["0", "upstream.0"])
+        assert (case.level, case.failure.kind, [row.slot for row in case.tensors]) == (
+            "api",
+            "mismatch",
+            ["0", "upstream.0"],
+        )
 
 
 def test_a_composition(tmp_path: Path) -> None:
-    def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    def linear(
+        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
         return torch.matmul(x, weight.t())  # the bias is lost
 
-    _, findings = checked(tmp_path / "run", lambda: train(silu), op="linear", kernel=linear, key="CompositeImplicitAutograd")
+    _, findings = checked(
+        tmp_path / "run",
+        lambda: train(silu),
+        op="linear",
+        kernel=linear,
+        key="CompositeImplicitAutograd",
+    )
     assert findings[0].op == "aten::linear.default"
     assert findings[0].source is not None
 
 
 def test_a_substituted_operator_keeps_torchs_own_function(tmp_path: Path) -> None:
-    """What the program registers above its kernel is left out, and registered for operators that no rule names."""
+    """What the program registers above its kernel is left out, and registered for operators that no
+    rule names.
+    """
     wrong = {"silu": lambda x: 2 * torch.sigmoid(x) * x, "addcmul": lambda x, a, b, *, value=1: x}
 
     def program() -> list[float]:
@@ -137,9 +166,18 @@ def test_a_program_whose_functions_are_transformed_goes_on(tmp_path: Path) -> No
 
     library = torch.library.Library("aten", "IMPL")
     with opscope.record(tmp_path / "run", check=True):
-        library.impl("linear", lambda x, w, b=None: torch.matmul(x, w.t()) + (0 if b is None else b), "CompositeImplicitAutograd")
+        library.impl(
+            "linear",
+            lambda x, w, b=None: torch.matmul(x, w.t()) + (0 if b is None else b),
+            "CompositeImplicitAutograd",
+        )
         try:
-            watched = [*program(), *torch.func.vmap(nn.functional.linear, (0, None))(torch.ones(2, 3), torch.eye(3)).flatten().tolist()]
+            watched = [
+                *program(),
+                *torch.func.vmap(nn.functional.linear, (0, None))(torch.ones(2, 3), torch.eye(3))
+                .flatten()
+                .tolist(),
+            ]
         finally:
             library._destroy()
     assert watched == [*program(), *[1.0] * 6]
@@ -157,22 +195,37 @@ def define(name: str, forward: Kernel, backward: Kernel) -> Kernel:
     op = torch.library.custom_op(f"opscope_tests::{name}", run, mutates_args=())
     op.register_fake(lambda x, weight: torch.empty_like(x))
     op.register_autograd(
-        lambda ctx, grad: backward(grad, *ctx.saved_tensors), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+        lambda ctx, grad: backward(grad, *ctx.saved_tensors),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
     )
     return op
 
 
-def right(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def right(
+    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     return grad * torch.cos(x) * weight, (grad * torch.sin(x)).sum(0)
 
 
 OWN: dict[str, tuple[Kernel, Kernel, bool]] = {
     "right": (lambda x, w: torch.sin(x) * w, right, False),
-    "wrong_weight": (lambda x, w: torch.sin(x) * w, lambda g, x, w: (right(g, x, w)[0], right(g, x, w)[1] * 1.05), True),
-    "wrong_by_little": (lambda x, w: torch.sin(x) * w, lambda g, x, w: (right(g, x, w)[0] + 0.002 * g * x * w, right(g, x, w)[1]), True),
+    "wrong_weight": (
+        lambda x, w: torch.sin(x) * w,
+        lambda g, x, w: (right(g, x, w)[0], right(g, x, w)[1] * 1.05),
+        True,
+    ),
+    "wrong_by_little": (
+        lambda x, w: torch.sin(x) * w,
+        lambda g, x, w: (right(g, x, w)[0] + 0.002 * g * x * w, right(g, x, w)[1]),
+        True,
+    ),
     "straight_through": (lambda x, w: (x * w).round(), lambda g, x, w: (g, None), False),
     "reversed": (lambda x, w: x.clone(), lambda g, x, w: (-g, None), False),
-    "kinked": (lambda x, w: x.relu() * w, lambda g, x, w: (g * (x > 0) * w, (g * x.relu()).sum(0)), False),
+    "kinked": (
+        lambda x, w: x.relu() * w,
+        lambda g, x, w: (g * (x > 0) * w, (g * x.relu()).sum(0)),
+        False,
+    ),
 }
 
 
@@ -183,4 +236,6 @@ def test_the_formula_of_a_programs_own_operator(name: str, tmp_path: Path) -> No
     losses, findings = checked(tmp_path / "run", lambda: train(define(name, forward, backward)))
     assert losses == alone
     found: list[Finding] = list(findings)
-    assert [(each.op, each.confidence) for each in found] == ([(f"opscope_tests::{name}.default", "suspected")] if wrong else [])
+    assert [(each.op, each.confidence) for each in found] == (
+        [(f"opscope_tests::{name}.default", "suspected")] if wrong else []
+    )

@@ -17,7 +17,10 @@ from opscope.run.query import calls, tensors_of
 
 def kept(run: Run) -> list[list[list[float]]]:
     failed = [call for call in calls(run) if call.error is not None and call.level == "operator"]
-    return [[run.value(row).tolist() for row in tensors_of(run, call) if row.value is not None] for call in failed]
+    return [
+        [run.value(row).tolist() for row in tensors_of(run, call) if row.value is not None]
+        for call in failed
+    ]
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -32,7 +35,10 @@ def test_the_inputs_are_kept(native: bool, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_with_values_none_nothing_is_kept(tmp_path: Path) -> None:
-    with opscope.record(tmp_path / "run", values="none") as recording, contextlib.suppress(RuntimeError):
+    with (
+        opscope.record(tmp_path / "run", values="none") as recording,
+        contextlib.suppress(RuntimeError),
+    ):
         torch.ones(2, 3) @ torch.ones(2, 3)
     assert recording.path is not None
     assert kept(opscope.open_run(recording.path)) == [[]]

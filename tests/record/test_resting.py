@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that a checker would decline are made without asking it again, as long as it said and not longer."""
+"""Calls that a checker would decline are made without asking it again, as long as it said and not
+longer.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from opscope.kernels import compiled
 from opscope.record.active import active
 from opscope.record.torch.budget import NEVER, Rest
 
-pytestmark = pytest.mark.skipif(compiled.load_recorder() is None, reason="the reference asks for every call")
+pytestmark = pytest.mark.skipif(
+    compiled.load_recorder() is None, reason="the reference asks for every call"
+)
 
 
 class Declining:
@@ -108,9 +112,13 @@ def test_an_operator_that_is_never_checked_is_not_asked_for(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("rest", "asked"),
     [
-        (Rest(0.0, 0.0, 9.0), 4), (Rest(0.0, 1.0, 9.0), 2), (Rest(1e5, 0.0, 9.0), 1), (Rest(math.inf, 0.0, math.inf), 1), (Rest(math.inf, 0.0, 1.0), 2),
+        (Rest(0.0, 0.0, 9.0), 4),
+        (Rest(0.0, 1.0, 9.0), 2),
+        (Rest(1e5, 0.0, 9.0), 1),
+        (Rest(math.inf, 0.0, math.inf), 1),
+        (Rest(math.inf, 0.0, 1.0), 2),
     ],
-)  # fmt: skip
+)
 def test_it_is_asked_again_when_its_rest_is_over(tmp_path: Path, rest: Rest, asked: int) -> None:
     with declining(tmp_path / "run", rest) as (checker, book):
         tensor = torch.ones(2)

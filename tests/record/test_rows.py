@@ -35,12 +35,21 @@ def test_worked_rows(tmp_path: Path) -> None:
     found = record(tmp_path, lambda: net(x).sum().backward())
     product = found.named("fc:addmm#1")
     module = found.named("fc:Linear#1")
-    assert (product.level, product.op, product.module, product.parent) == ("operator", "aten::addmm.default", "fc", module.index)
+    assert (product.level, product.op, product.module, product.parent) == (
+        "operator",
+        "aten::addmm.default",
+        "fc",
+        module.index,
+    )
     assert (module.op, module.level) == ("torch.nn.Linear", "module")
     assert found.named("<root>:Net#1").index == module.parent
     inputs, transposed = found.inputs(product), found.named("fc:t#1")
     assert (inputs["0"].role, inputs["0"].tensor_name) == ("parameter", "fc.bias")
-    assert inputs["2"].version == found.inputs(transposed)["0"].version == found.outputs(transposed)["0"].version
+    assert (
+        inputs["2"].version
+        == found.inputs(transposed)["0"].version
+        == found.outputs(transposed)["0"].version
+    )
     assert found.outputs(product)["0"].version == found.outputs(module)["0"].version
     for name in ("fc:mm~bwd#1", "fc:mm~bwd#2", "fc:sum~bwd#1"):
         gradient = found.named(name)
@@ -66,7 +75,16 @@ def test_statistics_equal_numpy(tmp_path: Path) -> None:
     x = torch.tensor([[1.0, -2.0, float("nan")], [float("inf"), 0.0, 70000.0]])
     found = record(tmp_path, lambda: x * 1.0)
     (row,) = found.outputs(found.all("aten::mul")[0]).values()
-    assert (row.size, row.nan, row.pos_inf, row.neg_inf, row.zero, row.neg, row.pos, row.near_limit) == (6, 1, 1, 0, 1, 1, 2, 1)
+    assert (
+        row.size,
+        row.nan,
+        row.pos_inf,
+        row.neg_inf,
+        row.zero,
+        row.neg,
+        row.pos,
+        row.near_limit,
+    ) == (6, 1, 1, 0, 1, 1, 2, 1)
     finite = np.array([1.0, -2.0, 0.0, 70000.0])
     assert (row.min, row.max) == (-2.0, 70000.0)
     assert row.mean == pytest.approx(finite.mean(), rel=1e-12)
@@ -129,7 +147,10 @@ def test_full_values_of_any_layout(tmp_path: Path) -> None:
         assert np.array_equal(found.run.value(found.inputs(call)["0"]), expected.numpy())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.bool, torch.int8])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.bool, torch.int8],
+)
 def test_types_stay_true_on_disk(tmp_path: Path, dtype: torch.dtype) -> None:
     x = torch.tensor([0.5, 1.0, -2.0]).to(dtype)
     found = record(tmp_path, x.clone, values="full")
@@ -194,14 +215,22 @@ def test_recomputation_is_told_from_backward(tmp_path: Path) -> None:
 
 def test_custom_function_links_backward_to_its_own_line(tmp_path: Path) -> None:
     found = record(tmp_path, programs.custom_function)
-    lines = {call.source.rpartition(":")[2] for call in found.all("aten::mul", phase="backward", step=0) if "Cube" in frames(found, call)}
+    lines = {
+        call.source.rpartition(":")[2]
+        for call in found.all("aten::mul", phase="backward", step=0)
+        if "Cube" in frames(found, call)
+    }
     text = Path(programs.__file__).read_text(encoding="utf-8").splitlines()
     assert {text[int(line) - 1].strip() for line in lines} == {"return grad * 3 * x * x"}
 
 
 def frames(found: Recorded, call: Any) -> str:
     (row,) = sql(found.run, f"SELECT frames FROM stacks WHERE stack = {call.stack}")
-    return "Cube" if any("in backward" in frame and "programs.py" in frame for frame in row["frames"]) else ""
+    return (
+        "Cube"
+        if any("in backward" in frame and "programs.py" in frame for frame in row["frames"])
+        else ""
+    )
 
 
 def test_threads_are_recorded(tmp_path: Path) -> None:
@@ -216,7 +245,12 @@ def test_optimizer_phase_and_gradient_names(tmp_path: Path) -> None:
     updates = found.all("aten::add_", phase="optimizer", step=1)
     assert len(updates) == 4
     assert {found.inputs(call)["1"].role for call in updates} == {"gradient"}
-    assert {found.inputs(call)["0"].tensor_name for call in updates} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert {found.inputs(call)["0"].tensor_name for call in updates} == {
+        "0.weight",
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    }
 
 
 def test_api_level_is_opt_in(tmp_path: Path) -> None:
@@ -233,12 +267,19 @@ def test_api_level_is_opt_in(tmp_path: Path) -> None:
 
 def test_selection(tmp_path: Path) -> None:
     only = record(tmp_path / "ops", programs.linear, ops="gelu")
-    assert {call.op for call in only.calls if call.level == "operator"} == {"aten::gelu.default", "aten::gelu_backward.default"}
+    assert {call.op for call in only.calls if call.level == "operator"} == {
+        "aten::gelu.default",
+        "aten::gelu_backward.default",
+    }
     without = record(tmp_path / "skip", programs.linear, skip="addmm,*backward*")
     assert not without.all("addmm")
     assert without.all("aten::gelu.default")
-    backward = record(tmp_path / "phase", programs.linear, phases="backward", ops="torch.nn.functional.gelu")
-    assert {call.op for call in backward.calls if call.level == "operator"} == {"aten::gelu_backward.default"}
+    backward = record(
+        tmp_path / "phase", programs.linear, phases="backward", ops="torch.nn.functional.gelu"
+    )
+    assert {call.op for call in backward.calls if call.level == "operator"} == {
+        "aten::gelu_backward.default"
+    }
     inputs = record(tmp_path / "io", programs.linear, io="input")
     assert {row.io for row in inputs.tensors} == {"input"}
 
@@ -249,11 +290,19 @@ def test_npu_format_is_the_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     from opscope.record.torch.binding import npu_format
 
-    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(get_npu_format=lambda tensor: SimpleNamespace(name="FRACTAL_NZ")))
+    monkeypatch.setitem(
+        sys.modules,
+        "torch_npu",
+        SimpleNamespace(get_npu_format=lambda tensor: SimpleNamespace(name="FRACTAL_NZ")),
+    )
     assert npu_format(torch.ones(1)) == "FRACTAL_NZ"
     monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(get_npu_format=lambda tensor: 29))
     assert npu_format(torch.ones(1)) == "29"
-    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(get_npu_format=lambda tensor: SimpleNamespace(name="ND")))
+    monkeypatch.setitem(
+        sys.modules,
+        "torch_npu",
+        SimpleNamespace(get_npu_format=lambda tensor: SimpleNamespace(name="ND")),
+    )
     assert npu_format(torch.ones(1)) is None
 
 
@@ -279,7 +328,11 @@ def test_stop_and_start(tmp_path: Path) -> None:
     from tests.record.recorded import read
 
     found = read(recording.path)
-    assert (len(found.all("aten::add")), len(found.all("aten::mul")), len(found.all("aten::sub"))) == (1, 0, 1)
+    assert (
+        len(found.all("aten::add")),
+        len(found.all("aten::mul")),
+        len(found.all("aten::sub")),
+    ) == (1, 0, 1)
 
 
 def test_recording_twice_never_overwrites(tmp_path: Path) -> None:

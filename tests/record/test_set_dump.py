@@ -24,7 +24,9 @@ def names(path: Path, module: torch.nn.Module) -> set[str]:
     with opscope.record(path, set_dump=True) as recording:
         module(torch.ones(3, 4)).sum().backward()
     assert recording.path is not None
-    return {call.name for call in calls(opscope.open_run(recording.path)) if call.level == "operator"}
+    return {
+        call.name for call in calls(opscope.open_run(recording.path)) if call.level == "operator"
+    }
 
 
 def small() -> torch.nn.Sequential:
@@ -41,12 +43,16 @@ def test_a_module_with_what_is_inside_it_and_its_gradients(tmp_path: Path) -> No
     assert not {name for name in found if not name.startswith("2.0:")}
 
 
-@pytest.mark.parametrize("operator", ["aten::relu", "relu", torch.ops.aten.relu, torch.ops.aten.relu.default])
+@pytest.mark.parametrize(
+    "operator", ["aten::relu", "relu", torch.ops.aten.relu, torch.ops.aten.relu.default]
+)
 def test_an_operator(tmp_path: Path, operator: object) -> None:
     opscope.set_dump(operator)
     found = names(tmp_path / "run", small())
     assert "1:relu#1" in found
-    assert {name.partition(":")[0] for name in found} == {"1"}  # the API torch.relu runs a detach of its own too
+    assert {name.partition(":")[0] for name in found} == {
+        "1"
+    }  # the API torch.relu runs a detach of its own too
 
 
 def test_nothing_chosen_records_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors whose memory is not the host's: statistics are worked out by tensor operators and fetched at the end of a step."""
+"""Tensors whose memory is not the host's: statistics are worked out by tensor operators and fetched
+at the end of a step.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.record.recorded import record
 
 
 class OnDevice(torch.Tensor):
-    """Stands for a tensor on an accelerator: the recorder is told that it cannot be read from the host."""
+    """Stands for a tensor on an accelerator: the recorder is told that it cannot be read from the
+    host.
+    """
 
 
 def facts_of_a_device(tensor: torch.Tensor) -> Any:
@@ -31,7 +35,9 @@ ORIGINAL = TorchBinding.facts
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_statistics_arrive_with_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> None:
+def test_statistics_arrive_with_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
     monkeypatch.setattr(TorchBinding, "facts", staticmethod(facts_of_a_device))
 
     def program() -> None:
@@ -49,11 +55,15 @@ def test_statistics_arrive_with_the_step(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_large_tensors_are_measured_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> None:
+def test_large_tensors_are_measured_where_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
     monkeypatch.setattr(TorchBinding, "facts", staticmethod(facts_of_a_device))
     monkeypatch.setattr(staging, "SMALL", 16)
 
-    large = torch.tensor([1.0, float("nan"), -65504.0, 3.0, 0.0, float("-inf")]).as_subclass(OnDevice)
+    large = torch.tensor([1.0, float("nan"), -65504.0, 3.0, 0.0, float("-inf")]).as_subclass(
+        OnDevice
+    )
     wide = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64).as_subclass(OnDevice)
 
     def program() -> None:
@@ -62,14 +72,28 @@ def test_large_tensors_are_measured_where_they_lie(tmp_path: Path, monkeypatch: 
 
     found = record(tmp_path, program, plain=plain)
     row = found.inputs(found.all("aten::mul.Tensor")[0])["0"]
-    assert (row.size, row.nan, row.neg_inf, row.zero, row.neg, row.min, row.max) == (6, 1, 1, 1, 1, -65504.0, 3.0)
+    assert (row.size, row.nan, row.neg_inf, row.zero, row.neg, row.min, row.max) == (
+        6,
+        1,
+        1,
+        1,
+        1,
+        -65504.0,
+        3.0,
+    )
     assert (row.digest, row.near_limit) == (None, 0)
-    assert found.inputs(found.all("aten::add.Tensor")[0])["0"].size is None, "not every device has float64"
+    assert found.inputs(found.all("aten::add.Tensor")[0])["0"].size is None, (
+        "not every device has float64"
+    )
 
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_device_that_fails_costs_its_statistics_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, plain: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    *,
+    plain: bool,
 ) -> None:
     monkeypatch.setattr(TorchBinding, "facts", staticmethod(facts_of_a_device))
 

@@ -153,7 +153,13 @@ def test_calls_of_a_module_are_steps() -> None:
 
 @pytest.mark.parametrize(
     ("program", "steps"),
-    [(programs.linear, 3), (programs.adversarial, 3), (programs.closure, 2), (programs.scaler, 4), (programs.views, 0)],
+    [
+        (programs.linear, 3),
+        (programs.adversarial, 3),
+        (programs.closure, 2),
+        (programs.scaler, 4),
+        (programs.views, 0),
+    ],
 )
 def test_programs(tmp_path: Path, program: object, steps: int) -> None:
     found = record(tmp_path, program)  # type: ignore[arg-type]
@@ -189,8 +195,12 @@ def test_only_wanted_steps_are_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_recording_that_ends_inside_a_call_leaves_no_mode_behind(plain: bool, tmp_path: Path) -> None:
-    """The step of a scaler ends in its update, an operator: torch puts the modes of a call back after it."""
+def test_a_recording_that_ends_inside_a_call_leaves_no_mode_behind(
+    plain: bool, tmp_path: Path
+) -> None:
+    """The step of a scaler ends in its update, an operator: torch puts the modes of a call back
+    after it.
+    """
     modes = []
 
     def program() -> None:
@@ -205,7 +215,9 @@ def test_a_recording_that_ends_inside_a_call_leaves_no_mode_behind(plain: bool, 
     assert "Python" not in str(torch._C._dispatch_tls_local_include_set())
 
 
-def test_without_an_optimizer_the_model_that_comes_back_after_a_backward_pass_begins_a_step() -> None:
+def test_without_an_optimizer_the_model_that_comes_back_after_a_backward_pass_begins_a_step() -> (
+    None
+):
     log = Log()
     for _ in range(3):
         log.steps.model_enters("critic")
@@ -333,7 +345,14 @@ def unrolled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "steps"), [(plain_loop, 3), (inference_mode, 3), (greedy, 3), (evaluation_inside_training, 4), (unrolled, 3)]
+    ("program", "steps"),
+    [
+        (plain_loop, 3),
+        (inference_mode, 3),
+        (greedy, 3),
+        (evaluation_inside_training, 4),
+        (unrolled, 3),
+    ],
 )
 def test_loops_of_models(tmp_path: Path, program: object, steps: int) -> None:
     gc.collect()  # an optimizer of another test that lives yet
@@ -353,7 +372,9 @@ def test_a_loop_that_updates_by_hand_has_steps(tmp_path: Path) -> None:
     def by_hand() -> None:
         model = torch.nn.Linear(2, 2)
         for _ in range(3):
-            torch.nn.functional.mse_loss(torch.nn.ReLU()(model(torch.ones(1, 2))), torch.zeros(1, 2)).backward()
+            torch.nn.functional.mse_loss(
+                torch.nn.ReLU()(model(torch.ones(1, 2))), torch.zeros(1, 2)
+            ).backward()
             with torch.no_grad():
                 for parameter in model.parameters():
                     parameter.sub_(0.1 * parameter.grad)
@@ -367,12 +388,17 @@ def test_checkpointing_without_an_optimizer_stays_within_its_step(tmp_path: Path
     def recomputed() -> None:
         model = torch.nn.Linear(2, 2)
         for _ in range(2):
-            checkpoint(model, torch.ones(1, 2, requires_grad=True), use_reentrant=True).sum().backward()
+            checkpoint(
+                model, torch.ones(1, 2, requires_grad=True), use_reentrant=True
+            ).sum().backward()
 
     recorded = record(tmp_path, recomputed)
     assert sorted((call.step, call.phase) for call in recorded.all("aten::addmm.default")) == [
-        (0, "forward"), (0, "recompute"), (1, "forward"), (1, "recompute"),
-    ]  # fmt: skip
+        (0, "forward"),
+        (0, "recompute"),
+        (1, "forward"),
+        (1, "recompute"),
+    ]
 
 
 def adversaries() -> tuple[Callable[[], None], list[torch.optim.Optimizer]]:
@@ -382,7 +408,9 @@ def adversaries() -> tuple[Callable[[], None], list[torch.optim.Optimizer]]:
 
     def train() -> None:
         for _ in range(3):
-            for optimizer, noise in zip(optimizers, (makes(torch.ones(1, 2)).detach(), None), strict=True):
+            for optimizer, noise in zip(
+                optimizers, (makes(torch.ones(1, 2)).detach(), None), strict=True
+            ):
                 optimizer.zero_grad()
                 tells(makes(torch.ones(1, 2)) if noise is None else noise).sum().backward()
                 optimizer.step()
@@ -397,10 +425,14 @@ def test_an_optimizer_that_was_left_behind_is_not_waited_for(tmp_path: Path) -> 
     again = record(tmp_path / "third", adversaries()[0])
     assert behind
     assert {call.step for call in trained.calls} == {0, 1, 2}
-    assert [(call.step, call.name) for call in trained.calls] == [(call.step, call.name) for call in again.calls]
+    assert [(call.step, call.name) for call in trained.calls] == [
+        (call.step, call.name) for call in again.calls
+    ]
 
 
-def test_optimizers_that_had_trained_before_step_together_from_the_second_step_on(tmp_path: Path) -> None:
+def test_optimizers_that_had_trained_before_step_together_from_the_second_step_on(
+    tmp_path: Path,
+) -> None:
     train, optimizers = adversaries()
     train()
     updates = Counter(call.step for call in record(tmp_path, train).all("aten::addcmul_"))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program, or another process, takes away from a recording: its directory, its descriptors, its files, its life."""
+"""What a program, or another process, takes away from a recording: its directory, its descriptors,
+its files, its life.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ CUT = """
 """
 
 
-def watched(folder: Path, middle: str, ending: str, *options: str) -> subprocess.CompletedProcess[str]:
+def watched(
+    folder: Path, middle: str, ending: str, *options: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(
         TRAINING
         + "for i in range(40):\n    print(step(), flush=True)\n    if i == 5:\n        pass\n"
@@ -43,12 +47,27 @@ def watched(folder: Path, middle: str, ending: str, *options: str) -> subprocess
         + f"\n{ending}\n",
         encoding="utf-8",
     )
-    words = [sys.executable, "-m", "opscope", "run", "-o", "run", *options, "--", sys.executable, "train.py"]
+    words = [
+        sys.executable,
+        "-m",
+        "opscope",
+        "run",
+        "-o",
+        "run",
+        *options,
+        "--",
+        sys.executable,
+        "train.py",
+    ]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
 
 
-@pytest.mark.parametrize(("middle", "ending", "code"), [(REMOVED, "os._exit(3)", 3), (MOVED, "sys.exit(4)", 4)])
-def test_the_run_directory_is_removed_or_replaced(tmp_path: Path, middle: str, ending: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("middle", "ending", "code"), [(REMOVED, "os._exit(3)", 3), (MOVED, "sys.exit(4)", 4)]
+)
+def test_the_run_directory_is_removed_or_replaced(
+    tmp_path: Path, middle: str, ending: str, code: int
+) -> None:
     done = watched(tmp_path, middle, ending, "--keep", "last:4")
     assert (done.returncode, len(done.stdout.splitlines())) == (code, 40), done.stderr
     lines = [line for line in done.stderr.splitlines() if "removed or replaced" in line]
@@ -59,10 +78,23 @@ def test_the_run_directory_is_removed_or_replaced(tmp_path: Path, middle: str, e
 
 def test_descriptors_are_closed_and_their_numbers_used_again(tmp_path: Path) -> None:
     """Not a byte of the recording lands in a file of the program."""
-    done = watched(tmp_path, CLOSED, "print(sum(os.fstat(f.fileno()).st_size for f in mine))\nsys.exit(5)", "--values", "full")
+    done = watched(
+        tmp_path,
+        CLOSED,
+        "print(sum(os.fstat(f.fileno()).st_size for f in mine))\nsys.exit(5)",
+        "--values",
+        "full",
+    )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (5, "0"), done.stderr
-    assert next(line for line in done.stderr.splitlines() if "recording ended" in line).count("the program closed its descriptor") == 1
-    assert len([line for line in done.stderr.splitlines() if line.startswith("opscope: ")]) == 2  # where it records, and this
+    assert (
+        next(line for line in done.stderr.splitlines() if "recording ended" in line).count(
+            "the program closed its descriptor"
+        )
+        == 1
+    )
+    assert (
+        len([line for line in done.stderr.splitlines() if line.startswith("opscope: ")]) == 2
+    )  # where it records, and this
     assert scanned(tmp_path)[1] is False
 
 
@@ -80,7 +112,11 @@ def test_killed_by_itself(tmp_path: Path) -> None:
 
 def scanned(folder: Path) -> tuple[int, bool]:
     done = subprocess.run(
-        [sys.executable, "-m", "opscope", "scan", "run", "--json"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-m", "opscope", "scan", "run", "--json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     return done.returncode, json.loads(done.stdout)["complete"]
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that torch itself computes otherwise below a dispatch mode give a watched program what they give an unwatched one."""
+"""Operators that torch itself computes otherwise below a dispatch mode give a watched program what
+they give an unwatched one.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,37 @@ from opscope.record.torch.operators import unhindered
 
 
 def inverses() -> list[torch.Tensor]:
-    """Pseudo-inverses of a complex matrix, a least squares gradient through one, and one of a real matrix."""
-    matrix = torch.randn(4, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    """Pseudo-inverses of a complex matrix, a least squares gradient through one, and one of a real
+    matrix.
+    """
+    matrix = torch.randn(
+        4, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0), requires_grad=True
+    )
     side = torch.randn(4, 2, dtype=torch.complex64, generator=torch.Generator().manual_seed(1))
     torch.linalg.lstsq(matrix, side).solution.abs().sum().backward()
     assert matrix.grad is not None
     fixed = matrix.detach()
-    return [torch.linalg.pinv(fixed), torch.linalg.pinv(fixed.conj()), matrix.grad, torch.linalg.pinv(fixed.real)]
+    return [
+        torch.linalg.pinv(fixed),
+        torch.linalg.pinv(fixed.conj()),
+        matrix.grad,
+        torch.linalg.pinv(fixed.real),
+    ]
 
 
 def alike(plain: list[torch.Tensor], watched: list[torch.Tensor]) -> None:
-    """A library's small products depend in their last digits on where memory lies: only the values are asked for."""
+    """A library's small products depend in their last digits on where memory lies: only the values
+    are asked for.
+    """
     for one, other in zip(plain, watched, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"values": "full"}, {"journal": "aten::linalg_pinv*"}], ids=["plain", "full", "journal"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"values": "full"}, {"journal": "aten::linalg_pinv*"}],
+    ids=["plain", "full", "journal"],
+)
 def test_complex_pseudo_inverses_keep_their_values(options: dict[str, Any], tmp_path: Path) -> None:
     plain = inverses()
     with opscope.record(tmp_path / "run", **options):
@@ -42,7 +59,10 @@ def test_checked_they_keep_their_values_and_nobody_is_accused(tmp_path: Path) ->
     with opscope.record(tmp_path / "run", check=True, budget="all"):
         watched = inverses()
     alike(plain, watched)
-    assert [(finding.call, finding.reasons) for finding in opscope.scan(opscope.open_run(tmp_path / "run")).findings] == []
+    assert [
+        (finding.call, finding.reasons)
+        for finding in opscope.scan(opscope.open_run(tmp_path / "run")).findings
+    ] == []
 
 
 def bilinears() -> list[torch.Tensor]:
@@ -50,7 +70,9 @@ def bilinears() -> list[torch.Tensor]:
     torch.manual_seed(0)
     found = []
     for enabled in (True, False):
-        x, y, weight = (torch.randn(shape, requires_grad=True) for shape in ((8, 16), (8, 12), (5, 16, 12)))
+        x, y, weight = (
+            torch.randn(shape, requires_grad=True) for shape in ((8, 16), (8, 12), (5, 16, 12))
+        )
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
             result = torch.nn.functional.bilinear(x, y, weight)
         result.sum().backward()
@@ -71,14 +93,21 @@ def test_bilinear_under_autocast_keeps_its_values_and_nobody_is_accused(tmp_path
 
 def test_an_ordinary_operator_is_called_itself() -> None:
     assert unhindered(torch.ops.aten.mm.default) is torch.ops.aten.mm.default
-    assert unhindered(torch.ops.aten.linalg_pinv.atol_rtol_tensor) is not torch.ops.aten.linalg_pinv.atol_rtol_tensor
+    assert (
+        unhindered(torch.ops.aten.linalg_pinv.atol_rtol_tensor)
+        is not torch.ops.aten.linalg_pinv.atol_rtol_tensor
+    )
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_an_exported_program_can_be_decomposed(tmp_path: Path) -> None:
-    """torch traces it with tensors whose operators a mode of torch's own has to see: it lies below the recorder's."""
+    """torch traces it with tensors whose operators a mode of torch's own has to see: it lies below
+    the recorder's.
+    """
     data = torch.randn(2, 8)
-    exported = torch.export.export(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.GELU()), (data,))
+    exported = torch.export.export(
+        torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.GELU()), (data,)
+    )
     alone = exported.run_decompositions().module()(data)
     with opscope.record(tmp_path / "run"):
         watched = exported.run_decompositions().module()(data)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded calls made again: which are wrong, which cannot be tried, and going on after an interruption."""
+"""Recorded calls made again: which are wrong, which cannot be tried, and going on after an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_on(recorded: Path, tmp_path: Path) -> None:
+def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_on(
+    recorded: Path, tmp_path: Path
+) -> None:
     run = opscope.open_run(recorded)
     seen: list[tuple[int, int]] = []
     done = {"selection": None, "plan": Plan(), "output": tmp_path}
@@ -70,13 +74,24 @@ def random_calls() -> None:
     torch.empty(6).copy_(torch.arange(6.0))
 
 
-def test_random_calls_go_on_from_the_recorded_state_and_memory_that_is_only_filled_needs_no_values(tmp_path: Path) -> None:
+def test_random_calls_go_on_from_the_recorded_state_and_memory_that_is_only_filled_needs_no_values(
+    tmp_path: Path,
+) -> None:
     with opscope.record(tmp_path / "run", values="full"):
         random_calls()
-    lines = list(replay_calls(opscope.open_run(tmp_path / "run"), selection=None, plan=Plan(), output=None))
+    lines = list(
+        replay_calls(opscope.open_run(tmp_path / "run"), selection=None, plan=Plan(), output=None)
+    )
     words = {line.op: line.word for line in lines if "empty" not in line.op}
     assert words.keys() >= {
-        f"aten::{op}" for op in ("bernoulli_.float", "randn.default", "randint.low", "normal_.default", "copy_.default")
+        f"aten::{op}"
+        for op in (
+            "bernoulli_.float",
+            "randn.default",
+            "randint.low",
+            "normal_.default",
+            "copy_.default",
+        )
     }
     assert set(words.values()) == {"agree"}
 
@@ -94,7 +109,10 @@ def test_a_result_that_is_an_earlier_calls_is_said_to_be_stale(tmp_path: Path) -
             torch.nn.functional.silu(torch.randn(40, generator=torch.Generator().manual_seed(seed)))
     (finding,) = opscope.replay(opscope.open_run(tmp_path / "run")).findings
     assert finding.op == "aten::silu.default"
-    assert any("the result of <root>:silu#1 in step 0, whose inputs were others" in reason for reason in finding.reasons)
+    assert any(
+        "the result of <root>:silu#1 in step 0, whose inputs were others" in reason
+        for reason in finding.reasons
+    )
     assert not any("making it again" in reason for reason in finding.reasons)
 
 
@@ -118,7 +136,9 @@ wrong("erf", lambda number: 0.5 if number % 3 == 0 else 0.0)
 
 
 def test_kernels_of_a_library_make_the_calls_and_others_judge_them(tmp_path: Path) -> None:
-    """Faults of the software, of unstable hardware and of moments: always the same, always another, every third time."""
+    """Faults of the software, of unstable hardware and of moments: always the same, always another,
+    every third time.
+    """
     (tmp_path / "library.py").write_text(LIBRARY)
     with opscope.record(tmp_path / "run", values="full"):
         x = torch.zeros(8) + 0.25
@@ -133,16 +153,32 @@ def test_kernels_of_a_library_make_the_calls_and_others_judge_them(tmp_path: Pat
     assert told["aten::exp.default"][0] == "agree"
     assert found["aten::tanh.default"].against == "outputs on cpu"
     (tmp_path / "broken.py").write_text("raise ValueError('no')")
-    lines = replay_calls(run, selection=None, plan=Plan(imports=(str(tmp_path / "broken.py"),)), output=None)
+    lines = replay_calls(
+        run, selection=None, plan=Plan(imports=(str(tmp_path / "broken.py"),)), output=None
+    )
     assert {line.reason for line in lines if line.op == "aten::exp.default"} == {
         f"--import {tmp_path / 'broken.py'}: ValueError: no"
-    }  # fmt: skip
+    }
 
 
 def test_an_operator_of_a_library_alone_has_nobody_to_judge_it(tmp_path: Path) -> None:
-    run = MemoryRun(RunInfo(path="x", format="opscope"), (), [Call(
-        process=0, rank=0, step=0, index=0, level="operator", phase="forward", op="lacks::double.default", module="", name="<root>:double#1",
-    )])  # fmt: skip
+    run = MemoryRun(
+        RunInfo(path="x", format="opscope"),
+        (),
+        [
+            Call(
+                process=0,
+                rank=0,
+                step=0,
+                index=0,
+                level="operator",
+                phase="forward",
+                op="lacks::double.default",
+                module="",
+                name="<root>:double#1",
+            )
+        ],
+    )
     with Kernels(str(tmp_path), ()) as kernels:
         replayer = Replayer(run, device="cpu", repeat=1, synthesise=True, kernels=kernels)
         assert "nothing independent" in replayer.replay(next(iter(calls(run))))["reason"]
@@ -161,8 +197,13 @@ def test_values_that_were_not_kept_are_synthesised_and_said_so(tmp_path: Path) -
         torch.mm(torch.randn(4, 5), torch.randn(5, 6))
     run = opscope.open_run(tmp_path / "run")
     call = next(each for each in calls(run) if "mm" in each.op)
-    assert Replayer(run, device="cpu", repeat=2, synthesise=True).replay(call)["values"] == "synthesised"
-    assert "not kept" in Replayer(run, device="cpu", repeat=1, synthesise=False).replay(call)["reason"]
+    assert (
+        Replayer(run, device="cpu", repeat=2, synthesise=True).replay(call)["values"]
+        == "synthesised"
+    )
+    assert (
+        "not kept" in Replayer(run, device="cpu", repeat=1, synthesise=False).replay(call)["reason"]
+    )
 
 
 def test_cells_are_no_formulas() -> None:
@@ -172,7 +213,9 @@ def test_cells_are_no_formulas() -> None:
     assert safe(0.5) == "0.5"
 
 
-def test_a_process_that_was_killed_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_was_killed_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     worker = Worker("nowhere", Plan())
     (place,) = tmp_path.iterdir()
@@ -185,4 +228,7 @@ def test_a_process_that_was_killed_leaves_no_files(tmp_path: Path, monkeypatch: 
 def test_a_selection_of_nothing_agrees_with_nothing(recorded: Path) -> None:
     document = opscope.replay(opscope.open_run(recorded), selection=parse_selection(ops="nll_los"))
     assert (document.verdict, document.complete) == ("clean", False)
-    assert any(line.startswith("--ops 'nll_los' matches nothing in this run; near names: ") for line in document.summary["warnings"])
+    assert any(
+        line.startswith("--ops 'nll_los' matches nothing in this run; near names: ")
+        for line in document.summary["warnings"]
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules by which primitives of MindSpore are judged, on small recorded answers in place of a MindSpore."""
+"""The rules by which primitives of MindSpore are judged, on small recorded answers in place of a
+MindSpore.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.replay.mindspore import APPROXIMATION, RANDOM, Made, alike, approximate, judged, updated
+from opscope.replay.mindspore import (
+    APPROXIMATION,
+    RANDOM,
+    Made,
+    alike,
+    approximate,
+    judged,
+    updated,
+)
 from opscope.repro.build import Material
 from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Failure
 from opscope.repro.tensorfile import Entry
@@ -25,15 +35,36 @@ def material(op: str, recorded: dict[str, Array] | None = None, **named: Any) ->
     """A case of one float32 operand whose outputs were recorded as these."""
     found = recorded or {}
     row = CaseTensor(
-        slot="0", dtype="float32", shape=(32,), stride=(1,), offset=0, buffer="0", device="cpu", key="0", kept=(32,), values="recorded"
-    )  # fmt: skip
+        slot="0",
+        dtype="float32",
+        shape=(32,),
+        stride=(1,),
+        offset=0,
+        buffer="0",
+        device="cpu",
+        key="0",
+        kept=(32,),
+        values="recorded",
+    )
     case = Case(
-        form="mindspore", op=op, call="c", device="cpu", args={"args": [{"tensor": "0"}], "kwargs": named},
-        buffers={"0": Buffer(size=32, dtype="float32")}, tensors=(row,), failure=Failure(kind="none"),
-        outputs=tuple(CaseOutput(slot=slot, dtype="float32", shape=array.shape, device="cpu", key=slot) for slot, array in found.items()),
-    )  # fmt: skip
+        form="mindspore",
+        op=op,
+        call="c",
+        device="cpu",
+        args={"args": [{"tensor": "0"}], "kwargs": named},
+        buffers={"0": Buffer(size=32, dtype="float32")},
+        tensors=(row,),
+        failure=Failure(kind="none"),
+        outputs=tuple(
+            CaseOutput(slot=slot, dtype="float32", shape=array.shape, device="cpu", key=slot)
+            for slot, array in found.items()
+        ),
+    )
     entries = [
-        Entry(key=slot, dtype=dtype_of("float32"), shape=array.shape, load=lambda array=array: array) for slot, array in found.items()
+        Entry(
+            key=slot, dtype=dtype_of("float32"), shape=array.shape, load=lambda array=array: array
+        )
+        for slot, array in found.items()
     ]
     return Material(case, (), tuple(entries))
 
@@ -41,9 +72,11 @@ def material(op: str, recorded: dict[str, Array] | None = None, **named: Any) ->
 def made(*trials: Array, wide: Array | None, slot: str = "0") -> Made:
     """What MindSpore gave each time, and in float64; nudged inputs change nothing."""
     return Made(
-        trials=[{slot: trial} for trial in trials], wide={} if wide is None else {slot: wide}, types={slot: "float32"},
+        trials=[{slot: trial} for trial in trials],
+        wide={} if wide is None else {slot: wide},
+        types={slot: "float32"},
         nudged=[] if wide is None else [{slot: wide}, {slot: wide}],
-    )  # fmt: skip
+    )
 
 
 def single(array: Array) -> Array:
@@ -59,7 +92,12 @@ def test_a_recorded_result_is_held_against_float64() -> None:
     now = made(single(X * X), wide=X * X)
     assert verdict("Square", single(X * X), now)[0] == "agree"
     word, _, found = verdict("Square", single(X * X) + np.float32(0.01), now)
-    assert (word, found["nature"], found["against"], found["wrong"]) == ("wrong", "transient", "recorded outputs", 0)
+    assert (word, found["nature"], found["against"], found["wrong"]) == (
+        "wrong",
+        "transient",
+        "recorded outputs",
+        0,
+    )
 
 
 def test_approximations_of_the_back_end_accuse_nobody_but_what_is_further_off_does() -> None:
@@ -100,7 +138,9 @@ def test_without_a_wider_kernel_nothing_is_known_of_what_is_made_now() -> None:
         ((1, 2, 3), "wrong", "unstable"),
     ],
 )
-def test_faults_told_apart_by_repeating(off: tuple[int, ...], word: str, nature: str | None) -> None:
+def test_faults_told_apart_by_repeating(
+    off: tuple[int, ...], word: str, nature: str | None
+) -> None:
     now = made(*(single(X * X + error) for error in off), wide=X * X)
     for recorded in ({}, {"0": single(X * X)}):
         found = judged(material("Square", recorded), now, exact=bool(recorded), device="cpu")
@@ -121,19 +161,32 @@ def test_equal_results() -> None:
 
 
 def test_operands_that_were_written_are_not_what_was_read() -> None:
-    dump, own = (MemoryRun(RunInfo(path="x", format=name), (), (), ()) for name in ("mindspore", "opscope"))
+    dump, own = (
+        MemoryRun(RunInfo(path="x", format=name), (), (), ()) for name in ("mindspore", "opscope")
+    )
     assert updated(dump, material("Assign", side_effect_mem=True))
     assert not updated(dump, material("Assign"))
     assert not updated(own, material("Assign", side_effect_mem=True))
 
 
 @pytest.mark.parametrize(
-    "op", ["StandardNormal", "NormalTensorFloat", "UniformReal", "Dropout", "Multinomial", "Gamma", "LogUniformCandidateSampler"]
+    "op",
+    [
+        "StandardNormal",
+        "NormalTensorFloat",
+        "UniformReal",
+        "Dropout",
+        "Multinomial",
+        "Gamma",
+        "LogUniformCandidateSampler",
+    ],
 )
 def test_primitives_that_draw(op: str) -> None:
     assert RANDOM.fullmatch(op)
 
 
-@pytest.mark.parametrize("op", ["DropoutGrad", "DropoutDoMask", "NormalizeSlice", "LayerNorm", "GammaFunction", "Range"])
+@pytest.mark.parametrize(
+    "op", ["DropoutGrad", "DropoutDoMask", "NormalizeSlice", "LayerNorm", "GammaFunction", "Range"]
+)
 def test_primitives_that_do_not_draw(op: str) -> None:
     assert not RANDOM.fullmatch(op)

@@ -23,9 +23,27 @@ def recorded(path: Path, values: str) -> opscope.Run:
 
 def test_one_call_of_each_signature_is_made(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", "none")
-    lines = [line for line in replay_calls(run, selection=None, plan=Plan(), output=None) if line.op == "aten::mul.Tensor"]
-    assert [line.word for line in lines] == ["agree", LIKE, "agree", LIKE, LIKE, LIKE, "agree", LIKE, "agree"]
-    assert {line.like for line in lines if line.word == LIKE} == {lines[0].index, lines[2].index, lines[6].index}
+    lines = [
+        line
+        for line in replay_calls(run, selection=None, plan=Plan(), output=None)
+        if line.op == "aten::mul.Tensor"
+    ]
+    assert [line.word for line in lines] == [
+        "agree",
+        LIKE,
+        "agree",
+        LIKE,
+        LIKE,
+        LIKE,
+        "agree",
+        LIKE,
+        "agree",
+    ]
+    assert {line.like for line in lines if line.word == LIKE} == {
+        lines[0].index,
+        lines[2].index,
+        lines[6].index,
+    }
 
 
 def test_calls_whose_values_were_kept_are_all_made(tmp_path: Path) -> None:

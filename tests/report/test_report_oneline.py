@@ -35,10 +35,18 @@ def test_short_names_are_all_different() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (-310.0, "-310"), (65504.0, "65504"), (-0.0, "0"), (0.1 + 0.2, "0.3"), (3.4028234e38, "3.4e38"), (1e-9, "1e-9"),
-        (298.46, "298"), (math.nan, "nan"), (-math.inf, "-inf"), ("inf", "inf"),
+        (-310.0, "-310"),
+        (65504.0, "65504"),
+        (-0.0, "0"),
+        (0.1 + 0.2, "0.3"),
+        (3.4028234e38, "3.4e38"),
+        (1e-9, "1e-9"),
+        (298.46, "298"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        ("inf", "inf"),
     ],
-)  # fmt: skip
+)
 def test_numbers(value: float | str, text: str) -> None:
     assert number(value) == text
 
@@ -47,16 +55,36 @@ def test_numbers(value: float | str, text: str) -> None:
     ("dtype", "shape", "stats", "line", "full"),
     [
         ("float16", (32, 128), {"min": -310.0, "max": 298.0}, "f16[32, 128] x∈[-310, 298]", None),
-        ("float16", (4,), {"min": -1.0, "max": 2.0, "pos_inf": 37}, "f16[4] 37 inf", "f16[4] x∈[-1, 2] 37 inf"),
-        ("float32", (4,), {"pos_inf": 1, "neg_inf": 2, "nan": 3}, "f32[4] 1 inf, 2 -inf, 3 nan", None),
-        ("int64", (), {"min_int": -(2**63), "max_int": 2**63 - 1}, "i64[] x∈[-9223372036854775808, 9223372036854775807]", None),
+        (
+            "float16",
+            (4,),
+            {"min": -1.0, "max": 2.0, "pos_inf": 37},
+            "f16[4] 37 inf",
+            "f16[4] x∈[-1, 2] 37 inf",
+        ),
+        (
+            "float32",
+            (4,),
+            {"pos_inf": 1, "neg_inf": 2, "nan": 3},
+            "f32[4] 1 inf, 2 -inf, 3 nan",
+            None,
+        ),
+        (
+            "int64",
+            (),
+            {"min_int": -(2**63), "max_int": 2**63 - 1},
+            "i64[] x∈[-9223372036854775808, 9223372036854775807]",
+            None,
+        ),
         ("complex64", (1,), {"min": 0.5, "max": 2.0}, "c64[1] |x|∈[0.5, 2]", None),
         ("float32", (0, 3), {"size": 0}, "f32[0, 3] empty", None),
         ("float32", None, {}, "f32[…]", None),
         ("float32", (2,), {}, "f32[2]", None),
     ],
 )
-def test_a_tensor_in_one_line(dtype: str, shape: tuple[int, ...] | None, stats: dict[str, float], line: str, full: str | None) -> None:
+def test_a_tensor_in_one_line(
+    dtype: str, shape: tuple[int, ...] | None, stats: dict[str, float], line: str, full: str | None
+) -> None:
     assert one_line(dtype, shape, stats) == line
     assert one_line(dtype, shape, stats, full=True) == (full or line)
 

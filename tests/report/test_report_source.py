@@ -40,7 +40,9 @@ def test_places(source: str, place: tuple[str, int] | None) -> None:
         ("nonsense", ("gpt.py", 41), False),
     ],
 )
-def test_a_file_is_named_by_its_last_parts(source: str, wanted: tuple[str, int], meant: bool) -> None:
+def test_a_file_is_named_by_its_last_parts(
+    source: str, wanted: tuple[str, int], meant: bool
+) -> None:
     assert names_place(source, wanted) == meant
 
 
@@ -73,17 +75,26 @@ def test_an_excerpt_says_where_what_is_not_finite_begins() -> None:
     array[1, 7], array[2, 0], array[2, 499] = np.nan, np.inf, -np.inf
     array[0, 3:8] = np.nan
     lines = excerpt(array)
-    assert lines[-3:] == ["nan at [0, 3], [0, 4], [0, 5] and 3 more", "inf at [2, 0]", "-inf at [2, 499]"]
+    assert lines[-3:] == [
+        "nan at [0, 3], [0, 4], [0, 5] and 3 more",
+        "inf at [2, 0]",
+        "-inf at [2, 499]",
+    ]
     assert max(map(len, lines)) <= 76
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "bool", "complex64", "uint8"])
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "bool", "complex64", "uint8"]
+)
 def test_an_excerpt_of_every_kind(name: str) -> None:
     import ml_dtypes
 
     array = np.ones((2, 2), dtype=getattr(ml_dtypes, name, name))
     assert excerpt(array)
-    assert elements(array) == {"size": 4, "elements": [[1.0, 0.0] if name == "complex64" else 1] * 4}
+    assert elements(array) == {
+        "size": 4,
+        "elements": [[1.0, 0.0] if name == "complex64" else 1] * 4,
+    }
 
 
 def test_an_excerpt_is_short() -> None:

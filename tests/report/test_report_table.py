@@ -31,11 +31,21 @@ def test_columns_fit_or_are_given_up(rows: list[list[str]], width: int) -> None:
 
 
 values = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_characters="\x00\r", exclude_categories=["Cs"]))
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_characters="\x00\r", exclude_categories=["Cs"]))
 )
 
 
-@given(st.lists(st.tuples(values, values).map(lambda pair: {"a": pair[0], "=b": pair[1]}), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(values, values).map(lambda pair: {"a": pair[0], "=b": pair[1]}),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_csv_comes_back_and_holds_no_formula(rows: list[dict[str, Any]]) -> None:
     file = io.StringIO(newline="")
     write_csv(rows, file)
@@ -44,7 +54,9 @@ def test_csv_comes_back_and_holds_no_formula(rows: list[dict[str, Any]]) -> None
     for row, texts in zip(rows, read[1:], strict=True):
         for value, text in zip(row.values(), texts, strict=True):
             if isinstance(value, str):
-                plain = "\n".join("\t".join(map(printable, line.split("\t"))) for line in value.split("\n"))
+                plain = "\n".join(
+                    "\t".join(map(printable, line.split("\t"))) for line in value.split("\n")
+                )
                 assert text in (plain, f"'{plain}")
                 assert not text.startswith(("=", "+", "-", "@", "\t"))
             elif isinstance(value, float):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run in memory made from one real operator call: the rows of docs/schema.md, written by plain NumPy."""
+"""A run in memory made from one real operator call: the rows of docs/schema.md, written by plain
+NumPy.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,18 @@ from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Tensor, ValueRef
 
-RAW = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
-       torch.float8_e5m2: (torch.uint8, ml_dtypes.float8_e5m2)}  # fmt: skip
+RAW = {
+    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
+    torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
+    torch.float8_e5m2: (torch.uint8, ml_dtypes.float8_e5m2),
+}
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """A copy of a tensor's elements in their true dtype."""
-    dense = tensor.detach().clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+    dense = (
+        tensor.detach().clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+    )
     if dense.dtype in RAW:
         bits, true = RAW[dense.dtype]
         return dense.view(bits).numpy().view(true)
@@ -45,10 +52,22 @@ def statistics(array: np.ndarray[Any, Any]) -> dict[str, Any]:
         x = array.astype(np.float64)
     wide = x.astype(np.float64)
     finite = wide[np.isfinite(wide)]
-    found |= {"nan": int(np.isnan(wide).sum()), "pos_inf": int((wide == math.inf).sum()), "neg_inf": int((wide == -math.inf).sum())}
-    found |= {"zero": int((wide == 0).sum()), "neg": int((finite < 0).sum()), "pos": int((finite > 0).sum())}
+    found |= {
+        "nan": int(np.isnan(wide).sum()),
+        "pos_inf": int((wide == math.inf).sum()),
+        "neg_inf": int((wide == -math.inf).sum()),
+    }
+    found |= {
+        "zero": int((wide == 0).sum()),
+        "neg": int((finite < 0).sum()),
+        "pos": int((finite > 0).sum()),
+    }
     if finite.size:
-        found |= {"min": finite.min().item(), "max": finite.max().item(), "mean": finite.mean().item()}
+        found |= {
+            "min": finite.min().item(),
+            "max": finite.max().item(),
+            "mean": finite.mean().item(),
+        }
         with np.errstate(over="ignore"):
             found |= {"l2norm": float(np.sqrt((finite**2).sum()))}
     return found
@@ -62,7 +81,12 @@ def encode(value: Any) -> Any:
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, complex):
         return {"complex": [encode(value.real), encode(value.imag)]}
-    tags = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format", torch.device: "device"}
+    tags = {
+        torch.dtype: "dtype",
+        torch.layout: "layout",
+        torch.memory_format: "memory_format",
+        torch.device: "device",
+    }
     if type(value) in tags:
         return {tags[type(value)]: str(value).removeprefix("torch.")}
     if isinstance(value, torch.Generator):
@@ -89,14 +113,29 @@ class Recorder:
     def see(self, io: str, slot: str, tensor: torch.Tensor) -> None:
         array = to_numpy(tensor)
         storage = self.storages.setdefault(
-            tensor.untyped_storage().data_ptr() if tensor.numel() else -1 - len(self.rows), len(self.storages)
+            tensor.untyped_storage().data_ptr() if tensor.numel() else -1 - len(self.rows),
+            len(self.storages),
         )
         self.values[io, slot] = array
-        self.rows.append(Tensor(
-            process=0, index=7, io=io, slot=slot, version=len(self.rows), storage=storage, offset=tensor.storage_offset(),
-            dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), stride=tuple(tensor.stride()),
-            device=str(tensor.device), layout="strided", requires_grad=False, value=ValueRef("shard", f"{io}{slot}"), **statistics(array),
-        ))  # fmt: skip
+        self.rows.append(
+            Tensor(
+                process=0,
+                index=7,
+                io=io,
+                slot=slot,
+                version=len(self.rows),
+                storage=storage,
+                offset=tensor.storage_offset(),
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                shape=tuple(tensor.shape),
+                stride=tuple(tensor.stride()),
+                device=str(tensor.device),
+                layout="strided",
+                requires_grad=False,
+                value=ValueRef("shard", f"{io}{slot}"),
+                **statistics(array),
+            )
+        )
 
     def outputs(self, result: Any, path: str = "") -> None:
         for i, item in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
@@ -107,7 +146,9 @@ class Recorder:
 
 
 def record(op: str, *args: Any, **kwargs: Any) -> tuple[MemoryRun, Call]:
-    """Make the call `aten::bmm.default` with these arguments, and return it as a run of one call."""
+    """Make the call `aten::bmm.default` with these arguments, and return it as a run of one
+    call.
+    """
     namespace, _, rest = op.partition("::")
     name, _, overload = rest.partition(".")
     func = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
@@ -131,8 +172,19 @@ def record(op: str, *args: Any, **kwargs: Any) -> tuple[MemoryRun, Call]:
 def call_row(op: str, tree: Any, **more: Any) -> Call:
     """A call row around an argument tree."""
     short = op.partition("::")[2].partition(".")[0]
-    facts = {"process": 0, "rank": 0, "step": 3, "index": 7, "level": "operator", "phase": "forward", "op": op, "module": "blocks.2.attn",
-             "name": f"blocks.2.attn:{short}#1", "source": "/home/someone/train.py:41", "args": json.dumps(tree)}  # fmt: skip
+    facts = {
+        "process": 0,
+        "rank": 0,
+        "step": 3,
+        "index": 7,
+        "level": "operator",
+        "phase": "forward",
+        "op": op,
+        "module": "blocks.2.attn",
+        "name": f"blocks.2.attn:{short}#1",
+        "source": "/home/someone/train.py:41",
+        "args": json.dumps(tree),
+    }
     return Call(**{**facts, **more})
 
 
@@ -151,7 +203,9 @@ def run_of(rows: Any, values: Any, call: Call, **info: Any) -> tuple[MemoryRun, 
 
 
 def run_script(directory: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and JSON document of a folder's repro.py, imported from there and run in this process."""
+    """Exit code and JSON document of a folder's repro.py, imported from there and run in this
+    process.
+    """
     spec = importlib.util.spec_from_file_location("generated_repro", directory / "repro.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a script judges silently wrong results: by a trusted kernel's own error, never by rounding that any kernel has."""
+"""How a script judges silently wrong results: by a trusted kernel's own error, never by rounding
+that any kernel has.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ import opscope.repro
 from opscope.errors import UsageError
 from opscope.repro.case import Failure
 from opscope.repro.failure import MEMORY
-from opscope.repro.scripts.judging import CannotTry, Kept, Reference, compare, judge_memory, judge_mismatch, relation
+from opscope.repro.scripts.judging import (
+    CannotTry,
+    Kept,
+    Reference,
+    compare,
+    judge_memory,
+    judge_mismatch,
+    relation,
+)
 from opscope.repro.write import cut
 from opscope.run.schema import Judgement, Process
 from opscope.substitute.examine import CHANGED
@@ -29,8 +39,14 @@ from opscope.substitute.places import COPY, SHARED
 CASE: dict[str, Any] = {"failure": {"kind": "mismatch", "outputs": {}}}
 
 
-@given(st.integers(0, 1000), st.sampled_from([torch.float32, torch.float16, torch.bfloat16]), st.integers(1, 300))
-def test_a_healthy_kernel_that_sums_in_another_order_is_right(seed: int, dtype: torch.dtype, length: int) -> None:
+@given(
+    st.integers(0, 1000),
+    st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    st.integers(1, 300),
+)
+def test_a_healthy_kernel_that_sums_in_another_order_is_right(
+    seed: int, dtype: torch.dtype, length: int
+) -> None:
     x = torch.randn(4, length, generator=torch.Generator().manual_seed(seed)).to(dtype)
     exact = {"0": x.double().sum(1)}
     plain = {"0": x.sum(1)}
@@ -39,7 +55,13 @@ def test_a_healthy_kernel_that_sums_in_another_order_is_right(seed: int, dtype: 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "wrong"), [(torch.float32, 1.001), (torch.float16, 1.05), (torch.bfloat16, 1.3), (torch.float64, 1 + 1e-9)]
+    ("dtype", "wrong"),
+    [
+        (torch.float32, 1.001),
+        (torch.float16, 1.05),
+        (torch.bfloat16, 1.3),
+        (torch.float64, 1 + 1e-9),
+    ],
 )
 def test_one_wrong_element_of_many(dtype: torch.dtype, wrong: float) -> None:
     x = torch.linspace(1, 2, 500, dtype=dtype)
@@ -57,7 +79,12 @@ def test_an_accumulation_in_the_element_type() -> None:
     narrow = torch.zeros(64, dtype=torch.bfloat16)
     for part in x.unbind(1):
         narrow = narrow + part
-    rule = {"absolute": 0.0, "relative": 2.0**-7, "scaled": 1.0, "own": "largest"}  # lenient: no single element is beyond
+    rule = {
+        "absolute": 0.0,
+        "relative": 2.0**-7,
+        "scaled": 1.0,
+        "own": "largest",
+    }  # lenient: no single element is beyond
     found = compare(narrow, exact, plain, rule)
     assert found is not None
     assert found[1] > 1
@@ -106,10 +133,15 @@ def test_what_exact_arithmetic_gives_in_the_same_place() -> None:
 def test_a_kernel_of_torch_itself_is_judged_by_its_decomposition(tmp_path: Path) -> None:
     run, call = record("aten::silu.default", torch.linspace(-3, 3, 64))
     material = opscope.repro.build(run, call)
-    case = msgspec.structs.replace(material.case, failure=Failure(kind="mismatch", outputs={"0": ()}))
+    case = msgspec.structs.replace(
+        material.case, failure=Failure(kind="mismatch", outputs={"0": ()})
+    )
     opscope.repro.save(msgspec.structs.replace(material, case=case), tmp_path / "case")
     code, document = run_script(tmp_path / "case")
-    assert (code, document["reason"]) == (0, "the outputs are right, by PyTorch's decomposition in float64")
+    assert (code, document["reason"]) == (
+        0,
+        "the outputs are right, by PyTorch's decomposition in float64",
+    )
     assert any("needs the calls before this one" in line for line in document["lines"])
 
 
@@ -117,29 +149,69 @@ def test_a_check_that_found_a_call_wrong_is_its_failure() -> None:
     run, call = record("aten::relu.default", torch.ones(3))
     judged = Judgement(process=0, index=7, kind="replay-mismatch", sample='{"output": "0"}')
     other = Judgement(process=0, index=8, kind="replay-mismatch")
-    for rows, kind in (([judged], "mismatch"), ([other], "none"), ([msgspec.structs.replace(judged, kind="nondeterminism")], "none")):
+    for rows, kind in (
+        ([judged], "mismatch"),
+        ([other], "none"),
+        ([msgspec.structs.replace(judged, kind="nondeterminism")], "none"),
+    ):
         run._rows["judgements"] = rows  # type: ignore[attr-defined]
         assert opscope.repro.build(run, call).case.failure.kind == kind
 
 
 def test_a_check_that_found_a_call_wrong_says_more_than_a_result_at_the_end_of_its_type() -> None:
-    run, call = record("aten::add.Tensor", torch.tensor([65472.0], dtype=torch.float16), torch.tensor([32.0], dtype=torch.float16))
+    run, call = record(
+        "aten::add.Tensor",
+        torch.tensor([65472.0], dtype=torch.float16),
+        torch.tensor([32.0], dtype=torch.float16),
+    )
     overflown = msgspec.structs.replace(call, status=0x10)
-    assert [opscope.repro.build(run, each).case.failure.kind for each in (call, overflown)] == ["saturation", "integer-overflow"]
-    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample='{"output": "0"}')]  # type: ignore[attr-defined]
-    assert [opscope.repro.build(run, each).case.failure.kind for each in (call, overflown)] == ["mismatch", "mismatch"]
+    assert [opscope.repro.build(run, each).case.failure.kind for each in (call, overflown)] == [
+        "saturation",
+        "integer-overflow",
+    ]
+    run._rows["judgements"] = [
+        Judgement(process=0, index=7, kind="replay-mismatch", sample='{"output": "0"}')
+    ]  # type: ignore[attr-defined]
+    assert [opscope.repro.build(run, each).case.failure.kind for each in (call, overflown)] == [
+        "mismatch",
+        "mismatch",
+    ]
 
 
-@pytest.mark.parametrize(("op", "kernel", "told"), [
-    ("relu", lambda x: x.clamp_(min=0).clone(), "argument 0 was changed, which the operator only reads by its schema"),
-    ("relu", lambda x: x.clamp_(min=0), "argument 0 was changed, which the operator only reads by its schema; output 0 shares memory"),
-    ("relu_", lambda x: x.clamp_(min=0), ""),
-    ("t", lambda x: x.clone().transpose(0, 1), "output 0 is a copy, though it is a view of an argument by its schema"),
-    ("t", lambda x: x.transpose(0, 1), ""),
-    ("abs", lambda x: x, "output 0 shares memory with an argument, though it is new by its schema"),
-    ("abs", lambda x: torch.where(x < 0, -x, x), ""),
-])  # fmt: skip
-def test_what_a_call_does_to_memory(op: str, kernel: Callable[[torch.Tensor], torch.Tensor], told: str) -> None:
+@pytest.mark.parametrize(
+    ("op", "kernel", "told"),
+    [
+        (
+            "relu",
+            lambda x: x.clamp_(min=0).clone(),
+            "argument 0 was changed, which the operator only reads by its schema",
+        ),
+        (
+            "relu",
+            lambda x: x.clamp_(min=0),
+            (
+                "argument 0 was changed, which the operator only reads by its schema; output 0 "
+                "shares memory"
+            ),
+        ),
+        ("relu_", lambda x: x.clamp_(min=0), ""),
+        (
+            "t",
+            lambda x: x.clone().transpose(0, 1),
+            "output 0 is a copy, though it is a view of an argument by its schema",
+        ),
+        ("t", lambda x: x.transpose(0, 1), ""),
+        (
+            "abs",
+            lambda x: x,
+            "output 0 shares memory with an argument, though it is new by its schema",
+        ),
+        ("abs", lambda x: torch.where(x < 0, -x, x), ""),
+    ],
+)
+def test_what_a_call_does_to_memory(
+    op: str, kernel: Callable[[torch.Tensor], torch.Tensor], told: str
+) -> None:
     tensor = torch.tensor([[-1.0, 2.0, math.nan]])
     before = Kept({"0": tensor})
     found = judge_memory(getattr(torch.ops.aten, op).default, before, {"0": kernel(tensor)})
@@ -148,32 +220,58 @@ def test_what_a_call_does_to_memory(op: str, kernel: Callable[[torch.Tensor], to
 
 
 def test_a_written_argument_among_the_outputs_is_no_result() -> None:
-    tensors = {str(place): torch.ones(1, 3) if place == 0 else torch.zeros(1 if place else 3) for place in range(5)}
+    tensors = {
+        str(place): torch.ones(1, 3) if place == 0 else torch.zeros(1 if place else 3)
+        for place in range(5)
+    }
     before = Kept(tensors)
     results = torch.ops.aten.native_batch_norm(
-        tensors["0"][:, :1], *(tensors[slot] for slot in "1234"), training=True, momentum=0.1, eps=1e-5
-    )  # fmt: skip
-    outputs = {**{str(place): each for place, each in enumerate(results)}, "3": tensors["3"], "4": tensors["4"]}
+        tensors["0"][:, :1],
+        *(tensors[slot] for slot in "1234"),
+        training=True,
+        momentum=0.1,
+        eps=1e-5,
+    )
+    outputs = {
+        **{str(place): each for place, each in enumerate(results)},
+        "3": tensors["3"],
+        "4": tensors["4"],
+    }
     assert not judge_memory(torch.ops.aten.native_batch_norm.default, before, outputs).shown
 
 
 def test_a_check_that_found_memory_used_otherwise_is_its_failure(tmp_path: Path) -> None:
     run, call = record("aten::relu.default", torch.ones(3))
-    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample=json.dumps({"reason": COPY}))]  # type: ignore[attr-defined]
+    run._rows["judgements"] = [
+        Judgement(process=0, index=7, kind="replay-mismatch", sample=json.dumps({"reason": COPY}))
+    ]  # type: ignore[attr-defined]
     opscope.repro.write(run, call, tmp_path / "case")
     assert opscope.repro.read_case(tmp_path / "case").failure.kind == "memory"
     code, document = run_script(tmp_path / "case")
-    assert (code, document["reason"]) == (0, "arguments and results lie and stay as the schema says")
+    assert (code, document["reason"]) == (
+        0,
+        "arguments and results lie and stay as the schema says",
+    )
 
 
 def test_a_function_above_kernels_has_the_arguments_that_its_check_told() -> None:
     run, call = record("aten::pow.Tensor_Scalar", torch.ones(3), 2)
-    above, sample = msgspec.structs.replace(call, args=None), {"args": json.loads(call.args or ""), "gradient": "0"}
-    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample=json.dumps(sample))]  # type: ignore[attr-defined]
+    above, sample = (
+        msgspec.structs.replace(call, args=None),
+        {"args": json.loads(call.args or ""), "gradient": "0"},
+    )
+    run._rows["judgements"] = [
+        Judgement(process=0, index=7, kind="replay-mismatch", sample=json.dumps(sample))
+    ]  # type: ignore[attr-defined]
     made = cut(run, above)
-    assert (made.case.level, made.case.args) == ("api", {"args": [{"tensor": "0"}, 2], "kwargs": {}})
+    assert (made.case.level, made.case.args) == (
+        "api",
+        {"args": [{"tensor": "0"}, 2], "kwargs": {}},
+    )
     assert made.inputs[-1].load().std() > 0.1, "a drawn gradient, where the sum's would be ones"
-    run._rows["judgements"] = [Judgement(process=0, index=7, kind="replay-mismatch", sample='{"differences": true}')]  # type: ignore[attr-defined]
+    run._rows["judgements"] = [
+        Judgement(process=0, index=7, kind="replay-mismatch", sample='{"differences": true}')
+    ]  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="gradcheck"):
         opscope.repro.build(run, above)
     run._rows["judgements"] = []  # type: ignore[attr-defined]
@@ -189,6 +287,10 @@ def test_a_call_in_which_somebody_stopped_the_process_hangs() -> None:
     run, call = record("aten::relu.default", torch.ones(3))
     call = msgspec.structs.replace(call, error="unfinished")
     for number, kind in ((15, "hang"), (2, "hang"), (6, "crash"), (None, "crash")):
-        run, _ = run_of(run.rows("tensors"), {(row.io, row.slot): run.value(row) for row in run.rows("tensors")}, call)
+        run, _ = run_of(
+            run.rows("tensors"),
+            {(row.io, row.slot): run.value(row) for row in run.rows("tensors")},
+            call,
+        )
         run.processes = (Process(process=0, directory="p", signal=number),)  # type: ignore[misc]
         assert opscope.repro.build(run, call).case.failure.kind == kind

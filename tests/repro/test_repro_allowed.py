@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that may touch more than their tensors are called again at nobody's word but the user's."""
+"""Operators that may touch more than their tensors are called again at nobody's word but the
+user's.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +43,41 @@ def refused(op: str, *, libraries: tuple[str, ...] = (), allowed: tuple[str, ...
 @pytest.mark.parametrize(
     "op",
     [
-        "aten::mm.default", "aten::div.Tensor_mode", "aten::div_.Scalar_mode", "aten::einsum.default", "aten::gelu_.default", "aten::zeros.default",
-        "aten::index_put_.default", "aten::add.out", "aten::_foreach_mul_.Scalar", "aten::normal.Tensor_float", "aten::conv2d.padding",
-        "aten::fft_fft.default", "aten::native_dropout.default", "aten::cat.default", "prims::mul.default", "aten::scatter_reduce.two",
-        "aten::_scaled_dot_product_flash_attention_for_cpu.default", "aten::to.dtype", "aten::empty_strided.default", "aten::item.default",
+        "aten::mm.default",
+        "aten::div.Tensor_mode",
+        "aten::div_.Scalar_mode",
+        "aten::einsum.default",
+        "aten::gelu_.default",
+        "aten::zeros.default",
+        "aten::index_put_.default",
+        "aten::add.out",
+        "aten::_foreach_mul_.Scalar",
+        "aten::normal.Tensor_float",
+        "aten::conv2d.padding",
+        "aten::fft_fft.default",
+        "aten::native_dropout.default",
+        "aten::cat.default",
+        "prims::mul.default",
+        "aten::scatter_reduce.two",
+        "aten::_scaled_dot_product_flash_attention_for_cpu.default",
+        "aten::to.dtype",
+        "aten::empty_strided.default",
+        "aten::item.default",
     ],
-)  # fmt: skip
+)
 def test_what_touches_only_its_tensors_is_called(op: str) -> None:
     assert refused(op) == ""
 
 
 @pytest.mark.parametrize(
-    "op", ["aten::from_file.default", "aten::from_file.out", "aten::save.default", "aten::warn.default", "aten::_print.default"]
+    "op",
+    [
+        "aten::from_file.default",
+        "aten::from_file.out",
+        "aten::save.default",
+        "aten::warn.default",
+        "aten::_print.default",
+    ],
 )
 def test_what_touches_files_and_more_is_not(op: str) -> None:
     assert f"--allow {op}" in refused(op)
@@ -60,7 +85,9 @@ def test_what_touches_files_and_more_is_not(op: str) -> None:
 
 
 @pytest.mark.usefixtures("library")
-def test_operators_of_a_library_are_called_where_the_user_named_it_and_no_text_is_given_to_them() -> None:
+def test_operators_of_a_library_are_called_where_the_user_named_it_and_no_text_is_given_to_them() -> (
+    None
+):
     assert "--allow" in refused("somebody::twice.default")
     assert refused("somebody::twice.default", libraries=("library.py",)) == ""
     assert "--allow" in refused("somebody::write.default", libraries=("library.py",))
@@ -69,8 +96,20 @@ def test_operators_of_a_library_are_called_where_the_user_named_it_and_no_text_i
 
 def hostile(target: Path) -> tuple[MemoryRun, Call]:
     """A run whose one call writes a file."""
-    call = call_row("aten::from_file.default", {"args": [str(target), True, 8], "kwargs": {"dtype": {"dtype": "float32"}}})
-    row = Tensor(process=call.process, index=call.index, io="output", slot="0", dtype="float32", shape=(8,), stride=(1,), offset=0)
+    call = call_row(
+        "aten::from_file.default",
+        {"args": [str(target), True, 8], "kwargs": {"dtype": {"dtype": "float32"}}},
+    )
+    row = Tensor(
+        process=call.process,
+        index=call.index,
+        io="output",
+        slot="0",
+        dtype="float32",
+        shape=(8,),
+        stride=(1,),
+        offset=0,
+    )
     return run_of([row], {}, call)
 
 

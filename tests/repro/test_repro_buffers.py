@@ -33,14 +33,18 @@ def script() -> ModuleType:
     return module
 
 
-def rebuild(script: ModuleType, directory: Path, tensors: list[torch.Tensor], **wide: Any) -> list[torch.Tensor]:
+def rebuild(
+    script: ModuleType, directory: Path, tensors: list[torch.Tensor], **wide: Any
+) -> list[torch.Tensor]:
     """The tensors after a way through a repro folder."""
     recorder = Recorder()
     tree = {"args": [recorder.tree(tensors, "0")], "kwargs": {}}
     run, call = run_of(recorder.rows, recorder.values, call_row("aten::cat.default", tree))
     opscope.repro.write(run, call, directory)
     case = json.loads((directory / "case.json").read_text())
-    found = script.build_tensors(case, load_file(directory / "inputs.safetensors"), script.Conditions("cpu", "cpu", wide))
+    found = script.build_tensors(
+        case, load_file(directory / "inputs.safetensors"), script.Conditions("cpu", "cpu", wide)
+    )
     return [found[f"0.{i}"] for i in range(len(tensors))]
 
 
@@ -65,9 +69,18 @@ VIEWS = {
     "with transpose": [BASE.view(40, 100), BASE.view(40, 100).t()],
     "bits": [BASE[:8], BASE.view(torch.int32)[:8], BASE.view(torch.uint8)[1:9]],
     "apart": [torch.ones(3), torch.ones(3)],
-    "bool and complex": [torch.tensor([True, False]), torch.tensor([1 + 2j, complex(float("nan"), 1)])],
-    "fp8": [torch.arange(6.0).to(torch.float8_e4m3fn).view(2, 3).t(), torch.arange(6.0).to(torch.float8_e5m2)],
-    "unsigned": [torch.arange(3, dtype=torch.int32).to(torch.uint16), torch.tensor([2**40]).to(torch.uint64)],
+    "bool and complex": [
+        torch.tensor([True, False]),
+        torch.tensor([1 + 2j, complex(float("nan"), 1)]),
+    ],
+    "fp8": [
+        torch.arange(6.0).to(torch.float8_e4m3fn).view(2, 3).t(),
+        torch.arange(6.0).to(torch.float8_e5m2),
+    ],
+    "unsigned": [
+        torch.arange(3, dtype=torch.int32).to(torch.uint16),
+        torch.tensor([2**40]).to(torch.uint64),
+    ],
 }
 
 
@@ -77,7 +90,10 @@ def test_tensors_come_back_with_their_memory(name: str, script: ModuleType, tmp_
     after = rebuild(script, tmp_path / "case", before)
     for was, here in zip(before, after, strict=True):
         assert (here.dtype, here.shape, here.stride()) == (was.dtype, was.shape, was.stride())
-        assert torch.equal(here.contiguous().view(-1).view(torch.uint8), was.contiguous().view(-1).view(torch.uint8))
+        assert torch.equal(
+            here.contiguous().view(-1).view(torch.uint8),
+            was.contiguous().view(-1).view(torch.uint8),
+        )
         if was.numel():
             assert here.storage_offset() <= was.storage_offset()
             assert (was.storage_offset() - here.storage_offset()) * was.itemsize % ALIGNMENT == 0
@@ -93,7 +109,9 @@ def test_a_write_through_one_view_is_seen_by_the_other(script: ModuleType, tmp_p
     assert second.tolist() == [-1.0] * 5 + [10.0, 11.0, 12.0, 13.0, 14.0]
 
 
-def test_types_that_look_at_the_same_bytes_part_when_one_is_widened(script: ModuleType, tmp_path: Path) -> None:
+def test_types_that_look_at_the_same_bytes_part_when_one_is_widened(
+    script: ModuleType, tmp_path: Path
+) -> None:
     floats, ints, octets = rebuild(script, tmp_path / "case", VIEWS["bits"], float=torch.float64)
     assert (floats.dtype, ints.dtype, octets.dtype) == (torch.float64, torch.int32, torch.uint8)
     assert floats.tolist() == BASE[:8].tolist()
@@ -103,13 +121,18 @@ def test_types_that_look_at_the_same_bytes_part_when_one_is_widened(script: Modu
 
 
 def test_only_what_is_seen_is_stored(script: ModuleType, tmp_path: Path) -> None:
-    rebuild(script, tmp_path / "case", [torch.tensor([1.0]).expand(3000, 3000), BASE[:10], BASE[:10]])
+    rebuild(
+        script, tmp_path / "case", [torch.tensor([1.0]).expand(3000, 3000), BASE[:10], BASE[:10]]
+    )
     stored = load_file(tmp_path / "case" / "inputs.safetensors")
     assert {key: list(value.shape) for key, value in stored.items()} == {"0.0": [1, 1], "0.1": [10]}
 
 
 def test_rows_without_storage_or_strides_lie_apart_and_densely() -> None:
-    rows = [Tensor(process=0, index=0, io="input", slot=str(i), dtype="float32", shape=(2, 3)) for i in range(2)]
+    rows = [
+        Tensor(process=0, index=0, io="input", slot=str(i), dtype="float32", shape=(2, 3))
+        for i in range(2)
+    ]
     buffers, placed, warnings = place(rows)
     assert [placed[slot].stride for slot in "01"] == [(3, 1), (3, 1)]
     assert placed["0"].buffer != placed["1"].buffer
@@ -118,7 +141,17 @@ def test_rows_without_storage_or_strides_lie_apart_and_densely() -> None:
 
 
 def test_a_view_spread_over_too_much_memory_is_packed_and_said() -> None:
-    row = Tensor(process=0, index=0, io="input", slot="0", dtype="float32", shape=(2,), stride=(2**40,), storage=1, offset=0)
+    row = Tensor(
+        process=0,
+        index=0,
+        io="input",
+        slot="0",
+        dtype="float32",
+        shape=(2,),
+        stride=(2**40,),
+        storage=1,
+        offset=0,
+    )
     buffers, placed, warnings = place([row])
     assert (placed["0"].stride, buffers["0"].size) == ((1,), 2)
     assert "conditions differ: input 0" in warnings[0]
@@ -138,14 +171,28 @@ def test_any_strides_come_back(shape: list[int], strides: list[int], offset: int
     spec.loader.exec_module(module)
     stride = tuple(strides[: len(shape)])
     was = torch.arange(600.0).as_strided(shape, stride, offset)
-    row = Tensor(process=0, index=0, io="input", slot="0", dtype="float32", shape=tuple(shape), stride=stride, storage=1, offset=offset)
+    row = Tensor(
+        process=0,
+        index=0,
+        io="input",
+        slot="0",
+        dtype="float32",
+        shape=tuple(shape),
+        stride=stride,
+        storage=1,
+        offset=offset,
+    )
     buffers, placed, _ = place([row])
     kept = kept_shape(row.shape or (), stride)
     case = {"buffers": {"0": {"size": buffers["0"].size, "dtype": "float32"}},
-            "tensors": [{"slot": "0", "dtype": "float32", "shape": shape, "stride": stride, "offset": placed["0"].offset, "buffer": "0",
-                         "device": "cpu", "key": "0", "kept": kept, "values": "recorded"}]}  # fmt: skip
+            "tensors": [{"slot": "0", "dtype": "float32", "shape": shape, "stride": stride,
+                "offset": placed["0"].offset, "buffer": "0",
+                         "device": "cpu", "key": "0", "kept": kept,
+                         "values": "recorded"}]}  # fmt: skip
     value = was[tuple(slice(0, size) for size in kept)].contiguous()
-    assert torch.equal(module.build_tensors(case, {"0": value}, module.Conditions("cpu", "cpu", {}))["0"], was)
+    assert torch.equal(
+        module.build_tensors(case, {"0": value}, module.Conditions("cpu", "cpu", {}))["0"], was
+    )
 
 
 def test_dense_strides_are_torchs() -> None:

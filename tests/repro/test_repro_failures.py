@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures other than non-finite outputs: overflow bits, saturation, exceptions, deaths, custom and random operators."""
+"""Failures other than non-finite outputs: overflow bits, saturation, exceptions, deaths, custom and
+random operators.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ OVERFLOWS = [
 
 
 @pytest.mark.parametrize(("call", "status"), OVERFLOWS)
-def test_integer_overflow_shows_against_wider_arithmetic(call: Any, status: int, tmp_path: Path) -> None:
+def test_integer_overflow_shows_against_wider_arithmetic(
+    call: Any, status: int, tmp_path: Path
+) -> None:
     case = cut(record(*call), tmp_path / "case", status=status)
     assert (case.failure.kind, case.failure.status) == ("integer-overflow", hex(status))
     code, document = run_script(tmp_path / "case")
@@ -53,7 +57,11 @@ def test_integer_overflow_shows_against_wider_arithmetic(call: Any, status: int,
 
 
 def test_negative_to_unsigned_shows(tmp_path: Path) -> None:
-    cut(record("aten::_to_copy.default", torch.tensor([-3.0, 2.0]), dtype=torch.uint8), tmp_path / "case", status=0x80)
+    cut(
+        record("aten::_to_copy.default", torch.tensor([-3.0, 2.0]), dtype=torch.uint8),
+        tmp_path / "case",
+        status=0x80,
+    )
     code, document = run_script(tmp_path / "case")
     assert (code, document["reason"]) == (1, "1 of 2 true results of output 0 do not fit uint8")
 
@@ -66,7 +74,11 @@ def test_the_last_int64_is_not_accused(values: list[int], tmp_path: Path) -> Non
 
 
 def test_overflow_without_wider_arithmetic_is_judged_by_the_recorded_output(tmp_path: Path) -> None:
-    cut(record("aten::__lshift__.Scalar", torch.tensor([2**62, 1]), 3), tmp_path / "case", status=0x10)
+    cut(
+        record("aten::__lshift__.Scalar", torch.tensor([2**62, 1]), 3),
+        tmp_path / "case",
+        status=0x10,
+    )
     code, document = run_script(tmp_path / "case")
     assert code == 1
     assert "no wider arithmetic for this operator" in document["reason"]
@@ -78,22 +90,39 @@ def test_wider_type_avoids_an_integer_overflow(tmp_path: Path) -> None:
 
 
 def saturated() -> tuple[MemoryRun, Call]:
-    """A device that cuts a product off at 65504 instead of giving inf: what the recorder would have seen of it."""
+    """A device that cuts a product off at 65504 instead of giving inf: what the recorder would have
+    seen of it.
+    """
     run, call = record("aten::mul.Scalar", torch.tensor([6e4, 1.0], dtype=torch.float16), 2.0)
-    rows = [msgspec.structs.replace(row, pos_inf=0, max=65504.0, value=None) if row.io == "output" else row for row in run.rows("tensors")]
-    return run_of(rows, {(row.io, row.slot): run.value(row) for row in rows if row.io == "input"}, call)
+    rows = [
+        msgspec.structs.replace(row, pos_inf=0, max=65504.0, value=None)
+        if row.io == "output"
+        else row
+        for row in run.rows("tensors")
+    ]
+    return run_of(
+        rows, {(row.io, row.slot): run.value(row) for row in rows if row.io == "input"}, call
+    )
 
 
 def test_saturation_is_judged_by_the_true_result(tmp_path: Path) -> None:
     assert cut(saturated(), tmp_path / "case").failure.kind == "saturation"
-    assert run_script(tmp_path / "case")[1]["reason"] == "1 of 2 true results of output 0 do not fit float16"
+    assert (
+        run_script(tmp_path / "case")[1]["reason"]
+        == "1 of 2 true results of output 0 do not fit float16"
+    )
 
 
 def test_a_mask_of_the_lowest_float16_is_not_saturation() -> None:
     mask = torch.tensor([True, False])
-    run, call = record("aten::masked_fill.Scalar", torch.ones(2, dtype=torch.float16), mask, -65504.0)
+    run, call = record(
+        "aten::masked_fill.Scalar", torch.ones(2, dtype=torch.float16), mask, -65504.0
+    )
     rows = run.rows("tensors")
-    inputs, outputs = [row for row in rows if row.io == "input"], [row for row in rows if row.io == "output"]
+    inputs, outputs = (
+        [row for row in rows if row.io == "input"],
+        [row for row in rows if row.io == "output"],
+    )
     assert failure_of(call, inputs, outputs, [-65504.0]).kind == "none"
     assert failure_of(call, inputs, outputs, []).kind == "saturation"
 
@@ -103,26 +132,45 @@ def test_exception_is_matched_by_class_and_text(tmp_path: Path) -> None:
     assert cut(recorded, tmp_path / "same").failure.kind == "exception"
     code, document = run_script(tmp_path / "same")
     assert (code, document["verdict"]) == (1, "reproduced")
-    assert document["reason"].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)")
-    cut(recorded, tmp_path / "numbers", error="RuntimeError: mat1 and mat2 shapes cannot be multiplied (20x30 and 40x50)")
+    assert document["reason"].startswith(
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"
+    )
+    cut(
+        recorded,
+        tmp_path / "numbers",
+        error="RuntimeError: mat1 and mat2 shapes cannot be multiplied (20x30 and 40x50)",
+    )
     assert run_script(tmp_path / "numbers")[0] == 1
-    cut(recorded, tmp_path / "other", error="RuntimeError: CUDA error: an illegal memory access was encountered")
+    cut(
+        recorded,
+        tmp_path / "other",
+        error="RuntimeError: CUDA error: an illegal memory access was encountered",
+    )
     code, document = run_script(tmp_path / "other")
     assert (code, document["reason"][:13]) == (0, "another error")
-    cut(recorded, tmp_path / "class", error="IndexError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)")
+    cut(
+        recorded,
+        tmp_path / "class",
+        error="IndexError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
+    )
     assert run_script(tmp_path / "class")[0] == 0
 
 
 def test_call_that_raises_here_only_cannot_be_judged(tmp_path: Path) -> None:
     run, call = record("aten::log.default", torch.tensor([0.0]))
-    opscope.repro.write(run, msgspec.structs.replace(call, op="aten::linalg_inv.default"), tmp_path / "case")
+    opscope.repro.write(
+        run, msgspec.structs.replace(call, op="aten::linalg_inv.default"), tmp_path / "case"
+    )
     code, document = run_script(tmp_path / "case")
     assert (code, document["verdict"]) == (125, "cannot be tried")
     assert "the call raised" in document["reason"]
 
 
 def test_healthy_call_is_not_reproduced(tmp_path: Path) -> None:
-    assert cut(record("aten::log.default", torch.tensor([1.0, 2.0])), tmp_path / "case").failure.kind == "none"
+    assert (
+        cut(record("aten::log.default", torch.tensor([1.0, 2.0])), tmp_path / "case").failure.kind
+        == "none"
+    )
     code, document = run_script(tmp_path / "case")
     assert (code, document["reason"]) == (0, "nothing wrong was recorded")
     assert any("bit for bit" in line for line in document["lines"])
@@ -135,14 +183,27 @@ def test_an_output_that_differs_says_how_far(tmp_path: Path) -> None:
     values["output", "0"] = values["output", "0"] + 0.5
     changed = run_of(run.rows("tensors"), values, call)
     cut(changed, tmp_path / "case")
-    assert any("finite elements at most 0.5 from the recorded ones" in line for line in run_script(tmp_path / "case")[1]["lines"])
+    assert any(
+        "finite elements at most 0.5 from the recorded ones" in line
+        for line in run_script(tmp_path / "case")[1]["lines"]
+    )
 
 
 def test_another_class_of_non_finite_values_is_another_failure(tmp_path: Path) -> None:
     run, call = record("aten::log.default", torch.tensor([-1.0]))
-    cut((run, call), tmp_path / "case", op="aten::exp.default", args='{"args": [{"tensor": "0"}], "kwargs": {}}')
+    cut(
+        (run, call),
+        tmp_path / "case",
+        op="aten::exp.default",
+        args='{"args": [{"tensor": "0"}], "kwargs": {}}',
+    )
     assert run_script(tmp_path / "case")[0] == 0
-    cut((run, call), tmp_path / "other", args='{"args": [{"tensor": "0"}], "kwargs": {}}', op="aten::log10.default")
+    cut(
+        (run, call),
+        tmp_path / "other",
+        args='{"args": [{"tensor": "0"}], "kwargs": {}}',
+        op="aten::log10.default",
+    )
     assert run_script(tmp_path / "other")[0] == 1
 
 
@@ -217,7 +278,9 @@ def test_death_of_the_process_is_a_failure_that_shows(library: Path, tmp_path: P
     assert (outcome.status, outcome.shown, outcome.exit_code) == ("reproduced", 2, 1)
     assert "exit status -6" in outcome.reason
     cut(custom("sometimes", error="unfinished"), tmp_path / "alive")
-    assert opscope.repro.execute(tmp_path / "alive", imports=[str(library)]).status == "not-reproduced"
+    assert (
+        opscope.repro.execute(tmp_path / "alive", imports=[str(library)]).status == "not-reproduced"
+    )
 
 
 def test_random_operator_says_its_state_was_not_recorded(tmp_path: Path) -> None:
@@ -235,10 +298,19 @@ def test_recorded_generator_state_is_used(tmp_path: Path) -> None:
     material = opscope.repro.build(run, call)
     dtype = material.inputs[0].dtype
     entry = msgspec.structs.replace(
-        material.inputs[0], key="rng.cpu", dtype=type(dtype)("uint8", "uint", 8, "uint8", "U8"), shape=tuple(state.shape), load=state.numpy
+        material.inputs[0],
+        key="rng.cpu",
+        dtype=type(dtype)("uint8", "uint", 8, "uint8", "U8"),
+        shape=tuple(state.shape),
+        load=state.numpy,
     )
-    case = msgspec.structs.replace(material.case, random=opscope.repro.case.Randomness(states={"cpu": "rng.cpu"}))
-    opscope.repro.save(opscope.repro.Material(case, (*material.inputs, entry), material.expected), tmp_path / "case")
+    case = msgspec.structs.replace(
+        material.case, random=opscope.repro.case.Randomness(states={"cpu": "rng.cpu"})
+    )
+    opscope.repro.save(
+        opscope.repro.Material(case, (*material.inputs, entry), material.expected),
+        tmp_path / "case",
+    )
     with torch.random.fork_rng():
         lines = run_script(tmp_path / "case")[1]["lines"]
     assert any("bit for bit the recorded output" in line for line in lines), lines
@@ -246,6 +318,15 @@ def test_recorded_generator_state_is_used(tmp_path: Path) -> None:
 
 def test_generator_argument_and_keyword_names_of_python(tmp_path: Path) -> None:
     with torch.random.fork_rng():
-        cut(record("aten::random_.from", torch.zeros(3, dtype=torch.int64), 2, 5, generator=torch.Generator()), tmp_path / "case")
+        cut(
+            record(
+                "aten::random_.from",
+                torch.zeros(3, dtype=torch.int64),
+                2,
+                5,
+                generator=torch.Generator(),
+            ),
+            tmp_path / "case",
+        )
         assert run_script(tmp_path / "case")[0] == 0
     assert 'generator=generator("cpu")' in (tmp_path / "case" / "repro.py").read_text()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other shapes of one repro: the user's function with its backward pass, values that give nothing away, an issue, NPU formats."""
+"""Other shapes of one repro: the user's function with its backward pass, values that give nothing
+away, an issue, NPU formats.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def test_the_users_function_with_its_backward_pass(tmp_path: Path) -> None:
 def test_functions_that_users_know() -> None:
     tree = {"args": [{"tensor": "0"}, 1, False], "kwargs": {}}
     assert api_code("aten::_softmax.default", tree) == 'torch.softmax(t["0"], 1)'
-    assert api_code("aten::add.Tensor", {"args": [{"tensor": "0"}, 2], "kwargs": {"alpha": 3}}) == 'torch.add(t["0"], 2, alpha=3)'
+    assert (
+        api_code("aten::add.Tensor", {"args": [{"tensor": "0"}, 2], "kwargs": {"alpha": 3}})
+        == 'torch.add(t["0"], 2, alpha=3)'
+    )
     assert api_code("mine::thing.default", tree) == 'torch.ops.mine.thing.default(t["0"], 1, False)'
 
 
@@ -80,10 +85,30 @@ def test_synthetic_values_have_the_statistics_and_none_of_the_data(tmp_path: Pat
 
 def test_an_issue_says_what_a_maintainer_asks_and_quotes_safely() -> None:
     run, call = record("aten::log.default", torch.tensor([0.0, -1.0]))
-    case = cut(run, msgspec.structs.replace(call, source="/a`b|c.py:3\n# not a heading"), imports=["my`lib.py"]).case
-    outcome = Outcome(status="flaky", exit_code=1, shown=2, tried=5, reason="NaN | <b>x</b>", lines=("one", "``` two"), device="cpu")
+    case = cut(
+        run,
+        msgspec.structs.replace(call, source="/a`b|c.py:3\n# not a heading"),
+        imports=["my`lib.py"],
+    ).case
+    outcome = Outcome(
+        status="flaky",
+        exit_code=1,
+        shown=2,
+        tried=5,
+        reason="NaN | <b>x</b>",
+        lines=("one", "``` two"),
+        device="cpu",
+    )
     text = issue_text(case, outcome)
-    for wanted in ("flaky 2/5", "## Expected", "## Actual", "torch.ops.aten.log.default", "f32[2]", "`torch`", "forward"):
+    for wanted in (
+        "flaky 2/5",
+        "## Expected",
+        "## Actual",
+        "torch.ops.aten.log.default",
+        "f32[2]",
+        "`torch`",
+        "forward",
+    ):
         assert wanted in text
     assert "\n# not a heading" not in text
     assert "<b>" not in text.replace("\\<b\\>", "")
@@ -92,13 +117,22 @@ def test_an_issue_says_what_a_maintainer_asks_and_quotes_safely() -> None:
 
 def test_an_issue_of_a_call_that_only_executing_it_shows_to_be_wrong_says_so() -> None:
     case = cut(*record("aten::relu.default", torch.ones(3))).case
-    outcome = Outcome(status="reproduced", exit_code=1, shown=3, tried=3, reason="1 of 3 elements are wrong", device="cpu")
+    outcome = Outcome(
+        status="reproduced",
+        exit_code=1,
+        shown=3,
+        tried=3,
+        reason="1 of 3 elements are wrong",
+        device="cpu",
+    )
     title, text = issue_text(case, outcome).split("\n", 1)
     assert title == "# `aten::relu.default`: an output is silently wrong"
     assert "The result of float64 arithmetic" in text
 
 
-def test_private_formats_are_cast_back_where_torch_npu_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_formats_are_cast_back_where_torch_npu_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, call = record("aten::relu.default", torch.ones(2, 2))
     opscope.repro.write(run, call, tmp_path / "case")
     spec = importlib.util.spec_from_file_location("case_script", tmp_path / "case" / "repro.py")
@@ -108,21 +142,35 @@ def test_private_formats_are_cast_back_where_torch_npu_can(tmp_path: Path, monke
     spec.loader.exec_module(script)
     on_npu: Any = SimpleNamespace(device=SimpleNamespace(type="npu"))
     assert script.formatted(on_npu, "FRACTAL_NZ") is on_npu
-    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu_format_cast=lambda tensor, number: ("cast", number)))
+    monkeypatch.setitem(
+        sys.modules,
+        "torch_npu",
+        SimpleNamespace(npu_format_cast=lambda tensor, number: ("cast", number)),
+    )
     assert script.formatted(on_npu, "FRACTAL_NZ") == ("cast", 29)
     assert script.formatted(on_npu, "strided") is on_npu
     assert script.formatted(torch.ones(1), "FRACTAL_NZ").device.type == "cpu"
-    rows = [msgspec.structs.replace(row, layout="FRACTAL_NZ") if row.io == "input" else row for row in run.rows("tensors")]
+    rows = [
+        msgspec.structs.replace(row, layout="FRACTAL_NZ") if row.io == "input" else row
+        for row in run.rows("tensors")
+    ]
     values = {(row.io, row.slot): run.value(row) for row in run.rows("tensors")}
-    assert any("conditions differ" in line for line in cut(*run_of(rows, values, call)).case.warnings)
+    assert any(
+        "conditions differ" in line for line in cut(*run_of(rows, values, call)).case.warnings
+    )
 
 
 def test_a_hang_is_told_from_a_return(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text("import time, torch\nlibrary = torch.library.Library('slow_test', 'DEF')\nlibrary.define('wait(Tensor x) -> Tensor')\n"
-                                      "library.impl('wait', lambda x: time.sleep(600), 'CPU')\n")  # fmt: skip
+    (tmp_path / "slow.py").write_text(
+        "import time, torch\nlibrary = torch.library.Library('slow_test', "
+        "'DEF')\nlibrary.define('wait(Tensor x) -> Tensor')\n"
+        "library.impl('wait', lambda x: time.sleep(600), 'CPU')\n"
+    )
     run, call = record("aten::relu.default", torch.ones(2))
     material = cut(run, call, imports=[str(tmp_path / "slow.py")])
-    case = msgspec.structs.replace(material.case, op="slow_test::wait.default", failure=Failure(kind="hang"))
+    case = msgspec.structs.replace(
+        material.case, op="slow_test::wait.default", failure=Failure(kind="hang")
+    )
     save(msgspec.structs.replace(material, case=case), tmp_path / "case")
     code, document = run_script(tmp_path / "case", "--limit", "6")
     assert (code, document["reason"]) == (1, "the call does not return within 6 s")

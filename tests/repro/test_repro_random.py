@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random operators: a run keeps the generator's state for calls whose values it keeps, and a repro draws the same numbers."""
+"""Random operators: a run keeps the generator's state for calls whose values it keeps, and a repro
+draws the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,20 @@ def draws() -> list[torch.Tensor]:
     x, own = torch.linspace(0.1, 0.9, 40), torch.Generator().manual_seed(3)
     torch.rand(700)  # the state is in the middle of what the generator has made in advance
     return [
-        F.dropout(x, 0.3), torch.rand(5), torch.randn(20), torch.randint(0, 9, (6,)), torch.randperm(8), torch.bernoulli(x),
-        torch.multinomial(x, 4), torch.empty(9).normal_(), torch.empty(9).uniform_(), x.clone().exponential_(),
-        torch.rand(5, generator=own), torch.normal(x, 1.0, generator=own), F.rrelu(-x, training=True),
-    ]  # fmt: skip
+        F.dropout(x, 0.3),
+        torch.rand(5),
+        torch.randn(20),
+        torch.randint(0, 9, (6,)),
+        torch.randperm(8),
+        torch.bernoulli(x),
+        torch.multinomial(x, 4),
+        torch.empty(9).normal_(),
+        torch.empty(9).uniform_(),
+        x.clone().exponential_(),
+        torch.rand(5, generator=own),
+        torch.normal(x, 1.0, generator=own),
+        F.rrelu(-x, training=True),
+    ]
 
 
 def record(directory: Path, **options: object) -> Run:
@@ -40,7 +52,9 @@ def record(directory: Path, **options: object) -> Run:
 
 def states(run: Run) -> dict[str, list[str]]:
     """Names of the kept generator states by call."""
-    return {call.name: sorted(json.loads(call.args or "{}").get("random", ())) for call in calls(run)}
+    return {
+        call.name: sorted(json.loads(call.args or "{}").get("random", ())) for call in calls(run)
+    }
 
 
 def test_states_are_kept_with_values(tmp_path: Path) -> None:
@@ -49,8 +63,12 @@ def test_states_are_kept_with_values(tmp_path: Path) -> None:
     assert full["<root>:rand#3"] == ["generator:cpu"]
     assert full["<root>:randperm#1"] == ["cpu"]
     assert not any(full[name] for name in full if ":clone#" in name or ":linspace#" in name)
-    assert not any(any(found) for found in states(record(tmp_path / "none", values="none")).values())
-    assert not any(any(found) for found in states(record(tmp_path / "anomaly")).values()), "nothing here is suspicious"
+    assert not any(
+        any(found) for found in states(record(tmp_path / "none", values="none")).values()
+    )
+    assert not any(any(found) for found in states(record(tmp_path / "anomaly")).values()), (
+        "nothing here is suspicious"
+    )
 
 
 def test_watching_draws_nothing(tmp_path: Path) -> None:
@@ -77,7 +95,9 @@ def test_repro_draws_the_same_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("probability", "code"), [(0.0, 0), (0.5, 125)])
-def test_a_dropout_of_nothing_is_judged_as_what_draws_nothing(tmp_path: Path, probability: float, code: int) -> None:
+def test_a_dropout_of_nothing_is_judged_as_what_draws_nothing(
+    tmp_path: Path, probability: float, code: int
+) -> None:
     with opscope.record(tmp_path / "run", values="full"):
         F.scaled_dot_product_attention(*torch.randn(3, 1, 1, 4, 2), dropout_p=0.0)
         F.dropout(torch.ones(4), 0.5)
@@ -114,7 +134,13 @@ def with_states(run: Run, place: str) -> Call:
 
 @pytest.mark.parametrize(
     "place",
-    ['{"cpu": 3}', '{"gpu": {}}', '{"cpu": {"shard": 1}}', '{"cpu": {"shard": "values-00099.safetensors", "key": "k", "size": 5}}', "[]"],
+    [
+        '{"cpu": 3}',
+        '{"gpu": {}}',
+        '{"cpu": {"shard": 1}}',
+        '{"cpu": {"shard": "values-00099.safetensors", "key": "k", "size": 5}}',
+        "[]",
+    ],
 )
 def test_damaged_states_are_left_out(tmp_path: Path, place: str) -> None:
     run = record(tmp_path / "run", values="full")
@@ -124,4 +150,6 @@ def test_damaged_states_are_left_out(tmp_path: Path, place: str) -> None:
 def test_a_state_is_read_from_a_shard_alone(tmp_path: Path) -> None:
     run = record(tmp_path / "run", values="full")
     with pytest.raises(FormatError, match="not the name of a shard"):
-        opscope.repro.build(run, with_states(run, '{"cpu": {"shard": "../x", "key": "k", "size": 5056}}'))
+        opscope.repro.build(
+            run, with_states(run, '{"cpu": {"shard": "../x", "key": "k", "size": 5056}}')
+        )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that opscope itself recorded: every one of a training is rebuilt bit for bit; the command line around it."""
+"""Calls that opscope itself recorded: every one of a training is rebuilt bit for bit; the command
+line around it.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,27 @@ INEXACT = {"aten::mkldnn_rnn_layer.default", "aten::mkldnn_rnn_layer_backward.de
 
 
 class Net(nn.Module):
-    """Attention with a causal mask, a convolution, norms, an embedding and an LSTM: views, aliases and lists of tensors."""
+    """Attention with a causal mask, a convolution, norms, an embedding and an LSTM: views, aliases
+    and lists of tensors.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.embed, self.qkv, self.head = nn.Embedding(11, 8), nn.Linear(8, 24), nn.Linear(8, 11)
-        self.conv, self.batch, self.group = nn.Conv1d(8, 8, 3, padding=1), nn.BatchNorm1d(8), nn.GroupNorm(2, 8)
+        self.conv, self.batch, self.group = (
+            nn.Conv1d(8, 8, 3, padding=1),
+            nn.BatchNorm1d(8),
+            nn.GroupNorm(2, 8),
+        )
         self.layer, self.lstm = nn.LayerNorm(8), nn.LSTM(8, 8, batch_first=True)
 
     def forward(self, index: torch.Tensor) -> torch.Tensor:
         x = self.layer(self.embed(index))
         q, k, v = self.qkv(x).view(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
         mask = torch.triu(torch.full((5, 5), float("-inf")), 1)
-        x = x + (torch.softmax(q @ k.transpose(-1, -2) / 2 + mask, -1) @ v).transpose(1, 2).reshape(2, 5, 8)
+        x = x + (torch.softmax(q @ k.transpose(-1, -2) / 2 + mask, -1) @ v).transpose(1, 2).reshape(
+            2, 5, 8
+        )
         x = x + self.group(self.batch(self.conv(x.transpose(1, 2)))).transpose(1, 2)
         x = x + self.lstm(x)[0] + F.scaled_dot_product_attention(x, x, x, is_causal=True)
         return self.head(F.gelu(x))
@@ -85,20 +95,37 @@ def failing(tmp_path: Path) -> Path:
     return tmp_path / "a run"
 
 
-def test_command_writes_tries_and_says_reproduced(failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_tries_and_says_reproduced(
+    failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "案 case"
     assert main(["repro", str(failing), "<root>:bmm#1", "-o", str(folder)]) == 1
     printed = capsys.readouterr()
     assert "reproduced 3/3: inf in output 0, as recorded" in printed.out
     assert "720000 is beyond 65504, the largest float16" in " ".join(printed.out.split())
-    assert "taken from step 1 of the 2 steps" in printed.err, "the first finding's step, not the first"
+    assert "taken from step 1 of the 2 steps" in printed.err, (
+        "the first finding's step, not the first"
+    )
     command = next(line for line in printed.out.splitlines() if line.startswith("next  python '"))
     assert "case/repro.py'" in command, "in one piece"
     assert opscope.repro.execute(folder).status == "reproduced"
 
 
-def test_command_answers_with_one_json_document(failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["repro", str(failing), "s0/<root>:bmm#1", "-o", str(tmp_path / "case"), "--json", "--repeat", "1", "--dtype", "float32"]
+def test_command_answers_with_one_json_document(
+    failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "repro",
+        str(failing),
+        "s0/<root>:bmm#1",
+        "-o",
+        str(tmp_path / "case"),
+        "--json",
+        "--repeat",
+        "1",
+        "--dtype",
+        "float32",
+    ]
     code = main(words)
     printed = capsys.readouterr()
     document = json.loads(printed.out)
@@ -106,19 +133,33 @@ def test_command_answers_with_one_json_document(failing: Path, tmp_path: Path, c
     assert code == (0 if document["complete"] else 3)
     assert document["summary"]["outcome"]["status"] == "not-reproduced"
     assert document["summary"]["word"] == "not reproduced here"
-    assert set(document["summary"]["written"]) >= {"repro.py", "case.json", "inputs.safetensors", "README.md"}
+    assert set(document["summary"]["written"]) >= {
+        "repro.py",
+        "case.json",
+        "inputs.safetensors",
+        "README.md",
+    }
 
 
-def test_command_never_overwrites(failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_never_overwrites(
+    failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "case").mkdir()
     (tmp_path / "case" / "mine").write_text("x")
-    assert main(["repro", str(failing), "<root>:bmm#1", "-o", str(tmp_path / "case"), "--repeat", "1"]) == 1
+    assert (
+        main(["repro", str(failing), "<root>:bmm#1", "-o", str(tmp_path / "case"), "--repeat", "1"])
+        == 1
+    )
     assert [path.name for path in (tmp_path / "case").iterdir()] == ["mine"]
     assert (tmp_path / "case-2" / "repro.py").exists()
-    assert f"{tmp_path / 'case'} exists; written to {tmp_path / 'case-2'}" in capsys.readouterr().err
+    assert (
+        f"{tmp_path / 'case'} exists; written to {tmp_path / 'case-2'}" in capsys.readouterr().err
+    )
 
 
-def test_command_says_why_it_cannot(failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_says_why_it_cannot(
+    failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = str(tmp_path / "case")
     assert main(["repro", str(failing), "<root>:bmm#1", "-o", folder, "--device", "npu:0"]) == 125
     assert "cannot be tried here" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executing a folder: every way it can end is one outcome, and exit code 1 means the failure and nothing else."""
+"""Executing a folder: every way it can end is one outcome, and exit code 1 means the failure and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from opscope.run.schema import Tensor
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    run, call = record("aten::mul.Tensor", torch.full((3,), 300.0, dtype=torch.float16), torch.full((3,), 300.0, dtype=torch.float16))
+    run, call = record(
+        "aten::mul.Tensor",
+        torch.full((3,), 300.0, dtype=torch.float16),
+        torch.full((3,), 300.0, dtype=torch.float16),
+    )
     opscope.repro.write(run, call, tmp_path / "case")
     return tmp_path / "case"
 
@@ -37,7 +43,11 @@ def fake(directory: Path, code: str) -> Path:
 
 def test_wider_arithmetic_avoids_the_failure(folder: Path) -> None:
     outcome = opscope.repro.execute(folder, dtype="float32")
-    assert (outcome.status, outcome.exit_code, outcome.seen["0"]["dtype"]) == ("not-reproduced", 0, "float32")
+    assert (outcome.status, outcome.exit_code, outcome.seen["0"]["dtype"]) == (
+        "not-reproduced",
+        0,
+        "float32",
+    )
     assert any("90000 in float64" not in line for line in outcome.lines)
 
 
@@ -48,7 +58,11 @@ def test_device_that_is_missing_here(folder: Path) -> None:
 
 
 def test_device_and_type_asked_for_when_writing_are_used(folder: Path, tmp_path: Path) -> None:
-    run, call = record("aten::mul.Tensor", torch.full((3,), 300.0, dtype=torch.float16), torch.full((3,), 300.0, dtype=torch.float16))
+    run, call = record(
+        "aten::mul.Tensor",
+        torch.full((3,), 300.0, dtype=torch.float16),
+        torch.full((3,), 300.0, dtype=torch.float16),
+    )
     opscope.repro.write(run, call, tmp_path / "wide", dtype="torch.float32")
     assert opscope.repro.execute(tmp_path / "wide").status == "not-reproduced"
     opscope.repro.write(run, call, tmp_path / "moved", device="npu:7")
@@ -74,9 +88,23 @@ def test_call_recorded_on_a_device_that_is_not_here(tmp_path: Path) -> None:
 
 
 def test_device_arguments_move_with_the_call(tmp_path: Path) -> None:
-    tree = {"args": [[2], {"float": "inf"}], "kwargs": {"dtype": {"dtype": "float16"}, "device": {"device": "cuda:0"}}}
+    tree = {
+        "args": [[2], {"float": "inf"}],
+        "kwargs": {"dtype": {"dtype": "float16"}, "device": {"device": "cuda:0"}},
+    }
     _, call = run_of([], {}, call_row("aten::full.default", tree, device="cuda:0"))
-    row = Tensor(process=0, index=7, io="output", slot="0", dtype="float16", shape=(2,), device="cuda:0", pos_inf=2, nan=0, neg_inf=0)
+    row = Tensor(
+        process=0,
+        index=7,
+        io="output",
+        slot="0",
+        dtype="float16",
+        shape=(2,),
+        device="cuda:0",
+        pos_inf=2,
+        nan=0,
+        neg_inf=0,
+    )
     opscope.repro.write(*run_of([row], {}, call), tmp_path / "case")
     assert opscope.repro.execute(tmp_path / "case", device="cpu").status == "reproduced"
 
@@ -104,14 +132,23 @@ def wait_for_lock(file: IO[str]) -> None:
 
 def test_a_script_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     """The child would hold the lock for as long as it lives."""
-    holding = "import fcntl, sys, time; fcntl.flock(open(sys.argv[1], 'w'), fcntl.LOCK_EX); time.sleep(600)"
+    holding = (
+        "import fcntl, sys, time; fcntl.flock(open(sys.argv[1], 'w'), fcntl.LOCK_EX); "
+        "time.sleep(600)"
+    )
     directory = fake(
-        tmp_path / "case", f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {holding!r}, {str(tmp_path / 'lock')!r}])\n"
+        tmp_path / "case",
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {holding!r}, "
+        f"{str(tmp_path / 'lock')!r}])\n",
     )
     outcome = opscope.repro.execute(directory, timeout=2)
     with (tmp_path / "lock").open("w") as lock:
         wait_for_lock(lock)
-    assert (outcome.status, outcome.exit_code, outcome.reason) == ("timeout", 125, "no verdict after 2 s")
+    assert (outcome.status, outcome.exit_code, outcome.reason) == (
+        "timeout",
+        125,
+        "no verdict after 2 s",
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,29 +158,47 @@ def test_a_script_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None
         ("import sys; print('note'); sys.exit(1)", "ended by exit code 1"),
         ("raise ValueError('broken')", "ValueError: broken"),
         ("import sys; print('[1]'); sys.exit(0)", "ended by exit code 0"),
-        ('import sys; print(\'{"verdict": "reproduced"}\'); sys.exit(101)', "ended by exit code 101"),
+        (
+            'import sys; print(\'{"verdict": "reproduced"}\'); sys.exit(101)',
+            "ended by exit code 101",
+        ),
         ("import sys; sys.exit(2)", "ended by exit code 2"),
     ],
 )
-def test_a_script_without_a_verdict_never_counts_as_reproduced(code: str, reason: str, tmp_path: Path) -> None:
+def test_a_script_without_a_verdict_never_counts_as_reproduced(
+    code: str, reason: str, tmp_path: Path
+) -> None:
     outcome = opscope.repro.execute(fake(tmp_path / "case", code))
     assert (outcome.status, outcome.exit_code) == ("died", 125)
     assert reason in outcome.reason
 
 
 def test_what_is_missing_is_said_once(tmp_path: Path) -> None:
-    code = "import sys; print('cannot be tried here: No module named mindspore; install mindspore', file=sys.stderr); sys.exit(125)"
+    code = (
+        "import sys; print('cannot be tried here: No module named mindspore; install "
+        "mindspore', file=sys.stderr); sys.exit(125)"
+    )
     outcome = opscope.repro.execute(fake(tmp_path / "case", code))
-    assert (outcome.status, outcome.reason) == ("cannot-try", "No module named mindspore; install mindspore")
+    assert (outcome.status, outcome.reason) == (
+        "cannot-try",
+        "No module named mindspore; install mindspore",
+    )
 
 
 def test_an_operator_that_prints_does_not_hide_the_verdict(tmp_path: Path) -> None:
-    code = 'print(\'x\' * 100000)\nprint(\'{"verdict": "reproduced", "shown": 1, "tried": 1}\')\nraise SystemExit(1)\n'
+    code = (
+        'print(\'x\' * 100000)\nprint(\'{"verdict": "reproduced", "shown": 1, "tried": '
+        "1}')\nraise SystemExit(1)\n"
+    )
     assert opscope.repro.execute(fake(tmp_path / "case", code)).status == "reproduced"
 
 
 def test_damaged_folder_is_not_a_reproduction(folder: Path) -> None:
-    for name, content in (("inputs.safetensors", b"\x08\x00"), ("case.json", b"{}"), ("case.json", b"\xff")):
+    for name, content in (
+        ("inputs.safetensors", b"\x08\x00"),
+        ("case.json", b"{}"),
+        ("case.json", b"\xff"),
+    ):
         before = (folder / name).read_bytes()
         (folder / name).write_bytes(content)
         outcome = opscope.repro.execute(folder)
@@ -155,18 +210,32 @@ def test_damaged_folder_is_not_a_reproduction(folder: Path) -> None:
 def test_script_without_torch_says_what_is_missing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('No module named torch')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, str(folder / "repro.py")], env=environment, capture_output=True, text=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, str(folder / "repro.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
     assert done.returncode == 125
     assert "install torch and safetensors" in done.stderr
 
 
 def test_script_for_people(folder: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    done = subprocess.run([sys.executable, str(folder / "repro.py")], env=environment, capture_output=True, text=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, str(folder / "repro.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
     assert done.returncode == 1
     assert "90000 is beyond 65504, the largest float16" in " ".join(done.stdout.split())
     assert done.stdout.splitlines()[-1] == "reproduced: inf in output 0, as recorded"
-    wrong = subprocess.run([sys.executable, str(folder / "repro.py"), "--repeat", "0"], capture_output=True, text=True)
+    wrong = subprocess.run(
+        [sys.executable, str(folder / "repro.py"), "--repeat", "0"], capture_output=True, text=True
+    )
     assert wrong.returncode == 2
 
 
@@ -175,16 +244,27 @@ def test_what_the_script_prints_fits_80_columns(folder: Path) -> None:
     note = "an output was wrong when it was recorded: " + "the fault comes and goes, " * 5
     case |= {"warnings": [note], "source": "/a/" + "b" * 90 + ".py:7"}
     (folder / "case.json").write_text(json.dumps(case), encoding="utf-8")
-    lines = subprocess.run([sys.executable, str(folder / "repro.py")], capture_output=True, text=True).stdout.splitlines()
-    assert [line.split()[-1] for line in lines if len(line) > 80] == [case["source"]], "what cannot be parted stays whole"
-    begin = next(number for number, line in enumerate(lines) if line.startswith("  note  an output"))
+    lines = subprocess.run(
+        [sys.executable, str(folder / "repro.py")], capture_output=True, text=True
+    ).stdout.splitlines()
+    assert [line.split()[-1] for line in lines if len(line) > 80] == [case["source"]], (
+        "what cannot be parted stays whole"
+    )
+    begin = next(
+        number for number, line in enumerate(lines) if line.startswith("  note  an output")
+    )
     assert lines[begin + 1].startswith(" " * 8)
     assert note.split() == " ".join(lines[begin:-1]).split()[1:]
 
 
-def test_recording_variables_do_not_reach_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_variables_do_not_reach_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPSCOPE_RUN_ID", "x")
-    code = "import json, os\nprint(json.dumps({'verdict': 'not reproduced', 'reason': str([n for n in os.environ if 'OPSCOPE' in n])}))\n"
+    code = (
+        "import json, os\nprint(json.dumps({'verdict': 'not reproduced', 'reason': str([n for "
+        "n in os.environ if 'OPSCOPE' in n])}))\n"
+    )
     assert opscope.repro.execute(fake(tmp_path / "case", code)).reason == "[]"
 
 

@@ -24,23 +24,54 @@ from opscope.repro.synthesis import synthesise
 from opscope.run.memory import MemoryRun
 from opscope.run.schema import Call, Tensor
 
-MET = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "min", "max", "min_int", "max_int")
+MET = (
+    "size",
+    "nan",
+    "pos_inf",
+    "neg_inf",
+    "zero",
+    "neg",
+    "pos",
+    "min",
+    "max",
+    "min_int",
+    "max_int",
+)
 
 
 def row_of(array: np.ndarray[Any, Any], **changes: Any) -> Tensor:
-    row = Tensor(process=0, index=0, io="input", slot="0", dtype=array.dtype.name, shape=array.shape, **statistics(array))
+    row = Tensor(
+        process=0,
+        index=0,
+        io="input",
+        slot="0",
+        dtype=array.dtype.name,
+        shape=array.shape,
+        **statistics(array),
+    )
     return msgspec.structs.replace(row, **changes)
 
 
 def without_values(recorded: tuple[MemoryRun, Call], *slots: str) -> tuple[MemoryRun, Call]:
     """The same run after the values of these inputs were dropped."""
     run, call = recorded
-    rows = [msgspec.structs.replace(row, value=None) if row.io == "input" and row.slot in slots else row for row in run.rows("tensors")]
-    return run_of(rows, {(row.io, row.slot): run.value(row) for row in rows if row.value is not None}, call)
+    rows = [
+        msgspec.structs.replace(row, value=None) if row.io == "input" and row.slot in slots else row
+        for row in run.rows("tensors")
+    ]
+    return run_of(
+        rows, {(row.io, row.slot): run.value(row) for row in rows if row.value is not None}, call
+    )
 
 
 @pytest.mark.parametrize(
-    "values", [[2**53 + 1] * 2, [2**53 + 1, 2**53 + 3, 2**53 + 5], [-(2**53) - 3, -(2**53) - 1], [-(2**62) - 1, 3, 2**62 + 1]]
+    "values",
+    [
+        [2**53 + 1] * 2,
+        [2**53 + 1, 2**53 + 3, 2**53 + 5],
+        [-(2**53) - 3, -(2**53) - 1],
+        [-(2**62) - 1, 3, 2**62 + 1],
+    ],
 )
 def test_whole_numbers_that_no_float_holds_are_met(values: list[int]) -> None:
     array = np.array(values)
@@ -49,7 +80,14 @@ def test_whole_numbers_that_no_float_holds_are_met(values: list[int]) -> None:
     assert not exact or np.array_equal(made, array)
 
 
-FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
+FLOATS = [
+    np.float16,
+    np.float32,
+    np.float64,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+]
 TYPES = [*FLOATS, np.int8, np.int64, np.uint8, np.int32, np.bool_]
 
 
@@ -64,7 +102,9 @@ def test_counts_and_extremes_are_met(data: st.DataObject, shape: tuple[int, ...]
         elements = st.booleans()
     else:
         elements = st.floats(width=32, allow_nan=True, allow_infinity=True)
-    drawn = data.draw(arrays.arrays(np.float64 if dtype.kind not in "iub" else dtype, shape, elements=elements))
+    drawn = data.draw(
+        arrays.arrays(np.float64 if dtype.kind not in "iub" else dtype, shape, elements=elements)
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         array = drawn.astype(dtype)
     row = row_of(array)
@@ -73,7 +113,9 @@ def test_counts_and_extremes_are_met(data: st.DataObject, shape: tuple[int, ...]
     here = statistics(made)
     assert {name: here.get(name) for name in MET} == {name: getattr(row, name) for name in MET}
     if exact:
-        assert np.array_equal(made.astype(np.float64), array.ravel().astype(np.float64), equal_nan=True)
+        assert np.array_equal(
+            made.astype(np.float64), array.ravel().astype(np.float64), equal_nan=True
+        )
     again, _ = synthesise(row, array.size)
     assert again.tobytes() == made.tobytes()
 
@@ -82,9 +124,13 @@ def test_counts_and_extremes_are_met(data: st.DataObject, shape: tuple[int, ...]
 def test_mean_and_norm_are_near(kind: str) -> None:
     random = np.random.default_rng(5)
     x = random.standard_normal(20_000)
-    array = {"normal": x, "positive": np.abs(x), "negative": -np.exp(x), "shifted": x + 5, "sparse": np.where(x > 1, x, 0)}[kind].astype(
-        "f4"
-    )
+    array = {
+        "normal": x,
+        "positive": np.abs(x),
+        "negative": -np.exp(x),
+        "shifted": x + 5,
+        "sparse": np.where(x > 1, x, 0),
+    }[kind].astype("f4")
     made, exact = synthesise(row_of(array), array.size)
     assert not exact
     here, was = statistics(made), statistics(array)
@@ -124,7 +170,9 @@ def test_statistics_that_contradict_each_other_are_refused(changes: dict[str, in
         synthesise(row_of(np.float32([1, 2, 3]), **changes), 3)
 
 
-@pytest.mark.parametrize("changes", [{"size": None}, {"nan": None}, {"min": None}, {"max": None}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"size": None}, {"nan": None}, {"min": None}, {"max": None}], ids=str
+)
 def test_missing_statistics_are_refused(changes: dict[str, None]) -> None:
     with pytest.raises(MissingValueError, match="record again with --values full"):
         synthesise(row_of(np.float32([1, 2, 3]), **changes), 3)
@@ -145,7 +193,10 @@ def test_constant_inputs_need_no_invention(tmp_path: Path) -> None:
     lost = without_values(record("aten::div.Tensor", torch.ones(2, 2), torch.zeros(2, 2)), "0", "1")
     repro = opscope.repro.write(*lost, tmp_path / "case")
     assert repro.warnings == ()
-    assert [row.values for row in opscope.repro.read_case(tmp_path / "case").tensors] == ["exact", "exact"]
+    assert [row.values for row in opscope.repro.read_case(tmp_path / "case").tensors] == [
+        "exact",
+        "exact",
+    ]
     lines = run_script(tmp_path / "case")[1]["lines"]
     assert any("bit for bit the recorded output" in line for line in lines)
 
@@ -174,7 +225,9 @@ def test_values_that_are_gone_with_old_steps_are_synthesised(tmp_path: Path) -> 
     def gone(row: Tensor) -> Any:
         raise MissingValueError(f"values of {row.slot} are gone with old steps")
 
-    opscope.repro.write(MemoryRun(run.info, (), [call], run.rows("tensors"), value=gone), call, tmp_path / "case")
+    opscope.repro.write(
+        MemoryRun(run.info, (), [call], run.rows("tensors"), value=gone), call, tmp_path / "case"
+    )
     case = opscope.repro.read_case(tmp_path / "case")
     assert (case.tensors[0].values, case.outputs[0].key) == ("synthesised", None)
     assert run_script(tmp_path / "case")[0] == 1
@@ -184,7 +237,10 @@ def test_uninitialised_memory_is_zeros_and_said(tmp_path: Path) -> None:
     run, call = record("aten::copy_.default", torch.ones(3), torch.tensor([math.inf, 1.0, 2.0]))
     blank = dict.fromkeys(statistics(np.float32([1.0])))
     rows = [
-        msgspec.structs.replace(row, value=None, **blank) if (row.io, row.slot) == ("input", "0") else row for row in run.rows("tensors")
+        msgspec.structs.replace(row, value=None, **blank)
+        if (row.io, row.slot) == ("input", "0")
+        else row
+        for row in run.rows("tensors")
     ]
     values = {(row.io, row.slot): run.value(row) for row in rows if row.value is not None}
     repro = opscope.repro.write(*run_of(rows, values, call), tmp_path / "case")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows for the tests of the run room: hypothesis strategies for every table, and small made-up steps."""
+"""Rows for the tests of the run room: hypothesis strategies for every table, and small made-up
+steps.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,39 @@ def rows_of(table: str) -> st.SearchStrategy[list[Any]]:
     import msgspec
 
     fields = {field.name: field.required for field in msgspec.structs.fields(RECORDS[table])}
-    cells = {name: CELLS[kind] if fields[name] else st.none() | CELLS[kind] for name, kind in TABLES[table].items()}
+    cells = {
+        name: CELLS[kind] if fields[name] else st.none() | CELLS[kind]
+        for name, kind in TABLES[table].items()
+    }
     return st.lists(st.builds(RECORDS[table], **cells), max_size=12)
 
 
 def call(index: int, *, step: int = 0, **columns: Any) -> Call:
     """A call with plausible columns."""
-    usual = {"process": 0, "rank": 0, "level": LEVELS[0], "phase": PHASES[0], "op": "aten::add.Tensor", "name": f"<root>:add#{index}"}
+    usual = {
+        "process": 0,
+        "rank": 0,
+        "level": LEVELS[0],
+        "phase": PHASES[0],
+        "op": "aten::add.Tensor",
+        "name": f"<root>:add#{index}",
+    }
     return Call(**{**usual, "step": step, "index": index, **columns})
 
 
 def tensor(index: int, **columns: Any) -> Tensor:
     """A tensor row with plausible columns."""
-    return Tensor(**{"process": 0, "index": index, "io": "input", "slot": "0", "dtype": "float32", "shape": (2, 3), **columns})
+    return Tensor(
+        **{
+            "process": 0,
+            "index": index,
+            "io": "input",
+            "slot": "0",
+            "dtype": "float32",
+            "shape": (2, 3),
+            **columns,
+        }
+    )
 
 
 def new_run(directory: Path, **options: Any) -> tuple[Path, ProcessWriter]:
@@ -55,11 +77,21 @@ def new_run(directory: Path, **options: Any) -> tuple[Path, ProcessWriter]:
     return run, ProcessWriter(run, process_facts(), **options)
 
 
-def append_step(writer: ProcessWriter, step: int, *, calls: int = 4, value: ValueRef | None = None, finding: bool = False) -> None:
+def append_step(
+    writer: ProcessWriter,
+    step: int,
+    *,
+    calls: int = 4,
+    value: ValueRef | None = None,
+    finding: bool = False,
+) -> None:
     """One step of calls with one input each."""
     first = step * calls
     rows = [call(first + i, step=step, process=writer.process.process) for i in range(calls)]
-    inputs = [tensor(first + i, nan=i, min=-float(step), max=float(step), value=value) for i in range(calls)]
+    inputs = [
+        tensor(first + i, nan=i, min=-float(step), max=float(step), value=value)
+        for i in range(calls)
+    ]
     writer.append("calls", encode_rows("calls", rows), step=step)
     writer.append("tensors", encode_rows("tensors", inputs), step=step)
     writer.end_step(step, finding=finding)

@@ -35,7 +35,9 @@ INFO = RunInfo(path="somewhere", format="test")
 def test_rows_come_back_as_they_went(table: str, data: st.DataObject) -> None:
     rows = data.draw(rows_of(table))
     run = MemoryRun(INFO, **{table: rows})
-    assert repr(list(decode_stream(table, run.table(table)))) == repr(rows)  # repr: NaN equals itself
+    assert repr(list(decode_stream(table, run.table(table)))) == repr(
+        rows
+    )  # repr: NaN equals itself
 
 
 @pytest.mark.parametrize("table", list(TABLES))
@@ -46,14 +48,22 @@ def test_columns_are_those_of_the_record_in_order(table: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=40), st.integers(0, 40), st.integers(0, 40))
-def test_slices_of_other_producers_are_read(values: list[int | None], first: int, length: int) -> None:
+@given(
+    st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=40),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+def test_slices_of_other_producers_are_read(
+    values: list[int | None], first: int, length: int
+) -> None:
     whole = encode_column("int32", values)
     first = min(first, len(values))
     length = min(length, len(values) - first)
     view = nanoarrow.c_array(nanoarrow.Array(whole)).view()
     column = column_of_view("int32", view)
-    sliced = type(column)(column.type, length, first, column.validity, column.buffers, column.children)
+    sliced = type(column)(
+        column.type, length, first, column.validity, column.buffers, column.children
+    )
     assert column_values(sliced) == values[first : first + length]
 
 
@@ -77,7 +87,10 @@ def test_a_number_that_does_not_fit_is_an_error() -> None:
 
 
 def test_arrays_of_columns() -> None:
-    batch = encode_rows("tensors", [tensor(1, nan=3, min=1.5), tensor(2, requires_grad=True, value=ValueRef("a", "b"))])
+    batch = encode_rows(
+        "tensors",
+        [tensor(1, nan=3, min=1.5), tensor(2, requires_grad=True, value=ValueRef("a", "b"))],
+    )
     columns = dict(zip(TABLES["tensors"], struct_columns(TABLES["tensors"], batch), strict=True))
     assert column_array(columns["index"]).tolist() == [1, 2]
     nan = column_array(columns["nan"])
@@ -102,10 +115,16 @@ class TestMemoryRun:
             "calls": [call(1), call(2)],
             "tensors": [tensor(1), tensor(2), tensor(1, io="output")],
             "stacks": [Stack(process=0, stack=0, frames=("a.py:1 in f",))],
-            "judgements": [Judgement(process=0, index=1, kind="replay-mismatch", error=float("inf"))],
+            "judgements": [
+                Judgement(process=0, index=1, kind="replay-mismatch", error=float("inf"))
+            ],
         }
         run = MemoryRun(
-            INFO, [Process(process=0, directory="p")], **rows, value=lambda row: np.full(row.shape, row.index), problems=["one"]
+            INFO,
+            [Process(process=0, directory="p")],
+            **rows,
+            value=lambda row: np.full(row.shape, row.index),
+            problems=["one"],
         )
         for table, expected in rows.items():
             assert list(decode_stream(table, run.table(table))) == expected

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from opscope.errors import UsageError
-from opscope.run.dtypes import DTYPES, dtype_of, dtype_of_ge, dtype_of_numpy, dtype_of_proto, find_dtype
+from opscope.run.dtypes import (
+    DTYPES,
+    dtype_of,
+    dtype_of_ge,
+    dtype_of_numpy,
+    dtype_of_proto,
+    find_dtype,
+)
 
 
 def test_names_are_unique_and_spell_themselves() -> None:
@@ -32,7 +39,11 @@ def test_every_torch_name_is_one_of_torch() -> None:
 
 def test_every_torch_type_of_whole_bytes_has_an_entry() -> None:
     torch = pytest.importorskip("torch")
-    spelled = {str(kind).removeprefix("torch.") for kind in vars(torch).values() if isinstance(kind, torch.dtype)}
+    spelled = {
+        str(kind).removeprefix("torch.")
+        for kind in vars(torch).values()
+        if isinstance(kind, torch.dtype)
+    }
     missing = {name for name in spelled if find_dtype(name) is None}
     assert {name for name in missing if not name.startswith(("bit", "int", "uint"))} == set()
 
@@ -40,12 +51,24 @@ def test_every_torch_type_of_whole_bytes_has_an_entry() -> None:
 @pytest.mark.parametrize(
     ("spelling", "name"),
     [
-        ("torch.half", "float16"), ("Float16", "float16"), ("DT_FLOAT16", "float16"), ("FLOAT", "float32"), ("torch.float", "float32"),
-        ("BF16", "bfloat16"), ("BFloat16", "bfloat16"), ("mindspore.Int64", "int64"), ("U8", "uint8"), ("F8_E4M3", "float8_e4m3fn"),
-        ("DT_BOOL", "bool"), ("C64", "complex64"), ("torch.cfloat", "complex64"), ("long", "int64"), ("hif8", "hifloat8"),
+        ("torch.half", "float16"),
+        ("Float16", "float16"),
+        ("DT_FLOAT16", "float16"),
+        ("FLOAT", "float32"),
+        ("torch.float", "float32"),
+        ("BF16", "bfloat16"),
+        ("BFloat16", "bfloat16"),
+        ("mindspore.Int64", "int64"),
+        ("U8", "uint8"),
+        ("F8_E4M3", "float8_e4m3fn"),
+        ("DT_BOOL", "bool"),
+        ("C64", "complex64"),
+        ("torch.cfloat", "complex64"),
+        ("long", "int64"),
+        ("hif8", "hifloat8"),
         ("DT_INT4", "int4"),
     ],
-)  # fmt: skip
+)
 def test_spellings_of_all_worlds(spelling: str, name: str) -> None:
     assert dtype_of(spelling).name == name
 
@@ -77,7 +100,10 @@ def test_unknown_types_are_refused() -> None:
 
 
 def test_packed_bytes() -> None:
-    assert [dtype_of(name).nbytes(5) for name in ("int4", "uint1", "float32", "complex32", "float6_e3m2")] == [3, 1, 20, 20, 4]
+    assert [
+        dtype_of(name).nbytes(5)
+        for name in ("int4", "uint1", "float32", "complex32", "float6_e3m2")
+    ] == [3, 1, 20, 20, 4]
 
 
 def test_cann_numbers() -> None:
@@ -86,4 +112,6 @@ def test_cann_numbers() -> None:
     assert ge is not None
     assert (proto.name, ge.name) == ("bfloat16", "float8_e4m3fn")
     assert dtype_of_proto(0) is None
-    assert len({entry.proto for entry in DTYPES if entry.proto is not None}) == sum(entry.proto is not None for entry in DTYPES)
+    assert len({entry.proto for entry in DTYPES if entry.proto is not None}) == sum(
+        entry.proto is not None for entry in DTYPES
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disk fails, the process dies, the process forks: the program goes on, and what was flushed can be read."""
+"""The disk fails, the process dies, the process forks: the program goes on, and what was flushed
+can be read.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ from opscope.run.query import calls, sql
 from opscope.run.schema import Process
 from opscope.run.store import spool as spool_module
 from opscope.run.store.blackbox import BlackBox, Facts, blackbox_text, read_blackbox
-from opscope.run.store.layout import BLACKBOX, create_run, process_facts, read_run_file, seal_run, update_process
+from opscope.run.store.layout import (
+    BLACKBOX,
+    create_run,
+    process_facts,
+    read_run_file,
+    seal_run,
+    update_process,
+)
 from opscope.run.store.reader import NativeRun
 from opscope.run.store.shards import ShardFile
 from opscope.run.store.spool import Spool
@@ -46,12 +55,20 @@ PROGRAM = """
 def program(body: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     """Run a program that records, in a process of its own."""
     text = textwrap.dedent(PROGRAM.format(here=str(HERE))) + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-c", text, *map(str, arguments)], capture_output=True, text=True, timeout=240, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(
+        [sys.executable, "-c", text, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        **options,
+    )  # type: ignore[call-overload,no-any-return]
 
 
 class TestDiskFull:
     def test_the_limit_of_file_sizes(self, tmp_path: Path) -> None:
-        """EFBIG comes from pwrite as ENOSPC does: tables and shards stop, the program ends as it would."""
+        """EFBIG comes from pwrite as ENOSPC does: tables and shards stop, the program ends as it
+        would.
+        """
         done = program(
             """
             import resource
@@ -81,7 +98,9 @@ class TestDiskFull:
         assert not any("torn" in problem for problem in run.problems)
         assert not list((tmp_path / "run" / "processes").glob("*/*.partial"))
 
-    def test_no_space_for_a_shard(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_no_space_for_a_shard(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         def full(file: int, offset: int, length: int) -> None:
             raise OSError(28, "No space left on device")
 
@@ -99,9 +118,14 @@ class TestDiskFull:
         run = NativeRun(path)
         assert run.processes[0].exit_code is None
         [problem] = run.problems
-        assert problem.endswith("recording ended before the process did: No space left on device; what came later was not seen")
+        assert problem.endswith(
+            "recording ended before the process did: No space left on device; what came later "
+            "was not seen"
+        )
 
-    def test_why_recording_ended_is_noted_once_there_is_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_why_recording_ended_is_noted_once_there_is_room(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
@@ -115,7 +139,9 @@ class TestDiskFull:
         writer.close(0)
         assert NativeRun(path).processes[0].failed == "No space left on device"
 
-    def test_a_batch_that_did_not_fit_is_cut_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_batch_that_did_not_fit_is_cut_off(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """pwrite may write half of a batch before it fails."""
         path, writer = new_run(tmp_path)
         append_step(writer, 0)
@@ -146,7 +172,9 @@ class TestSealing:
         assert seal_run(path)
         assert read_run_file(path).processes == ()
 
-    def test_a_run_that_is_gone_or_cannot_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_run_that_is_gone_or_cannot_be_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         path, writer = new_run(tmp_path)
         writer.close(0)
 
@@ -168,7 +196,9 @@ class TestPastThePageCache:
     """Shards are written with O_DIRECT where that works, and otherwise as any file."""
 
     @pytest.mark.parametrize("fast", [True, False])
-    def test_both_ways_give_the_same_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast: bool) -> None:
+    def test_both_ways_give_the_same_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast: bool
+    ) -> None:
         monkeypatch.setattr(Spool, "prefer_direct", lambda _: fast)
         self.check(tmp_path)
 
@@ -177,7 +207,9 @@ class TestPastThePageCache:
         with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
             self.check(Path(directory))
 
-    def test_a_file_system_that_refuses_when_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_system_that_refuses_when_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         real, refused = os.pwrite, []
 
         def pwrite(file: int, data: memoryview, offset: int) -> int:
@@ -195,7 +227,10 @@ class TestPastThePageCache:
         path, writer = new_run(directory, flush_seconds=3600)
         blocks = [random_bytes(size, size) for size in (5, 9 << 20, 3, 20_000_001, 8 << 20, 77)]
         refs = [writer.keep_value(block, dtype="uint8", shape=block.shape) for block in blocks]
-        rows = [tensor(i, dtype="uint8", shape=block.shape, value=ref) for i, (block, ref) in enumerate(zip(blocks, refs, strict=True))]
+        rows = [
+            tensor(i, dtype="uint8", shape=block.shape, value=ref)
+            for i, (block, ref) in enumerate(zip(blocks, refs, strict=True))
+        ]
         writer.append("tensors", encode_rows("tensors", rows), step=0)
         writer.close(0)
         assert writer.failed is None
@@ -209,13 +244,20 @@ class TestPastThePageCache:
     def test_the_faster_way_is_taken(self) -> None:
         spool = Spool()
         assert spool.prefer_direct() is (spool_module.O_DIRECT != 0)
-        for rates, direct in (({True: 1e9}, True), ({True: 1e8}, False), ({True: 1e8, False: 5e7}, True), ({True: 1e8, False: 2e9}, False)):
+        for rates, direct in (
+            ({True: 1e9}, True),
+            ({True: 1e8}, False),
+            ({True: 1e8, False: 5e7}, True),
+            ({True: 1e8, False: 2e9}, False),
+        ):
             spool._rates = rates
             assert spool.prefer_direct() is direct
 
 
 class TestNoPermission:
-    def test_a_directory_that_is_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_directory_that_is_none(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         (tmp_path / "file").write_text("")
         writer = ProcessWriter(tmp_path / "file", process_facts())
         append_step(writer, 0)
@@ -229,7 +271,11 @@ class TestNoPermission:
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
     def test_a_directory_of_somebody_else(self, tmp_path: Path) -> None:
         for directory in (tmp_path, *tmp_path.parents):
-            if directory.owner() == "root" and directory != Path("/") and directory.stat().st_mode & 0o7 == 0:
+            if (
+                directory.owner() == "root"
+                and directory != Path("/")
+                and directory.stat().st_mode & 0o7 == 0
+            ):
                 directory.chmod(directory.stat().st_mode | 0o5)
         path = create_run(tmp_path / "run")
         done = program(
@@ -257,18 +303,28 @@ class TestNoPermission:
         assert "File exists; recording ended" in capsys.readouterr().err
         assert (writer.directory / "calls.arrow").read_bytes() == b"mine"
 
-    def test_the_warning_is_said_before_close_returns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The writing thread is slow to say why recording ended; a process that ended meanwhile would lose it."""
+    def test_the_warning_is_said_before_close_returns(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The writing thread is slow to say why recording ended; a process that ended meanwhile
+        would lose it.
+        """
         _, writer = new_run(tmp_path)
         (writer.directory / "calls.arrow").write_bytes(b"mine")
         discard, said = writer._values.discard, []
-        monkeypatch.setattr(writer._values, "discard", lambda: (time.sleep(0.2), discard(), said.append("discarded")))
+        monkeypatch.setattr(
+            writer._values,
+            "discard",
+            lambda: (time.sleep(0.2), discard(), said.append("discarded")),
+        )
         append_step(writer, 0)
         writer.flush()
         writer.close(0)
         assert said == ["discarded"]
 
-    def test_the_run_is_removed_while_it_is_written(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_run_is_removed_while_it_is_written(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         import shutil
 
         path, writer = new_run(tmp_path, keep=1)
@@ -303,20 +359,46 @@ class TestDeath:
         assert done.returncode != 0
         return NativeRun(directory / "run")
 
-    @pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "os.abort()", "os._exit(3)"])
-    def test_what_was_flushed_is_there_and_the_black_box_names_the_operator(self, tmp_path: Path, how: str) -> None:
+    @pytest.mark.parametrize(
+        "how", ["os.kill(os.getpid(), signal.SIGKILL)", "os.abort()", "os._exit(3)"]
+    )
+    def test_what_was_flushed_is_there_and_the_black_box_names_the_operator(
+        self, tmp_path: Path, how: str
+    ) -> None:
         run = self.killed(tmp_path, how)
         found = list(calls(run))
         assert [row.index for row in found if row.error is None and row.step == 0] == [0, 1, 2, 3]
         assert float(run.value(run.tensors_of(0, 1)[0])[1, 2]) == 5
-        module, operator = (row for row in found if row.error == "unfinished")  # call 3 has its row and is not repeated
-        assert (module.op, module.level, module.module, module.index, module.parent) == ("torch.nn.Linear", "module", None, 8, None)
-        assert (operator.op, operator.phase, operator.step, operator.parent) == ("aten::mm.default", "backward", 1, 8)
-        assert (operator.name, operator.module, operator.source, operator.thread) == ("fc:mm#1", "fc", "/home/me/train.py:7", 11)
+        module, operator = (
+            row for row in found if row.error == "unfinished"
+        )  # call 3 has its row and is not repeated
+        assert (module.op, module.level, module.module, module.index, module.parent) == (
+            "torch.nn.Linear",
+            "module",
+            None,
+            8,
+            None,
+        )
+        assert (operator.op, operator.phase, operator.step, operator.parent) == (
+            "aten::mm.default",
+            "backward",
+            1,
+            8,
+        )
+        assert (operator.name, operator.module, operator.source, operator.thread) == (
+            "fc:mm#1",
+            "fc",
+            "/home/me/train.py:7",
+            11,
+        )
         [problem] = run.problems
         assert "ended in aten::mm.default without closing" in problem
-        assert sum(len(batch["index"]) for batch in run.columns("calls", ["index", "error"])) == len(found)
-        assert next(sql(run, "SELECT count(*) AS n FROM calls WHERE error = 'unfinished'"))["n"] == 2
+        assert sum(
+            len(batch["index"]) for batch in run.columns("calls", ["index", "error"])
+        ) == len(found)
+        assert (
+            next(sql(run, "SELECT count(*) AS n FROM calls WHERE error = 'unfinished'"))["n"] == 2
+        )
 
     def test_killed_while_writing_values_at_full_speed(self, tmp_path: Path) -> None:
         text = textwrap.dedent(PROGRAM.format(here=str(HERE))) + textwrap.dedent(
@@ -331,7 +413,9 @@ class TestDeath:
         for number, delay in enumerate((0.05, 0.2, 0.4)):
             directory = tmp_path / str(number)
             directory.mkdir()
-            child = subprocess.Popen([sys.executable, "-c", text, str(directory)], stdout=subprocess.PIPE)
+            child = subprocess.Popen(
+                [sys.executable, "-c", text, str(directory)], stdout=subprocess.PIPE
+            )
             assert child.stdout is not None
             child.stdout.readline()
             time.sleep(delay)
@@ -346,7 +430,9 @@ class TestDeath:
                     break
 
     @pytest.mark.parametrize("ending", [{"signal": 9}, {"exit_code": 0}])
-    def test_what_the_launcher_knows_of_the_end_does_not_make_a_run_complete(self, tmp_path: Path, ending: dict[str, int]) -> None:
+    def test_what_the_launcher_knows_of_the_end_does_not_make_a_run_complete(
+        self, tmp_path: Path, ending: dict[str, int]
+    ) -> None:
         """Only the writer's own close says that every row is there."""
         run = self.killed(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
         [directory] = (tmp_path / "run" / "processes").glob("p-*")
@@ -411,7 +497,11 @@ class TestFork:
         assert sorted({row.step for row in calls(run)}) == list(range(4))
         for step in (0, 2, 3):
             assert (
-                run.value(msgspec.structs.replace(run.tensors_of(0, 4 * step)[0], dtype="uint8", shape=None)).tobytes()
+                run.value(
+                    msgspec.structs.replace(
+                        run.tensors_of(0, 4 * step)[0], dtype="uint8", shape=None
+                    )
+                ).tobytes()
                 == random_bytes(300_000, step).tobytes()
             )
         assert run.processes[0].rank == 0
@@ -429,7 +519,9 @@ class TestBlackBox:
         assert (found.open, found.pid) == ((), os.getpid())
         box.close()
 
-    def test_a_full_disk_is_told_with_its_path_and_leaves_no_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk_is_told_with_its_path_and_leaves_no_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
@@ -443,7 +535,11 @@ class TestBlackBox:
         for index, thread in ((1, 7), (2, 8), (3, 7), (4, 2**63 + 5), (5, 7)):
             box.enter(index, thread, blackbox_text(f"op{index}", "n"), Facts(step=index))
         box.leave(3, 7)  # an exception left call 5 without a word
-        assert {(row.index, row.thread) for row in read_blackbox(tmp_path / "box").open} == {(1, 7), (2, 8), (4, 2**63 + 5)}
+        assert {(row.index, row.thread) for row in read_blackbox(tmp_path / "box").open} == {
+            (1, 7),
+            (2, 8),
+            (4, 2**63 + 5),
+        }
         box.leave(99, 7)
         box.leave(1, 7)
         assert {row.index for row in read_blackbox(tmp_path / "box").open} == {2, 4}
@@ -505,7 +601,9 @@ class TestBlackBox:
         assert second.op == "a\\udcff"
         box.close()
 
-    @pytest.mark.parametrize("content", [b"", b"short", b"x" * 5000, b"OPSCOPBB" + b"\x02" + b"\x00" * 5000])
+    @pytest.mark.parametrize(
+        "content", [b"", b"short", b"x" * 5000, b"OPSCOPBB" + b"\x02" + b"\x00" * 5000]
+    )
     def test_not_a_black_box(self, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "box").write_bytes(content)
         with pytest.raises(FormatError, match="black box"):
@@ -528,12 +626,24 @@ class TestBlackBox:
 
     def test_the_layout_is_the_documented_one(self, tmp_path: Path) -> None:
         box = BlackBox.create(tmp_path / "box")
-        box.enter(-2, 7, "op\x1fname\x1fmodule\x1fsource", Facts(step=3, parent=1, level="api", phase="optimizer"))
+        box.enter(
+            -2,
+            7,
+            "op\x1fname\x1fmodule\x1fsource",
+            Facts(step=3, parent=1, level="api", phase="optimizer"),
+        )
         data = (tmp_path / "box").read_bytes()
         slot = (
-            (1).to_bytes(8, "little") + (-2).to_bytes(8, "little", signed=True) + (7).to_bytes(8, "little") + (1).to_bytes(8, "little")
-            + (3).to_bytes(4, "little") + bytes([1, 2, 0, 0]) + (21).to_bytes(2, "little") + bytes(6) + b"op\x1fname\x1fmodule\x1fsource"
-        )  # fmt: skip
+            (1).to_bytes(8, "little")
+            + (-2).to_bytes(8, "little", signed=True)
+            + (7).to_bytes(8, "little")
+            + (1).to_bytes(8, "little")
+            + (3).to_bytes(4, "little")
+            + bytes([1, 2, 0, 0])
+            + (21).to_bytes(2, "little")
+            + bytes(6)
+            + b"op\x1fname\x1fmodule\x1fsource"
+        )
         assert data[:8] == b"OPSCOPBB"
         assert np.frombuffer(data, "<u4", 6, 8).tolist() == [2, 4096, 512, 1024, 0, 0]
         assert np.frombuffer(data, "<u8", 2, 32).tolist() == [os.getpid(), 0]
@@ -545,7 +655,11 @@ class TestBlackBox:
 def test_files_left_open_are_closed(tmp_path: Path) -> None:
     for number in range(5):
         _, writer = new_run(tmp_path / str(number))
-        append_step(writer, 0, value=writer.keep_value(random_bytes(9 << 20, number), dtype="uint8", shape=(9 << 20,)))
+        append_step(
+            writer,
+            0,
+            value=writer.keep_value(random_bytes(9 << 20, number), dtype="uint8", shape=(9 << 20,)),
+        )
         writer.close(0)
     shard = ShardFile(tmp_path, "values-00000.safetensors", Spool())
     shard.append(memoryview(random_bytes(9 << 20)))

@@ -21,7 +21,17 @@ from opscope.run.arrow import decode_stream, encode_rows
 from opscope.run.memory import MemoryRun
 from opscope.run.names import parse_call_name, resolve
 from opscope.run.protocol import Run, RunInfo
-from opscope.run.query import arrow_columns, calls, columns, near, record_of, records, records_at, sql, tensors_of
+from opscope.run.query import (
+    arrow_columns,
+    calls,
+    columns,
+    near,
+    record_of,
+    records,
+    records_at,
+    sql,
+    tensors_of,
+)
 from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
 from opscope.run.selection import parse_selection
 from opscope.run.store.layout import create_run, process_facts
@@ -37,7 +47,11 @@ def rows() -> tuple[list[Call], list[Tensor]]:
     for process in (1, 0):
         for step in range(3):
             for i in (1, 2, 3, 0):
-                op, level = ("torch.nn.Linear", "module") if i == 0 else (f"aten::op{i}.default", "operator")
+                op, level = (
+                    ("torch.nn.Linear", "module")
+                    if i == 0
+                    else (f"aten::op{i}.default", "operator")
+                )
                 phase = "backward" if i == 3 else "forward"
                 columns = {
                     "process": process,
@@ -50,7 +64,9 @@ def rows() -> tuple[list[Call], list[Tensor]]:
                 }
                 found.append(call(step * 4 + i, step=step, **columns))
     tensors = [
-        tensor(c.index, process=c.process, io=io, nan=c.index % 5, value=ValueRef("s", "k")) for c in found for io in ("input", "output")
+        tensor(c.index, process=c.process, io=io, nan=c.index % 5, value=ValueRef("s", "k"))
+        for c in found
+        for io in ("input", "output")
     ]
     return found, tensors
 
@@ -59,12 +75,23 @@ class BareRun:
     """A run with nothing but the protocol, as another package may write one."""
 
     def __init__(self, run: MemoryRun) -> None:
-        self.info, self.processes, self.problems, self.table, self.value = run.info, run.processes, run.problems, run.table, run.value
+        self.info, self.processes, self.problems, self.table, self.value = (
+            run.info,
+            run.processes,
+            run.problems,
+            run.table,
+            run.value,
+        )
 
 
 def memory_run(_: Path) -> Run:
     found, tensors = rows()
-    return MemoryRun(INFO, [Process(process=i, directory=f"p{i}", rank=i, argv=("a", "b")) for i in range(2)], found, tensors)
+    return MemoryRun(
+        INFO,
+        [Process(process=i, directory=f"p{i}", rank=i, argv=("a", "b")) for i in range(2)],
+        found,
+        tensors,
+    )
 
 
 def bare_run(path: Path) -> Run:
@@ -76,8 +103,14 @@ def native_run(directory: Path) -> Run:
     found, tensors = rows()
     for number in range(2):
         writer = ProcessWriter(path, process_facts(rank=number))
-        writer.append("calls", encode_rows("calls", [row for row in found if row.process == number]), step=0)
-        writer.append("tensors", encode_rows("tensors", [row for row in tensors if row.process == number]), step=0)
+        writer.append(
+            "calls", encode_rows("calls", [row for row in found if row.process == number]), step=0
+        )
+        writer.append(
+            "tensors",
+            encode_rows("tensors", [row for row in tensors if row.process == number]),
+            step=0,
+        )
         writer.close(0)
     return NativeRun(path)
 
@@ -96,26 +129,44 @@ class TestSql:
 
     def test_every_table_is_there(self, run: Run) -> None:
         for table in TABLES:
-            assert [row["n"] for row in sql(run, f"SELECT count(*) AS n FROM {table}")] == [{"calls": 24, "tensors": 48}.get(table, 0)]
-        assert [row["rank"] for row in sql(run, "SELECT rank FROM processes ORDER BY rank")] == [0, 1]
+            assert [row["n"] for row in sql(run, f"SELECT count(*) AS n FROM {table}")] == [
+                {"calls": 24, "tensors": 48}.get(table, 0)
+            ]
+        assert [row["rank"] for row in sql(run, "SELECT rank FROM processes ORDER BY rank")] == [
+            0,
+            1,
+        ]
 
     def test_columns_of_one_name_stay_apart(self, run: Run) -> None:
         [row] = sql(run, "SELECT 1 AS a, 2 AS a, 3 AS a")
         assert row == {"a": 1, "a_2": 2, "a_3": 3}
 
     def test_parameters_are_data(self, run: Run) -> None:
-        assert list(sql(run, "SELECT ? AS x", ["'; DROP TABLE calls; --"])) == [{"x": "'; DROP TABLE calls; --"}]
+        assert list(sql(run, "SELECT ? AS x", ["'; DROP TABLE calls; --"])) == [
+            {"x": "'; DROP TABLE calls; --"}
+        ]
 
     @pytest.mark.parametrize(
         "query",
         [
-            "SELECT * FROM '{file}'", "SELECT * FROM read_csv('{file}')", "SELECT * FROM read_text('{file}')",
+            "SELECT * FROM '{file}'",
+            "SELECT * FROM read_csv('{file}')",
+            "SELECT * FROM read_text('{file}')",
             "SELECT * FROM glob('{directory}/*')",
-            "COPY (SELECT 1) TO '{directory}/out.csv'", "COPY calls TO '{directory}/out.csv'", "EXPORT DATABASE '{directory}/out'",
-            "ATTACH '{directory}/out.db'", "INSTALL httpfs", "LOAD httpfs", "SET memory_limit = '1GB'", "SET enable_external_access = true",
-            "SELECT * FROM secret", "SELEC 1", "SELECT nothing FROM calls", "CREATE SECRET (TYPE S3)",
+            "COPY (SELECT 1) TO '{directory}/out.csv'",
+            "COPY calls TO '{directory}/out.csv'",
+            "EXPORT DATABASE '{directory}/out'",
+            "ATTACH '{directory}/out.db'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "SET memory_limit = '1GB'",
+            "SET enable_external_access = true",
+            "SELECT * FROM secret",
+            "SELEC 1",
+            "SELECT nothing FROM calls",
+            "CREATE SECRET (TYPE S3)",
         ],
-    )  # fmt: skip
+    )
     def test_what_a_query_may_not_do(self, run: Run, tmp_path: Path, query: str) -> None:
         secret = [1]  # a variable of Python that a query must not see
         (tmp_path / "file.csv").write_text("a\n1\n")
@@ -140,28 +191,41 @@ class TestSql:
 
 class TestCalls:
     def test_they_come_in_order(self, run: Run) -> None:
-        assert [(row.rank, row.step, row.index) for row in calls(run)] == [(rank, i // 4, i) for rank in range(2) for i in range(12)]
+        assert [(row.rank, row.step, row.index) for row in calls(run)] == [
+            (rank, i // 4, i) for rank in range(2) for i in range(12)
+        ]
 
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ({"steps": "1|2", "ranks": "0"}, list(range(4, 12))), ({"ops": "op2", "ranks": "1"}, [2, 6, 10]),
+            ({"steps": "1|2", "ranks": "0"}, list(range(4, 12))),
+            ({"ops": "op2", "ranks": "1"}, [2, 6, 10]),
             ({"skip": "op*,fc0", "ranks": "0"}, []),
-            ({"phases": "backward", "ranks": "0"}, [3, 7, 11]), ({"levels": "module,api", "ranks": "0"}, [0, 4, 8]), ({"steps": "7"}, []),
-            ({"ops": "linear", "steps": "0", "ranks": "0"}, [0]), ({"ops": "fc1:*", "steps": "0-1", "ranks": "0"}, [1, 5]),
+            ({"phases": "backward", "ranks": "0"}, [3, 7, 11]),
+            ({"levels": "module,api", "ranks": "0"}, [0, 4, 8]),
+            ({"steps": "7"}, []),
+            ({"ops": "linear", "steps": "0", "ranks": "0"}, [0]),
+            ({"ops": "fc1:*", "steps": "0-1", "ranks": "0"}, [1, 5]),
         ],
-    )  # fmt: skip
-    def test_only_the_wanted_ones(self, run: Run, options: dict[str, str], expected: list[int]) -> None:
+    )
+    def test_only_the_wanted_ones(
+        self, run: Run, options: dict[str, str], expected: list[int]
+    ) -> None:
         assert [row.index for row in calls(run, parse_selection(**options))] == expected
 
     def test_tensors_of_a_call(self, run: Run) -> None:
         chosen = next(row for row in calls(run) if row.rank == 1 and row.index == 6)
-        assert [(row.process, row.index, row.io) for row in tensors_of(run, chosen)] == [(1, 6, "input"), (1, 6, "output")]
+        assert [(row.process, row.index, row.io) for row in tensors_of(run, chosen)] == [
+            (1, 6, "input"),
+            (1, 6, "output"),
+        ]
         assert [row.io for row in tensors_of(run, chosen, io="output")] == ["output"]
 
     def test_single_columns(self, run: Run) -> None:
         found = list(columns(run, "tensors", ["process", "nan", "min", "io"]))
-        assert sum(int(np.ma.filled(batch["nan"], 0).sum()) for batch in found) == 2 * 2 * sum(i % 5 for i in range(12))
+        assert sum(int(np.ma.filled(batch["nan"], 0).sum()) for batch in found) == 2 * 2 * sum(
+            i % 5 for i in range(12)
+        )
         assert {text for batch in found for text in batch["io"]} == {"input", "output"}
         assert all(np.ma.getmaskarray(batch["min"]).all() for batch in found)
         assert sorted(set(np.concatenate([batch["process"] for batch in found]).tolist())) == [0, 1]
@@ -169,11 +233,25 @@ class TestCalls:
 
 class TestNames:
     def test_taking_apart(self) -> None:
-        parsed = [parse_call_name(text) for text in ("fc:mm#1", "r1/fc:mm#1", "r0/s12/fc:mm#1", "s3/#77", " #4 ", "Default/r1/Conv2D-op1")]
+        parsed = [
+            parse_call_name(text)
+            for text in (
+                "fc:mm#1",
+                "r1/fc:mm#1",
+                "r0/s12/fc:mm#1",
+                "s3/#77",
+                " #4 ",
+                "Default/r1/Conv2D-op1",
+            )
+        ]
         assert [(p.rank, p.step, p.name, p.index) for p in parsed] == [
-            (None, None, "fc:mm#1", None), (1, None, "fc:mm#1", None), (0, 12, "fc:mm#1", None), (None, 3, None, 77), (None, None, None, 4),
+            (None, None, "fc:mm#1", None),
+            (1, None, "fc:mm#1", None),
+            (0, 12, "fc:mm#1", None),
+            (None, 3, None, 77),
+            (None, None, None, 4),
             (None, None, "Default/r1/Conv2D-op1", None),
-        ]  # fmt: skip
+        ]
         for text in ("", "  "):
             with pytest.raises(UsageError):
                 parse_call_name(text)
@@ -222,7 +300,11 @@ def test_a_run_larger_than_memory(tmp_path: Path) -> None:
     tracemalloc.start()
     for expected, row in enumerate(calls(run, parse_selection(steps="0-9|49"))):
         assert row.index == (expected if expected < 20_000 else expected + 39 * count)
-    [row] = sql(run, "SELECT count(DISTINCT name) AS names, max(length(args)) AS longest FROM calls", memory_limit="60MB")
+    [row] = sql(
+        run,
+        "SELECT count(DISTINCT name) AS names, max(length(args)) AS longest FROM calls",
+        memory_limit="60MB",
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert expected == 11 * count - 1
@@ -250,7 +332,9 @@ class TestRegistry:
         with pytest.raises(UsageError, match="URLs"):
             open_run("s3://bucket/run")
 
-    def test_a_new_format_is_one_module_and_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_new_format_is_one_module_and_one_line(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         module = """
             from opscope.formats.registry import Format
             FORMAT = Format("mine", lambda path: path.suffix == ".mine", lambda path: ("opened", path))
@@ -264,7 +348,15 @@ class TestRegistry:
         assert open_run(tmp_path / "a.mine", builtin=builtin) == ("opened", tmp_path / "a.mine")
         with pytest.raises(Exception, match="begins like JSON text"):
             open_run(tmp_path / "b.other", builtin=BUILTIN[:1])
-        found = list(formats(("opscope_test_format:OTHER", "opscope_test_format:NOTHING", "opscope_no_such_module:FORMAT")))
+        found = list(
+            formats(
+                (
+                    "opscope_test_format:OTHER",
+                    "opscope_test_format:NOTHING",
+                    "opscope_no_such_module:FORMAT",
+                )
+            )
+        )
         assert [type(entry) for entry in found[:3]] == [Unavailable] * 3
         with pytest.raises(Exception, match="not tried: opscope_no_such_module:FORMAT"):
             open_run(tmp_path / "b.other", builtin=("opscope_no_such_module:FORMAT",))
@@ -276,8 +368,19 @@ class TestRegistry:
 def test_arrow_columns_and_records_at_number_rows_alike(run: Run) -> None:
     for table in ("calls", "tensors"):
         batches = list(arrow_columns(run, table))
-        processes, indices = (np.concatenate([batch[name].buffers[0] for batch in batches]) for name in ("process", "index"))
-        wanted = [len(indices) - 1, 0, 20, 2, 22, 19, 0]  # near each other and far apart, in no order
+        processes, indices = (
+            np.concatenate([batch[name].buffers[0] for batch in batches])
+            for name in ("process", "index")
+        )
+        wanted = [
+            len(indices) - 1,
+            0,
+            20,
+            2,
+            22,
+            19,
+            0,
+        ]  # near each other and far apart, in no order
         found = [(record.process, record.index) for record in records_at(run, table, wanted)]
         assert found == [(processes[row], indices[row]) for row in wanted]
 
@@ -285,10 +388,14 @@ def test_arrow_columns_and_records_at_number_rows_alike(run: Run) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("SELECT nope FROM calls", '"nope"'), ("SELECT * FROM nowhere", "nowhere"), ("SELEC 1", "syntax error"),
-        ("SELECT * FROM read_csv('/etc/passwd')", "no files"), ("SELECT CAST('x' AS int)", "'x'"), ("SELECT sum(op) FROM calls", "sum"),
+        ("SELECT nope FROM calls", '"nope"'),
+        ("SELECT * FROM nowhere", "nowhere"),
+        ("SELEC 1", "syntax error"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "no files"),
+        ("SELECT CAST('x' AS int)", "'x'"),
+        ("SELECT sum(op) FROM calls", "sum"),
     ],
-)  # fmt: skip
+)
 def test_what_a_query_got_wrong_is_said_in_one_line_of_ours(query: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), query))
@@ -297,7 +404,9 @@ def test_what_a_query_got_wrong_is_said_in_one_line_of_ours(query: str, said: st
 
 
 def test_a_notebook_without_widgets_can_ask_too() -> None:
-    """duckdb takes a process for a notebook by IPython's configuration, and then refuses every word on its progress bar."""
+    """duckdb takes a process for a notebook by IPython's configuration, and then refuses every word
+    on its progress bar.
+    """
     code = """
 import sys, types
 shell = types.SimpleNamespace(config={"IPKernelApp": {}})
@@ -312,7 +421,8 @@ except duckdb.InvalidInputException:
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.query import sql
-print(list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), "SELECT count(*) AS n FROM calls")))
+print(list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), "SELECT count(*) AS n
+FROM calls")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[{'n': 0}]\n", "")
@@ -321,7 +431,10 @@ print(list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), "SELECT cou
 def test_what_is_near_some_calls_holds_their_rows(run: Run) -> None:
     wanted = {1: np.array([2, 7]), 5: np.array([3])}
     for table in ("calls", "tensors"):
-        every, close = list(decode_stream(table, run.table(table))), list(decode_stream(table, near(run, table, wanted)))
+        every, close = (
+            list(decode_stream(table, run.table(table))),
+            list(decode_stream(table, near(run, table, wanted))),
+        )
         chosen = [row for row in every if row.process == 1 and row.index in (2, 7)]
         assert chosen
         assert [row for row in close if row in chosen] == chosen
@@ -335,6 +448,16 @@ def test_batches_without_a_wanted_call_are_left_out(tmp_path: Path) -> None:
         writer.append("calls", encode_rows("calls", [call(first + i) for i in (3, 1, 5)]), step=0)
     writer.close(0)
     run = NativeRun(path)
-    for wanted, expected in (([13], [13, 11, 15]), ([2, 25], [3, 1, 5, 23, 21, 25]), ([0, 6, 16, 30], []), ([], [])):
-        found = [row.index for row in decode_stream("calls", near(run, "calls", {0: np.array(wanted, dtype=np.int64)}))]
+    for wanted, expected in (
+        ([13], [13, 11, 15]),
+        ([2, 25], [3, 1, 5, 23, 21, 25]),
+        ([0, 6, 16, 30], []),
+        ([], []),
+    ):
+        found = [
+            row.index
+            for row in decode_stream(
+                "calls", near(run, "calls", {0: np.array(wanted, dtype=np.int64)})
+            )
+        ]
         assert found == expected, wanted

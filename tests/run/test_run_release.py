@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory in which tables lie mapped is given back while they are read; what was read stays as it was."""
+"""Memory in which tables lie mapped is given back while they are read; what was read stays as it
+was.
+"""
 
 from __future__ import annotations
 

@@ -7,12 +7,25 @@ from hypothesis import strategies as st
 from run_rows import call
 
 from opscope.errors import UsageError
-from opscope.run.selection import Selection, near_names, parse_pattern, parse_ranges, parse_selection
+from opscope.run.selection import (
+    Selection,
+    near_names,
+    parse_pattern,
+    parse_ranges,
+    parse_selection,
+)
 
 
 def test_steps_of_the_manuals() -> None:
     selection = parse_selection(steps="0|5-8|100-120")
-    assert [step for step in range(130) if selection.wants_step(step)] == [0, 5, 6, 7, 8, *range(100, 121)]
+    assert [step for step in range(130) if selection.wants_step(step)] == [
+        0,
+        5,
+        6,
+        7,
+        8,
+        *range(100, 121),
+    ]
     assert selection.last_step == 120
     assert Selection().last_step is None
     assert Selection().everything
@@ -23,7 +36,9 @@ def test_ranks() -> None:
     assert [rank for rank in range(9) if selection.wants_rank(rank)] == [0, 7]
 
 
-@pytest.mark.parametrize("text", ["", "a", "5-", "-3", "8-5", "1||2", "0.5", "99999999999", "1;2", "٣"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "5-", "-3", "8-5", "1||2", "0.5", "99999999999", "1;2", "٣"]
+)
 def test_bad_ranges_name_the_text(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_selection(steps=text)
@@ -31,7 +46,10 @@ def test_bad_ranges_name_the_text(text: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 30)), min_size=1, max_size=5), st.integers(0, 600))
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(0, 30)), min_size=1, max_size=5),
+    st.integers(0, 600),
+)
 def test_ranges_hold_what_they_say(pairs: list[tuple[int, int]], step: int) -> None:
     text = "|".join(f"{first}-{first + more}" if more else str(first) for first, more in pairs)
     expected = any(first <= step <= first + more for first, more in pairs)
@@ -41,22 +59,41 @@ def test_ranges_hold_what_they_say(pairs: list[tuple[int, int]], step: int) -> N
 @pytest.mark.parametrize(
     ("pattern", "matches"),
     [
-        ("add", True), ("ADD", True), ("aten::add", True), ("aten::add.Tensor", True), ("add.Tensor", True), ("a?d", True), ("*", True),
-        ("blocks.2.*", True), ("blocks.2.attn:add#1", True), ("mul", False), ("ad", False), ("mul,add", True), ("mul , blocks.3.*", False),
-        ("name-regex(^blocks[.](2|3)[.])", True), ("name-regex(#9$)", False), ("name-regex(a{2,3}),mul", False),
+        ("add", True),
+        ("ADD", True),
+        ("aten::add", True),
+        ("aten::add.Tensor", True),
+        ("add.Tensor", True),
+        ("a?d", True),
+        ("*", True),
+        ("blocks.2.*", True),
+        ("blocks.2.attn:add#1", True),
+        ("mul", False),
+        ("ad", False),
+        ("mul,add", True),
+        ("mul , blocks.3.*", False),
+        ("name-regex(^blocks[.](2|3)[.])", True),
+        ("name-regex(#9$)", False),
+        ("name-regex(a{2,3}),mul", False),
         ("name-regex(t,n)|x", None),
-        ("[a-c]dd", True), ("name-regex(attn[,:]add)", True),
+        ("[a-c]dd", True),
+        ("name-regex(attn[,:]add)", True),
     ],
-)  # fmt: skip
+)
 def test_patterns(pattern: str, matches: bool | None) -> None:
     if matches is None:
         with pytest.raises(UsageError):
             parse_pattern(pattern)
         return
-    assert parse_pattern(pattern).matches("aten::add.Tensor", "blocks.2.attn:add#1", "blocks.2.attn") is matches
+    assert (
+        parse_pattern(pattern).matches("aten::add.Tensor", "blocks.2.attn:add#1", "blocks.2.attn")
+        is matches
+    )
 
 
-@pytest.mark.parametrize("text", ["", " , ", "name-regex((", "name-regex([)", "name-regex(*)", "name-regex(a"])
+@pytest.mark.parametrize(
+    "text", ["", " , ", "name-regex((", "name-regex([)", "name-regex(*)", "name-regex(a"]
+)
 def test_bad_patterns(text: str) -> None:
     with pytest.raises(UsageError):
         parse_pattern(text)
@@ -69,14 +106,26 @@ def test_api_names_match_by_their_last_part() -> None:
 
 def test_parts_that_never_matched_can_be_told() -> None:
     pattern = parse_pattern("add,gelux")
-    seen = {part for op in ("aten::add.Tensor", "aten::gelu.default") for part in pattern.matching_parts(op)}
+    seen = {
+        part
+        for op in ("aten::add.Tensor", "aten::gelu.default")
+        for part in pattern.matching_parts(op)
+    }
     assert [part for part in pattern.parts if part not in seen] == ["gelux"]
-    assert near_names("gelux", ["aten::gelu.default", "aten::add.Tensor"])[0] == "aten::gelu.default"
+    assert (
+        near_names("gelux", ["aten::gelu.default", "aten::add.Tensor"])[0] == "aten::gelu.default"
+    )
 
 
 def test_calls_by_every_criterion() -> None:
     selection = parse_selection(
-        ops="add", skip="blocks.3.*", phases="backward,optimizer", levels="operator", io="output", steps="2", ranks="0"
+        ops="add",
+        skip="blocks.3.*",
+        phases="backward,optimizer",
+        levels="operator",
+        io="output",
+        steps="2",
+        ranks="0",
     )
     wanted = call(1, step=2, phase="backward")
     assert selection.wants_call(wanted)
@@ -94,7 +143,9 @@ def test_calls_by_every_criterion() -> None:
     assert not selection.wants_io("input")
 
 
-@pytest.mark.parametrize("options", [{"phases": "sideways"}, {"io": "in"}, {"levels": "operator,atom"}])
+@pytest.mark.parametrize(
+    "options", [{"phases": "sideways"}, {"io": "in"}, {"levels": "operator,atom"}]
+)
 def test_unknown_words_are_named(options: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
         parse_selection(**options)

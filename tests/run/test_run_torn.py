@@ -50,12 +50,20 @@ def test_torn_at_every_byte_of_the_last_batch(tmp_path: Path, table: str) -> Non
         file.write_bytes(whole[:size])
         expected, torn_at = (2, last) if size < end else (3, end)
         stream = IpcFile(file)
-        assert (len(stream.batches), stream.torn, stream.torn_reason) == (expected, torn_at, "torn"), size
+        assert (len(stream.batches), stream.torn, stream.torn_reason) == (
+            expected,
+            torn_at,
+            "torn",
+        ), size
         if size % 64:
             continue
         run = NativeRun(path)
-        assert [row.index for row in decode_stream(table, run.table(table))] == list(range(4 * expected)), size
-        assert run.problems == (f"{file} at byte {torn_at}: torn, {expected} whole batches read",), size
+        assert [row.index for row in decode_stream(table, run.table(table))] == list(
+            range(4 * expected)
+        ), size
+        assert run.problems == (
+            f"{file} at byte {torn_at}: torn, {expected} whole batches read",
+        ), size
 
 
 def test_a_file_cut_between_batches_or_without_its_end_is_whole(tmp_path: Path) -> None:
@@ -66,16 +74,24 @@ def test_a_file_cut_between_batches_or_without_its_end_is_whole(tmp_path: Path) 
     for size, steps in ((len(whole) - 8, 3), (IpcFile(file).batches[2].offset, 2)):
         file.write_bytes(whole[:size])
         run = NativeRun(path)
-        assert (len(list(decode_stream("calls", run.table("calls")))), run.problems) == (4 * steps, ())
+        assert (len(list(decode_stream("calls", run.table("calls")))), run.problems) == (
+            4 * steps,
+            (),
+        )
 
 
-def test_a_table_of_a_closed_process_that_is_gone_or_cut_between_batches_is_missed(tmp_path: Path) -> None:
+def test_a_table_of_a_closed_process_that_is_gone_or_cut_between_batches_is_missed(
+    tmp_path: Path,
+) -> None:
     path, process = small_run(tmp_path)
     file = process / "calls.arrow"
     file.write_bytes(file.read_bytes()[: IpcFile(file).batches[2].offset])
     (process / "tensors.arrow").unlink()
     told = "rows that were written are here: a file was left behind or cut, copy the run again"
-    assert NativeRun(path).problems == (f"{file}: 8 of the 12 {told}", f"{process / 'tensors.arrow'}: 0 of the 12 {told}")
+    assert NativeRun(path).problems == (
+        f"{file}: 8 of the 12 {told}",
+        f"{process / 'tensors.arrow'}: 0 of the 12 {told}",
+    )
 
 
 def test_rows_that_left_with_old_steps_are_not_missed(tmp_path: Path) -> None:
@@ -103,7 +119,9 @@ def test_a_file_torn_in_its_schema(tmp_path: Path, size: int) -> None:
 
 @given(st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_flipped_bytes_give_rows_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_flipped_bytes_give_rows_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     directory = tmp_path_factory.mktemp("flip")
     path, process = small_run(directory)
     file = process / f"{data.draw(st.sampled_from(['calls', 'tensors']))}.arrow"
@@ -117,14 +135,21 @@ def test_flipped_bytes_give_rows_or_one_line(tmp_path_factory: pytest.TempPathFa
 
 @given(st.data())
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_hostile_numbers_in_metadata(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_hostile_numbers_in_metadata(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     directory = tmp_path_factory.mktemp("numbers")
     path, process = small_run(directory)
     file = process / "tensors.arrow"
     batch = IpcFile(file).batches[1]
     content = bytearray(file.read_bytes())
     at = data.draw(st.integers(batch.offset, batch.body - 8))
-    struct.pack_into("<q", content, at, data.draw(st.sampled_from([-1, -(2**63), 2**63 - 1, 2**31, 2**40, 1, 0, 0x7FFFFFF0])))
+    struct.pack_into(
+        "<q",
+        content,
+        at,
+        data.draw(st.sampled_from([-1, -(2**63), 2**63 - 1, 2**31, 2**40, 1, 0, 0x7FFFFFF0])),
+    )
     file.write_bytes(content)
     read_all(path)
     shutil.rmtree(directory)
@@ -175,7 +200,11 @@ def test_offsets_of_text_that_point_outside(tmp_path: Path) -> None:
     run = NativeRun(path)
     assert [row["index"] for row in sql(run, 'SELECT "index" FROM calls')] == list(range(4, 12))
     [problem] = run.problems
-    assert problem == f"{file} at byte {batch.offset}: text or list offsets point outside the batch; this batch was left out"
+    assert (
+        problem
+        == f"{file} at byte {batch.offset}: text or list offsets point outside the batch; this "
+        "batch was left out"
+    )
     with pytest.raises(FormatError, match="offsets"):
         [found["name"] for found in NativeRun(path).columns("calls", ["index", "name"])]
 
@@ -188,9 +217,18 @@ class TestShards:
             (lambda data: b"\xff" * 8 + data[8:], "does not fit"),
             (lambda data: data[:8] + b"\x00" * (len(data) - 8), "not that of a shard"),
             (lambda data: data[:-4], "outside the file"),
-            (lambda data: data.replace(b'"data_offsets":[0,24]', b'"data_offsets":[9,24]'), "no whole number"),
-            (lambda data: data.replace(b'"data_offsets":[0,24]', b'"data_offsets":[24,0]'), "outside the file"),
-            (lambda data: data.replace(b'"data_offsets":[0,24]', b'"data_offsets":"0,24"'), "not that of a shard"),
+            (
+                lambda data: data.replace(b'"data_offsets":[0,24]', b'"data_offsets":[9,24]'),
+                "no whole number",
+            ),
+            (
+                lambda data: data.replace(b'"data_offsets":[0,24]', b'"data_offsets":[24,0]'),
+                "outside the file",
+            ),
+            (
+                lambda data: data.replace(b'"data_offsets":[0,24]', b'"data_offsets":"0,24"'),
+                "not that of a shard",
+            ),
             (lambda data: b"", "cannot be read"),
         ],
     )
@@ -244,7 +282,11 @@ class TestDirectories:
     def test_from_a_newer_version(self, tmp_path: Path, field: dict[str, Any]) -> None:
         path, _ = small_run(tmp_path)
         file = path / "run.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), **field, "version": "9.0", "something": "new"}))
+        file.write_text(
+            json.dumps(
+                {**json.loads(file.read_text()), **field, "version": "9.0", "something": "new"}
+            )
+        )
         with pytest.raises(NewerFormatError, match=r"opscope 9\.0.*upgrade") as caught:
             open_run(path)
         assert str(file) in str(caught.value)
@@ -252,10 +294,24 @@ class TestDirectories:
     def test_a_newer_minor_schema_is_read(self, tmp_path: Path) -> None:
         path, _ = small_run(tmp_path)
         file = path / "run.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "schema": [1, 99], "something": "new"}))
+        file.write_text(
+            json.dumps({**json.loads(file.read_text()), "schema": [1, 99], "something": "new"})
+        )
         assert len(list(decode_stream("calls", open_run(path).table("calls")))) == 12
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "opscope"', '{"format": 3}', '{"format": "other"}', "\x00\x01", "null"])
+    @pytest.mark.parametrize(
+        "content",
+        [
+            "",
+            "{",
+            "[]",
+            '{"format": "opscope"',
+            '{"format": 3}',
+            '{"format": "other"}',
+            "\x00\x01",
+            "null",
+        ],
+    )
     def test_a_torn_or_foreign_run_json(self, tmp_path: Path, content: str) -> None:
         path, _ = small_run(tmp_path)
         (path / "run.json").write_text(content)
@@ -264,8 +320,12 @@ class TestDirectories:
         assert str(path / "run.json") in str(caught.value)
         assert "\n" not in str(caught.value)
 
-    @pytest.mark.parametrize("content", [None, "", '{"process": "x"}', '{"process": 4294967296, "directory": "p"}'])
-    def test_a_process_without_its_facts_is_still_read(self, tmp_path: Path, content: str | None) -> None:
+    @pytest.mark.parametrize(
+        "content", [None, "", '{"process": "x"}', '{"process": 4294967296, "directory": "p"}']
+    )
+    def test_a_process_without_its_facts_is_still_read(
+        self, tmp_path: Path, content: str | None
+    ) -> None:
         path, process = small_run(tmp_path)
         (process / "process.json").unlink()
         if content is not None:
@@ -299,12 +359,17 @@ class TestOtherWriters:
 
         file.unlink()
         table = TableFile(file, schema_of(types))
-        table.write(encode_columns(types, [[getattr(row, name, None) for row in rows] for name in types]))
+        table.write(
+            encode_columns(types, [[getattr(row, name, None) for row in rows] for name in types])
+        )
         table.close()
 
     def test_other_order_missing_and_unknown_columns(self, tmp_path: Path) -> None:
         path, process = small_run(tmp_path)
-        types = {"future": "float64", **{name: kind for name, kind in reversed(TABLES["calls"].items()) if name != "task"}}
+        types = {
+            "future": "float64",
+            **{name: kind for name, kind in reversed(TABLES["calls"].items()) if name != "task"},
+        }
         rows = [call(i, step=i // 4, module="m") for i in range(12)]
         self.rewrite(process / "calls.arrow", types, rows)
         run = NativeRun(path)

@@ -18,7 +18,9 @@ from opscope.run.unmatched import unmatched
 def run(tmp_path: Path) -> NativeRun:
     path, writer = new_run(tmp_path)
     rows = [
-        call(0, op="aten::_softmax.default", name="blocks.0.attn:_softmax#1", module="blocks.0.attn"),
+        call(
+            0, op="aten::_softmax.default", name="blocks.0.attn:_softmax#1", module="blocks.0.attn"
+        ),
         call(1, op="aten::bmm.default", name="blocks.0.attn:bmm#1", module="blocks.0.attn"),
     ]
     writer.append("calls", encode_rows("calls", rows), step=0)
@@ -32,12 +34,20 @@ def run(tmp_path: Path) -> NativeRun:
         ({}, []),
         ({"ops": "bmm,*softmax*", "skip": "blocks.0.*"}, []),
         ({"ops": "name-regex(bmm#1$)"}, []),
-        ({"ops": "bmm,softmx"}, ["--ops 'softmx' matches nothing in this run; near names: _softmax"]),
+        (
+            {"ops": "bmm,softmx"},
+            ["--ops 'softmx' matches nothing in this run; near names: _softmax"],
+        ),
         ({"skip": "zzzz"}, ["--skip 'zzzz' matches nothing in this run"]),
-        ({"ops": "block.0.attn"}, ["--ops 'block.0.attn' matches nothing in this run; near names: blocks.0.attn"]),
+        (
+            {"ops": "block.0.attn"},
+            ["--ops 'block.0.attn' matches nothing in this run; near names: blocks.0.attn"],
+        ),
     ],
 )
-def test_parts_that_match_nothing_are_named(run: NativeRun, options: dict[str, str], lines: list[str]) -> None:
+def test_parts_that_match_nothing_are_named(
+    run: NativeRun, options: dict[str, str], lines: list[str]
+) -> None:
     assert list(unmatched(run, parse_selection(**options))) == lines
 
 

@@ -15,7 +15,8 @@ NAN, INF = math.nan, math.inf
 
 
 class Faulty(msgspec.Struct, frozen=True, kw_only=True):
-    """op, phase and status of the first finding; others are the operators that may be found besides it.
+    """op, phase and status of the first finding; others are the operators that may be found besides
+    it.
 
     guarded: the program removes it on purpose, so that it is told on request only.
     """
@@ -56,7 +57,7 @@ def learn(loss: torch.Tensor, *parameters: nn.Parameter) -> None:
     torch.optim.SGD(parameters, lr=0.1).step()
 
 
-# -- the table of docs/soundness.md ---------------------------------------------------------------------------
+# -- the table of docs/soundness.md ----------------------------------------------------------------
 
 
 @faulty(op="log", says="logarithm of zero", reached="loss", others=("div",))
@@ -86,7 +87,9 @@ def division_by_norm_of_zero() -> None:
 
 @faulty(op="_softmax", says="masked")
 def softmax_over_masked_row() -> None:
-    scores = torch.randn(3, 4).masked_fill(torch.tensor([[True] * 4, [False] * 4, [False] * 4]), -INF)
+    scores = torch.randn(3, 4).masked_fill(
+        torch.tensor([[True] * 4, [False] * 4, [False] * 4]), -INF
+    )
     torch.softmax(scores, -1)
 
 
@@ -174,19 +177,33 @@ def log_in_place() -> None:
     learn((x * w).sum(), w)
 
 
-@faulty(op="nan_to_num", arrived=True, status=None, says="arrived unsound", hidden_by="nan_to_num", guarded=True)
+@faulty(
+    op="nan_to_num",
+    arrived=True,
+    status=None,
+    says="arrived unsound",
+    hidden_by="nan_to_num",
+    guarded=True,
+)
 def nan_in_data_replaced() -> None:
     w = parameter(1.0, 2.0)
     learn(F.mse_loss(torch.nan_to_num(OUTSIDE) + w, torch.ones(2)), w)
 
 
-@faulty(op="lift_fresh", arrived=True, status=None, says="arrived unsound", hidden_by="where", guarded=True)
+@faulty(
+    op="lift_fresh",
+    arrived=True,
+    status=None,
+    says="arrived unsound",
+    hidden_by="where",
+    guarded=True,
+)
 def nan_in_a_literal_replaced() -> None:
     x = torch.tensor([1.0, NAN, 3.0])
     torch.where(torch.isnan(x), torch.zeros_like(x), x).sum()
 
 
-# -- more of them ---------------------------------------------------------------------------------------------
+# -- more of them ----------------------------------------------------------------------------------
 
 
 @faulty(op="mul", says="infinity times zero")
@@ -241,7 +258,10 @@ def half_sum() -> None:
 
 @faulty(op="convolution", status="0x400")
 def half_convolution() -> None:
-    F.conv2d(torch.full((1, 8, 5, 5), 100.0, dtype=torch.float16), torch.full((2, 8, 3, 3), 100.0, dtype=torch.float16))
+    F.conv2d(
+        torch.full((1, 8, 5, 5), 100.0, dtype=torch.float16),
+        torch.full((2, 8, 3, 3), 100.0, dtype=torch.float16),
+    )
 
 
 @faulty(op="rsqrt", says="root of zero")

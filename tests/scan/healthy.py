@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small real programs in which nothing is wrong: scan must say "clean". Those with masks are in healthy_masks.py."""
+"""Small real programs in which nothing is wrong: scan must say "clean". Those with masks are in
+healthy_masks.py.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def learn(loss: torch.Tensor, *parameters: nn.Parameter) -> None:
     torch.optim.SGD(parameters, lr=0.1).step()
 
 
-def train(model: nn.Module, loss: Callable[[], torch.Tensor], *, steps: int = 2, foreach: bool = True) -> None:
+def train(
+    model: nn.Module, loss: Callable[[], torch.Tensor], *, steps: int = 2, foreach: bool = True
+) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=foreach)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -37,7 +41,7 @@ def train(model: nn.Module, loss: Callable[[], torch.Tensor], *, steps: int = 2,
         optimizer.step()
 
 
-# -- the table of docs/soundness.md ---------------------------------------------------------------------------
+# -- the table of docs/soundness.md ----------------------------------------------------------------
 
 
 @healthy
@@ -111,7 +115,7 @@ def bfloat16_autocast() -> None:
         train(model, lambda: F.cross_entropy(model(torch.randn(4, 8)), torch.tensor([0, 1, 0, 1])))
 
 
-# -- careful arithmetic ---------------------------------------------------------------------------------------
+# -- careful arithmetic ----------------------------------------------------------------------------
 
 
 @healthy
@@ -164,7 +168,9 @@ def layer_norm_of_a_constant() -> None:
 
 @healthy
 def batch_norm_in_train_and_eval() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)
+    )
     train(model, lambda: model(torch.randn(3, 1, 4, 4)).pow(2).mean())
     model.eval()
     with torch.no_grad():
@@ -175,7 +181,11 @@ def batch_norm_in_train_and_eval() -> None:
 def group_norm_and_lstm() -> None:
     lstm, norm = nn.LSTM(4, 4, batch_first=True), nn.GroupNorm(2, 4)
     model = nn.ModuleList([lstm, norm])
-    train(model, lambda: norm(lstm(torch.randn(2, 3, 4))[0].transpose(1, 2)).pow(2).mean(), foreach=False)
+    train(
+        model,
+        lambda: norm(lstm(torch.randn(2, 3, 4))[0].transpose(1, 2)).pow(2).mean(),
+        foreach=False,
+    )
 
 
 @healthy
@@ -223,13 +233,21 @@ def clipping_without_a_limit() -> None:
 def connectionist_temporal_classification() -> None:
     logits = nn.Parameter(torch.randn(10, 2, 5))
     targets = torch.tensor([[1, 2, 3, 4], [1, 2, 1, 2]])
-    learn(F.ctc_loss(logits.log_softmax(2), targets, torch.tensor([10, 8]), torch.tensor([4, 3])), logits)
+    learn(
+        F.ctc_loss(logits.log_softmax(2), targets, torch.tensor([10, 8]), torch.tensor([4, 3])),
+        logits,
+    )
 
 
 @healthy
 def gradient_of_distances_between_equal_points() -> None:
     points = nn.Parameter(torch.ones(3, 2))
-    learn(torch.cdist(points, points).sum() + F.pdist(points).sum() + F.cosine_similarity(points, points * 0).sum(), points)
+    learn(
+        torch.cdist(points, points).sum()
+        + F.pdist(points).sum()
+        + F.cosine_similarity(points, points * 0).sum(),
+        points,
+    )
 
 
 @healthy
@@ -276,7 +294,14 @@ def masks_of_pretrained_models() -> None:
 
 @healthy
 def every_other_optimizer() -> None:
-    for kind in (torch.optim.Adadelta, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Rprop, torch.optim.Adafactor):
+    for kind in (
+        torch.optim.Adadelta,
+        torch.optim.Adamax,
+        torch.optim.NAdam,
+        torch.optim.RAdam,
+        torch.optim.Rprop,
+        torch.optim.Adafactor,
+    ):
         model = nn.Linear(3, 3)
         optimizer = kind(model.parameters(), lr=0.01)
         for _ in range(2):
@@ -290,11 +315,15 @@ def whole_transformer_with_padding() -> None:
     model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     causal = nn.Transformer.generate_square_subsequent_mask(4)
     padding = torch.tensor([[0.0, 0.0, 0.0, -INF], [0.0] * 4])
-    masks = {"src_key_padding_mask": padding, "tgt_key_padding_mask": padding, "memory_key_padding_mask": padding}
+    masks = {
+        "src_key_padding_mask": padding,
+        "tgt_key_padding_mask": padding,
+        "memory_key_padding_mask": padding,
+    }
     model(torch.randn(2, 4, 8), torch.randn(2, 4, 8), tgt_mask=causal, **masks).sum().backward()
 
 
-# -- integers -------------------------------------------------------------------------------------------------
+# -- integers --------------------------------------------------------------------------------------
 
 
 @healthy

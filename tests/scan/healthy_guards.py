@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Healthy programs that make NaN or infinities and remove them on purpose, in the same step: everyday guarded idioms."""
+"""Healthy programs that make NaN or infinities and remove them on purpose, in the same step:
+everyday guarded idioms.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +147,11 @@ def correlation_of_constant_rows() -> None:
 def ctc_of_targets_too_long() -> None:
     logits = nn.Parameter(torch.randn(3, 2, 5))
     loss = F.ctc_loss(
-        logits.log_softmax(-1), torch.tensor([[1, 1, 2, 3], [2, 3, 0, 0]]), torch.tensor([3, 3]), torch.tensor([4, 2]), zero_infinity=True
+        logits.log_softmax(-1),
+        torch.tensor([[1, 1, 2, 3], [2, 3, 0, 0]]),
+        torch.tensor([3, 3]),
+        torch.tensor([4, 2]),
+        zero_infinity=True,
     )
     learn(loss, logits)
 

@@ -11,7 +11,7 @@ from torch import nn
 __all__ = ["PROGRAMS"]
 
 
-# -- masks ----------------------------------------------------------------------------------------------------
+# -- masks -----------------------------------------------------------------------------------------
 
 
 @healthy
@@ -54,7 +54,10 @@ def transformer_encoder_layer() -> None:
 def transformer_encoder_layer_in_eval() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     with torch.no_grad():
-        layer(torch.randn(2, 4, 8), src_key_padding_mask=torch.tensor([[False, False, True, True], [False] * 4])).sum()
+        layer(
+            torch.randn(2, 4, 8),
+            src_key_padding_mask=torch.tensor([[False, False, True, True], [False] * 4]),
+        ).sum()
 
 
 @healthy
@@ -84,7 +87,9 @@ def large_negative_mask_cast_to_half() -> None:
 @healthy
 def two_masks_added() -> None:
     causal = torch.triu(torch.full((4, 4), torch.finfo(torch.float16).min, dtype=torch.float16), 1)
-    padding = torch.zeros(4, dtype=torch.float16).masked_fill(torch.tensor([False, False, False, True]), torch.finfo(torch.float16).min)
+    padding = torch.zeros(4, dtype=torch.float16).masked_fill(
+        torch.tensor([False, False, False, True]), torch.finfo(torch.float16).min
+    )
     torch.softmax(causal + padding, -1).sum()
 
 
@@ -177,11 +182,13 @@ def max_pooling_with_padding() -> None:
 @healthy
 def scatter_maximum() -> None:
     start = torch.full((4,), -INF)
-    found = start.scatter_reduce(0, torch.tensor([0, 0, 1]), torch.tensor([1.0, 2.0, 3.0]), "amax", include_self=True)
+    found = start.scatter_reduce(
+        0, torch.tensor([0, 0, 1]), torch.tensor([1.0, 2.0, 3.0]), "amax", include_self=True
+    )
     torch.where(torch.isinf(found), torch.zeros_like(found), found).sum()
 
 
-# -- infinities that are bounds -------------------------------------------------------------------------------
+# -- infinities that are bounds --------------------------------------------------------------------
 
 
 @healthy
@@ -242,7 +249,7 @@ def early_stopping_state() -> None:
         best = torch.min(best, loss.detach())
 
 
-# -- NaN on purpose -------------------------------------------------------------------------------------------
+# -- NaN on purpose --------------------------------------------------------------------------------
 
 
 @healthy

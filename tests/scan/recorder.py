@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small recorder of torch programs for these tests: the rows of docs/schema.md, nothing fast, nothing on disk."""
+"""A small recorder of torch programs for these tests: the rows of docs/schema.md, nothing fast,
+nothing on disk.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from typing import Any
 
 import msgspec
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opscope.run.memory import MemoryRun
@@ -27,7 +32,10 @@ def record(program: Callable[[], object], **info: Any) -> MemoryRun:
     """Run a program under recording; an exception ends it quietly, as a crash of its process."""
     recorder = Recorder()
     exit_code = 0
-    hooks = [register_optimizer_step_pre_hook(recorder.optimizer_begins), register_optimizer_step_post_hook(recorder.optimizer_ends)]
+    hooks = [
+        register_optimizer_step_pre_hook(recorder.optimizer_begins),
+        register_optimizer_step_post_hook(recorder.optimizer_ends),
+    ]
     try:
         with recorder:
             program()
@@ -108,7 +116,9 @@ class Recorder(TorchDispatchMode):
             self.next_step()
         return result
 
-    def _outputs(self, index: int, func: Any, given: list[tuple[str, Any]], result: Any, node: Any) -> None:
+    def _outputs(
+        self, index: int, func: Any, given: list[tuple[str, Any]], result: Any, node: Any
+    ) -> None:
         written = [t for s, t in given if _is_written(func, s)]
         for tensor in written:
             self._writes[self._storage(tensor)] += 1
@@ -140,11 +150,24 @@ class Recorder(TorchDispatchMode):
         storage = self._storage(tensor)
         if isinstance(tensor, torch.nn.Parameter):
             self._roles[storage] = ("parameter", f"w{storage}")
-        dims = tuple(sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1 and stride))
-        span = (tensor.storage_offset(), tensor.numel() if 0 not in tensor.stride() else dims, tensor.dtype)
+        dims = tuple(
+            sorted(
+                (stride, size)
+                for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+                if size > 1 and stride
+            )
+        )
+        span = (
+            tensor.storage_offset(),
+            tensor.numel() if 0 not in tensor.stride() else dims,
+            tensor.dtype,
+        )
         where = (storage, self._writes[storage], span)
         if where not in self._versions:
-            self._versions[where] = (len(self._versions), {} if storage in self._blank else statistics(tensor))
+            self._versions[where] = (
+                len(self._versions),
+                {} if storage in self._blank else statistics(tensor),
+            )
         version, known = self._versions[where]
         role, label = self._roles.get(storage, (None, None))
         self.tensors.append(
@@ -192,12 +215,22 @@ def statistics(tensor: torch.Tensor) -> dict[str, Any]:
             flat = values.reshape(-1).double()
         finite = flat[flat.isfinite()]
         found: dict[str, Any] = {
-            "size": flat.numel(), "nan": int(flat.isnan().sum()), "pos_inf": int((flat == math.inf).sum()),
-            "neg_inf": int((flat == -math.inf).sum()), "zero": int((flat == 0).sum()), "neg": int((flat < 0).sum()),
-            "pos": int((flat > 0).sum()), "near_limit": int((finite.abs() > LIMIT.get(tensor.dtype, math.inf)).sum()),
-        }  # fmt: skip
+            "size": flat.numel(),
+            "nan": int(flat.isnan().sum()),
+            "pos_inf": int((flat == math.inf).sum()),
+            "neg_inf": int((flat == -math.inf).sum()),
+            "zero": int((flat == 0).sum()),
+            "neg": int((flat < 0).sum()),
+            "pos": int((flat > 0).sum()),
+            "near_limit": int((finite.abs() > LIMIT.get(tensor.dtype, math.inf)).sum()),
+        }
         if finite.numel():
-            found |= {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean()), "l2norm": float(finite.norm())}
+            found |= {
+                "min": float(finite.min()),
+                "max": float(finite.max()),
+                "mean": float(finite.mean()),
+                "l2norm": float(finite.norm()),
+            }
             if not values.is_floating_point() and not values.is_complex():
                 found |= {"min_int": int(values.min()), "max_int": int(values.max())}
         return found
@@ -208,14 +241,19 @@ def _is_written(func: Any, slot: str) -> bool:
     for i, argument in enumerate(func._schema.arguments):
         if head in (str(i), argument.name):
             info = argument.alias_info
-            return (info is not None and info.is_write) or argument.name in {"running_mean", "running_var"}
+            return (info is not None and info.is_write) or argument.name in {
+                "running_mean",
+                "running_var",
+            }
     return False
 
 
 def _line() -> str | None:
     frame: Any = sys._getframe(2)
     while frame is not None:
-        if "/tests/scan/" in frame.f_code.co_filename and not frame.f_code.co_filename.endswith("recorder.py"):
+        if "/tests/scan/" in frame.f_code.co_filename and not frame.f_code.co_filename.endswith(
+            "recorder.py"
+        ):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
@@ -231,7 +269,14 @@ def _encode(args: Any, kwargs: Any) -> str:
             return {"float": str(value)}
         if isinstance(value, torch.dtype):
             return {"dtype": str(value).removeprefix("torch.")}
-        return value if isinstance(value, (int, float, bool, str, type(None))) else {"other": str(value)}
+        return (
+            value
+            if isinstance(value, (int, float, bool, str, type(None)))
+            else {"other": str(value)}
+        )
 
-    whole = {"args": [tree(v, str(i)) for i, v in enumerate(args)], "kwargs": {k: tree(v, f"kwargs.{k}") for k, v in kwargs.items()}}
+    whole = {
+        "args": [tree(v, str(i)) for i, v in enumerate(args)],
+        "kwargs": {k: tree(v, f"kwargs.{k}") for k, v in kwargs.items()},
+    }
     return msgspec.json.encode(whole).decode()

@@ -13,7 +13,13 @@ from opscope.scan.earlier_run import beside
 
 
 def document(*findings: Finding) -> Document:
-    return Document(opscope="0", verb="scan", verdict="found" if findings else "clean", findings=findings, summary={"steps": 2})
+    return Document(
+        opscope="0",
+        verb="scan",
+        verdict="found" if findings else "clean",
+        findings=findings,
+        summary={"steps": 2},
+    )
 
 
 def test_what_is_gone_what_stays_and_what_is_new(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NaN and Inf that are born in sparse, nested and quantised tensors: named at their line, proven, as those of dense ones are."""
+"""NaN and Inf that are born in sparse, nested and quantised tensors: named at their line, proven,
+as those of dense ones are.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from torch import nn
 from opscope.scan.api import scan
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:The PyTorch API of nested tensors", "ignore:Sparse", "ignore:torch.quantize_per", "ignore:Converting a tensor"
+    "ignore:The PyTorch API of nested tensors",
+    "ignore:Sparse",
+    "ignore:torch.quantize_per",
+    "ignore:Converting a tensor",
 )
 FAULTY: list[Callable[[], object]] = []
 
@@ -35,7 +40,9 @@ def learn(loss: torch.Tensor, *parameters: torch.Tensor) -> None:
 
 def diagonal(*values: float) -> torch.Tensor:
     place = torch.arange(len(values))
-    return torch.sparse_coo_tensor(torch.stack([place, place]), torch.tensor(values), (len(values), len(values)))
+    return torch.sparse_coo_tensor(
+        torch.stack([place, place]), torch.tensor(values), (len(values), len(values))
+    )
 
 
 @faulty
@@ -134,13 +141,17 @@ def root_of_ragged_values() -> None:
     linear = nn.Linear(4, 4)
     x = torch.nested.nested_tensor([torch.ones(2, 4), -torch.ones(3, 4)], layout=torch.jagged)
     root = torch.sqrt(x)  # <- origin
-    learn(torch.cat([part.reshape(-1) for part in linear(root).unbind()]).sum(), *linear.parameters())
+    learn(
+        torch.cat([part.reshape(-1) for part in linear(root).unbind()]).sum(), *linear.parameters()
+    )
 
 
 @faulty
 def what_eight_bits_stand_for() -> None:
     weight = nn.Parameter(torch.ones(2))
-    packed = torch.quantize_per_tensor(torch.tensor([3.4e38, 0.0]), 9e37, 0, torch.qint8)  # 3.4e38 is rounded up to 4 * 9e37
+    packed = torch.quantize_per_tensor(
+        torch.tensor([3.4e38, 0.0]), 9e37, 0, torch.qint8
+    )  # 3.4e38 is rounded up to 4 * 9e37
     values = packed.dequantize()  # <- origin
     learn(F.mse_loss(values * weight, torch.zeros(2)), weight)
 
@@ -152,10 +163,14 @@ def line_of_origin(program: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("program", FAULTY, ids=lambda program: program.__name__)
-def test_the_line_is_named_and_proven(tmp_path: Path, program: Callable[[], object], *, plain: bool) -> None:
+def test_the_line_is_named_and_proven(
+    tmp_path: Path, program: Callable[[], object], *, plain: bool
+) -> None:
     document = scan(record(tmp_path, program, plain=plain).run)
     first = document.findings[0]
-    assert (first.forward.source if first.forward is not None else first.source) == line_of_origin(program)
+    assert (first.forward.source if first.forward is not None else first.source) == line_of_origin(
+        program
+    )
     assert first.confidence == "proven"
     assert len(document.findings) == 1
 
@@ -163,4 +178,9 @@ def test_the_line_is_named_and_proven(tmp_path: Path, program: Callable[[], obje
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_healthy_programs_are_clean(tmp_path: Path, program: Callable[[], object]) -> None:
     document = scan(record(tmp_path, program).run)
-    assert (document.verdict, document.findings, document.summary["hidden"], document.complete) == ("clean", (), 0, True)
+    assert (document.verdict, document.findings, document.summary["hidden"], document.complete) == (
+        "clean",
+        (),
+        0,
+        True,
+    )

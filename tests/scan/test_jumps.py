@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loss or gradients that leap in one step are a warning that names where the growth began; learning is none."""
+"""A loss or gradients that leap in one step are a warning that names where the growth began;
+learning is none.
+"""
 
 from __future__ import annotations
 

@@ -32,11 +32,17 @@ def test_faulty(name: str, tmp_path: Path) -> None:
     document = recorded(expected.program, tmp_path, show_hidden=expected.guarded)
     assert document.findings, document.summary
     first = document.findings[0]
-    assert (family(first.op or ""), first.phase, first.status) == (expected.op, expected.phase, expected.status)
+    assert (family(first.op or ""), first.phase, first.status) == (
+        expected.op,
+        expected.phase,
+        expected.status,
+    )
     evidence = first.evidence[0]
     assert (evidence["reached"], evidence["arrived"]) == (expected.reached, expected.arrived)
     hidden = evidence["hidden_by"]
-    assert (hidden and expected.hidden_by and expected.hidden_by in hidden) or hidden == expected.hidden_by
+    assert (
+        hidden and expected.hidden_by and expected.hidden_by in hidden
+    ) or hidden == expected.hidden_by
     assert (None if first.forward is None else family(first.forward.op)) == expected.forward
     others = {family(finding.op or "") for finding in document.findings[1:]}
     assert others <= set(expected.others)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scalar arguments are inputs: NaN that arrives in one, and values that leave the tensors and come back; NaN that a composite puts in."""
+"""Scalar arguments are inputs: NaN that arrives in one, and values that leave the tensors and come
+back; NaN that a composite puts in.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,12 @@ MAKERS: dict[str, Callable[[Any], Optimizer]] = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_learning_rate_that_is_nan_has_arrived(name: str, tmp_path: Path) -> None:
     finding = only(lambda: train(MAKERS[name], [0.1, float("nan"), 0.1]), tmp_path)
-    assert (finding.step, finding.phase, finding.evidence[0]["arrived"], finding.evidence[0]["reached"]) == (
+    assert (
+        finding.step,
+        finding.phase,
+        finding.evidence[0]["arrived"],
+        finding.evidence[0]["reached"],
+    ) == (
         1,
         "optimizer",
         True,
@@ -66,7 +73,11 @@ def rate_of(share: torch.Tensor) -> None:
 
 def test_a_value_that_left_the_tensors_is_known_when_it_comes_back(tmp_path: Path) -> None:
     finding = only(lambda: rate_of(torch.tensor(0.0) / torch.tensor(0.0)), tmp_path)
-    assert (finding.op, finding.evidence[0]["reached"], finding.evidence[0]["arrived"]) == ("aten::div.Tensor", "parameter", False)
+    assert (finding.op, finding.evidence[0]["reached"], finding.evidence[0]["arrived"]) == (
+        "aten::div.Tensor",
+        "parameter",
+        False,
+    )
     assert "came back: the learning rate is nan" in " ".join(finding.reasons)
 
 
@@ -116,12 +127,23 @@ def test_a_nan_that_a_composite_puts_in_is_the_composites(name: str, tmp_path: P
 def test_without_columns_the_callee_is_what_lies_below_its_arguments() -> None:
     def called(text: str) -> str | None:
         code = compile(text, "here", "eval")
-        return callee_below(code, [each.offset for each in dis.get_instructions(code) if each.opname.startswith("CALL")][-1])
+        return callee_below(
+            code,
+            [each.offset for each in dis.get_instructions(code) if each.opname.startswith("CALL")][
+                -1
+            ],
+        )
 
-    assert [called(text) for text in ("f()", "m.f(1, 2 + 3)", "a.m.f(g(3), dim=4)", "f(x[0] * 2, [1, 2])")] == ["f"] * 4
+    assert [
+        called(text)
+        for text in ("f()", "m.f(1, 2 + 3)", "a.m.f(g(3), dim=4)", "f(x[0] * 2, [1, 2])")
+    ] == ["f"] * 4
     assert called("m.f(*x)") is None
 
 
 def test_a_nan_that_the_program_puts_in_itself_keeps_its_operator(tmp_path: Path) -> None:
-    finding = only(lambda: (nn.Parameter(torch.ones(2)) * torch.full((2,), float("nan"))).sum().backward(), tmp_path)
+    finding = only(
+        lambda: (nn.Parameter(torch.ones(2)) * torch.full((2,), float("nan"))).sum().backward(),
+        tmp_path,
+    )
     assert finding.op == "aten::full.default"

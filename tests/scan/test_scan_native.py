@@ -19,7 +19,13 @@ from opscope.run.store.reader import NativeRun
 from opscope.run.store.writer import ProcessWriter
 from opscope.scan.api import scan
 
-PROGRAMS = ("log_of_zero_then_nll_loss", "half_attention", "sqrt_of_zero_backward_hidden_by_where", "nan_in_checkpoint", "exp_hidden")
+PROGRAMS = (
+    "log_of_zero_then_nll_loss",
+    "half_attention",
+    "sqrt_of_zero_backward_hidden_by_where",
+    "nan_in_checkpoint",
+    "exp_hidden",
+)
 
 
 def stored(run: MemoryRun, place: Path) -> NativeRun:
@@ -36,7 +42,10 @@ def stored(run: MemoryRun, place: Path) -> NativeRun:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_answer(name: str, tmp_path: Path) -> None:
     memory = record(faulty.PROGRAMS[name].program)
-    expected, found = scan(memory, show_hidden=True), scan(stored(memory, tmp_path), show_hidden=True)
+    expected, found = (
+        scan(memory, show_hidden=True),
+        scan(stored(memory, tmp_path), show_hidden=True),
+    )
     assert msgspec.to_builtins(found.findings) == msgspec.to_builtins(expected.findings)
     assert found.summary["tensors"] == expected.summary["tensors"]
     assert found.complete

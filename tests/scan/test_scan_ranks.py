@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scan over rows of several ranks: what must be equal on all of them and is not, and what may differ."""
+"""scan over rows of several ranks: what must be equal on all of them and is not, and what may
+differ.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ GRADIENT: dict[str, Any] = {"role": "gradient", "tensor_name": "fc.weight"}
 
 
 def args(ranks: str = "0-1", name: str = "0") -> str:
-    tree = {"args": [[{"tensor": "0.0"}], {"object": {"process_group": name, "ranks": ranks}}], "kwargs": {}}
+    tree = {
+        "args": [[{"tensor": "0.0"}], {"object": {"process_group": name, "ranks": ranks}}],
+        "kwargs": {},
+    }
     return msgspec.json.encode(tree).decode()
 
 
@@ -32,38 +37,73 @@ def all_reduce(rows: Builder, process: int, before: int, after: int, **columns: 
 
 def content(number: int, **changes: Any) -> dict[str, Any]:
     """A tensor whose content is one number."""
-    return state(number, digest=number, **{"l2norm": 1.0 + number, "mean": 0.1 * number, "slot": "0.0", **changes})
+    return state(
+        number,
+        digest=number,
+        **{"l2norm": 1.0 + number, "mean": 0.1 * number, "slot": "0.0", **changes},
+    )
 
 
 Change = Callable[[int, int], dict[str, int]]
 
 
 def trained(change: Change = lambda rank, step: {}, *, steps: int = 3, groups: int = 1) -> Builder:
-    """Two ranks that train one weight together, its content 100 + step; change says what differs on a rank in a step.
+    """Two ranks that train one weight together, its content 100 + step; change says what differs on
+    a rank in a step.
 
-    weight: what it reads; local: its gradient before the exchange; gradient: after it; lost: no exchange; clipped: what is made of it.
+    weight: what it reads; local: its gradient before the exchange; gradient: after it; lost: no
+    exchange; clipped: what is made of it.
     """
     rows = Builder()
     for rank in range(2):
         for step in range(steps):
             rows.step, at = step, {"process": rank, "source": "/train.py:7"}
-            told = {"weight": 100 + step, "gradient": 200 + step, "after": 101 + step, **change(rank, step)}
+            told = {
+                "weight": 100 + step,
+                "gradient": 200 + step,
+                "after": 101 + step,
+                **change(rank, step),
+            }
             local = told.get("local", 300 + 10 * rank + step)
-            rows.call("mm", [content(told["weight"], **WEIGHT)], [content(400 + 10 * rank + step)], **at)
-            rows.call("mm", [content(500 + rank)], [content(local, **GRADIENT)], phase="backward", **at)
+            rows.call(
+                "mm", [content(told["weight"], **WEIGHT)], [content(400 + 10 * rank + step)], **at
+            )
+            rows.call(
+                "mm", [content(500 + rank)], [content(local, **GRADIENT)], phase="backward", **at
+            )
             if not told.get("lost"):
                 place = "0-1" if groups == 1 else str(rank)
                 rows.call(
-                    "c10d::allreduce_", [content(local, **GRADIENT)], [content(told["gradient"], **GRADIENT)],
-                    phase="communication", args=args(place), **at,
-                )  # fmt: skip
+                    "c10d::allreduce_",
+                    [content(local, **GRADIENT)],
+                    [content(told["gradient"], **GRADIENT)],
+                    phase="communication",
+                    args=args(place),
+                    **at,
+                )
             used = told["gradient"] if not told.get("lost") else local
             if "clipped" in told:
-                rows.call("mul_", [content(used, **GRADIENT)], [content(told["clipped"], **GRADIENT)], phase="optimizer", **at)
+                rows.call(
+                    "mul_",
+                    [content(used, **GRADIENT)],
+                    [content(told["clipped"], **GRADIENT)],
+                    phase="optimizer",
+                    **at,
+                )
                 used = told["clipped"]
             inputs = [content(told["weight"], **WEIGHT), content(used, **GRADIENT, slot="1")]
-            columns = {"args": '{"args": [0.1], "kwargs": {}}', **({"args": told["args"]} if "args" in told else {})}
-            rows.call("add_", inputs, [content(told["after"], **WEIGHT)], phase="optimizer", **columns, **at)
+            columns = {
+                "args": '{"args": [0.1], "kwargs": {}}',
+                **({"args": told["args"]} if "args" in told else {}),
+            }
+            rows.call(
+                "add_",
+                inputs,
+                [content(told["after"], **WEIGHT)],
+                phase="optimizer",
+                **columns,
+                **at,
+            )
     return rows
 
 
@@ -76,24 +116,43 @@ def test_ranks_that_stay_together_are_clean() -> None:
 
 
 def test_a_weight_that_was_never_the_same_is_told_where_it_is_first_read() -> None:
-    (finding,) = mismatches(trained(lambda rank, step: {"weight": 900 + step, "after": 901 + step} if rank else {}))
-    assert (finding.rank, finding.step, finding.op, finding.phase) == (1, 0, "aten::mm.default", "forward")
+    (finding,) = mismatches(
+        trained(lambda rank, step: {"weight": 900 + step, "after": 901 + step} if rank else {})
+    )
+    assert (finding.rank, finding.step, finding.op, finding.phase) == (
+        1,
+        0,
+        "aten::mm.default",
+        "forward",
+    )
     assert "fc.weight" in finding.reasons[0]
     assert finding.evidence[0]["other"]["rank"] == 0
 
 
 def test_a_weight_that_parts_later_is_told_at_the_call_that_wrote_it() -> None:
     def change(rank: int, step: int) -> dict[str, int]:
-        return {"after": 901 + step, **({"weight": 900 + step} if step > 1 else {})} if rank and step else {}
+        return (
+            {"after": 901 + step, **({"weight": 900 + step} if step > 1 else {})}
+            if rank and step
+            else {}
+        )
 
     (finding,) = mismatches(trained(change))
-    assert (finding.rank, finding.step, finding.op, finding.phase) == (1, 1, "aten::add_.default", "optimizer")
+    assert (finding.rank, finding.step, finding.op, finding.phase) == (
+        1,
+        1,
+        "aten::add_.default",
+        "optimizer",
+    )
 
 
 def test_a_rate_that_only_one_rank_has_is_named() -> None:
     def change(rank: int, step: int) -> dict[str, Any]:
         own = {"args": '{"args": [0.2], "kwargs": {}}'} if rank else {}
-        return {**own, **({"after": 901 + step, **({"weight": 900 + step} if step else {})} if rank else {})}
+        return {
+            **own,
+            **({"after": 901 + step, **({"weight": 900 + step} if step else {})} if rank else {}),
+        }
 
     (finding,) = mismatches(trained(change))
     assert (finding.rank, finding.step) == (1, 0)
@@ -103,7 +162,10 @@ def test_a_rate_that_only_one_rank_has_is_named() -> None:
 def test_a_gradient_that_one_rank_changes_after_the_exchange_is_told_at_the_change() -> None:
     def change(rank: int, step: int) -> dict[str, int]:
         own = {"clipped": 600 + 10 * rank + step}
-        return {**own, **({"after": 901 + step, **({"weight": 900 + step} if step else {})} if rank else {})}
+        return {
+            **own,
+            **({"after": 901 + step, **({"weight": 900 + step} if step else {})} if rank else {}),
+        }
 
     finding = mismatches(trained(change))[0]
     assert (finding.rank, finding.step, finding.op) == (1, 0, "aten::mul_.default")
@@ -113,7 +175,11 @@ def test_a_gradient_that_one_rank_changes_after_the_exchange_is_told_at_the_chan
 def test_a_gradient_that_one_rank_does_not_exchange() -> None:
     def change(rank: int, step: int) -> dict[str, int]:
         if rank and step >= 1:
-            return {"lost": int(step == 1), "after": 901 + step, **({"weight": 900 + step} if step > 1 else {})}
+            return {
+                "lost": int(step == 1),
+                "after": 901 + step,
+                **({"weight": 900 + step} if step > 1 else {}),
+            }
         return {}
 
     found = mismatches(trained(change))
@@ -126,27 +192,49 @@ def test_a_gradient_that_one_rank_does_not_exchange() -> None:
 def test_a_parameter_that_parts_in_the_last_step_while_others_are_exchanged() -> None:
     rows = trained(lambda rank, step: {"lost": 1, "after": 950} if rank and step == 2 else {})
     other = trained()
-    rows.calls.extend(msgspec.structs.replace(call, index=call.index + 1000, name=f"other {call.name}") for call in other.calls)
+    rows.calls.extend(
+        msgspec.structs.replace(call, index=call.index + 1000, name=f"other {call.name}")
+        for call in other.calls
+    )
     named = {"fc.weight": "head.weight", None: None}
     for row in other.tensors:
         changed = msgspec.structs.replace(
-            row, index=row.index + 1000, tensor_name=named[row.tensor_name], version=(row.version or 0) + 5000
+            row,
+            index=row.index + 1000,
+            tensor_name=named[row.tensor_name],
+            version=(row.version or 0) + 5000,
         )
         rows.tensors.append(changed)
-    words = [reason for finding in mismatches(rows) for reason in finding.reasons if reason.startswith("fc.weight")]
+    words = [
+        reason
+        for finding in mismatches(rows)
+        for reason in finding.reasons
+        if reason.startswith("fc.weight")
+    ]
     assert len(words) == 1
 
 
 def test_shards_of_a_weight_are_no_replicas() -> None:
     def change(rank: int, step: int) -> dict[str, int]:
-        return {name: value + 50 * rank for name, value in {"weight": 100 + step, "gradient": 200 + step, "after": 101 + step}.items()}
+        return {
+            name: value + 50 * rank
+            for name, value in {
+                "weight": 100 + step,
+                "gradient": 200 + step,
+                "after": 101 + step,
+            }.items()
+        }
 
     assert scan(trained(change, groups=2).run()).verdict == "clean"
 
 
 def test_models_that_are_averaged_now_and_then_are_clean() -> None:
     def change(rank: int, step: int) -> dict[str, int]:
-        return {"lost": 1, "after": 700 + 10 * rank + step, "weight": 100 if not step else 699 + 10 * rank + step}
+        return {
+            "lost": 1,
+            "after": 700 + 10 * rank + step,
+            "weight": 100 if not step else 699 + 10 * rank + step,
+        }
 
     assert scan(trained(change).run()).verdict == "clean"
 
@@ -155,7 +243,14 @@ def test_collectives_in_another_order_are_told_at_the_first() -> None:
     rows = Builder()
     for rank, ops in enumerate((("allreduce_", "allgather_"), ("allgather_", "allreduce_"))):
         for op in ops:
-            rows.call(f"c10d::{op}", [content(1)], [content(2)], process=rank, phase="communication", args=args())
+            rows.call(
+                f"c10d::{op}",
+                [content(1)],
+                [content(2)],
+                process=rank,
+                phase="communication",
+                args=args(),
+            )
     (finding,) = mismatches(rows)
     assert (finding.rank, finding.op) == (1, "c10d::allgather_")
     assert "where rank 0 runs allreduce_" in finding.reasons[0]
@@ -166,9 +261,13 @@ def test_what_a_rank_sends_is_not_what_all_ranks_get() -> None:
     for rank in (0, 1):
         sent = content(10 + rank, slot="1.0")
         rows.call(
-            "c10d::allgather_", [content(1, slot="0.0.0"), sent], [content(2, slot="0.0.0"), sent],
-            process=rank, phase="communication", args=args(),
-        )  # fmt: skip
+            "c10d::allgather_",
+            [content(1, slot="0.0.0"), sent],
+            [content(2, slot="0.0.0"), sent],
+            process=rank,
+            phase="communication",
+            args=args(),
+        )
     assert scan(rows.run()).findings == ()
 
 
@@ -177,7 +276,12 @@ def test_collectives_of_other_shapes_are_told() -> None:
     for rank, shape in enumerate(((4,), (4,), (8,))):
         changes = {"shape": shape, "size": shape[0]}
         rows.call(
-            "c10d::allreduce_", [content(1, **changes)], [content(2, **changes)], process=rank, phase="communication", args=args("0-2")
+            "c10d::allreduce_",
+            [content(1, **changes)],
+            [content(2, **changes)],
+            process=rank,
+            phase="communication",
+            args=args("0-2"),
         )
     (finding,) = mismatches(rows)
     assert finding.rank == 2
@@ -194,7 +298,14 @@ def test_a_result_that_differs_is_told_unless_it_is_rounding() -> None:
     close = Builder()
     for rank in range(2):
         rounded = content(30 + rank, l2norm=1.0 + 1e-8 * rank, mean=0.0)
-        close.call("c10d::allreduce_", [content(1)], [rounded], process=rank, phase="communication", args=args())
+        close.call(
+            "c10d::allreduce_",
+            [content(1)],
+            [rounded],
+            process=rank,
+            phase="communication",
+            args=args(),
+        )
     assert mismatches(close) == []
 
 
@@ -232,7 +343,12 @@ def test_ranks_in_words(given: Any, wanted: tuple[int, ...]) -> None:
     assert ranks_of(given) == wanted
 
 
-@given(st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=4),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
 def test_arguments_of_any_form_name_a_group_or_none(tree: Any) -> None:
     found = group_of(msgspec.json.encode(tree).decode())
     assert found is None or found[1]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scan over rows written by hand: several ranks, dumps without versions, unread tensors, skipped steps, crashes."""
+"""scan over rows written by hand: several ranks, dumps without versions, unread tensors, skipped
+steps, crashes.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ def test_reached_comes_before_hidden_though_later() -> None:
     rows.call("div", [state(4), state(5)], [state(6, nan=1)])
     rows.call("mse_loss", [state(6, nan=1), state(7)], [state(8, nan=1, size=1)])
     first, second = scan(rows.run()).findings
-    assert (first.op, first.evidence[0]["reached"], first.evidence[0]["path"]) == ("aten::div.default", "loss", ["div#2", "mse_loss#3"])
+    assert (first.op, first.evidence[0]["reached"], first.evidence[0]["path"]) == (
+        "aten::div.default",
+        "loss",
+        ["div#2", "mse_loss#3"],
+    )
     assert (second.op, second.evidence[0]["hidden_by"]) == ("aten::exp.default", "reciprocal#1")
 
 
@@ -68,9 +74,17 @@ def test_a_call_site_that_fails_in_every_step_is_one_finding() -> None:
 
 def test_damaged_parameters_carry_over_to_later_steps() -> None:
     rows = Builder()
-    rows.call("mul", [state(1, role="parameter", tensor_name="w")], [state(2, pos_inf=1)], phase="optimizer")
     rows.call(
-        "sub_", [state(1, role="parameter"), state(2, pos_inf=1)], [state(3, storage=1, neg_inf=1, role="parameter")], phase="optimizer"
+        "mul",
+        [state(1, role="parameter", tensor_name="w")],
+        [state(2, pos_inf=1)],
+        phase="optimizer",
+    )
+    rows.call(
+        "sub_",
+        [state(1, role="parameter"), state(2, pos_inf=1)],
+        [state(3, storage=1, neg_inf=1, role="parameter")],
+        phase="optimizer",
     )
     rows.step = 1
     rows.call("mm", [state(3, storage=1, neg_inf=1, role="parameter"), state(4)], [state(5, nan=4)])
@@ -122,7 +136,11 @@ def test_a_rank_that_received_nan_is_not_accused() -> None:
         bad = {"nan": 1} if rank == 0 else {}
         rows.call("log", [state(1)], [state(2, **bad)], process=rank, phase="backward")
         rows.call(
-            "c10d::allreduce_", [state(2, slot="0.0", **bad)], [unread(3, slot="0.0", storage=2)], process=rank, phase="communication"
+            "c10d::allreduce_",
+            [state(2, slot="0.0", **bad)],
+            [unread(3, slot="0.0", storage=2)],
+            process=rank,
+            phase="communication",
         )
         rows.call(
             "add_",
@@ -139,7 +157,11 @@ def test_a_sum_over_ranks_that_overflows_is_the_collective_itself() -> None:
     rows = Builder()
     for rank in (0, 1):
         rows.call(
-            "c10d::allreduce_", [state(2, slot="0.0")], [state(3, slot="0.0", storage=2, pos_inf=1)], process=rank, phase="communication"
+            "c10d::allreduce_",
+            [state(2, slot="0.0")],
+            [state(3, slot="0.0", storage=2, pos_inf=1)],
+            process=rank,
+            phase="communication",
         )
     found = scan(rows.run()).findings
     assert [(finding.rank, finding.op, finding.confidence) for finding in found] == [
@@ -149,13 +171,27 @@ def test_a_sum_over_ranks_that_overflows_is_the_collective_itself() -> None:
 
 
 def test_memory_that_a_collective_or_a_copy_is_to_fill_is_no_finding() -> None:
-    """Sharded parameters: NaN of fresh memory in the parts handed to all_gather, in the result of a reduce_scatter under way."""
+    """Sharded parameters: NaN of fresh memory in the parts handed to all_gather, in the result of a
+    reduce_scatter under way.
+    """
     rows = Builder()
     parameter = {"role": "parameter", "nan": 3}
     rows.call("split", [state(1)], [state(2, **parameter), state(3, slot="1", **parameter)])
-    rows.call("c10d::allgather_", [state(2, slot="0.0.0", **parameter), state(3, slot="0.0.1", **parameter)], [], phase="communication")
-    rows.call("c10d::_reduce_scatter_base_", [state(4, slot="1")], [state(5, role="gradient", nan=2)], phase="communication")
-    rows.call("copy_", [state(5, role="gradient", nan=2), state(6, slot="1")], [state(7, role="gradient")])
+    rows.call(
+        "c10d::allgather_",
+        [state(2, slot="0.0.0", **parameter), state(3, slot="0.0.1", **parameter)],
+        [],
+        phase="communication",
+    )
+    rows.call(
+        "c10d::_reduce_scatter_base_",
+        [state(4, slot="1")],
+        [state(5, role="gradient", nan=2)],
+        phase="communication",
+    )
+    rows.call(
+        "copy_", [state(5, role="gradient", nan=2), state(6, slot="1")], [state(7, role="gradient")]
+    )
     assert scan(rows.run()).verdict == "clean"
     rows.call("mul", [state(5, role="gradient", nan=2)], [state(8, nan=2)])
     assert ops(scan(rows.run()).findings) == ["c10d::_reduce_scatter_base_"]
@@ -163,9 +199,21 @@ def test_memory_that_a_collective_or_a_copy_is_to_fill_is_no_finding() -> None:
 
 def test_what_is_waited_for_is_its_collectives_result() -> None:
     rows = Builder()
-    rows.call("_c10d_functional::all_reduce", [state(1)], [unread(2, storage=9)], phase="communication")
-    rows.call("_c10d_functional::_wrap_tensor_autograd", [unread(2, storage=9)], [unread(2, storage=9)], phase="communication")
-    rows.call("_c10d_functional::wait_tensor", [unread(2, storage=9)], [state(3, storage=9, pos_inf=1)], phase="communication")
+    rows.call(
+        "_c10d_functional::all_reduce", [state(1)], [unread(2, storage=9)], phase="communication"
+    )
+    rows.call(
+        "_c10d_functional::_wrap_tensor_autograd",
+        [unread(2, storage=9)],
+        [unread(2, storage=9)],
+        phase="communication",
+    )
+    rows.call(
+        "_c10d_functional::wait_tensor",
+        [unread(2, storage=9)],
+        [state(3, storage=9, pos_inf=1)],
+        phase="communication",
+    )
     rows.call("mul", [state(3, storage=9, pos_inf=1)], [state(4, pos_inf=1)])
     (finding,) = scan(rows.run()).findings
     assert (finding.op, finding.confidence) == ("_c10d_functional::all_reduce", "likely")
@@ -197,9 +245,24 @@ def test_a_module_inside_which_nothing_was_recorded_is_accused() -> None:
 def test_a_dump_of_apis_without_versions() -> None:
     rows = Builder()
     nowhere = {"storage": None, "offset": None}
-    rows.call("Functional.log", [state(None, **nowhere)], [state(None, nan=1, min=-2.0, **nowhere)], level="api")
-    rows.call("Functional.relu", [state(None, nan=1, min=-2.0, **nowhere)], [state(None, nan=1, min=0.0, **nowhere)], level="api")
-    rows.call("Functional.cast", [state(None, nan=1, min=-0.5, **nowhere)], [state(None, nan=1, min=-0.5, **nowhere)], level="api")
+    rows.call(
+        "Functional.log",
+        [state(None, **nowhere)],
+        [state(None, nan=1, min=-2.0, **nowhere)],
+        level="api",
+    )
+    rows.call(
+        "Functional.relu",
+        [state(None, nan=1, min=-2.0, **nowhere)],
+        [state(None, nan=1, min=0.0, **nowhere)],
+        level="api",
+    )
+    rows.call(
+        "Functional.cast",
+        [state(None, nan=1, min=-0.5, **nowhere)],
+        [state(None, nan=1, min=-0.5, **nowhere)],
+        level="api",
+    )
     (finding,) = scan(rows.run()).findings
     assert finding.op == "Functional.log"
 
@@ -215,7 +278,11 @@ def test_a_status_that_the_device_reported_is_believed() -> None:
 def test_a_status_of_a_mask_is_no_finding() -> None:
     rows = Builder()
     rows.call(
-        "masked_fill", [state(1)], [state(2, neg_inf=1)], status=0x20, args='{"args": [{"tensor": "0"}, {"float": "-inf"}], "kwargs": {}}'
+        "masked_fill",
+        [state(1)],
+        [state(2, neg_inf=1)],
+        status=0x20,
+        args='{"args": [{"tensor": "0"}, {"float": "-inf"}], "kwargs": {}}',
     )
     assert scan(rows.run()).verdict == "clean"
 
@@ -223,10 +290,22 @@ def test_a_status_of_a_mask_is_no_finding() -> None:
 def test_a_result_clipped_at_the_limit_is_likely() -> None:
     rows = Builder()
     half = {"dtype": "float16"}
-    rows.call("Add", [state(1, max=40000.0, **half), state(2, max=60000.0, **half)], [state(3, max=65504.0, near_limit=1, **half)])
-    rows.call("Add", [state(3, max=65504.0, near_limit=1, **half), state(4, **half)], [state(5, max=65504.0, near_limit=1, **half)])
+    rows.call(
+        "Add",
+        [state(1, max=40000.0, **half), state(2, max=60000.0, **half)],
+        [state(3, max=65504.0, near_limit=1, **half)],
+    )
+    rows.call(
+        "Add",
+        [state(3, max=65504.0, near_limit=1, **half), state(4, **half)],
+        [state(5, max=65504.0, near_limit=1, **half)],
+    )
     (finding,) = scan(rows.run()).findings
-    assert (finding.call, finding.confidence, finding.evidence[0]["saturated"]) == ("Add#0", "likely", True)
+    assert (finding.call, finding.confidence, finding.evidence[0]["saturated"]) == (
+        "Add#0",
+        "likely",
+        True,
+    )
 
 
 def test_five_skipped_steps_in_a_row_are_a_finding() -> None:
@@ -242,10 +321,20 @@ def _skipping(steps: int) -> object:
     rows = Builder()
     for step in range(steps):
         rows.step, first = step, 10 * step
-        rows.call("mul", [state(first + 1)], [state(first + 2, pos_inf=1)], phase="backward", name="<root>:mul~bwd#1")
+        rows.call(
+            "mul",
+            [state(first + 1)],
+            [state(first + 2, pos_inf=1)],
+            phase="backward",
+            name="<root>:mul~bwd#1",
+        )
         rows.call(
             "_amp_foreach_non_finite_check_and_unscale_",
-            [state(first + 2, pos_inf=1, slot="0.0", role="gradient"), state(first + 3, slot="1"), state(first + 4, slot="2")],
+            [
+                state(first + 2, pos_inf=1, slot="0.0", role="gradient"),
+                state(first + 3, slot="1"),
+                state(first + 4, slot="2"),
+            ],
             [state(first + 5, pos_inf=1, slot="0.0", storage=first + 2)],
         )
     return scan(rows.run())
@@ -254,9 +343,16 @@ def _skipping(steps: int) -> object:
 def test_damage_that_got_past_the_scaler_is_a_finding() -> None:
     rows = Builder()
     rows.call("mul", [state(1)], [state(2, pos_inf=1)], phase="backward")
-    rows.call("_amp_foreach_non_finite_check_and_unscale_", [state(2, pos_inf=1, slot="0.0", role="gradient")], [])
     rows.call(
-        "sub_", [state(4, role="parameter"), state(2, pos_inf=1)], [state(5, neg_inf=1, storage=4, role="parameter")], phase="optimizer"
+        "_amp_foreach_non_finite_check_and_unscale_",
+        [state(2, pos_inf=1, slot="0.0", role="gradient")],
+        [],
+    )
+    rows.call(
+        "sub_",
+        [state(4, role="parameter"), state(2, pos_inf=1)],
+        [state(5, neg_inf=1, storage=4, role="parameter")],
+        phase="optimizer",
     )
     assert ops(scan(rows.run()).findings) == ["aten::mul.default"]
 
@@ -290,8 +386,13 @@ def test_selection_chooses_findings_and_counts_the_others() -> None:
     rows.call("sqrt", [state(3)], [state(4, nan=1)], module="b")
     document = scan(rows.run(), selection=parse_selection(steps="2-5"))
     assert ops(document.findings) == ["aten::sqrt.default"]
-    assert "1 findings lie outside of the selection, the first at step 0 aten::log.default forward a" in document.summary["warnings"]
-    assert ops(scan(rows.run(), selection=parse_selection(ops="log")).findings) == ["aten::log.default"]
+    assert (
+        "1 findings lie outside of the selection, the first at step 0 aten::log.default forward a"
+        in document.summary["warnings"]
+    )
+    assert ops(scan(rows.run(), selection=parse_selection(ops="log")).findings) == [
+        "aten::log.default"
+    ]
     assert scan(rows.run(), selection=parse_selection(ranks="1")).verdict == "clean"
 
 
@@ -322,7 +423,11 @@ def test_only_an_exception_that_ended_the_program_is_a_crash() -> None:
     assert scan(rows.run()).verdict == "clean"
     rows.call("bmm", [state(1)], [], error="RuntimeError: out of memory\nmore")
     (finding,) = scan(rows.run()).findings
-    assert (finding.kind, finding.call, finding.reasons) == ("crash", "bmm#2", ("RuntimeError: out of memory",))
+    assert (finding.kind, finding.call, finding.reasons) == (
+        "crash",
+        "bmm#2",
+        ("RuntimeError: out of memory",),
+    )
     rows.ends(0, exit_code=0)
     assert scan(rows.run()).verdict == "clean"
 
@@ -337,10 +442,22 @@ def test_leaving_on_purpose_is_no_crash() -> None:
 def test_judgements_are_listed() -> None:
     rows = Builder()
     rows.call("mm", [state(1)], [state(2)])
-    rows.judgements.append(Judgement(process=0, index=0, kind="replay-mismatch", substitute="float64", error=0.5, tolerance=0.1))
+    rows.judgements.append(
+        Judgement(
+            process=0,
+            index=0,
+            kind="replay-mismatch",
+            substitute="float64",
+            error=0.5,
+            tolerance=0.1,
+        )
+    )
     rows.judgements.append(Judgement(process=0, index=0, kind="nondeterminism"))
     found = scan(rows.run()).findings
-    assert [(finding.kind, finding.confidence) for finding in found] == [("replay-mismatch", "likely"), ("nondeterminism", "proven")]
+    assert [(finding.kind, finding.confidence) for finding in found] == [
+        ("replay-mismatch", "likely"),
+        ("nondeterminism", "proven"),
+    ]
     assert found[0].evidence[0]["error"] == 0.5
 
 
@@ -352,7 +469,9 @@ def test_what_a_process_checked_is_told_if_it_closed() -> None:
     assert scan(rows.run()).summary["checked"] == {"0": {"calls": 9, "checked": 5}}
 
 
-def test_a_wrong_operator_that_calls_another_wrong_one_comes_after_it_before_an_overflow_too() -> None:
+def test_a_wrong_operator_that_calls_another_wrong_one_comes_after_it_before_an_overflow_too() -> (
+    None
+):
     rows = Builder()
     rows.call("slogdet", [state(1)], [state(2)])
     rows.call("diagonal", [state(3)], [state(4)])
@@ -360,7 +479,11 @@ def test_a_wrong_operator_that_calls_another_wrong_one_comes_after_it_before_an_
     sample = '{"inside": ["aten::diagonal"], "replaced": ["aten::diagonal"]}'
     rows.judgements.append(Judgement(process=0, index=0, kind="replay-mismatch", sample=sample))
     rows.judgements.append(Judgement(process=0, index=1, kind="replay-mismatch"))
-    assert ops(scan(rows.run()).findings) == ["aten::diagonal.default", "aten::log.default", "aten::slogdet.default"]
+    assert ops(scan(rows.run()).findings) == [
+        "aten::diagonal.default",
+        "aten::log.default",
+        "aten::slogdet.default",
+    ]
 
 
 def test_a_wrong_operator_comes_before_the_crash_that_followed() -> None:
@@ -369,7 +492,10 @@ def test_a_wrong_operator_comes_before_the_crash_that_followed() -> None:
     rows.call("embedding", [state(3), state(2)], [], error="IndexError: index out of range in self")
     rows.judgements.append(Judgement(process=0, index=0, kind="replay-mismatch"))
     rows.ends(0, exit_code=1)
-    assert ops(scan(rows.run()).findings) == ["aten::searchsorted.default", "aten::embedding.default"]
+    assert ops(scan(rows.run()).findings) == [
+        "aten::searchsorted.default",
+        "aten::embedding.default",
+    ]
 
 
 def test_hidden_operators_make_an_arrival_likely_only() -> None:
@@ -385,12 +511,18 @@ def test_values_near_the_limit_are_a_warning() -> None:
     for step, largest in enumerate((2000.0, 9000.0, 30000.0, 60000.0)):
         rows.step = step
         rows.call(
-            "bmm", [state(10 * step)], [state(10 * step + 1, dtype="float16", max=largest, near_limit=int(largest > 59000))], name="a:bmm#1"
+            "bmm",
+            [state(10 * step)],
+            [state(10 * step + 1, dtype="float16", max=largest, near_limit=int(largest > 59000))],
+            name="a:bmm#1",
         )
     document = scan(rows.run())
     assert document.verdict == "clean"
     assert document.summary["warnings"] == [
-        "rank 0: a:bmm#1 reaches 6e+04 in step 3, near the limit of float16 (65504), growing from 2e+03 in step 0"
+        (
+            "rank 0: a:bmm#1 reaches 6e+04 in step 3, near the limit of float16 (65504), growing "
+            "from 2e+03 in step 0"
+        )
     ]
 
 
@@ -417,19 +549,37 @@ def test_gradients_over_steps(norms: list[float], losses: list[float], kind: str
     for step, (norm, loss) in enumerate(zip(norms, losses, strict=True)):
         rows.step = step
         rows.call("ones_like", [state(10 * step, size=1, max=loss)], [state(10 * step + 1)])
-        rows.call("detach", [state(10 * step + 2)], [state(10 * step + 3, role="gradient", l2norm=norm)], phase="backward")
+        rows.call(
+            "detach",
+            [state(10 * step + 2)],
+            [state(10 * step + 3, role="gradient", l2norm=norm)],
+            phase="backward",
+        )
     document = scan(rows.run())
-    assert [(finding.kind, finding.confidence) for finding in document.findings] == ([(kind, "suspected")] if kind else [])
-    assert any("gradients grow" in line for line in document.summary["warnings"]) == (norms[-1] == 200.0)
+    assert [(finding.kind, finding.confidence) for finding in document.findings] == (
+        [(kind, "suspected")] if kind else []
+    )
+    assert any("gradients grow" in line for line in document.summary["warnings"]) == (
+        norms[-1] == 200.0
+    )
 
 
 def test_what_failed_on_unsound_values_comes_after_their_origin() -> None:
     rows = Builder()
     rows.call("div", [state(1), state(2, zero=1)], [state(3, pos_inf=1)])
-    rows.call("multinomial", [state(3, pos_inf=1)], [], error="RuntimeError: probability tensor contains inf")
+    rows.call(
+        "multinomial",
+        [state(3, pos_inf=1)],
+        [],
+        error="RuntimeError: probability tensor contains inf",
+    )
     rows.ends(0, exit_code=1)
     first, second = scan(rows.run()).findings
-    assert (first.kind, first.op, first.evidence[0]["failed_in"]) == ("overflow-origin", "aten::div.default", "multinomial#1")
+    assert (first.kind, first.op, first.evidence[0]["failed_in"]) == (
+        "overflow-origin",
+        "aten::div.default",
+        "multinomial#1",
+    )
     assert (second.kind, second.evidence) == ("crash", ({"exit_code": 1, "signal": None},))
 
 
@@ -449,7 +599,9 @@ def test_inf_that_its_own_autograd_node_puts_right_is_none() -> None:
     rows = Builder()
     rows.call("linalg_vector_norm", [state(1)], [state(2)])
     rows.call("div", [state(3), state(2)], [state(4, nan=1)], phase="backward", forward_index=0)
-    rows.call("masked_fill_", [state(4, nan=1)], [state(5, storage=4)], phase="backward", forward_index=0)
+    rows.call(
+        "masked_fill_", [state(4, nan=1)], [state(5, storage=4)], phase="backward", forward_index=0
+    )
     assert scan(rows.run()).verdict == "clean"
 
 
@@ -458,15 +610,29 @@ def test_values_from_shared_memory_have_arrived() -> None:
     rows.call("set_", [state(1, size=0)], [state(2, nan=1)])
     rows.call("addmm", [state(2, nan=1)], [state(3, nan=1)])
     (finding,) = scan(rows.run()).findings
-    assert (finding.op, finding.evidence[0]["arrived"], finding.confidence) == ("aten::addmm.default", True, "proven")
+    assert (finding.op, finding.evidence[0]["arrived"], finding.confidence) == (
+        "aten::addmm.default",
+        True,
+        "proven",
+    )
 
 
 def test_one_line_that_fails_for_every_parameter_is_one_finding() -> None:
     rows = Builder()
     for number in range(3):
-        rows.call("addcdiv_", [state(10 * number)], [state(10 * number + 1, nan=1)], phase="optimizer", source="/train.py:7")
+        rows.call(
+            "addcdiv_",
+            [state(10 * number)],
+            [state(10 * number + 1, nan=1)],
+            phase="optimizer",
+            source="/train.py:7",
+        )
     (finding,) = scan(rows.run()).findings
-    assert finding.evidence[1] == {"times": 3, "again_in_steps": [], "also_in_this_step": ["addcdiv_#1", "addcdiv_#2"]}
+    assert finding.evidence[1] == {
+        "times": 3,
+        "again_in_steps": [],
+        "also_in_this_step": ["addcdiv_#1", "addcdiv_#2"],
+    }
 
 
 def test_origins_beyond_counting_are_said() -> None:
@@ -481,7 +647,9 @@ def test_origins_beyond_counting_are_said() -> None:
 def test_gradient_rows_without_counts_are_no_trouble() -> None:
     rows = Builder()
     bare = dict.fromkeys(("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit"))
-    rows.call("detach", [state(1)], [state(2, role="gradient", l2norm=1.0, **bare)], phase="backward")
+    rows.call(
+        "detach", [state(1)], [state(2, role="gradient", l2norm=1.0, **bare)], phase="backward"
+    )
     assert scan(rows.run()).verdict == "clean"
 
 
@@ -492,7 +660,9 @@ def test_a_conversion_between_floats_hides_nothing(conversions: int) -> None:
     rows.call("Exp", [state(1)], [state(2, pos_inf=1)])
     rows.call("Tanh", [state(2, pos_inf=1)], [unread(3)])
     for number in range(conversions):
-        made = state(4 + number, dtype="float16") if number + 1 == conversions else unread(4 + number)
+        made = (
+            state(4 + number, dtype="float16") if number + 1 == conversions else unread(4 + number)
+        )
         rows.call("Cast", [unread(3 + number)], [made])
     (finding,) = scan(rows.run()).findings
     assert (finding.op, finding.evidence[0]["hidden_by"]) == ("Exp", "Tanh#1")

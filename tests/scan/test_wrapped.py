@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integers that wrap: the origin of a NaN that comes of them, clean where wrapping is what was wanted."""
+"""Integers that wrap: the origin of a NaN that comes of them, clean where wrapping is what was
+wanted.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,16 @@ WRAPPED: dict[str, tuple[str, Callable[[], object]]] = {
     "magnitude": ("abs", lambda: learn(ints(-32768, 4, dtype=torch.int16).abs().float().sqrt())),
     "logarithm": ("mul", lambda: learn(square(ints(50000, 3)).float().log())),
     "logarithm of zero": ("mul", lambda: learn(square(ints(65536, 3)).float().log())),
-    "through arithmetic": ("mul", lambda: learn((square(ints(50000, 3)).float() * 0.5 + 1.0).sqrt())),
-    "through views": ("mul", lambda: learn(square(ints(50000, 3)).view(2, 1).to(torch.float64).flatten().rsqrt().float())),
+    "through arithmetic": (
+        "mul",
+        lambda: learn((square(ints(50000, 3)).float() * 0.5 + 1.0).sqrt()),
+    ),
+    "through views": (
+        "mul",
+        lambda: learn(
+            square(ints(50000, 3)).view(2, 1).to(torch.float64).flatten().rsqrt().float()
+        ),
+    ),
     "milliseconds": ("mul", lambda: learn(((ints(1700000000, 1) * 1000).float() / 1e9).sqrt())),
 }
 
@@ -52,12 +62,16 @@ def test_what_wrapped_is_the_origin_of_what_comes_of_it(name: str, tmp_path: Pat
 
 
 def test_a_call_that_fails_unwrapped_too_is_the_origin_itself(tmp_path: Path) -> None:
-    first, second = findings(lambda: learn(((ints(-70000, 3) * ints(70000, 3)).float() - 1e10).sqrt()), tmp_path)
+    first, second = findings(
+        lambda: learn(((ints(-70000, 3) * ints(70000, 3)).float() - 1e10).sqrt()), tmp_path
+    )
     assert [family(one.op or "") for one in (first, second)] == ["sqrt", "mul"]
 
 
 def test_a_remainder_ends_it(tmp_path: Path) -> None:
-    found = findings(lambda: learn(((ints(900_000_000, 5) * 3).remainder(7).float() * 0).log()), tmp_path)
+    found = findings(
+        lambda: learn(((ints(900_000_000, 5) * 3).remainder(7).float() * 0).log()), tmp_path
+    )
     assert [family(one.op or "") for one in found] == ["log", "mul"]
 
 
@@ -68,7 +82,9 @@ def knuth() -> None:
 
 def spatial_hash() -> None:
     parts = torch.randint(1000, (64, 3), dtype=torch.int32) * ints(1, -1640531535, 805459861)
-    nn.Embedding(512, 4)(torch.remainder(parts[:, 0] ^ parts[:, 1] ^ parts[:, 2], 512)).sum().backward()
+    nn.Embedding(512, 4)(
+        torch.remainder(parts[:, 0] ^ parts[:, 1] ^ parts[:, 2], 512)
+    ).sum().backward()
 
 
 def fowler_noll_vo() -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Definitions of ours agree with the operators that are right, and keep the digits that torch's own lose."""
+"""Definitions of ours agree with the operators that are right, and keep the digits that torch's own
+lose.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ double = torch.float64
 def test_gelu(approximate: str) -> None:
     x = torch.linspace(-4, 6, 101, dtype=double)
     torch.testing.assert_close(
-        DEFINITIONS["aten::gelu"](x, approximate=approximate), aten.gelu(x, approximate=approximate), rtol=1e-10, atol=0
+        DEFINITIONS["aten::gelu"](x, approximate=approximate),
+        aten.gelu(x, approximate=approximate),
+        rtol=1e-10,
+        atol=0,
     )
     tail = DEFINITIONS["aten::gelu"](torch.tensor([-12.0, math.inf, -math.inf], dtype=double))
     assert tail[0].item() == pytest.approx(-12 * 0.5 * math.erfc(12 / math.sqrt(2)), rel=1e-12)
@@ -30,12 +35,17 @@ def test_gelu(approximate: str) -> None:
 @pytest.mark.parametrize("name", ["i0", "special_i1"])
 def test_bessel(name: str) -> None:
     x = torch.linspace(-50, 50, 101, dtype=double)
-    torch.testing.assert_close(DEFINITIONS[f"aten::{name}"](x), getattr(aten, name)(x), rtol=1e-12, atol=1e-300)
+    torch.testing.assert_close(
+        DEFINITIONS[f"aten::{name}"](x), getattr(aten, name)(x), rtol=1e-12, atol=1e-300
+    )
     assert math.isfinite(DEFINITIONS[f"aten::{name}"](torch.tensor([713.0], dtype=double)).item())
 
 
 def test_zeta_and_polygamma() -> None:
-    x, q = torch.tensor([2.0, 3.0, 2.0], dtype=double), torch.tensor([1.0, 2.5, math.inf], dtype=double)
+    x, q = (
+        torch.tensor([2.0, 3.0, 2.0], dtype=double),
+        torch.tensor([1.0, 2.5, math.inf], dtype=double),
+    )
     found = DEFINITIONS["aten::special_zeta"](x, q)
     torch.testing.assert_close(found[:2], aten.special_zeta(x, q)[:2], rtol=1e-13, atol=0)
     assert found[2].item() == 0
@@ -46,13 +56,20 @@ def test_zeta_and_polygamma() -> None:
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_bags_and_their_gradient(mode: int) -> None:
     torch.manual_seed(0)
-    weight, words, offsets = torch.randn(9, 4, dtype=double), torch.randint(0, 9, (12,)), torch.tensor([0, 3, 3, 7])
+    weight, words, offsets = (
+        torch.randn(9, 4, dtype=double),
+        torch.randint(0, 9, (12,)),
+        torch.tensor([0, 3, 3, 7]),
+    )
     found = aten._embedding_bag(weight, words, offsets, False, mode)
-    torch.testing.assert_close(DEFINITIONS["aten::_embedding_bag"](weight, words, offsets, False, mode)[0], found[0])
+    torch.testing.assert_close(
+        DEFINITIONS["aten::_embedding_bag"](weight, words, offsets, False, mode)[0], found[0]
+    )
     if mode == 2:
         return
     grad = torch.randn(4, 4, dtype=double)
     rest = (found[1], found[2], found[3], 9, False, mode, False, None)
     torch.testing.assert_close(
-        DEFINITIONS["aten::_embedding_bag_backward"](grad, words, offsets, *rest), aten._embedding_bag_backward(grad, words, offsets, *rest)
+        DEFINITIONS["aten::_embedding_bag_backward"](grad, words, offsets, *rest),
+        aten._embedding_bag_backward(grad, words, offsets, *rest),
     )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Healthy kernels that compute in another order are accused of nothing, wrong elements are, whatever the trusted kernel happens to err."""
+"""Healthy kernels that compute in another order are accused of nothing, wrong elements are,
+whatever the trusted kernel happens to err.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ def one_thread() -> Iterator[None]:
 
 def verdict_of(func: Any, args: tuple[Any, ...], result: Tensor) -> str:
     captured = capture(
-        func.name() if "." in func.name() else f"{func.name()}.default", args, {}, writes=frozenset(), random=False, limit=1 << 20
+        func.name() if "." in func.name() else f"{func.name()}.default",
+        args,
+        {},
+        writes=frozenset(),
+        random=False,
+        limit=1 << 20,
     )
     return examine(Bound(captured.call, captured.pieces), {"0": result}).verdict.verdict
 
@@ -40,42 +47,76 @@ def tanh_backward(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor]:
 
 def softmax_backward(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor]:
     grad, y = torch.randn(5, 5, dtype=dtype), torch.randn(5, 5, dtype=dtype).softmax(1)
-    return aten._softmax_backward_data.default, (grad, y, 1, dtype), grad * y - y * (grad * y).flip(1).sum(1, keepdim=True)
+    return (
+        aten._softmax_backward_data.default,
+        (grad, y, 1, dtype),
+        grad * y - y * (grad * y).flip(1).sum(1, keepdim=True),
+    )
 
 
 def spatial_transformer(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor]:
     """Coordinates lose digits when -1 is taken to 0."""
-    x, grid = torch.randn(1, 2, 5, 20, dtype=dtype), -1 + 0.4 * torch.rand(1, 13, 10, 2, dtype=dtype)
+    x, grid = (
+        torch.randn(1, 2, 5, 20, dtype=dtype),
+        -1 + 0.4 * torch.rand(1, 13, 10, 2, dtype=dtype),
+    )
     bent = grid * (1 + torch.finfo(dtype).eps)
-    return aten.grid_sampler_2d.default, (x, grid, 2, 0, False), aten.grid_sampler_2d.default(x, bent, 2, 0, False)
+    return (
+        aten.grid_sampler_2d.default,
+        (x, grid, 2, 0, False),
+        aten.grid_sampler_2d.default(x, bent, 2, 0, False),
+    )
 
 
 def batch_norm_backward(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor]:
     """Of two samples a channel all gradients cancel but for epsilon's part."""
-    x, grad, weight = torch.randn(2, 3, dtype=dtype), torch.randn(2, 3, dtype=dtype), torch.ones(3, dtype=dtype)
+    x, grad, weight = (
+        torch.randn(2, 3, dtype=dtype),
+        torch.randn(2, 3, dtype=dtype),
+        torch.ones(3, dtype=dtype),
+    )
     mean, variance = x.mean(0), x.var(0, unbiased=False)
     scale = (variance + 1e-5).rsqrt()
     hat = (x - mean) * scale
     result = scale * (grad - grad.mean(0) - hat * (grad * hat).mean(0))
-    args = (grad, x, weight, torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype), mean, scale, True, 1e-5, [True, False, False])
+    args = (
+        grad,
+        x,
+        weight,
+        torch.zeros(3, dtype=dtype),
+        torch.ones(3, dtype=dtype),
+        mean,
+        scale,
+        True,
+        1e-5,
+        [True, False, False],
+    )
     return aten.native_batch_norm_backward.default, args, result
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    "program", [tanh_backward, softmax_backward, spatial_transformer, batch_norm_backward], ids=lambda each: each.__name__
+    "program",
+    [tanh_backward, softmax_backward, spatial_transformer, batch_norm_backward],
+    ids=lambda each: each.__name__,
 )
-def test_another_order_of_rounding_is_healthy(program: Callable[[torch.dtype], Any], dtype: torch.dtype, seed: int) -> None:
+def test_another_order_of_rounding_is_healthy(
+    program: Callable[[torch.dtype], Any], dtype: torch.dtype, seed: int
+) -> None:
     torch.manual_seed(seed)
     assert verdict_of(*program(dtype)) in ("agree", "ill-conditioned")
 
 
 @pytest.mark.parametrize(("dtype", "off"), [(torch.float32, 1e-4), (torch.float64, 1e-10)])
 @pytest.mark.parametrize(
-    "program", [tanh_backward, softmax_backward, spatial_transformer, batch_norm_backward], ids=lambda each: each.__name__
+    "program",
+    [tanh_backward, softmax_backward, spatial_transformer, batch_norm_backward],
+    ids=lambda each: each.__name__,
 )
-def test_one_element_beyond_it_is_wrong(program: Callable[[torch.dtype], Any], dtype: torch.dtype, off: float) -> None:
+def test_one_element_beyond_it_is_wrong(
+    program: Callable[[torch.dtype], Any], dtype: torch.dtype, off: float
+) -> None:
     torch.manual_seed(1)
     func, args, result = program(dtype)
     result.view(-1)[1] += off
@@ -96,7 +137,9 @@ def test_normal_numbers_of_another_cosine_are_the_same_draw() -> None:
     state = torch.get_rng_state()
     drawn = torch.randn(4096)
     torch.set_rng_state(state)
-    captured = capture("aten::randn.default", ([4096],), {}, writes=frozenset(), random=True, limit=1 << 20)
+    captured = capture(
+        "aten::randn.default", ([4096],), {}, writes=frozenset(), random=True, limit=1 << 20
+    )
     bound = Bound(captured.call, captured.pieces)
     near = drawn.abs().argmin()
     for off, verdict in ((1.5e-6, "agree"), (1e-4, "wrong")):
@@ -109,9 +152,16 @@ def attention_backward(dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], Tensor
     """Of one key the weights are 1, and what the scores' gradient is a difference of cancels."""
     grad, query, key, value = (torch.randn(3, 2, 1, 64).to(dtype) for _ in range(4))
     sums = torch.logsumexp((query.float() @ key.float().mT) / 8, -1)
-    apart = ((grad.float().flip(3) * value.float().flip(3)).cumsum(3)[..., -1:] - (grad.float() * value.float()).sum(3, keepdim=True)) / 8
+    apart = (
+        (grad.float().flip(3) * value.float().flip(3)).cumsum(3)[..., -1:]
+        - (grad.float() * value.float()).sum(3, keepdim=True)
+    ) / 8
     args = (grad, query, key, value, value, sums, 0.0, False)
-    return aten._scaled_dot_product_flash_attention_for_cpu_backward.default, args, (apart * key.float()).to(dtype)
+    return (
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+        args,
+        (apart * key.float()).to(dtype),
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -121,12 +171,17 @@ def test_what_is_left_of_a_difference_is_no_accumulation_in_a_half_type(seed: in
 
 
 def scattered(x: Tensor, weight: Tensor, *, wide: bool) -> Tensor:
-    """A transposed convolution without padding: products of channels in float32 or in the type, added up over the window in the type."""
+    """A transposed convolution without padding: products of channels in float32 or in the type,
+    added up over the window in the type.
+    """
     (height, width), (rows, columns) = x.shape[2:], weight.shape[2:]
     result = x.new_zeros(x.shape[0], weight.shape[1], height + rows - 1, width + columns - 1)
     for row in range(rows):
         for column in range(columns):
-            parts = [x[:, c, None] * weight[None, c, :, row, column, None, None] for c in range(x.shape[1])]
+            parts = [
+                x[:, c, None] * weight[None, c, :, row, column, None, None]
+                for c in range(x.shape[1])
+            ]
             product = sum(part.float() for part in parts).to(x.dtype) if wide else sum(parts)
             result[:, :, row : row + height, column : column + width] += product
     return result
@@ -145,12 +200,22 @@ def test_a_convolution_may_scatter_over_its_window_in_a_half_type_but_not_sum_ch
 
 def test_gradients_of_a_convolution_may_be_added_up_in_a_half_type_sample_by_sample() -> None:
     torch.manual_seed(0)
-    x, grad, weight = (torch.randn(shape).to(torch.bfloat16) for shape in ((32, 16, 7, 7), (32, 12, 7, 7), (12, 16, 1, 1)))
+    x, grad, weight = (
+        torch.randn(shape).to(torch.bfloat16)
+        for shape in ((32, 16, 7, 7), (32, 12, 7, 7), (12, 16, 1, 1))
+    )
     result = torch.zeros_like(weight)
     for one, other in zip(x.flatten(2), grad.flatten(2), strict=True):
         result += (other.float() @ one.float().T).to(torch.bfloat16)[:, :, None, None]
     args = (grad, x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
-    captured = capture("aten::convolution_backward.default", args, {}, writes=frozenset(), random=False, limit=1 << 20)
+    captured = capture(
+        "aten::convolution_backward.default",
+        args,
+        {},
+        writes=frozenset(),
+        random=False,
+        limit=1 << 20,
+    )
     bound = Bound(captured.call, captured.pieces)
     assert examine(bound, {"1": result}).verdict.verdict == "agree"
     result = torch.zeros_like(weight)
@@ -168,18 +233,38 @@ def test_the_bits_of_one_element_that_torch_calls_contiguous_with_any_step() -> 
 
 
 def inverse_of(matrix: Tensor) -> Bound:
-    captured = capture("aten::linalg_inv_ex.default", (matrix,), {}, writes=frozenset(), random=False, limit=1 << 20)
+    captured = capture(
+        "aten::linalg_inv_ex.default",
+        (matrix,),
+        {},
+        writes=frozenset(),
+        random=False,
+        limit=1 << 20,
+    )
     return Bound(captured.call, captured.pieces)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.float64])
-def test_two_results_as_near_as_roundings_of_the_inputs_bring_them_are_no_nondeterminism(dtype: torch.dtype) -> None:
+def test_two_results_as_near_as_roundings_of_the_inputs_bring_them_are_no_nondeterminism(
+    dtype: torch.dtype,
+) -> None:
     generator = torch.Generator().manual_seed(0)
-    one, other = (torch.linalg.qr(torch.randn(6, 6, dtype=dtype, generator=generator))[0] for _ in range(2))
-    bound = inverse_of(one @ torch.diag(torch.logspace(0, -4, 6, dtype=dtype)) @ other)  # its rows lose four digits
-    moved = 0.1 * 1e4 * 1e4 * torch.finfo(dtype).eps  # at most the condition number times the largest element
+    one, other = (
+        torch.linalg.qr(torch.randn(6, 6, dtype=dtype, generator=generator))[0] for _ in range(2)
+    )
+    bound = inverse_of(
+        one @ torch.diag(torch.logspace(0, -4, 6, dtype=dtype)) @ other
+    )  # its rows lose four digits
+    moved = (
+        0.1 * 1e4 * 1e4 * torch.finfo(dtype).eps
+    )  # at most the condition number times the largest element
     assert not_defined(bound, {"0": moved}) == ("0",)
-    assert not_defined(bound, {"0": 1e3 * moved}) == not_defined(bound, {"0": float("inf")}) == not_defined(bound, {}) == ()
+    assert (
+        not_defined(bound, {"0": 1e3 * moved})
+        == not_defined(bound, {"0": float("inf")})
+        == not_defined(bound, {})
+        == ()
+    )
 
 
 def test_a_well_conditioned_result_that_comes_otherwise_is_nondeterminism() -> None:
@@ -188,12 +273,17 @@ def test_a_well_conditioned_result_that_comes_otherwise_is_nondeterminism() -> N
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_a_sum_of_products_made_in_a_narrower_type_is_told_and_its_inputs_stay(dtype: torch.dtype) -> None:
+def test_a_sum_of_products_made_in_a_narrower_type_is_told_and_its_inputs_stay(
+    dtype: torch.dtype,
+) -> None:
     torch.manual_seed(0)
     narrow = torch.complex64 if dtype.is_complex else torch.float32
     a, b = torch.randn(10, 4, dtype=dtype), torch.randn(4, 8, dtype=dtype)
     before = a.clone()
-    assert verdict_of(aten.mm.default, (a, b), (a.to(narrow).to(dtype)) @ (b.to(narrow).to(dtype))) == "wrong"
+    assert (
+        verdict_of(aten.mm.default, (a, b), (a.to(narrow).to(dtype)) @ (b.to(narrow).to(dtype)))
+        == "wrong"
+    )
     assert torch.equal(a, before)
 
 
@@ -203,14 +293,24 @@ def test_one_wrong_term_of_the_loss_of_many_rows_is_told() -> None:
     right, _ = aten.nll_loss_forward(x, rows, None, 1, -100)
     off = x.gather(1, rows[:, None])[0, 0] / 9_000
     assert verdict_of(aten.nll_loss_forward.default, (x, rows, None, 1, -100), right) == "agree"
-    assert verdict_of(aten.nll_loss_forward.default, (x, rows, None, 1, -100), right + off) == "wrong"
+    assert (
+        verdict_of(aten.nll_loss_forward.default, (x, rows, None, 1, -100), right + off) == "wrong"
+    )
 
 
 ONE_SIGN = {
     "mse": lambda x, y, rows: (aten.mse_loss.default, (x, y), (x - y).square()),
-    "huber": lambda x, y, rows: (aten.huber_loss.default, (x, y), torch.nn.functional.huber_loss(x, y, reduction="none")),
-    "nll": lambda x, y, rows: (aten.nll_loss_forward.default, (x.log_softmax(1), rows, None, 1, -100), -x.log_softmax(1).gather(1, rows[:, None])),
-}  # fmt: skip
+    "huber": lambda x, y, rows: (
+        aten.huber_loss.default,
+        (x, y),
+        torch.nn.functional.huber_loss(x, y, reduction="none"),
+    ),
+    "nll": lambda x, y, rows: (
+        aten.nll_loss_forward.default,
+        (x.log_softmax(1), rows, None, 1, -100),
+        -x.log_softmax(1).gather(1, rows[:, None]),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", ONE_SIGN)

@@ -56,7 +56,10 @@ def generator() -> list[torch.Tensor]:
 
 
 def lists() -> list[torch.Tensor]:
-    return [*torch._foreach_add([torch.ones(2), torch.ones(3)], 1.5), *torch.topk(torch.tensor([3.0, 1.0, 2.0]), 2)]
+    return [
+        *torch._foreach_add([torch.ones(2), torch.ones(3)], 1.5),
+        *torch.topk(torch.tensor([3.0, 1.0, 2.0]), 2),
+    ]
 
 
 def overlapping() -> list[torch.Tensor]:
@@ -65,10 +68,14 @@ def overlapping() -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    "program", [in_place, out_variant, strides, running_statistics, generator, lists, overlapping], ids=lambda p: p.__name__
+    "program",
+    [in_place, out_variant, strides, running_statistics, generator, lists, overlapping],
+    ids=lambda p: p.__name__,
 )
 @pytest.mark.parametrize("kind", ["cpu", "float64"])
-def test_everything_but_the_kernel_is_kept(program: Callable[[], list[torch.Tensor]], kind: str) -> None:
+def test_everything_but_the_kernel_is_kept(
+    program: Callable[[], list[torch.Tensor]], kind: str
+) -> None:
     if program is generator and kind == "float64":
         pytest.skip("wider random numbers are other numbers")
     before = program()
@@ -98,7 +105,9 @@ def test_a_function_of_the_users_and_what_cannot_be_named() -> None:
         opscope.substitute("aten::gelu", to="gpu")
 
 
-def test_an_operator_without_a_substitute_runs_itself_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operator_without_a_substitute_runs_itself_and_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with opscope.substitute("aten::linalg_qr", to="decomposition") as substituted:
         assert torch.linalg.qr(torch.eye(2))[0].abs().tolist() == [[1, 0], [0, 1]]
     assert "no decomposition" in substituted.refused["aten::linalg_qr.default"]
@@ -121,7 +130,14 @@ def test_rules() -> None:
 def test_functions_of_dumps_are_operations_on_tensors_only() -> None:
     assert find_api("Functional.linear") is torch.nn.functional.linear
     assert find_api("Tensor.__add__") is torch.Tensor.__add__
-    for name in ("Torch.load", "Torch.save", "Tensor.numpy", "Functional.nothing", "os.system", "Torch.__dict__"):
+    for name in (
+        "Torch.load",
+        "Torch.save",
+        "Tensor.numpy",
+        "Functional.nothing",
+        "os.system",
+        "Torch.__dict__",
+    ):
         with pytest.raises(UnavailableError):
             find_api(name)
 
@@ -171,7 +187,9 @@ def test_every_signature_is_sampled_even_where_recording_takes_the_whole_budget(
     for step in range(1, 4001):
         place = step % len(signatures)
         recording = step * 0.1  # as long as the program itself
-        if budget.wants(signatures[place], start + step * 0.1 + recording + budget.spent, recording):
+        if budget.wants(
+            signatures[place], start + step * 0.1 + recording + budget.spent, recording
+        ):
             budget.took(signatures[place], 0.1, new=True)
             checked[place] += 1
     assert min(checked) >= 1
@@ -180,9 +198,13 @@ def test_every_signature_is_sampled_even_where_recording_takes_the_whole_budget(
 
 
 @given(
-    share=st.floats(0.01, 2.0), cost=st.floats(1e-4, 1.0), spent=st.floats(0.0, 10.0), elsewhere=st.floats(0.0, 10.0),
-    sampled=st.floats(0.0, 5.0), others=st.integers(0, 3),
-)  # fmt: skip
+    share=st.floats(0.01, 2.0),
+    cost=st.floats(1e-4, 1.0),
+    spent=st.floats(0.0, 10.0),
+    elsewhere=st.floats(0.0, 10.0),
+    sampled=st.floats(0.0, 5.0),
+    others=st.integers(0, 3),
+)
 def test_a_declined_signature_rests_until_it_may_be_wanted(
     share: float, cost: float, spent: float, elsewhere: float, sampled: float, others: int
 ) -> None:
@@ -242,23 +264,37 @@ def test_how_far_beyond_its_share_a_program_was_held_up() -> None:
 
 def call(op: str, args: list[Any], shape: tuple[int, ...], stride: tuple[int, ...]) -> Call:
     laid = Laid(memory=0, dtype="float32", shape=shape, stride=stride, offset=1)
-    return Call(op=op, args={"args": [{"tensor": "0"}, *args], "kwargs": {}}, tensors={"0": laid}, memories=(Memory(size=64),))
+    return Call(
+        op=op,
+        args={"args": [{"tensor": "0"}, *args], "kwargs": {}},
+        tensors={"0": laid},
+        memories=(Memory(size=64),),
+    )
 
 
 @pytest.mark.parametrize(
     ("shape", "stride", "offset", "verdict"),
     [
-        ((3, 2), (1, 3), 1, "agree"), ((3, 2), (2, 1), 1, "wrong"), ((3, 2), (1, 3), 2, "wrong"), ((2, 3), (3, 1), 1, "wrong"),
+        ((3, 2), (1, 3), 1, "agree"),
+        ((3, 2), (2, 1), 1, "wrong"),
+        ((3, 2), (1, 3), 2, "wrong"),
+        ((2, 3), (3, 1), 1, "wrong"),
     ],
-)  # fmt: skip
-def test_a_view_has_the_elements_that_it_should(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, verdict: str) -> None:
-    bound = Bound(call("aten::transpose.int", [0, 1], (2, 3), (3, 1)), [torch.empty(64, dtype=torch.uint8)])
+)
+def test_a_view_has_the_elements_that_it_should(
+    shape: tuple[int, ...], stride: tuple[int, ...], offset: int, verdict: str
+) -> None:
+    bound = Bound(
+        call("aten::transpose.int", [0, 1], (2, 3), (3, 1)), [torch.empty(64, dtype=torch.uint8)]
+    )
     laid = Laid(memory=0, dtype="float32", shape=shape, stride=stride, offset=offset)
     assert examine_places(bound, {"0": laid}).verdict.verdict == verdict
 
 
 def test_the_step_of_a_dimension_of_one_element_says_nothing() -> None:
-    bound = Bound(call("aten::unsqueeze.default", [0], (5,), (1,)), [torch.empty(64, dtype=torch.uint8)])
+    bound = Bound(
+        call("aten::unsqueeze.default", [0], (5,), (1,)), [torch.empty(64, dtype=torch.uint8)]
+    )
     for first in (5, 7):
         laid = Laid(memory=0, dtype="float32", shape=(1, 5), stride=(first, 1), offset=1)
         assert examine_places(bound, {"0": laid}).verdict.verdict == "agree"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel that is wrong in every process is named by the operator itself in another form; coarse and ill-conditioned ones are not."""
+"""A kernel that is wrong in every process is named by the operator itself in another form; coarse
+and ill-conditioned ones are not.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ def verdict_of(func: Any, *args: Any, writes: frozenset[str] = frozenset()) -> A
     captured = capture(func.name(), args, {}, writes=writes, random=False, limit=1 << 24)
     result = func(*args)
     given, _ = captured.given(result)
-    outputs = {slot: tensor for slot, tensor in outputs_of(result, captured.tensors, writes).items() if slot in given.outputs}
+    outputs = {
+        slot: tensor
+        for slot, tensor in outputs_of(result, captured.tensors, writes).items()
+        if slot in given.outputs
+    }
     return examine(Bound(captured.call, captured.pieces, func, writes), outputs).verdict
 
 
@@ -59,7 +65,9 @@ def test_a_vector_body_that_is_wrong_is_named_by_the_element_alone(library: Any)
     assert verdict_of(func, torch.linspace(1, 2, 7)).verdict == "agree"
 
 
-def test_a_kernel_that_goes_wrong_with_strides_in_every_type_is_named_by_contiguous_arguments(library: Any) -> None:
+def test_a_kernel_that_goes_wrong_with_strides_in_every_type_is_named_by_contiguous_arguments(
+    library: Any,
+) -> None:
     def strided_wrong(x: torch.Tensor) -> torch.Tensor:
         return x.exp() if x.is_contiguous() else torch.zeros_like(x)
 
@@ -72,14 +80,25 @@ def test_a_kernel_that_is_coarse_in_every_form_is_not_accused(library: Any) -> N
     def coarse(x: torch.Tensor) -> torch.Tensor:
         return x.exp() * (1.001 if x.dtype is torch.float32 else 1.0)
 
-    assert verdict_of(define(library, "coarse(Tensor x) -> Tensor", coarse), torch.randn(67)).verdict in {"agree", "ill-conditioned"}
+    assert verdict_of(
+        define(library, "coarse(Tensor x) -> Tensor", coarse), torch.randn(67)
+    ).verdict in {"agree", "ill-conditioned"}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_ill_conditioned_call_is_not_accused(dtype: torch.dtype) -> None:
     y = 1 - 0.002 * torch.rand(40, dtype=dtype)
-    assert verdict_of(aten.tanh_backward.default, torch.randn(40, dtype=dtype), y).verdict != "wrong"
-    assert verdict_of(aten.sub.Tensor, torch.full((40,), 1e4, dtype=dtype), torch.full((40,), 1e4, dtype=dtype)).verdict != "wrong"
+    assert (
+        verdict_of(aten.tanh_backward.default, torch.randn(40, dtype=dtype), y).verdict != "wrong"
+    )
+    assert (
+        verdict_of(
+            aten.sub.Tensor,
+            torch.full((40,), 1e4, dtype=dtype),
+            torch.full((40,), 1e4, dtype=dtype),
+        ).verdict
+        != "wrong"
+    )
 
 
 def test_products_in_the_precision_that_the_program_asks_for_are_not_accused() -> None:
@@ -115,7 +134,8 @@ def test_what_is_near_the_true_element() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "stride", "dense"), [((3, 4), (4, 1), True), ((3, 4), (1, 3), False), ((1, 4), (9, 1), True), ((), (), True)]
+    ("shape", "stride", "dense"),
+    [((3, 4), (4, 1), True), ((3, 4), (1, 3), False), ((1, 4), (9, 1), True), ((), (), True)],
 )
 def test_dense(shape: tuple[int, ...], stride: tuple[int, ...], *, dense: bool) -> None:
     assert is_dense(shape, stride) is dense
@@ -123,7 +143,9 @@ def test_dense(shape: tuple[int, ...], stride: tuple[int, ...], *, dense: bool) 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_the_fused_sgd_that_ships(dtype: torch.dtype) -> None:
-    """torch 2.13.0 leaves whole vectors of half parameters as they were on some processors; where it does not, nobody is accused."""
+    """torch 2.13.0 leaves whole vectors of half parameters as they were on some processors; where
+    it does not, nobody is accused.
+    """
     parameters, gradients = torch.linspace(-1, 1, 67, dtype=dtype), torch.ones(67, dtype=dtype)
     given = ([parameters.clone()], [gradients], [])
     settings = {
@@ -135,7 +157,14 @@ def test_the_fused_sgd_that_ships(dtype: torch.dtype) -> None:
         "maximize": False,
         "is_first_step": True,
     }
-    captured = capture("aten::_fused_sgd_.default", given, settings, writes=frozenset({"0"}), random=False, limit=1 << 20)
+    captured = capture(
+        "aten::_fused_sgd_.default",
+        given,
+        settings,
+        writes=frozenset({"0"}),
+        random=False,
+        limit=1 << 20,
+    )
     aten._fused_sgd_.default(*given, **settings)
     stale = int((given[0][0] == parameters).sum())
     found = examine(Bound(captured.call, captured.pieces), {"written:0.0": given[0][0]}).verdict
@@ -156,28 +185,61 @@ def test_only_what_a_program_could_call_is_cut_out() -> None:
     places = torch.zeros(4, 3, dtype=torch.int64)
     assert not fits(captured_call(aten.gather.default, x, 1, places), (4, 3), 2)
     assert fits(captured_call(aten.gather.default, x, 1, places), (4, 3), 1)
-    lists = ([torch.randn(32, 16), torch.randn(32), torch.randn(4, 32)], [torch.randn(32, 16), torch.randn(32), torch.randn(4, 32)], [])
+    lists = (
+        [torch.randn(32, 16), torch.randn(32), torch.randn(4, 32)],
+        [torch.randn(32, 16), torch.randn(32), torch.randn(4, 32)],
+        [],
+    )
     settings = dict.fromkeys(("weight_decay", "momentum", "lr", "dampening"), 0.5) | dict.fromkeys(
         ("nesterov", "maximize", "is_first_step"), False
     )
-    captured = capture("aten::_fused_sgd_.default", lists, settings, writes=frozenset({"0"}), random=False, limit=1 << 20)
+    captured = capture(
+        "aten::_fused_sgd_.default",
+        lists,
+        settings,
+        writes=frozenset({"0"}),
+        random=False,
+        limit=1 << 20,
+    )
     assert fits(Bound(captured.call, captured.pieces), (32, 16), 2)
-    norm = (torch.randn(3, 3), torch.randn(3, 3), torch.ones(3), None, None, torch.zeros(3), torch.ones(3), True, 1e-5, [True] * 3)
+    norm = (
+        torch.randn(3, 3),
+        torch.randn(3, 3),
+        torch.ones(3),
+        None,
+        None,
+        torch.zeros(3),
+        torch.ones(3),
+        True,
+        1e-5,
+        [True] * 3,
+    )
     assert not fits(captured_call(aten.native_batch_norm_backward.default, *norm), (3, 3), 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_result_without_a_digit_right_is_suspected_by_the_true_one_alone(library: Any, dtype: torch.dtype) -> None:
+def test_a_result_without_a_digit_right_is_suspected_by_the_true_one_alone(
+    library: Any, dtype: torch.dtype
+) -> None:
     def lost(x: torch.Tensor) -> torch.Tensor:
         return x.exp() if x.dtype is torch.float64 else (x * 0 + 3)
 
-    found = verdict_of(define(library, "lost(Tensor x) -> Tensor", lost), torch.randn(67, dtype=dtype))
-    assert (found.verdict, found.witnesses) == (("wrong", 1) if dtype is torch.float32 else ("agree", 0))
+    found = verdict_of(
+        define(library, "lost(Tensor x) -> Tensor", lost), torch.randn(67, dtype=dtype)
+    )
+    assert (found.verdict, found.witnesses) == (
+        ("wrong", 1) if dtype is torch.float32 else ("agree", 0)
+    )
 
 
 def test_what_underflows_in_its_type_is_right() -> None:
     assert verdict_of(aten._to_copy.default, torch.tensor([3e-9])).verdict == "agree"
-    assert verdict_of(aten.mul.Tensor, torch.full((9,), 1e-4).half(), torch.full((9,), 1e-5).half()).verdict != "wrong"
+    assert (
+        verdict_of(
+            aten.mul.Tensor, torch.full((9,), 1e-4).half(), torch.full((9,), 1e-5).half()
+        ).verdict
+        != "wrong"
+    )
 
 
 def test_documented_approximations_are_not_accused() -> None:
@@ -188,9 +250,16 @@ def test_documented_approximations_are_not_accused() -> None:
 def test_sums_in_half_types_are_accused_where_they_stop_growing_only() -> None:
     words = torch.zeros(4096, dtype=torch.int64)
     healthy = torch.randn(4096, 8).bfloat16()
-    assert verdict_of(aten.embedding_dense_backward.default, healthy, words, 4, -1, False).verdict != "wrong"
-    kept = torch.zeros(1, dtype=torch.bfloat16).index_put((words,), torch.ones(4096, dtype=torch.bfloat16), accumulate=True)
-    found = verdict_of(aten.embedding_dense_backward.default, torch.ones(4096, 8).bfloat16(), words, 4, -1, False)
+    assert (
+        verdict_of(aten.embedding_dense_backward.default, healthy, words, 4, -1, False).verdict
+        != "wrong"
+    )
+    kept = torch.zeros(1, dtype=torch.bfloat16).index_put(
+        (words,), torch.ones(4096, dtype=torch.bfloat16), accumulate=True
+    )
+    found = verdict_of(
+        aten.embedding_dense_backward.default, torch.ones(4096, 8).bfloat16(), words, 4, -1, False
+    )
     assert kept.item() == 4096 or found.verdict == "wrong"
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope check-op`: what is swept, what is told of it, and that a kernel which ends its process ends no sweep."""
+"""`opscope check-op`: what is swept, what is told of it, and that a kernel which ends its process
+ends no sweep.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,27 @@ def lossy(library: Any) -> Any:
 
 
 def programs(func: Any) -> list[Program]:
-    return [Program("lossy", torch.float32, partial(func, torch.linspace(0, 1, size))) for size in (4, 67)]
+    return [
+        Program("lossy", torch.float32, partial(func, torch.linspace(0, 1, size)))
+        for size in (4, 67)
+    ]
 
 
 def test_a_wrong_call_is_told_once_for_its_signature(lossy: Any) -> None:
     told: list[Any] = []
     counts = sweep(programs(lossy), "opscope_witness::lossy", told.append)
-    assert [(count.op, count.dtype, count.examined, count.wrong) for count in counts] == [("opscope_witness::lossy", "float32", 2, 1)]
+    assert [(count.op, count.dtype, count.examined, count.wrong) for count in counts] == [
+        ("opscope_witness::lossy", "float32", 2, 1)
+    ]
     (found,) = told
-    assert (found.verdict.verdict, found.verdict.elements, found.verdict.witnesses) == ("wrong", 64, 2)
-    document = document_of([Answer(name="lossy", wrong=tuple(told), counts=tuple(counts))], Plan(), "lossy")
+    assert (found.verdict.verdict, found.verdict.elements, found.verdict.witnesses) == (
+        "wrong",
+        64,
+        2,
+    )
+    document = document_of(
+        [Answer(name="lossy", wrong=tuple(told), counts=tuple(counts))], Plan(), "lossy"
+    )
     assert (document.verdict, document.findings[0].confidence) == ("found", "proven")
     suite = ElementTree.fromstring(junit_text(document))
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
@@ -53,7 +66,10 @@ def test_right_calls_and_programs_that_raise_are_told_nothing_of() -> None:
 
 
 def test_counts_of_several_processes_are_one_row() -> None:
-    one, other = (Counts(op="aten::add.Tensor", dtype="float32", examined=3, unjudged={"sparse": 1}) for _ in range(2))
+    one, other = (
+        Counts(op="aten::add.Tensor", dtype="float32", examined=3, unjudged={"sparse": 1})
+        for _ in range(2)
+    )
     (row,) = merged([one, other])
     assert (row.examined, row.unjudged) == (6, {"sparse": 2})
 
@@ -69,10 +85,13 @@ class Info:
 @pytest.mark.parametrize(
     ("op", "name"),
     [
-        ("aten::gelu", "nn.functional.gelu"), ("aten::gelu_backward", "nn.functional.gelu"), ("aten::special_i1", "special.i1"),
-        ("aten::native_group_norm", "nn.functional.group_norm"), ("aten::linalg_vector_norm", "linalg.vector_norm"),
+        ("aten::gelu", "nn.functional.gelu"),
+        ("aten::gelu_backward", "nn.functional.gelu"),
+        ("aten::special_i1", "special.i1"),
+        ("aten::native_group_norm", "nn.functional.group_norm"),
+        ("aten::linalg_vector_norm", "linalg.vector_norm"),
     ],
-)  # fmt: skip
+)
 def test_an_operator_is_found_among_samples_by_its_name(op: str, name: str) -> None:
     assert meant(Info(name), op)
     assert not meant(Info("nn.functional.softmax"), op)
@@ -92,10 +111,25 @@ def test_words_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.zoo
-def test_an_operator_that_is_right_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operator_that_is_right_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("expecttest")
     pytest.importorskip("scipy")
-    assert main(["check-op", "aten::sigmoid", "--dtype", "float32", "--junit", str(tmp_path / "told.xml"), "--json"]) == 0
+    assert (
+        main(
+            [
+                "check-op",
+                "aten::sigmoid",
+                "--dtype",
+                "float32",
+                "--junit",
+                str(tmp_path / "told.xml"),
+                "--json",
+            ]
+        )
+        == 0
+    )
     document = json.loads(capsys.readouterr().out)
     assert (document["verdict"], document["complete"]) == ("clean", True)
     assert {row["op"] for row in document["summary"]["table"]} == {"aten::sigmoid"}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suite itself: a sound format passes all of it, and each way of being wrong fails the test that is there for it."""
+"""The conformance suite itself: a sound format passes all of it, and each way of being wrong fails
+the test that is there for it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def toy_files(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(path.glob("*.toy"))} if path.is_dir() else {}
+    return (
+        {file.name: file.read_bytes() for file in sorted(path.glob("*.toy"))}
+        if path.is_dir()
+        else {}
+    )
 
 
 def detect(path: Path) -> bool:
@@ -33,7 +39,9 @@ def detect(path: Path) -> bool:
 
 
 def open_toy(path: Path, change: Change) -> Run:
-    """Each file is one call with one output of float32, and a second row of the same version as input of the next call."""
+    """Each file is one call with one output of float32, and a second row of the same version as
+    input of the next call.
+    """
     values: dict[str, np.ndarray[Any, Any]] = {}
     problems = []
     for name, data in toy_files(path).items():
@@ -45,17 +53,41 @@ def open_toy(path: Path, change: Change) -> Run:
         raise FormatError(path, "no toys")
     calls, tensors = [], []
     for index, (name, array) in enumerate(values.items()):
-        calls.append(Call(process=0, rank=0, step=0, index=index, level="api", phase="forward", op="toy", name=name, stack=0))
-        row = Tensor(process=0, index=index, io="output", slot="0", dtype="float32", version=index + 1, value=ValueRef(name, ""))
+        calls.append(
+            Call(
+                process=0,
+                rank=0,
+                step=0,
+                index=index,
+                level="api",
+                phase="forward",
+                op="toy",
+                name=name,
+                stack=0,
+            )
+        )
+        row = Tensor(
+            process=0,
+            index=index,
+            io="output",
+            slot="0",
+            dtype="float32",
+            version=index + 1,
+            value=ValueRef(name, ""),
+        )
         tensors.append(measure(row, array))
         if index:
             last = tensors[-2] if index == 1 else tensors[-3]
             tensors.append(msgspec.structs.replace(last, index=index, io="input"))
     tensors.append(Tensor(process=0, index=0, io="input", slot="0", dtype="float32", partial=True))
     held: dict[str, Any] = {
-        "info": RunInfo(path=str(path), format="toy"), "processes": [Process(process=0, directory="", rank=0)], "calls": calls,
-        "tensors": tensors, "stacks": [Stack(process=0, stack=0, frames=("a.py:1 in f",))], "problems": problems,
-    }  # fmt: skip
+        "info": RunInfo(path=str(path), format="toy"),
+        "processes": [Process(process=0, directory="", rank=0)],
+        "calls": calls,
+        "tensors": tensors,
+        "stacks": [Stack(process=0, stack=0, frames=("a.py:1 in f",))],
+        "problems": problems,
+    }
 
     def value(tensor: Tensor) -> np.ndarray[Any, Any]:
         if tensor.value is None or tensor.value.shard not in values:
@@ -69,7 +101,9 @@ def open_toy(path: Path, change: Change) -> Run:
 
 def suite(place: Path, change: Change = lambda held: None, **parts: Any) -> FormatTests:
     """The suite over two samples of a toy format that is changed in one way."""
-    kind = Format("toy", parts.get("detect", detect), parts.get("open", lambda path: open_toy(path, change)))
+    kind = Format(
+        "toy", parts.get("detect", detect), parts.get("open", lambda path: open_toy(path, change))
+    )
     samples = []
     for number in range(2):
         folder = place / f"sample{number}"
@@ -172,11 +206,15 @@ def test_what_is_wrong_fails(change: Change, failing: str | None, tmp_path: Path
 
 
 def test_a_format_that_takes_everything_fails(tmp_path: Path) -> None:
-    assert "test_nothing_else_is_detected" in list(failures(suite(tmp_path, detect=lambda path: True), tmp_path))
+    assert "test_nothing_else_is_detected" in list(
+        failures(suite(tmp_path, detect=lambda path: True), tmp_path)
+    )
 
 
 def test_a_format_that_takes_nothing_fails(tmp_path: Path) -> None:
-    assert "test_its_samples_are_detected" in list(failures(suite(tmp_path, detect=lambda path: False), tmp_path))
+    assert "test_its_samples_are_detected" in list(
+        failures(suite(tmp_path, detect=lambda path: False), tmp_path)
+    )
 
 
 def test_a_format_that_falls_over_damage_fails(tmp_path: Path) -> None:
@@ -186,12 +224,16 @@ def test_a_format_that_falls_over_damage_fails(tmp_path: Path) -> None:
         return open_toy(path, lambda held: held["problems"] and _raise(ValueError("buffer size")))
 
     def chatty(path: Path) -> Run:
-        return open_toy(path, lambda held: held.update(problems=["one\ntwo"]) if held["problems"] else None)
+        return open_toy(
+            path, lambda held: held.update(problems=["one\ntwo"]) if held["problems"] else None
+        )
 
     for kind in (brittle, chatty):
         place = tmp_path / kind.__name__
         place.mkdir()
-        assert {"test_torn_files_do_not_stop_it", "test_empty_files_do_not_stop_it"} <= set(failures(suite(place, open=kind), place))
+        assert {"test_torn_files_do_not_stop_it", "test_empty_files_do_not_stop_it"} <= set(
+            failures(suite(place, open=kind), place)
+        )
 
 
 def _raise(error: Exception) -> None:

@@ -13,13 +13,25 @@ from opscope.run.schema import Call, Process, Tensor
 from opscope.testing import assert_matches
 
 
-def run(*contents: int, op: str = "aten::relu.default", problems: tuple[str, ...] = ()) -> MemoryRun:
+def run(
+    *contents: int, op: str = "aten::relu.default", problems: tuple[str, ...] = ()
+) -> MemoryRun:
     """A chain of calls; equal contents are equal tensors."""
     calls, tensors = [], []
     for index, (before, after) in enumerate(pairwise(contents)):
         name = f"<root>:relu#{index + 1}"
         calls.append(
-            Call(process=0, rank=0, step=0, index=index, level="operator", phase="forward", op=op, name=name, source="/a/train.py:3")
+            Call(
+                process=0,
+                rank=0,
+                step=0,
+                index=index,
+                level="operator",
+                phase="forward",
+                op=op,
+                name=name,
+                source="/a/train.py:3",
+            )
         )
         for io, version, content in (("input", index, before), ("output", index + 1, after)):
             value = float(content + 1)
@@ -48,7 +60,13 @@ def run(*contents: int, op: str = "aten::relu.default", problems: tuple[str, ...
                     digest=content,
                 )
             )
-    return MemoryRun(RunInfo(path="rows", format="test"), [Process(process=0, directory="p")], calls, tensors, problems=problems)
+    return MemoryRun(
+        RunInfo(path="rows", format="test"),
+        [Process(process=0, directory="p")],
+        calls,
+        tensors,
+        problems=problems,
+    )
 
 
 def test_equal_runs_match() -> None:
@@ -56,7 +74,10 @@ def test_equal_runs_match() -> None:
 
 
 def test_the_operator_and_its_line_are_named() -> None:
-    with pytest.raises(AssertionError, match=r"<root>:relu#2 \(aten::relu.default\) at /a/train.py:3: its inputs agree"):
+    with pytest.raises(
+        AssertionError,
+        match=r"<root>:relu#2 \(aten::relu.default\) at /a/train.py:3: its inputs agree",
+    ):
         assert_matches(run(0, 1, 7), run(0, 1, 2))
 
 

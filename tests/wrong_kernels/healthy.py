@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Healthy trainings of the shapes that models have, small enough to run hundreds of steps; the arguments name one.
+"""Healthy trainings of the shapes that models have, small enough to run hundreds of steps; the
+arguments name one.
 
     python tests/wrong_kernels/healthy.py MODEL DTYPE [STEPS] [OPTIMIZER] [DEVICE]
 
-MODEL: gpt2, llama (of the transformers package), resnet, lstm. DTYPE: float32, bfloat16, float16 (the whole model in that type),
-autocast (float32 under CPU autocast to bfloat16). Losses are printed as hexadecimal floats.
+MODEL: gpt2, llama (of the transformers package), resnet, lstm. DTYPE: float32, bfloat16, float16
+(the whole model in that type), autocast (float32 under CPU autocast to bfloat16). Losses are
+printed as hexadecimal floats.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Residual(nn.Module):
         self.bn1, self.bn2 = nn.BatchNorm2d(after), nn.BatchNorm2d(after)
         self.down: nn.Module = nn.Identity()
         if stride != 1 or before != after:
-            self.down = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+            self.down = nn.Sequential(
+                nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
@@ -45,10 +49,15 @@ class ResNet(nn.Module):
     def __init__(self, width: int = 8, classes: int = 10) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+            nn.Conv2d(3, width, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
         )
         widths = [width, width, 2 * width, 4 * width]
-        self.stages = nn.Sequential(*(Residual(before, after, 1 + (before != after)) for before, after in pairwise(widths)))
+        self.stages = nn.Sequential(
+            *(Residual(before, after, 1 + (before != after)) for before, after in pairwise(widths))
+        )
         self.head = nn.Linear(widths[-1], classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -71,16 +80,23 @@ class Recurrent(nn.Module):
 def gpt2() -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=2, n_head=4))
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=2, n_head=4)
+    )
 
 
 def llama() -> nn.Module:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+    )
     return LlamaForCausalLM(config)
 
 
@@ -88,7 +104,9 @@ def language(model: nn.Module) -> torch.Tensor:
     tokens = torch.randint(1, VOCABULARY, (4, LENGTH), device=place(model))
     mask = torch.ones_like(tokens)
     mask[1, LENGTH // 2 :] = 0
-    loss: torch.Tensor = model(input_ids=tokens, attention_mask=mask, labels=tokens.masked_fill(mask == 0, -100)).loss
+    loss: torch.Tensor = model(
+        input_ids=tokens, attention_mask=mask, labels=tokens.masked_fill(mask == 0, -100)
+    ).loss
     return loss
 
 
@@ -107,8 +125,11 @@ def place(model: nn.Module) -> torch.device:
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], torch.Tensor]]] = {
-    "gpt2": (gpt2, language), "llama": (llama, language), "resnet": (ResNet, pictures), "lstm": (Recurrent, words),
-}  # fmt: skip
+    "gpt2": (gpt2, language),
+    "llama": (llama, language),
+    "resnet": (ResNet, pictures),
+    "lstm": (Recurrent, words),
+}
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, 1e-2, momentum=0.9),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, 1e-3),
@@ -116,7 +137,9 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def main(name: str, dtype: str, steps: int = 200, optimizer: str = "adamw", device: str = "cpu") -> None:
+def main(
+    name: str, dtype: str, steps: int = 200, optimizer: str = "adamw", device: str = "cpu"
+) -> None:
     torch.manual_seed(0)
     make, loss_of = MODELS[name]
     autocast = dtype == "autocast"

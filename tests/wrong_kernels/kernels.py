@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A catalogue of kernels made wrong at run time, and the small trainings in which they are.
 
-Each entry replaces one operator's kernel through torch.library while it is installed. What the right kernel gives comes from
+Each entry replaces one operator's kernel through torch.library while it is installed. What the
+right kernel gives comes from
 the kernel itself: the replacement steps aside for the moment of that call.
 
     with CATALOGUE["group-norm-tile"].installed():
@@ -34,7 +35,10 @@ class Override:
 
     def __init__(self, op: str, key: str, kernel: Callable[..., Any]) -> None:
         self.name = op.removeprefix("aten::").removesuffix(".default")
-        self.func = getattr(getattr(torch.ops.aten, self.name.partition(".")[0]), self.name.partition(".")[2] or "default")
+        self.func = getattr(
+            getattr(torch.ops.aten, self.name.partition(".")[0]),
+            self.name.partition(".")[2] or "default",
+        )
         self.key, self.kernel = key, kernel
         self.library: Any = None
 
@@ -42,7 +46,11 @@ class Override:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.library = torch.library.Library("aten", "IMPL")
-            self.library.impl(self.name, lambda *args, **kwargs: self.kernel(self.genuine, *args, **kwargs), self.key)
+            self.library.impl(
+                self.name,
+                lambda *args, **kwargs: self.kernel(self.genuine, *args, **kwargs),
+                self.key,
+            )
 
     def take_away(self) -> None:
         self.library._destroy()
@@ -79,7 +87,9 @@ class Wrong:
             override.take_away()
 
 
-def wrong(name: str, op: str, program: Callable[..., list[float]], **facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def wrong(
+    name: str, op: str, program: Callable[..., list[float]], **facts: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
         CATALOGUE[name] = Wrong(name, op, program, kernel, **facts)
         return kernel
@@ -87,10 +97,16 @@ def wrong(name: str, op: str, program: Callable[..., list[float]], **facts: Any)
     return register
 
 
-# -- trainings ----------------------------------------------------------------------------------------------------
+# -- trainings -------------------------------------------------------------------------------------
 
 
-def fit(model: nn.Module, batch: Callable[[], tuple[torch.Tensor, torch.Tensor]], *, steps: int, optimizer: Any) -> list[float]:
+def fit(
+    model: nn.Module,
+    batch: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+    *,
+    steps: int,
+    optimizer: Any,
+) -> list[float]:
     losses = []
     for _ in range(steps):
         data, target = batch()
@@ -109,13 +125,19 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed, self.norm = nn.Embedding(words, width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.gate, self.down = nn.Linear(width, 48), nn.Linear(width, 48), nn.Linear(48, width)
+        self.up, self.gate, self.down = (
+            nn.Linear(width, 48),
+            nn.Linear(width, 48),
+            nn.Linear(48, width),
+        )
         self.head = nn.Linear(width, words)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         x = self.embed(words)
         q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        x = x + self.out(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        )
         x = x + self.down(F.silu(self.gate(x)) * F.gelu(self.up(x)))
         x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
         return self.head(x)
@@ -126,7 +148,10 @@ def decoder(steps: int = 2, dtype: torch.dtype = torch.float32) -> list[float]:
     model = Decoder().to(dtype)
     words = torch.randint(0, 17, (3, 9))
     return fit(
-        model, lambda: (words[:, :-1], words[:, 1:]), steps=steps, optimizer=torch.optim.AdamW(model.parameters(), 1e-2, foreach=False)
+        model,
+        lambda: (words[:, :-1], words[:, 1:]),
+        steps=steps,
+        optimizer=torch.optim.AdamW(model.parameters(), 1e-2, foreach=False),
     )
 
 
@@ -151,7 +176,12 @@ class Scores(nn.Module):
 def scores(steps: int = 2) -> list[float]:
     torch.manual_seed(0)
     model, words = Scores(), torch.randint(0, 17, (3, 41))
-    return fit(model, lambda: (words[:, :-1], words[:, 1:]), steps=steps, optimizer=torch.optim.SGD(model.parameters(), 0.1, foreach=False))
+    return fit(
+        model,
+        lambda: (words[:, :-1], words[:, 1:]),
+        steps=steps,
+        optimizer=torch.optim.SGD(model.parameters(), 0.1, foreach=False),
+    )
 
 
 class Vision(nn.Module):
@@ -172,10 +202,15 @@ class Vision(nn.Module):
 def vision(steps: int = 2) -> list[float]:
     torch.manual_seed(0)
     model, x = Vision(), torch.randn(4, 3, 10, 10)
-    return fit(model, lambda: (x, torch.arange(4)), steps=steps, optimizer=torch.optim.SGD(model.parameters(), 0.1, foreach=False))
+    return fit(
+        model,
+        lambda: (x, torch.arange(4)),
+        steps=steps,
+        optimizer=torch.optim.SGD(model.parameters(), 0.1, foreach=False),
+    )
 
 
-# -- off in a tile, for one shape, for one type -------------------------------------------------------------------
+# -- off in a tile, for one shape, for one type ----------------------------------------------------
 
 
 @wrong("group-norm-tile", "aten::native_group_norm.default", vision)
@@ -193,7 +228,9 @@ def mm_tile(genuine: Genuine, a: torch.Tensor, b: torch.Tensor) -> Any:
 
 
 @wrong("addmm-drops-bias-of-one-shape", "aten::addmm.default", decoder)
-def addmm_shape(genuine: Genuine, bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **kwargs: Any) -> Any:
+def addmm_shape(
+    genuine: Genuine, bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **kwargs: Any
+) -> Any:
     return genuine(torch.zeros_like(bias) if b.shape[1] == 48 else bias, a, b, **kwargs)
 
 
@@ -214,7 +251,7 @@ def convolution_edge(genuine: Genuine, *args: Any) -> Any:
     return y
 
 
-# -- backward formulas --------------------------------------------------------------------------------------------
+# -- backward formulas -----------------------------------------------------------------------------
 
 
 @wrong("group-norm-backward", "aten::native_group_norm_backward.default", vision)
@@ -229,7 +266,11 @@ def layer_norm_backward(genuine: Genuine, *args: Any) -> Any:
     return grad, weight * 1.02, bias
 
 
-@wrong("attention-backward", "aten::_scaled_dot_product_flash_attention_for_cpu_backward.default", decoder)
+@wrong(
+    "attention-backward",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward.default",
+    decoder,
+)
 def attention_backward(genuine: Genuine, *args: Any, **kwargs: Any) -> Any:
     query, key, value = genuine(*args, **kwargs)
     return query, key * 0.9, value
@@ -241,18 +282,32 @@ def gelu_backward(genuine: Genuine, grad: torch.Tensor, x: torch.Tensor, **kwarg
 
 
 @wrong("softmax-backward-without-sum", "aten::_softmax_backward_data.default", scores)
-def softmax_backward(genuine: Genuine, grad: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype) -> Any:
+def softmax_backward(
+    genuine: Genuine, grad: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype
+) -> Any:
     return grad * y
 
 
-@wrong("convolution-backward-weight", "aten::convolution_backward.default", vision, key="CompositeExplicitAutograd")
+@wrong(
+    "convolution-backward-weight",
+    "aten::convolution_backward.default",
+    vision,
+    key="CompositeExplicitAutograd",
+)
 def convolution_backward(genuine: Genuine, *args: Any) -> Any:
     data, weight, bias = genuine(*args)
     return data, weight.flip(-1), bias
 
 
 @wrong("embedding-backward-last-wins", "aten::embedding_dense_backward.default", decoder)
-def embedding_backward(genuine: Genuine, grad: torch.Tensor, indices: torch.Tensor, words: int, padding: int, scale: bool) -> Any:
+def embedding_backward(
+    genuine: Genuine,
+    grad: torch.Tensor,
+    indices: torch.Tensor,
+    words: int,
+    padding: int,
+    scale: bool,
+) -> Any:
     found = grad.new_zeros(words, grad.shape[-1])
     for place, row in zip(indices.flatten().tolist(), grad.flatten(0, -2), strict=True):
         found[place] = row
@@ -274,7 +329,7 @@ def tanh_backward(genuine: Genuine, grad: torch.Tensor, y: torch.Tensor) -> Any:
     return genuine(grad, y).masked_fill(y > y.max() * 0.999, float("nan"))
 
 
-# -- precision ----------------------------------------------------------------------------------------------------
+# -- precision -------------------------------------------------------------------------------------
 
 
 @wrong("bmm-accumulates-in-bfloat16", "aten::bmm.default", scores)
@@ -304,13 +359,21 @@ def gelu_by_tanh(genuine: Genuine, x: torch.Tensor, **kwargs: Any) -> Any:
 
 
 @wrong("layer-norm-large-eps", "aten::native_layer_norm.default", decoder)
-def layer_norm_eps(genuine: Genuine, x: torch.Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+def layer_norm_eps(
+    genuine: Genuine, x: torch.Tensor, shape: Any, weight: Any, bias: Any, eps: float
+) -> Any:
     return genuine(x, shape, weight, bias, eps * 1000)
 
 
-@wrong("cast-truncates", "aten::_to_copy.default", decoder_bfloat16, key="CompositeExplicitAutograd")
+@wrong(
+    "cast-truncates", "aten::_to_copy.default", decoder_bfloat16, key="CompositeExplicitAutograd"
+)
 def cast_truncates(genuine: Genuine, x: torch.Tensor, **kwargs: Any) -> Any:
-    if isinstance(x, torch.Tensor) and kwargs.get("dtype") is torch.bfloat16 and x.dtype is torch.float32:
+    if (
+        isinstance(x, torch.Tensor)
+        and kwargs.get("dtype") is torch.bfloat16
+        and x.dtype is torch.float32
+    ):
         x = (x.view(torch.int32) & -65536).view(torch.float32)
     return genuine(x, **kwargs)
 
@@ -320,7 +383,7 @@ def log_softmax(genuine: Genuine, x: torch.Tensor, dim: int, half: bool) -> Any:
     return genuine(x.to(torch.float16).to(x.dtype), dim, half)
 
 
-# -- memory -------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 @wrong("silu-stale", "aten::silu.default", decoder)
@@ -331,7 +394,9 @@ def silu_stale(genuine: Genuine, x: torch.Tensor, held: dict[Any, torch.Tensor] 
 
 
 @wrong("sum-past-the-end", "aten::sum.dim_IntList", decoder)
-def sum_past_the_end(genuine: Genuine, x: torch.Tensor, dim: Any, keepdim: bool = False, **kwargs: Any) -> Any:
+def sum_past_the_end(
+    genuine: Genuine, x: torch.Tensor, dim: Any, keepdim: bool = False, **kwargs: Any
+) -> Any:
     return genuine(x, dim, keepdim, **kwargs) + x.flatten()[-1]
 
 
@@ -349,7 +414,9 @@ def add_ignores_alpha(genuine: Genuine, x: torch.Tensor, other: Any, *, alpha: A
 
 
 @wrong("adam-division", "aten::addcdiv_.default", decoder)
-def addcdiv(genuine: Genuine, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: Any = 1) -> Any:
+def addcdiv(
+    genuine: Genuine, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: Any = 1
+) -> Any:
     return genuine(x, a, b + 1e-3, value=value)
 
 
@@ -358,7 +425,7 @@ def embedding_row(genuine: Genuine, weight: torch.Tensor, indices: torch.Tensor,
     return genuine(weight, indices.clamp(max=weight.shape[0] - 2), *rest)
 
 
-# -- not the same twice -------------------------------------------------------------------------------------------
+# -- not the same twice ----------------------------------------------------------------------------
 
 
 @wrong("mean-flaky", "aten::mean.dim", decoder, kind="flaky")
@@ -377,7 +444,7 @@ def bernoulli(genuine: Genuine, x: torch.Tensor, p: float = 0.5, **kwargs: Any) 
     return genuine(x, p * 0.5, **kwargs)
 
 
-# -- no result at all ---------------------------------------------------------------------------------------------
+# -- no result at all ------------------------------------------------------------------------------
 
 
 @wrong("gelu-raises", "aten::gelu_backward.default", decoder, kind="raise")
@@ -399,7 +466,9 @@ def softmax_hangs(genuine: Genuine, *args: Any) -> Any:
 def main(name: str, steps: int = 2) -> None:
     """One training with one wrong kernel, `healthy:PROGRAM` for one without; prints the losses."""
     if name.startswith("healthy:"):
-        program = {each.program.__name__: each.program for each in CATALOGUE.values()}[name.partition(":")[2]]
+        program = {each.program.__name__: each.program for each in CATALOGUE.values()}[
+            name.partition(":")[2]
+        ]
         print(*program(steps))
         return
     entry = CATALOGUE[name]

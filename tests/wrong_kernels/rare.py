@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More of the catalogue of kernels.py: factorisations, transforms, complex values, routing, double precision, overflows that come later.
+"""More of the catalogue of kernels.py: factorisations, transforms, complex values, routing, double
+precision, overflows that come later.
 
 As a program:  python -m tests.wrong_kernels.rare NAME [STEPS]
 """
@@ -16,7 +17,7 @@ from tests.wrong_kernels.kernels import CATALOGUE, Genuine, main, wrong
 
 Tensor = torch.Tensor
 
-# -- trainings ----------------------------------------------------------------------------------------------------
+# -- trainings -------------------------------------------------------------------------------------
 
 
 def descend(parameters: list[Tensor], loss_of: Any, steps: int, **options: Any) -> list[float]:
@@ -41,7 +42,15 @@ def factorisations(steps: int = 2) -> list[float]:
         q, r = torch.linalg.qr(weight)
         solved = torch.cholesky_solve((weight.T @ data)[:, None], torch.linalg.cholesky(gram))
         rest = torch.linalg.inv(gram).trace() + torch.logdet(gram) + solved.square().sum()
-        return s.sum() + (u @ vh).square().sum() + values.log().sum() + (vectors * values).abs().sum() + (q * q).sum() + r.sum() ** 2 + rest
+        return (
+            s.sum()
+            + (u @ vh).square().sum()
+            + values.log().sum()
+            + (vectors * values).abs().sum()
+            + (q * q).sum()
+            + r.sum() ** 2
+            + rest
+        )
 
     return descend([weight], loss, steps)
 
@@ -49,7 +58,10 @@ def factorisations(steps: int = 2) -> list[float]:
 def spectra(steps: int = 2) -> list[float]:
     """A Fourier layer with complex weights, and a loss of magnitudes and angles."""
     torch.manual_seed(0)
-    weight, data = (torch.randn(4, 4, 5, dtype=torch.cfloat) * 0.2).requires_grad_(), torch.randn(3, 4, 16)
+    weight, data = (
+        (torch.randn(4, 4, 5, dtype=torch.cfloat) * 0.2).requires_grad_(),
+        torch.randn(3, 4, 16),
+    )
 
     def loss() -> Tensor:
         bins = torch.fft.rfft(data, norm="ortho")[..., :5]
@@ -63,7 +75,10 @@ def spectra(steps: int = 2) -> list[float]:
 def routing(steps: int = 2) -> list[float]:
     """A mixture of experts with places of its own for each token, and AMSGrad."""
     torch.manual_seed(0)
-    gate, experts = torch.randn(12, 4).requires_grad_(), (torch.randn(4, 12, 12) * 0.3).requires_grad_()
+    gate, experts = (
+        torch.randn(12, 4).requires_grad_(),
+        (torch.randn(4, 12, 12) * 0.3).requires_grad_(),
+    )
     data, target = torch.randn(24, 12), torch.randint(0, 12, (24,))
 
     def loss() -> Tensor:
@@ -80,13 +95,21 @@ def routing(steps: int = 2) -> list[float]:
 
 def doubles(steps: int = 2) -> list[float]:
     torch.manual_seed(0)
-    model, data = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).double(), torch.randn(10, 4).double()
-    return descend(list(model.parameters()), lambda: (model(data) - data[:, :3].exp()).square().mean(), steps)
+    model, data = (
+        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).double(),
+        torch.randn(10, 4).double(),
+    )
+    return descend(
+        list(model.parameters()), lambda: (model(data) - data[:, :3].exp()).square().mean(), steps
+    )
 
 
-PROGRAMS = (routing, doubles)  # the others give other last bits where their memory lies elsewhere, or have conjugate views
+PROGRAMS = (
+    routing,
+    doubles,
+)  # the others give other last bits where their memory lies elsewhere, or have conjugate views
 
-# -- factorisations -----------------------------------------------------------------------------------------------
+# -- factorisations --------------------------------------------------------------------------------
 
 
 @wrong("singular-values-scaled", "aten::_linalg_svd.default", factorisations)
@@ -123,7 +146,7 @@ def inverse(genuine: Genuine, *args: Any, **kwargs: Any) -> Any:
     return found, info
 
 
-# -- transforms and complex values ----------------------------------------------------------------------------------
+# -- transforms and complex values -----------------------------------------------------------------
 
 
 @wrong("one-bin-of-a-transform", "aten::_fft_r2c.default", spectra)
@@ -144,7 +167,7 @@ def polar(genuine: Genuine, radius: Tensor, angle: Tensor) -> Any:
     return torch.where(angle < -1, found.conj().resolve_conj(), found)
 
 
-# -- routing, double precision ----------------------------------------------------------------------------------------
+# -- routing, double precision ---------------------------------------------------------------------
 
 
 @wrong("running-sum-of-integers-stops", "aten::cumsum.default", routing)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run --check names the operator whose kernel was made wrong, and nothing else; the whole catalogue is in tests/zoo."""
+"""run --check names the operator whose kernel was made wrong, and nothing else; the whole catalogue
+is in tests/zoo.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_the_wrong_operator_is_named(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("program", [decoder, scores, vision], ids=lambda each: each.__name__)
-def test_healthy_programs_are_accused_of_nothing_and_stay_bit_identical(program: object, tmp_path: Path) -> None:
+def test_healthy_programs_are_accused_of_nothing_and_stay_bit_identical(
+    program: object, tmp_path: Path
+) -> None:
     alone = program(1)
     with opscope.record(tmp_path / "run", check=True):
         watched = program(1)
@@ -53,7 +57,10 @@ def test_a_finding_keeps_the_inputs_of_its_call(tmp_path: Path) -> None:
     from opscope.repro.build import build
     from opscope.run.query import calls
 
-    with CATALOGUE["nll-loss-backward-scale"].installed(), opscope.record(tmp_path / "run", check=True):
+    with (
+        CATALOGUE["nll-loss-backward-scale"].installed(),
+        opscope.record(tmp_path / "run", check=True),
+    ):
         scores(1)
     run = opscope.open_run(tmp_path / "run")
     finding = opscope.scan(run).findings[0]
@@ -73,16 +80,24 @@ def test_a_substitute_undoes_a_wrong_kernel(kind: str) -> None:
             right = vision(1)
     assert wrong != healthy
     assert right == pytest.approx(healthy, rel=1e-6)
-    assert substituted.calls == {"aten::native_group_norm.default": 1, "aten::native_group_norm_backward.default": 1}
+    assert substituted.calls == {
+        "aten::native_group_norm.default": 1,
+        "aten::native_group_norm_backward.default": 1,
+    }
     assert substituted.refused == {}
 
 
 @pytest.mark.usefixtures("one_process")
 def test_the_step_of_a_verdict_is_kept_however_old_it_grows(tmp_path: Path) -> None:
-    with CATALOGUE["nll-loss-backward-scale"].installed(), opscope.record(tmp_path / "run", check=True, keep="last:1", budget="0%"):
+    with (
+        CATALOGUE["nll-loss-backward-scale"].installed(),
+        opscope.record(tmp_path / "run", check=True, keep="last:1", budget="0%"),
+    ):
         scores(12)
     findings = opscope.scan(opscope.open_run(tmp_path / "run")).findings
-    assert [(finding.op, finding.step) for finding in findings] == [("aten::nll_loss_backward.default", 0)]
+    assert [(finding.op, finding.step) for finding in findings] == [
+        ("aten::nll_loss_backward.default", 0)
+    ]
 
 
 @pytest.mark.usefixtures("one_process")

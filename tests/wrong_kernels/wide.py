@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More of the catalogue of kernels.py: other operators, element types, dispatch keys and ways to be wrong.
+"""More of the catalogue of kernels.py: other operators, element types, dispatch keys and ways to be
+wrong.
 
 As a program:  python -m tests.wrong_kernels.wide NAME [STEPS]
 """
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 
 from tests.wrong_kernels.kernels import CATALOGUE, Genuine, decoder, fit, main, wrong
 
-# -- trainings ----------------------------------------------------------------------------------------------------
+# -- trainings -------------------------------------------------------------------------------------
 
 
 class Tables(nn.Module):
@@ -36,14 +37,23 @@ class Tables(nn.Module):
         x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-3).sqrt()
         x = x.masked_fill(torch.ones(x.shape[1], 1, dtype=torch.bool).tril(-38), 0.0)
         x = x + torch.gather(x, 1, words.argsort(stable=True, dim=1)[..., None].expand_as(x))
-        x = x + x.index_select(1, torch.arange(x.shape[1]).flip(0)) * x.logsumexp(-1, keepdim=True).sigmoid()
+        x = (
+            x
+            + x.index_select(1, torch.arange(x.shape[1]).flip(0))
+            * x.logsumexp(-1, keepdim=True).sigmoid()
+        )
         return self.head(x + torch.baddbmm(x, x, x.transpose(1, 2) @ x, alpha=1e-3))
 
 
 def tables(steps: int = 2, dtype: torch.dtype = torch.float32) -> list[float]:
     torch.manual_seed(0)
     model, words = Tables().to(dtype), torch.randint(0, 17, (3, 41))
-    return fit(model, lambda: (words[:, :-1], words[:, 1:]), steps=steps, optimizer=torch.optim.Adam(model.parameters(), 1e-2, fused=True))
+    return fit(
+        model,
+        lambda: (words[:, :-1], words[:, 1:]),
+        steps=steps,
+        optimizer=torch.optim.Adam(model.parameters(), 1e-2, fused=True),
+    )
 
 
 def tables_float16(steps: int = 2) -> list[float]:
@@ -68,14 +78,19 @@ class Pictures(nn.Module):
         x = F.pad(F.pixel_shuffle(torch.cat([x] * 4, 1), 2), (1, 1, 1, 1), mode="reflect")
         x = F.max_pool2d(F.mish(x), 3, 2)
         x = x.flatten(2)
-        return self.head((self.one(x) + F.adaptive_avg_pool1d(x, x.shape[-1])).amax(-1).clamp(-3, 3)[:, None])
+        return self.head(
+            (self.one(x) + F.adaptive_avg_pool1d(x, x.shape[-1])).amax(-1).clamp(-3, 3)[:, None]
+        )
 
 
 def pictures(steps: int = 2) -> list[float]:
     torch.manual_seed(0)
     model, x = Pictures(), torch.randn(4, 3, 10, 10)
     return fit(
-        model, lambda: (x, torch.arange(4)), steps=steps, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, foreach=True)
+        model,
+        lambda: (x, torch.arange(4)),
+        steps=steps,
+        optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, foreach=True),
     )
 
 
@@ -84,8 +99,15 @@ class Speech(nn.Module):
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.embed, self.lstm, self.gru = nn.Embedding(17, width), nn.LSTM(width, width, batch_first=True), nn.GRU(width, width)
-        self.attend, self.norm = nn.MultiheadAttention(width, 4, batch_first=True), nn.RMSNorm(width)
+        self.embed, self.lstm, self.gru = (
+            nn.Embedding(17, width),
+            nn.LSTM(width, width, batch_first=True),
+            nn.GRU(width, width),
+        )
+        self.attend, self.norm = (
+            nn.MultiheadAttention(width, 4, batch_first=True),
+            nn.RMSNorm(width),
+        )
         self.head, self.drop = nn.Linear(width, 17), nn.Dropout(0.1)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
@@ -93,7 +115,11 @@ class Speech(nn.Module):
         x = x + self.gru(x)[0]
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
         x = self.norm(x + self.attend(x, x, x, attn_mask=mask, need_weights=False)[0])
-        extra = F.smooth_l1_loss(x, x.detach().roll(1, 1)) + F.mse_loss(x, x.detach().flip(1)) + x.norm(dim=-1).mean()
+        extra = (
+            F.smooth_l1_loss(x, x.detach().roll(1, 1))
+            + F.mse_loss(x, x.detach().flip(1))
+            + x.norm(dim=-1).mean()
+        )
         extra = (
             extra
             + F.binary_cross_entropy_with_logits(x, (x > 0).to(x))
@@ -106,7 +132,9 @@ def speech(steps: int = 2, dtype: torch.dtype = torch.float32) -> list[float]:
     torch.manual_seed(0)
     model, words = Speech().to(dtype), torch.randint(0, 17, (3, 21))
     stepper = torch.optim.AdamW(model.parameters(), 1e-2, foreach=True)
-    stepper.register_step_pre_hook(lambda *_: [nn.utils.clip_grad_norm_(model.parameters(), 0.5), None][1])
+    stepper.register_step_pre_hook(
+        lambda *_: [nn.utils.clip_grad_norm_(model.parameters(), 0.5), None][1]
+    )
     return fit(model, lambda: (words[:, :-1], words[:, 1:]), steps=steps, optimizer=stepper)
 
 
@@ -114,21 +142,34 @@ def speech_float64(steps: int = 2) -> list[float]:
     return speech(steps, torch.float64)
 
 
-# -- tables -------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 @wrong("scatter-add-last-wins", "aten::scatter_add.default", tables)
-def scatter_add_wins(genuine: Genuine, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    return genuine(x, dim, index, source.clone().index_fill_(dim, torch.tensor([source.shape[dim] - 1]), 0.0))
+def scatter_add_wins(
+    genuine: Genuine, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
+) -> Any:
+    return genuine(
+        x, dim, index, source.clone().index_fill_(dim, torch.tensor([source.shape[dim] - 1]), 0.0)
+    )
 
 
 @wrong("index-put-does-not-accumulate", "aten::_index_put_impl_.default", tables)
-def index_put(genuine: Genuine, x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, *rest: Any) -> Any:
+def index_put(
+    genuine: Genuine,
+    x: torch.Tensor,
+    indices: Any,
+    values: torch.Tensor,
+    accumulate: bool = False,
+    *rest: Any,
+) -> Any:
     return genuine(x, indices, values, False, *rest)
 
 
 @wrong("gather-off-by-one", "aten::gather.default", tables)
-def gather_off(genuine: Genuine, x: torch.Tensor, dim: int, index: torch.Tensor, **kwargs: Any) -> Any:
+def gather_off(
+    genuine: Genuine, x: torch.Tensor, dim: int, index: torch.Tensor, **kwargs: Any
+) -> Any:
     return genuine(x, dim, (index + (index == 7)).clamp(max=x.shape[dim] - 1), **kwargs)
 
 
@@ -152,19 +193,30 @@ def cat_row(genuine: Genuine, tensors: Any, dim: int = 0) -> Any:
 
 
 @wrong("where-swapped-at-zero", "aten::where.self", tables)
-def where_swapped(genuine: Genuine, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> Any:
+def where_swapped(
+    genuine: Genuine, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> Any:
     found = genuine(condition, x, y)
     found[..., 0] = genuine(~condition, x, y)[..., 0]
     return found
 
 
-@wrong("masked-fill-ignores-row", "aten::masked_fill.Scalar", tables, key="CompositeExplicitAutograd")
+@wrong(
+    "masked-fill-ignores-row", "aten::masked_fill.Scalar", tables, key="CompositeExplicitAutograd"
+)
 def masked_fill_row(genuine: Genuine, x: torch.Tensor, mask: torch.Tensor, value: Any) -> Any:
     return genuine(x, mask.clone().index_fill_(0, torch.tensor([mask.shape[0] - 1]), False), value)
 
 
 @wrong("var-biased", "aten::var.correction", tables)
-def var_biased(genuine: Genuine, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var_biased(
+    genuine: Genuine,
+    x: torch.Tensor,
+    dim: Any = None,
+    *,
+    correction: Any = None,
+    keepdim: bool = False,
+) -> Any:
     return genuine(x, dim, correction=0, keepdim=keepdim)
 
 
@@ -174,7 +226,9 @@ def logsumexp_few(genuine: Genuine, x: torch.Tensor, dim: Any, keepdim: bool = F
 
 
 @wrong("softplus-threshold", "aten::softplus.default", tables)
-def softplus_threshold(genuine: Genuine, x: torch.Tensor, beta: Any = 1, threshold: Any = 20) -> Any:
+def softplus_threshold(
+    genuine: Genuine, x: torch.Tensor, beta: Any = 1, threshold: Any = 20
+) -> Any:
     return genuine(x, beta, 0.5)
 
 
@@ -184,7 +238,15 @@ def fused_adam(genuine: Genuine, *args: Any, **kwargs: Any) -> Any:
 
 
 @wrong("baddbmm-ignores-alpha", "aten::baddbmm.default", tables)
-def baddbmm_alpha(genuine: Genuine, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm_alpha(
+    genuine: Genuine,
+    x: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    beta: Any = 1,
+    alpha: Any = 1,
+) -> Any:
     return genuine(x, a, b, beta=beta, alpha=alpha * 1.05)
 
 
@@ -202,7 +264,9 @@ def prelu_backward(genuine: Genuine, *args: Any) -> Any:
 
 
 @wrong("addmm-narrow-in-float16", "aten::addmm.default", tables_float16)
-def addmm_narrow(genuine: Genuine, bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **kwargs: Any) -> Any:
+def addmm_narrow(
+    genuine: Genuine, bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **kwargs: Any
+) -> Any:
     total = bias.expand(a.shape[0], b.shape[1]).clone()
     for k in range(a.shape[1]):
         total += a[:, k, None] * b[None, k]
@@ -210,7 +274,9 @@ def addmm_narrow(genuine: Genuine, bias: torch.Tensor, a: torch.Tensor, b: torch
 
 
 @wrong("sum-only-in-float16", "aten::sum.dim_IntList", tables_float16)
-def sum_float16(genuine: Genuine, x: torch.Tensor, dim: Any, keepdim: bool = False, **kwargs: Any) -> Any:
+def sum_float16(
+    genuine: Genuine, x: torch.Tensor, dim: Any, keepdim: bool = False, **kwargs: Any
+) -> Any:
     if x.dtype is not torch.float16 or not dim or len(dim) != 1 or x.shape[dim[0]] < 2:
         return genuine(x, dim, keepdim, **kwargs)
     total = torch.zeros_like(x.select(dim[0], 0))
@@ -219,16 +285,26 @@ def sum_float16(genuine: Genuine, x: torch.Tensor, dim: Any, keepdim: bool = Fal
     return total.unsqueeze(dim[0]) if keepdim else total
 
 
-# -- pictures -----------------------------------------------------------------------------------------------------
+# -- pictures --------------------------------------------------------------------------------------
 
 
-@wrong("depthwise-convolution-swaps-channels", "aten::convolution.default", pictures, key="CompositeExplicitAutograd")
+@wrong(
+    "depthwise-convolution-swaps-channels",
+    "aten::convolution.default",
+    pictures,
+    key="CompositeExplicitAutograd",
+)
 def depthwise(genuine: Genuine, *args: Any) -> Any:
     y = genuine(*args)
     return y[:, [1, 0, *range(2, y.shape[1])]] if args[8] > 1 else y
 
 
-@wrong("transposed-convolution-bias-gradient", "aten::convolution_backward.default", pictures, key="CompositeExplicitAutograd")
+@wrong(
+    "transposed-convolution-bias-gradient",
+    "aten::convolution_backward.default",
+    pictures,
+    key="CompositeExplicitAutograd",
+)
 def transposed_backward(genuine: Genuine, *args: Any) -> Any:
     data, weight, bias = genuine(*args)
     return data, weight, bias * 1.001 if args[7] and bias is not None else bias
@@ -241,7 +317,9 @@ def batch_norm_backward(genuine: Genuine, *args: Any) -> Any:
 
 
 @wrong("batch-norm-variance", "aten::native_batch_norm.default", pictures)
-def batch_norm_variance(genuine: Genuine, x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> Any:
+def batch_norm_variance(
+    genuine: Genuine, x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any
+) -> Any:
     found = genuine(x, weight, bias, mean, var, *rest)
     if var is not None:
         var.add_(1e-3)
@@ -316,7 +394,7 @@ def foreach_add(genuine: Genuine, tensors: Any, others: Any, *, alpha: Any = 1) 
     tensors[0].add_(1e-3)
 
 
-# -- speech -------------------------------------------------------------------------------------------------------
+# -- speech ----------------------------------------------------------------------------------------
 
 
 @wrong("lstm-forget-gate", "aten::mkldnn_rnn_layer.default", speech)
@@ -342,7 +420,9 @@ def tanh_few(genuine: Genuine, x: torch.Tensor) -> Any:
     return x.copy_(torch.tanh(x).half())
 
 
-@wrong("attention-forward-mask", "aten::_scaled_dot_product_flash_attention_for_cpu.default", speech)
+@wrong(
+    "attention-forward-mask", "aten::_scaled_dot_product_flash_attention_for_cpu.default", speech
+)
 def attention_mask(genuine: Genuine, *args: Any, **kwargs: Any) -> Any:
     return genuine(*args, **{**kwargs, "scale": 0.51})
 
@@ -366,12 +446,16 @@ def mse_backward(genuine: Genuine, *args: Any) -> Any:
 
 
 @wrong("smooth-l1-beta", "aten::smooth_l1_loss.default", speech)
-def smooth_l1(genuine: Genuine, x: torch.Tensor, y: torch.Tensor, reduction: int = 1, beta: float = 1.0) -> Any:
+def smooth_l1(
+    genuine: Genuine, x: torch.Tensor, y: torch.Tensor, reduction: int = 1, beta: float = 1.0
+) -> Any:
     return genuine(x, y, reduction, beta * 1.01)
 
 
 @wrong("log-softmax-backward", "aten::_log_softmax_backward_data.default", speech)
-def log_softmax_backward(genuine: Genuine, grad: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype) -> Any:
+def log_softmax_backward(
+    genuine: Genuine, grad: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype
+) -> Any:
     return grad - torch.exp(y) * grad.sum(dim, keepdim=True) * 0.99
 
 
@@ -381,7 +465,9 @@ def norm_half(genuine: Genuine, x: torch.Tensor, *rest: Any, **kwargs: Any) -> A
 
 
 @wrong("log-sigmoid-backward", "aten::log_sigmoid_backward.default", speech)
-def log_sigmoid_backward(genuine: Genuine, grad: torch.Tensor, x: torch.Tensor, buffer: torch.Tensor) -> Any:
+def log_sigmoid_backward(
+    genuine: Genuine, grad: torch.Tensor, x: torch.Tensor, buffer: torch.Tensor
+) -> Any:
     return genuine(grad, x, buffer).masked_fill(x.abs() < 0.05, 0.0)
 
 
@@ -412,7 +498,7 @@ def mean_some(genuine: Genuine, x: torch.Tensor, **kwargs: Any) -> Any:
     return genuine(x.flatten()[:-1], **kwargs)
 
 
-# -- formulas and compositions, registered above the kernels ------------------------------------------------------
+# -- formulas and compositions, registered above the kernels ---------------------------------------
 
 
 def formula(forward: Any, backward: Any) -> Any:
@@ -442,17 +528,23 @@ def softplus_formula(genuine: Genuine, x: torch.Tensor, *rest: Any) -> Any:
 
 
 @wrong("rms-norm-composition", "aten::rms_norm.default", speech, key="CompositeImplicitAutograd")
-def rms_norm(genuine: Genuine, x: torch.Tensor, shape: Any, weight: Any = None, eps: Any = None) -> Any:
+def rms_norm(
+    genuine: Genuine, x: torch.Tensor, shape: Any, weight: Any = None, eps: Any = None
+) -> Any:
     return x * torch.rsqrt(x.pow(2).sum(-1, keepdim=True) / (shape[0] - 1) + 1e-7) * weight
 
 
-@wrong("linear-composition-drops-bias", "aten::linear.default", speech, key="CompositeImplicitAutograd")
+@wrong(
+    "linear-composition-drops-bias", "aten::linear.default", speech, key="CompositeImplicitAutograd"
+)
 def linear(genuine: Genuine, x: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> Any:
     return torch.matmul(x, weight.t()) if weight.shape[0] == 17 else genuine(x, weight, bias)
 
 
 @wrong("layer-norm-formula", "aten::native_layer_norm.default", decoder, key="AutogradCPU")
-def layer_norm_formula(genuine: Genuine, x: torch.Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+def layer_norm_formula(
+    genuine: Genuine, x: torch.Tensor, shape: Any, weight: Any, bias: Any, eps: float
+) -> Any:
     y, mean, rstd = genuine(x, shape, weight, bias, eps)
     return y + 0.01 * (x - x.detach()), mean, rstd
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each program of the zoo is known to do, worked out by hand and with a dispatch mode that knows nothing of opscope.
+"""What each program of the zoo is known to do, worked out by hand and with a dispatch mode that
+knows nothing of opscope.
 
-The guilty line of a program carries the comment `# <- origin`; where a second fault is expected its line carries another word.
+The guilty line of a program carries the comment `# <- origin`; where a second fault is expected its
+line carries another word.
 A program without origins is healthy: any overflow-origin in it is a false accusation.
 """
 
@@ -11,7 +13,9 @@ import msgspec
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding: op holds globs, any of which fits; reached None means either; module "" is the root or outside of modules."""
+    """One finding: op holds globs, any of which fits; reached None means either; module "" is the
+    root or outside of modules.
+    """
 
     op: tuple[str, ...]
     step: int | None
@@ -26,7 +30,9 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """One program: its findings in order (none: clean), further ones that may stand there, how it is started and how it ends."""
+    """One program: its findings in order (none: clean), further ones that may stand there, how it
+    is started and how it ends.
+    """
 
     name: str
     origins: tuple[Origin, ...] = ()
@@ -38,14 +44,23 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def faulty(
-    name: str, *origins: Origin, also: tuple[Origin, ...] = (), ranks: int = 1, exit_code: int = 0, compiles: bool = False
+    name: str,
+    *origins: Origin,
+    also: tuple[Origin, ...] = (),
+    ranks: int = 1,
+    exit_code: int = 0,
+    compiles: bool = False,
 ) -> Program:
     """A program with findings."""
-    return Program(name=name, origins=origins, also=also, ranks=ranks, exit_code=exit_code, compiles=compiles)
+    return Program(
+        name=name, origins=origins, also=also, ranks=ranks, exit_code=exit_code, compiles=compiles
+    )
 
 
 def guarded(name: str, *origins: Origin) -> Program:
-    """A program that removes on purpose what it makes: clean, and its origins are told with --show-hidden."""
+    """A program that removes on purpose what it makes: clean, and its origins are told with
+    --show-hidden.
+    """
     return Program(name=name, origins=origins, guarded=True)
 
 
@@ -56,12 +71,18 @@ def healthy(name: str, *, ranks: int = 1, exit_code: int = 0, compiles: bool = F
 
 def origin(op: str, step: int | None, **other: object) -> Origin:
     """An origin whose op is given as `aten::` names separated by bars."""
-    return msgspec.convert({"op": tuple(f"aten::{part}" for part in op.split("|")), "step": step, **other}, Origin)
+    return msgspec.convert(
+        {"op": tuple(f"aten::{part}" for part in op.split("|")), "step": step, **other}, Origin
+    )
 
 
 FAULTY = (
     faulty("attention_scores_fp16", origin("bmm.*", 3, module="layers.0", status="0x400")),
-    faulty("log_of_softmax", origin("log.default", 3), also=(origin("div.Tensor", 3, phase="backward"),)),
+    faulty(
+        "log_of_softmax",
+        origin("log.default", 3),
+        also=(origin("div.Tensor", 3, phase="backward"),),
+    ),
     faulty("entropy_bonus", origin("log.default", 3)),
     faulty("normalize_dead_unit", origin("div.Tensor", 2)),
     faulty("padding_masks_a_whole_row", origin("_softmax.default|softmax.int", 3, module="pool")),
@@ -77,20 +98,34 @@ FAULTY = (
     faulty("exp_then_inverse", origin("exp.default", 2, status="0x20", reached=False)),
     faulty("gamma_of_negative", origin("pow.Tensor_Scalar", 1)),
     faulty("cross_entropy_all_ignored", origin("nll_loss_forward.default", 2)),
-    faulty("rmsnorm_fp16", origin("pow.Tensor_Scalar", 0, module="2.norm", status="0x20", reached=False)),
+    faulty(
+        "rmsnorm_fp16",
+        origin("pow.Tensor_Scalar", 0, module="2.norm", status="0x20", reached=False),
+    ),
     faulty("variance_of_one_sample", origin("var.correction", 3, module="1")),
-    faulty("convolution_fp16", origin("convolution.default|mkldnn_convolution.default", 2, module="body", status="0x400")),
+    faulty(
+        "convolution_fp16",
+        origin("convolution.default|mkldnn_convolution.default", 2, module="body", status="0x400"),
+    ),
     faulty("relu_rnn_explodes", origin("addmm.default|add_.Tensor|add.Tensor", 2, module="cell")),
     faulty("nan_in_checkpoint", origin("lift_fresh.default|copy_.default", 0, arrived=True)),
     faulty("nan_in_data", origin("lift_fresh.default|addmm.default", 2, arrived=True, module="")),
-    guarded("missing_values_replaced", origin("lift_fresh.default|nan_to_num.default", 2, arrived=True, reached=False)),
+    guarded(
+        "missing_values_replaced",
+        origin("lift_fresh.default|nan_to_num.default", 2, arrived=True, reached=False),
+    ),
     faulty("custom_function_backward", origin("div.Tensor", 2, phase="backward")),
     faulty("inverse_of_tiny", origin("mul.Tensor", 0, phase="backward")),
     faulty("acos_of_one", origin("rsqrt.default", 2, phase="backward")),
     faulty("static_loss_scale", origin("_to_copy.default", 0, phase="backward", status="0x100")),
     faulty("scaler_keeps_falling", origin("mul.Tensor", 0, status="0x20")),
     faulty("checkpointed_block", origin("exp.default", 2, module="blocks.1", status="0x20")),
-    faulty("attention_on_timestamps", origin("_scaled_dot_product_flash_attention_for_cpu*", 1, phase="backward", module="attention")),
+    faulty(
+        "attention_on_timestamps",
+        origin(
+            "_scaled_dot_product_flash_attention_for_cpu*", 1, phase="backward", module="attention"
+        ),
+    ),
     faulty("gan_log_of_zero", origin("log.default", 2)),
     faulty("lbfgs_leaves_domain", origin("log.default", 0)),
     faulty("features_in_a_thread", origin("log.default", 2)),
@@ -102,17 +137,38 @@ FAULTY = (
     faulty(
         "float8_without_scale",
         origin("_to_copy.default", 2, module="0", reached=None, confidence="likely"),
-        also=(origin("_to_copy.default", None, phase="backward", module="0", reached=None, confidence="likely"),),
+        also=(
+            origin(
+                "_to_copy.default",
+                None,
+                phase="backward",
+                module="0",
+                reached=None,
+                confidence="likely",
+            ),
+        ),
     ),
     faulty("half_sum_of_squares", origin("sum.default", 2)),
     faulty("discount_cumprod", origin("cumprod.default", 2)),
     faulty("sampling_at_temperature_zero", origin("div.Tensor", 8, reached=None), exit_code=1),
-    faulty("weight_norm_of_zeros", origin("_weight_norm_interface.default", 0, module="2.parametrizations.weight.0")),
+    faulty(
+        "weight_norm_of_zeros",
+        origin("_weight_norm_interface.default", 0, module="2.parametrizations.weight.0"),
+    ),
     faulty("ema_bias_correction", origin("div.Tensor", 0)),
     faulty("learning_rate_too_high", origin("pow.Tensor_Scalar", 5)),
-    faulty("two_causes", origin("log.default", 2), origin("exp.default", 0, marker="second", reached=False)),
-    faulty("lstm_unscaled_volume", origin("mm.default|addmm.default", 2, module="lstm", status="0x400", reached=False)),
-    faulty("dataloader_workers_nan", origin("set_.*|addmm.default", None, arrived=True)),  # batches arrive early, in any order
+    faulty(
+        "two_causes",
+        origin("log.default", 2),
+        origin("exp.default", 0, marker="second", reached=False),
+    ),
+    faulty(
+        "lstm_unscaled_volume",
+        origin("mm.default|addmm.default", 2, module="lstm", status="0x400", reached=False),
+    ),
+    faulty(
+        "dataloader_workers_nan", origin("set_.*|addmm.default", None, arrived=True)
+    ),  # batches arrive early, in any order
     faulty("ddp_one_rank_bad", origin("log.default", 2, rank=1, module="module"), ranks=2),
     faulty("compiled_block", origin("mse_loss.default|sub.Tensor", 2, arrived=True), compiles=True),
 )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that dies inside a call, by the real command line: the call, its forward call and line, and its inputs are known."""
+"""A process that dies inside a call, by the real command line: the call, its forward call and line,
+and its inputs are known.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("death", "code"),
-    [("os.abort()", 134), ("os._exit(3)", 3), ("os.kill(os.getpid(), signal.SIGKILL)", 137), ("raise RuntimeError('CUDA error: gone')", 1)],
+    [
+        ("os.abort()", 134),
+        ("os._exit(3)", 3),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("raise RuntimeError('CUDA error: gone')", 1),
+    ],
     ids=["abort", "exit", "kill", "device error"],
 )
 def test_a_process_that_dies_in_a_call(death: str, code: int, tmp_path: Path) -> None:
@@ -42,16 +49,30 @@ def test_a_process_that_dies_in_a_call(death: str, code: int, tmp_path: Path) ->
 
     def opscope_says(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "opscope", *words], cwd=tmp_path, capture_output=True, text=True, timeout=600, env=dict(os.environ)
+            [sys.executable, "-m", "opscope", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=dict(os.environ),
         )
 
-    assert opscope_says("run", "-o", "run", "--journal", "tanh*", "--", sys.executable, "train.py").returncode == code
+    assert (
+        opscope_says(
+            "run", "-o", "run", "--journal", "tanh*", "--", sys.executable, "train.py"
+        ).returncode
+        == code
+    )
     finding = scan(opscope.open_run(str(tmp_path / "run"))).findings[0]
     assert (finding.kind, finding.op) == ("crash", "aten::tanh_backward.default")
     assert finding.forward is not None
     assert finding.forward.op == "aten::tanh.default"
     assert str(finding.source).endswith("train.py:13")
     assert finding.confidence == ("suspected" if code == 1 else "likely")
-    done = opscope_says("repro", "run", str(finding.call), "-o", "case", "--import", "train.py", "--repeat", "1")
+    done = opscope_says(
+        "repro", "run", str(finding.call), "-o", "case", "--import", "train.py", "--repeat", "1"
+    )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "f32[7, 3]" in (tmp_path / "case" / "README.md").read_text() or "f32[7, 3]" in done.stdout
+    assert (
+        "f32[7, 3]" in (tmp_path / "case" / "README.md").read_text() or "f32[7, 3]" in done.stdout
+    )

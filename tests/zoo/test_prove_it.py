@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong kernels inside real trainings, by the real command line: bisect names the operator, minimize shrinks its case."""
+"""Wrong kernels inside real trainings, by the real command line: bisect names the operator,
+minimize shrinks its case.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,22 @@ pytestmark = pytest.mark.zoo
 ROOT = Path(__file__).parents[2]
 
 
-def opscope_says(*words: str, cwd: Path, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **(variables or {})}
-    return subprocess.run([sys.executable, "-m", "opscope", *words], cwd=cwd, capture_output=True, text=True, timeout=400, env=environment)
+def opscope_says(
+    *words: str, cwd: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        **(variables or {}),
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "opscope", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env=environment,
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,7 +48,18 @@ def opscope_says(*words: str, cwd: Path, variables: Mapping[str, str] | None = N
     ],
 )
 def test_bisect_names_the_operator_of_a_training(kernel: str, op: str, tmp_path: Path) -> None:
-    done = opscope_says("bisect", "--json", "-o", "search", "--", sys.executable, "-m", "tests.wrong_kernels.kernels", kernel, cwd=tmp_path)
+    done = opscope_says(
+        "bisect",
+        "--json",
+        "-o",
+        "search",
+        "--",
+        sys.executable,
+        "-m",
+        "tests.wrong_kernels.kernels",
+        kernel,
+        cwd=tmp_path,
+    )
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
     assert document["summary"]["guilty"] == [op]
@@ -41,10 +67,31 @@ def test_bisect_names_the_operator_of_a_training(kernel: str, op: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "kernel", ["mm-tile", "attention-backward", "silu-stale", "sgd-ignores-alpha", "sigmoid-flaky", "embedding-last-row"]
+    "kernel",
+    [
+        "mm-tile",
+        "attention-backward",
+        "silu-stale",
+        "sgd-ignores-alpha",
+        "sigmoid-flaky",
+        "embedding-last-row",
+    ],
 )
-def test_bisect_suspects_the_operator_of_a_training_that_fails_in_no_way_to_be_seen(kernel: str, tmp_path: Path) -> None:
-    done = opscope_says("bisect", "--json", "-o", "search", "--", sys.executable, "-m", "tests.wrong_kernels.kernels", kernel, cwd=tmp_path)
+def test_bisect_suspects_the_operator_of_a_training_that_fails_in_no_way_to_be_seen(
+    kernel: str, tmp_path: Path
+) -> None:
+    done = opscope_says(
+        "bisect",
+        "--json",
+        "-o",
+        "search",
+        "--",
+        sys.executable,
+        "-m",
+        "tests.wrong_kernels.kernels",
+        kernel,
+        cwd=tmp_path,
+    )
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
     assert document["summary"]["guilty"] == [CATALOGUE[kernel].op]
@@ -70,9 +117,22 @@ for step in range(30):
 """
 
 
-def test_bisect_proves_by_a_metric_which_operator_keeps_a_training_from_learning(tmp_path: Path) -> None:
+def test_bisect_proves_by_a_metric_which_operator_keeps_a_training_from_learning(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "train.py").write_text(METRIC)
-    done = opscope_says("bisect", "--json", "--metric", "loss<0.86", "-o", "search", "--", sys.executable, "train.py", cwd=tmp_path)
+    done = opscope_says(
+        "bisect",
+        "--json",
+        "--metric",
+        "loss<0.86",
+        "-o",
+        "search",
+        "--",
+        sys.executable,
+        "train.py",
+        cwd=tmp_path,
+    )
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
     assert document["summary"]["guilty"] == ["aten::tanh_backward.default"]
@@ -94,10 +154,19 @@ def test_bisect_finds_the_setting_in_which_two_runs_differ(tmp_path: Path) -> No
     (tmp_path / "train.py").write_text(SETTING)
     command = ("--", sys.executable, "train.py")
     for name, fast in (("bad", "1"), ("good", "")):
-        assert opscope_says("run", "-o", name, *command, cwd=tmp_path, variables={"FAST": fast}).returncode == 0
-    done = opscope_says("bisect", "--json", "--between", "bad", "good", "-o", "search", *command, cwd=tmp_path)
+        assert (
+            opscope_says(
+                "run", "-o", name, *command, cwd=tmp_path, variables={"FAST": fast}
+            ).returncode
+            == 0
+        )
+    done = opscope_says(
+        "bisect", "--json", "--between", "bad", "good", "-o", "search", *command, cwd=tmp_path
+    )
     assert done.returncode == 1, done.stderr
-    assert json.loads(done.stdout)["summary"]["guilty"] == ["flag get_float32_matmul_precision: medium -> highest"]
+    assert json.loads(done.stdout)["summary"]["guilty"] == [
+        "flag get_float32_matmul_precision: medium -> highest"
+    ]
 
 
 WRONG = """
@@ -118,9 +187,18 @@ print(torch.relu(x).sum())
 def test_a_silently_wrong_element_of_a_million(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "train.py").write_text(TRAIN)
-    assert opscope_says("run", "-o", "run", "--values", "full", "--", sys.executable, "train.py", cwd=tmp_path).returncode == 0
-    cut = opscope_says("repro", "run", "<root>:relu#1", "-o", "case", "--import", "wrong.py", cwd=tmp_path)
-    assert "1 of 1000000 elements of output 0 are wrong" in " ".join(cut.stdout.split()), cut.stdout + cut.stderr
+    assert (
+        opscope_says(
+            "run", "-o", "run", "--values", "full", "--", sys.executable, "train.py", cwd=tmp_path
+        ).returncode
+        == 0
+    )
+    cut = opscope_says(
+        "repro", "run", "<root>:relu#1", "-o", "case", "--import", "wrong.py", cwd=tmp_path
+    )
+    assert "1 of 1000000 elements of output 0 are wrong" in " ".join(cut.stdout.split()), (
+        cut.stdout + cut.stderr
+    )
     done = opscope_says("minimize", "case", "--import", "wrong.py", "--json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     summary = json.loads(done.stdout)["summary"]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users of older tools ran into, each as a few lines of a real program that must behave the same under `opscope run`.
+"""What users of older tools ran into, each as a few lines of a real program that must behave the
+same under `opscope run`.
 
-The programs run one after the other in one process, once alone and once watched: starting torch costs more than all of them.
+The programs run one after the other in one process, once alone and once watched: starting torch
+costs more than all of them.
 """
 
 from __future__ import annotations
@@ -123,7 +125,7 @@ PROGRAMS = {
             print(error)
         print(torch.ones(2).sum().item())
     """,
-}  # fmt: skip
+}
 SEEN = {
     "names_bound_early": {"aten::gelu.default", "aten::relu.default", "aten::_softmax.default"},
     "several_models": {"aten::addmm.default"},
@@ -154,7 +156,10 @@ class Watched:
 
     def rows(self, name: str, columns: str, where: str = "true") -> list[dict[str, str]]:
         """Operator rows of one program."""
-        query = f"SELECT DISTINCT {columns} FROM calls WHERE level = 'operator' AND source LIKE ? AND {where}"
+        query = (
+            f"SELECT DISTINCT {columns} FROM calls WHERE level = 'operator' AND source LIKE ? "
+            f"AND {where}"
+        )
         return list(sql(opscope.open_run(self.run), query, [f"%/{name}.py:%"]))
 
 
@@ -162,7 +167,9 @@ def execute(words: list[str], place: Path) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OPSCOPE")}
     environment.update(PYTHONPATH=path, OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
-    done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        words, cwd=place, env=environment, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     pieces = (piece.partition("\n") for piece in done.stdout.split("== ")[1:])
     return {Path(path).stem: said for path, _, said in pieces}
@@ -176,7 +183,11 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Watched:
         (place / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
     words = [sys.executable, "runner", *(str(place / f"{name}.py") for name in PROGRAMS)]
     run = place / "run"
-    return Watched(execute(words, place), execute([sys.executable, "-m", "opscope", "run", "-o", str(run), "--", *words], place), run)
+    return Watched(
+        execute(words, place),
+        execute([sys.executable, "-m", "opscope", "run", "-o", str(run), "--", *words], place),
+        run,
+    )
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -188,15 +199,24 @@ def test_the_program_does_not_notice(both: Watched, name: str) -> None:
 
 
 def test_models_keep_their_own_module_paths(both: Watched) -> None:
-    names = {row["name"].partition("#")[0] for row in both.rows("several_models", "name", "op LIKE 'aten::addmm%'")}
+    names = {
+        row["name"].partition("#")[0]
+        for row in both.rows("several_models", "name", "op LIKE 'aten::addmm%'")
+    }
     others = names - {"<root>:addmm"}
     assert len(names) == 2
-    assert all(re.fullmatch(r"(Sequential(@\d+)?\.)?0:addmm", name) for name in others), "models of other programs may live yet"
+    assert all(re.fullmatch(r"(Sequential(@\d+)?\.)?0:addmm", name) for name in others), (
+        "models of other programs may live yet"
+    )
 
 
 def test_no_status_register_of_a_vendor_is_touched() -> None:
-    """EI0006 and 107002 came from clearing and reading device status; opscope judges tensors and calls none of that."""
-    recorder = "".join(path.read_text(encoding="utf-8") for path in (SOURCE / "opscope" / "record").rglob("*.py"))
+    """EI0006 and 107002 came from clearing and reading device status; opscope judges tensors and
+    calls none of that.
+    """
+    recorder = "".join(
+        path.read_text(encoding="utf-8") for path in (SOURCE / "opscope" / "record").rglob("*.py")
+    )
     assert "import" in recorder
     assert "overflow_npu" not in recorder
     assert "get_npu_overflow_flag" not in recorder

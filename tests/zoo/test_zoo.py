@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every program of the zoo through the real command line: the verdict is the known one, and the program did not notice.
+"""Every program of the zoo through the real command line: the verdict is the known one, and the
+program did not notice.
 
-Bit identity: each program prints its losses as hexadecimal floats; they are the same with and without opscope.
+Bit identity: each program prints its losses as hexadecimal floats; they are the same with and
+without opscope.
 """
 
 from __future__ import annotations
@@ -25,21 +27,38 @@ SOURCE = HERE.parents[1] / "src"
 
 
 def environment(place: Path) -> dict[str, str]:
-    """One thread, so that nothing but opscope can change a bit; compiled kernels are kept between the two runs of a program."""
+    """One thread, so that nothing but opscope can change a bit; compiled kernels are kept between
+    the two runs of a program.
+    """
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
     kept = {key: value for key, value in os.environ.items() if not key.startswith("OPSCOPE")}
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"), "NO_COLOR": "1"}
+    return {
+        **kept,
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
+        "NO_COLOR": "1",
+    }
 
 
 def execute(words: list[str], place: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, cwd=place, env=environment(place), capture_output=True, text=True, timeout=900)
+    return subprocess.run(
+        words, cwd=place, env=environment(place), capture_output=True, text=True, timeout=900
+    )
 
 
 def command(program: Program) -> list[str]:
     path = str(HERE / "programs" / f"{program.name}.py")
     if program.ranks == 1:
         return [sys.executable, path]
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={program.ranks}", path]
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={program.ranks}",
+        path,
+    ]
 
 
 def printed(output: str, program: Program) -> list[str]:
@@ -52,20 +71,34 @@ def marked(program: Program, marker: str) -> set[str]:
     """path:line of the lines that carry the marker."""
     path = HERE / "programs" / f"{program.name}.py"
     text = path.read_text(encoding="utf-8").splitlines()
-    return {f"{path}:{number}" for number, line in enumerate(text, 1) if line.endswith(f"# <- {marker}")}
+    return {
+        f"{path}:{number}" for number, line in enumerate(text, 1) if line.endswith(f"# <- {marker}")
+    }
 
 
 def facts(finding: dict[str, Any]) -> dict[str, Any]:
     """What the table speaks of, out of a finding's JSON."""
     evidence = {key: value for entry in finding["evidence"] for key, value in entry.items()}
-    kept = {key: finding[key] for key in ("rank", "step", "op", "phase", "source", "status", "confidence")}
-    return {**kept, "module": finding["module"] or "", "reached": bool(evidence.get("reached")), "arrived": bool(evidence.get("arrived"))}
+    kept = {
+        key: finding[key]
+        for key in ("rank", "step", "op", "phase", "source", "status", "confidence")
+    }
+    return {
+        **kept,
+        "module": finding["module"] or "",
+        "reached": bool(evidence.get("reached")),
+        "arrived": bool(evidence.get("arrived")),
+    }
 
 
 def differs(found: dict[str, Any], wanted: Origin, program: Program) -> list[str]:
     """The names of the facts in which a finding is not the wanted one."""
     wrong = [name for name in ("rank", "phase", "arrived") if found[name] != getattr(wanted, name)]
-    wrong += [name for name in ("step", "status", "confidence", "reached") if getattr(wanted, name) not in (None, found[name])]
+    wrong += [
+        name
+        for name in ("step", "status", "confidence", "reached")
+        if getattr(wanted, name) not in (None, found[name])
+    ]
     # A tensor that arrived unsound may be met by the module's own operator or on the way into it.
     wrong += [] if wanted.arrived or found["module"] == wanted.module else ["module"]
     wrong += [] if any(fnmatch.fnmatchcase(found["op"], glob) for glob in wanted.op) else ["op"]
@@ -74,11 +107,19 @@ def differs(found: dict[str, Any], wanted: Origin, program: Program) -> list[str
 
 
 def first_of_each(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same operator on the same line in later steps, and its recomputation, is the same fault."""
+    """The same operator on the same line in later steps, and its recomputation, is the same
+    fault.
+    """
     seen: set[tuple[Any, ...]] = set()
     firsts = []
     for found in findings:
-        key = (found["rank"], found["op"], found["module"], found["source"], found["phase"].replace("recompute", "forward"))
+        key = (
+            found["rank"],
+            found["op"],
+            found["module"],
+            found["source"],
+            found["phase"].replace("recompute", "forward"),
+        )
         if key not in seen:
             firsts.append(found)
         seen.add(key)
@@ -87,14 +128,18 @@ def first_of_each(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def complaints(program: Program, document: dict[str, Any]) -> list[str]:
     """Every way in which the answer is not the known one."""
-    found = first_of_each([facts(finding) for finding in document["findings"] if finding["kind"] == "overflow-origin"])
+    found = first_of_each(
+        [facts(finding) for finding in document["findings"] if finding["kind"] == "overflow-origin"]
+    )
     lines = []
     for place, wanted in enumerate(program.origins):
         if place >= len(found):
             lines.append(f"not found: {wanted}")
             continue
         wrong = differs(found[place], wanted, program)
-        lines += [f"wrong {', '.join(wrong)}: found {found[place]}, wanted {wanted}"] if wrong else []
+        lines += (
+            [f"wrong {', '.join(wrong)}: found {found[place]}, wanted {wanted}"] if wrong else []
+        )
     for extra in found[len(program.origins) :]:
         if all(differs(extra, allowed, program) for allowed in program.also):
             lines.append(f"false accusation: {extra}")
@@ -104,7 +149,11 @@ def complaints(program: Program, document: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "program", [pytest.param(p, id=p.name, marks=[pytest.mark.slow] if p.compiles or p.ranks > 1 else []) for p in PROGRAMS]
+    "program",
+    [
+        pytest.param(p, id=p.name, marks=[pytest.mark.slow] if p.compiles or p.ranks > 1 else [])
+        for p in PROGRAMS
+    ],
 )
 def test_zoo(program: Program, tmp_path: Path) -> None:
     if program.compiles and not (shutil.which("g++") or shutil.which("clang++")):
@@ -117,11 +166,16 @@ def test_zoo(program: Program, tmp_path: Path) -> None:
     if program.guarded:
         answer = execute([*opscope, "scan", str(run), "--json", "--show-hidden"], tmp_path)
 
-    assert (alone.returncode, watched.returncode) == (program.exit_code, program.exit_code), alone.stderr + watched.stderr
+    assert (alone.returncode, watched.returncode) == (program.exit_code, program.exit_code), (
+        alone.stderr + watched.stderr
+    )
     assert printed(watched.stdout, program) == printed(alone.stdout, program)
     assert answer.returncode == (1 if program.origins else 0), answer.stderr + answer.stdout
     document = json.loads(answer.stdout)
     assert document["complete"], document
-    assert (json.loads(plain.stdout)["summary"]["hidden"], plain.returncode) == (len(program.origins), 0) or not program.guarded
+    assert (json.loads(plain.stdout)["summary"]["hidden"], plain.returncode) == (
+        len(program.origins),
+        0,
+    ) or not program.guarded
     problems = complaints(program, document)
     assert not problems, "\n".join(problems)

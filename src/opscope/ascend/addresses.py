@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks each tensor's address against the allocations in the log, as addr_checker does: does every byte of it exist?
+"""Checks each tensor's address against the allocations in the log, as addr_checker does: does every
+byte of it exist?
 
-The log lists allocations only at level INFO, and other allocators (expandable segments, shared memory) write none. So a
-tensor outside every allocation is a finding only where the allocations of other tensors of the same call are there.
+The log lists allocations only at level INFO, and other allocators (expandable segments, shared
+memory) write none. So a tensor outside every allocation is a finding only where the allocations of
+other tensors of the same call are there.
 """
 
 from __future__ import annotations
@@ -18,16 +20,30 @@ from opscope.ascend.tensors import KernelTensor, on_host, para_base, words_of
 from opscope.run.dtypes import find_dtype
 
 OK, INSIDE, NULL, HOST, UNKNOWN, FREED, OVERRUN, OUTSIDE, UNALIGNED, OVERLAP, UNREADABLE = (
-    "ok", "in the arguments", "null", "host", "unknown", "freed", "out of range", "not allocated", "unaligned", "overlapping", "unreadable",
-)  # fmt: skip
+    "ok",
+    "in the arguments",
+    "null",
+    "host",
+    "unknown",
+    "freed",
+    "out of range",
+    "not allocated",
+    "unaligned",
+    "overlapping",
+    "unreadable",
+)
 BAD = frozenset((NULL, FREED, OVERRUN, OUTSIDE, UNALIGNED, UNREADABLE))
 _PAIRED = 512  # tensors that are held against each other
 _FETCH = 20  # the bit of a bus error while an instruction was fetched
-_GUARD = 1 << 21  # bytes around a tensor within which a faulting address is still told to be beside it
+_GUARD = (
+    1 << 21
+)  # bytes around a tensor within which a faulting address is still told to be beside it
 
 
 class AddressCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said of one tensor's address: its status, in words, and how sure it is (proven, likely, suspected)."""
+    """What is to be said of one tensor's address: its status, in words, and how sure it is (proven,
+    likely, suspected).
+    """
 
     tensor: str
     address: int | None
@@ -51,11 +67,17 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def check(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[AddressCheck, ...]:
-    """One answer for each tensor with an address, in their order; overlaps are told with the later tensor."""
+    """One answer for each tensor with an address, in their order; overlaps are told with the later
+    tensor.
+    """
     live = _Map(one for one in fault.allocations or () if one.freed_at is None)
     freed = _Map(one for one in fault.allocations or () if one.freed_at is not None)
     known = fault.allocations is not None
-    found = [_one(fault, tensor, live, freed, known=known) for tensor in tensors if tensor.address is not None and tensor.io != "tiling"]
+    found = [
+        _one(fault, tensor, live, freed, known=known)
+        for tensor in tensors
+        if tensor.address is not None and tensor.io != "tiling"
+    ]
     traced = any(one.status == OK for one in found)
     found = [one if traced or one.status not in (OUTSIDE, FREED) else _unsure(one) for one in found]
     return tuple(_with_overlaps(found, tensors))
@@ -69,9 +91,15 @@ class _Map:
         self._starts = [one.address for one in self._all]
 
     def around(self, address: int) -> Allocation | None:
-        """The allocation that holds an address; of several, which are of several devices, the one that reaches farthest."""
+        """The allocation that holds an address; of several, which are of several devices, the one
+        that reaches farthest.
+        """
         place = bisect_right(self._starts, address)
-        holding = (one for one in self._all[max(0, place - 64) : place] if one.address <= address < max(one.end, one.address + 1))
+        holding = (
+            one
+            for one in self._all[max(0, place - 64) : place]
+            if one.address <= address < max(one.end, one.address + 1)
+        )
         return max(holding, key=lambda one: one.end, default=None)
 
     def before(self, address: int) -> Allocation | None:
@@ -79,7 +107,9 @@ class _Map:
         return self._all[place - 1] if place else None
 
 
-def _one(fault: Fault, tensor: KernelTensor, live: _Map, freed: _Map, *, known: bool) -> AddressCheck:
+def _one(
+    fault: Fault, tensor: KernelTensor, live: _Map, freed: _Map, *, known: bool
+) -> AddressCheck:
     address = tensor.address or 0
     size = tensor.size
     plain = AddressCheck(tensor=tensor.label, address=address, size=size, status=UNKNOWN, text="")
@@ -87,30 +117,52 @@ def _one(fault: Fault, tensor: KernelTensor, live: _Map, freed: _Map, *, known: 
     if certain is not None:
         return certain
     if not known:
-        return _said(plain, UNKNOWN, "the log lists no allocations (ASCEND_GLOBAL_LOG_LEVEL=1 does)")
+        return _said(
+            plain, UNKNOWN, "the log lists no allocations (ASCEND_GLOBAL_LOG_LEVEL=1 does)"
+        )
     if size is None:
         size = 1
     holder = live.around(address)
     if holder is not None:
         plain = msgspec.structs.replace(plain, allocation=(holder.address, holder.size))
         if address + size <= holder.end:
-            return _aligned(tensor, _said(plain, OK, f"inside the {holder.size} bytes at {holder.address:#x}"))
+            return _aligned(
+                tensor, _said(plain, OK, f"inside the {holder.size} bytes at {holder.address:#x}")
+            )
         beyond = address + size - holder.end
-        return _said(plain, OVERRUN, f"ends {beyond} bytes beyond the {holder.size} bytes allocated at {holder.address:#x}")
+        return _said(
+            plain,
+            OVERRUN,
+            f"ends {beyond} bytes beyond the {holder.size} bytes allocated at {holder.address:#x}",
+        )
     gone = freed.around(address)
     if gone is not None:
         plain = msgspec.structs.replace(plain, allocation=(gone.address, gone.size))
-        return _said(plain, FREED, f"lies in the {gone.size} bytes at {gone.address:#x}, which were freed at {gone.freed_at}", "likely")
+        return _said(
+            plain,
+            FREED,
+            f"lies in the {gone.size} bytes at {gone.address:#x}, which were freed at "
+            f"{gone.freed_at}",
+            "likely",
+        )
     near = live.before(address)
-    beyond_near = f"; {address - near.end} bytes behind the {near.size} bytes at {near.address:#x}" if near is not None else ""
+    beyond_near = (
+        f"; {address - near.end} bytes behind the {near.size} bytes at {near.address:#x}"
+        if near is not None
+        else ""
+    )
     return _said(plain, OUTSIDE, f"in no allocation of the log{beyond_near}", "likely")
 
 
-def _without_allocations(fault: Fault, tensor: KernelTensor, plain: AddressCheck) -> AddressCheck | None:
+def _without_allocations(
+    fault: Fault, tensor: KernelTensor, plain: AddressCheck
+) -> AddressCheck | None:
     """Answers that need no list of allocations."""
     address = tensor.address or 0
     if tensor.unreadable is not None:
-        return _said(plain, UNREADABLE, f"the dump could not copy it: {tensor.unreadable[:160]}", "likely")
+        return _said(
+            plain, UNREADABLE, f"the dump could not copy it: {tensor.unreadable[:160]}", "likely"
+        )
     if address == 0:
         if not tensor.size or tensor.optional or tensor.io == "workspace":
             return _said(plain, OK, "empty")
@@ -120,7 +172,11 @@ def _without_allocations(fault: Fault, tensor: KernelTensor, plain: AddressCheck
     if base is not None and base <= address < base + length:
         return _said(plain, INSIDE, f"word {(address - base) // 8} of the argument block")
     if on_host(address):
-        return _said(plain, HOST, "host memory: a value that the host needs; the kernel gets a copy of its own")
+        return _said(
+            plain,
+            HOST,
+            "host memory: a value that the host needs; the kernel gets a copy of its own",
+        )
     if tensor.size == 0:
         return _said(plain, OK, "empty")
     return None
@@ -128,30 +184,50 @@ def _without_allocations(fault: Fault, tensor: KernelTensor, plain: AddressCheck
 
 def _aligned(tensor: KernelTensor, checked: AddressCheck) -> AddressCheck:
     dtype = find_dtype(tensor.dtype) if tensor.dtype else None
-    if dtype is not None and dtype.itemsize > 1 and checked.address is not None and checked.address % dtype.itemsize:
-        return _said(checked, UNALIGNED, f"is not a multiple of the {dtype.itemsize} bytes of a {dtype.name}")
+    if (
+        dtype is not None
+        and dtype.itemsize > 1
+        and checked.address is not None
+        and checked.address % dtype.itemsize
+    ):
+        return _said(
+            checked, UNALIGNED, f"is not a multiple of the {dtype.itemsize} bytes of a {dtype.name}"
+        )
     return checked
 
 
-def _said(checked: AddressCheck, status: str, text: str, confidence: str = "proven") -> AddressCheck:
+def _said(
+    checked: AddressCheck, status: str, text: str, confidence: str = "proven"
+) -> AddressCheck:
     return msgspec.structs.replace(checked, status=status, text=text, confidence=confidence)
 
 
 def _unsure(checked: AddressCheck) -> AddressCheck:
     if checked.status == FREED:
         return msgspec.structs.replace(checked, confidence="suspected")
-    reason = f"{checked.text}; as no tensor of this call is in one, its memory comes from elsewhere than the log lists"
+    reason = (
+        f"{checked.text}; as no tensor of this call is in one, its memory comes from "
+        "elsewhere than the log lists"
+    )
     return _said(checked, UNKNOWN, reason, "suspected")
 
 
-def _with_overlaps(found: list[AddressCheck], tensors: Sequence[KernelTensor]) -> list[AddressCheck]:
-    """An output or workspace that partly covers another tensor; the very same place is an in-place operator's right."""
+def _with_overlaps(
+    found: list[AddressCheck], tensors: Sequence[KernelTensor]
+) -> list[AddressCheck]:
+    """An output or workspace that partly covers another tensor; the very same place is an in-place
+    operator's right.
+    """
     by_label = {tensor.label: tensor for tensor in tensors}
     for place, later in enumerate(found[:_PAIRED]):
         for earlier in found[:place]:
             if later.status != OK or earlier.status != OK or not _partly(earlier, later):
                 continue
-            written = [one for one in (earlier, later) if by_label[one.tensor].io in ("output", "workspace")]
+            written = [
+                one
+                for one in (earlier, later)
+                if by_label[one.tensor].io in ("output", "workspace")
+            ]
             if written:
                 text = f"{later.text}; overlaps {earlier.tensor} at {earlier.address:#x}"
                 found[place] = _said(later, OVERLAP, text, "suspected")
@@ -159,19 +235,31 @@ def _with_overlaps(found: list[AddressCheck], tensors: Sequence[KernelTensor]) -
 
 
 def _partly(first: AddressCheck, second: AddressCheck) -> bool:
-    if not first.size or not second.size or first.address is None or second.address is None or first.address == second.address:
+    if (
+        not first.size
+        or not second.size
+        or first.address is None
+        or second.address is None
+        or first.address == second.address
+    ):
         return False
-    return first.address < second.address + second.size and second.address < first.address + first.size
+    return (
+        first.address < second.address + second.size and second.address < first.address + first.size
+    )
 
 
 def owners(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[Owner, ...]:
-    """Which tensor each faulting address in the logs belongs to: page faults, the debug address, scalar registers near a tensor."""
+    """Which tensor each faulting address in the logs belongs to: page faults, the debug address,
+    scalar registers near a tensor.
+    """
     said = [("page fault", address) for address in fault.fault_addresses]
     near: list[tuple[str, int]] = []
     for core in fault.cores:
         fetched = core.register("ifu error info")
         if _FETCH in core.bits and core.numbering == CLASSIC and fetched is not None:
-            said.append((f"instruction address of core {core.core}", (fetched >> 2 & (1 << 46) - 1) << 2))
+            said.append(
+                (f"instruction address of core {core.core}", (fetched >> 2 & (1 << 46) - 1) << 2)
+            )
         if core.extend.get("dbg addr"):
             said.append((f"dbg addr of core {core.core}", core.extend["dbg addr"]))
         near += [
@@ -179,8 +267,15 @@ def owners(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[Owner, ...]:
             for name, value in core.registers.items()
             if name.startswith("X[") and isinstance(value, int)
         ]
-    found = [Owner(source, address, _owner(address, fault, tensors) or "in no tensor of the call") for source, address in said]
-    beside = [Owner(source, address, text) for source, address in near if (text := _owner(address, fault, tensors)) is not None]
+    found = [
+        Owner(source, address, _owner(address, fault, tensors) or "in no tensor of the call")
+        for source, address in said
+    ]
+    beside = [
+        Owner(source, address, text)
+        for source, address in near
+        if (text := _owner(address, fault, tensors)) is not None
+    ]
     return (*found, *beside)
 
 
@@ -195,11 +290,25 @@ def _owner(address: int, fault: Fault, tensors: Sequence[KernelTensor]) -> str |
         distance, text = (
             (address - end + 1, f"{address - end} bytes behind the end of {tensor.label}")
             if address >= end
-            else (tensor.address - address, f"{tensor.address - address} bytes before {tensor.label}")
+            else (
+                tensor.address - address,
+                f"{tensor.address - address} bytes before {tensor.label}",
+            )
         )
         if distance <= _GUARD and (best is None or distance < best[0]):
             best = (distance, text)
     if best is not None:
         return best[1]
-    held = next((one for one in fault.allocations or () if one.freed_at is None and one.address <= address < one.end), None)
-    return f"in the {held.size} bytes allocated at {held.address:#x}, of no tensor of the call" if held else None
+    held = next(
+        (
+            one
+            for one in fault.allocations or ()
+            if one.freed_at is None and one.address <= address < one.end
+        ),
+        None,
+    )
+    return (
+        f"in the {held.size} bytes allocated at {held.address:#x}, of no tensor of the call"
+        if held
+        else None
+    )

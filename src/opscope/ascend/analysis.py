@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One error joined with everything else that was collected: its node, kernel, addresses, place in the source, dump, verdict."""
+"""One error joined with everything else that was collected: its node, kernel, addresses, place in
+the source, dump, verdict.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class WrittenCase(msgspec.Struct, frozen=True, kw_only=True):
-    """The single-operator case that was written: its folder, what it lacks, and how it went where it was tried."""
+    """The single-operator case that was written: its folder, what it lacks, and how it went where
+    it was tried.
+    """
 
     folder: str
     lacks: tuple[str, ...] = ()
@@ -53,7 +57,8 @@ class WrittenCase(msgspec.Struct, frozen=True, kw_only=True):
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about one error.
 
-    counters are those of the cores in order; place is by the registers, heuristic_place by msaicerr's rule.
+    counters are those of the cores in order; place is by the registers, heuristic_place by
+    msaicerr's rule.
     """
 
     fault: Fault
@@ -83,10 +88,14 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdicts[0]
 
 
-def analyse(fault: Fault, found: Collection, *, case_result: str | None = None, nodes: Nodes | None = None) -> Analysis:
-    """Join one error with the collection; what cannot be read becomes a problem, never an exception.
+def analyse(
+    fault: Fault, found: Collection, *, case_result: str | None = None, nodes: Nodes | None = None
+) -> Analysis:
+    """Join one error with the collection; what cannot be read becomes a problem, never an
+    exception.
 
-    nodes holds what was found in the graphs for errors before this one, which may be large and are read once for each kernel.
+    nodes holds what was found in the graphs for errors before this one, which may be large and are
+    read once for each kernel.
     """
     problems: list[str] = []
     core = core_of(fault, found.cores)
@@ -102,11 +111,17 @@ def analyse(fault: Fault, found: Collection, *, case_result: str | None = None, 
     tensors = tensors_of(fault, node, kernel)
     counters = tuple(program_counter(core, fault) for core in fault.cores)
     binaries = _objects(found, kernel, names)
-    dump = _dump(fault, found, node, tensors, problems) or (dump_of_core(core, tensors) if core is not None else None)
+    dump = _dump(fault, found, node, tensors, problems) or (
+        dump_of_core(core, tensors) if core is not None else None
+    )
     place, heuristic = _places(fault, counters, binaries, _beside(found, kernel, names), names)
     checks = addresses.check(fault, tensors)
     operator = _operator(fault, node, kernel)
-    judged = check(operator, dump, tensors, attributes_of(node, kernel)) if operator and dump is not None else None
+    judged = (
+        check(operator, dump, tensors, attributes_of(node, kernel))
+        if operator and dump is not None
+        else None
+    )
     found_out = Analysis(
         fault=fault,
         operator=operator,
@@ -131,7 +146,9 @@ def analyse(fault: Fault, found: Collection, *, case_result: str | None = None, 
 
 
 def with_case_result(one: Analysis, result: str | None) -> Analysis:
-    """The analysis with its verdicts as they are once the case was run; result None where it was not."""
+    """The analysis with its verdicts as they are once the case was run; result None where it was
+    not.
+    """
     grounds = Grounds(
         fault=one.fault,
         checks=one.checks,
@@ -140,13 +157,17 @@ def with_case_result(one: Analysis, result: str | None) -> Analysis:
         dump=one.dump,
         place=one.place,
         case_result=result,
-        device_wrong=one.judged.text if one.judged is not None and one.judged.status == DIFFERS else None,
+        device_wrong=one.judged.text
+        if one.judged is not None and one.judged.status == DIFFERS
+        else None,
     )
     return msgspec.structs.replace(one, case_result=result, verdicts=verdicts(grounds))
 
 
 def _task_name(kernel: str | None) -> str | None:
-    """The node's name in a task's name: L2Loss of 0_11_L2Loss; None for a name that is a kernel's."""
+    """The node's name in a task's name: L2Loss of 0_11_L2Loss; None for a name that is a
+    kernel's.
+    """
     if kernel is None or _HASHED.match(kernel):
         return None
     found = _TASK_NAME.fullmatch(kernel)
@@ -157,7 +178,9 @@ def _operator(fault: Fault, node: Node | None, kernel: Kernel | None) -> str | N
     """Type of the operator, by the best source there is."""
     if node is not None or fault.node_type:
         return node.type if node is not None else fault.node_type
-    keys = kernel.document.get("supportInfo", {}).get("simplifiedKey") if kernel is not None else None
+    keys = (
+        kernel.document.get("supportInfo", {}).get("simplifiedKey") if kernel is not None else None
+    )
     if isinstance(keys, list) and keys and isinstance(keys[0], str) and "/" in keys[0]:
         return keys[0].partition("/")[0]
     for name in (fault.described.get("dev_func"), fault.function, fault.kernel):
@@ -169,8 +192,12 @@ def _operator(fault: Fault, node: Node | None, kernel: Kernel | None) -> str | N
     return None
 
 
-def _node(fault: Fault, found: Collection, names: Sequence[str], problems: list[str]) -> Node | None:
-    """The node in the graphs: the one of the log's name, whose kernel fits best; of several graphs the last one dumped."""
+def _node(
+    fault: Fault, found: Collection, names: Sequence[str], problems: list[str]
+) -> Node | None:
+    """The node in the graphs: the one of the log's name, whose kernel fits best; of several graphs
+    the last one dumped.
+    """
     wanted = {name for name in (fault.node_name, _task_name(fault.kernel)) if name}
     functions = tuple(name for name in names if len(name) > 16)
     nodes: list[Node] = []
@@ -185,14 +212,20 @@ def _node(fault: Fault, found: Collection, names: Sequence[str], problems: list[
 
 
 def _by_ending(kernel: str, found: Collection, problems: list[str]) -> list[Node]:
-    """Nodes whose name, with / as _, ends the task's name: the name the task was given is not always the last word of it."""
+    """Nodes whose name, with / as _, ends the task's name: the name the task was given is not
+    always the last word of it.
+    """
     pieces = kernel.split("_")
     tails = {"_".join(pieces[place:]) for place in range(1, len(pieces))}
     nodes: list[Node] = []
     for path, form in found.graphs:
         try:
             text = text_of(path)
-            said = {name for name in re.findall(r'^ *name: "([^"\\]{1,512})"$', text, re.MULTILINE) if name.replace("/", "_") in tails}
+            said = {
+                name
+                for name in re.findall(r'^ *name: "([^"\\]{1,512})"$', text, re.MULTILINE)
+                if name.replace("/", "_") in tails
+            }
             nodes += find_nodes(path, names=said, form=form) if said else []
         except FormatError as error:  # noqa: PERF203 - one bad graph leaves the others
             problems.append(str(error))
@@ -210,7 +243,9 @@ def _objects(found: Collection, kernel: Kernel | None, names: Sequence[str]) -> 
     """Binaries of the kernel: what was loaded ({kernel}_host.o) first, then the compiler's."""
     bases = [*names, *((kernel.binary,) if kernel else ())]
     wanted = [f"{base}{ending}" for ending in ("_host.o", ".o") for base in bases]
-    return tuple(path for name in dict.fromkeys(wanted) for path in found.objects if path.name == name)
+    return tuple(
+        path for name in dict.fromkeys(wanted) for path in found.objects if path.name == name
+    )
 
 
 def _beside(found: Collection, kernel: Kernel | None, names: Sequence[str]) -> tuple[Path, ...]:
@@ -218,37 +253,67 @@ def _beside(found: Collection, kernel: Kernel | None, names: Sequence[str]) -> t
     return tuple(path for path in found.beside if any(path.name.startswith(base) for base in bases))
 
 
-def _dump(fault: Fault, found: Collection, node: Node | None, tensors: Sequence[KernelTensor], problems: list[str]) -> Dump | None:
-    names = [name for name in (node.name if node else None, fault.node_name, _task_name(fault.kernel)) if name]
+def _dump(
+    fault: Fault,
+    found: Collection,
+    node: Node | None,
+    tensors: Sequence[KernelTensor],
+    problems: list[str],
+) -> Dump | None:
+    names = [
+        name
+        for name in (node.name if node else None, fault.node_name, _task_name(fault.kernel))
+        if name
+    ]
     path = find_dump(found.dumps, fault, names)
     if path is None:
         return None
     try:
-        return read_dump(path, tensors, failed=[text for topic, text in fault.notes if topic == "unreadable"])
+        return read_dump(
+            path, tensors, failed=[text for topic, text in fault.notes if topic == "unreadable"]
+        )
     except FormatError as error:
         problems.append(str(error))
         return None
 
 
 def _places(
-    fault: Fault, counters: Sequence[ProgramCounter | None], binaries: Sequence[Path], beside: Sequence[Path], names: Sequence[str]
+    fault: Fault,
+    counters: Sequence[ProgramCounter | None],
+    binaries: Sequence[Path],
+    beside: Sequence[Path],
+    names: Sequence[str],
 ) -> tuple[Place | None, Place | None]:
-    """The place in the source by the registers and by the heuristic, of the first core that has a counter."""
+    """The place in the source by the registers and by the heuristic, of the first core that has a
+    counter.
+    """
     counter = next((one for one in counters if one is not None), None)
     if counter is None:
         return None, None
     said = fault.program.get("source")
     offset = fault.program.get("fixedPCOffset") or counter.offset
-    place = objects.locate(offset, objects=binaries, functions=names, beside=beside) if offset >= 0 else None
+    place = (
+        objects.locate(offset, objects=binaries, functions=names, beside=beside)
+        if offset >= 0
+        else None
+    )
     if said and place is not None and place.source is None:
         symbol = str(fault.program.get("symbol") or "").rpartition("+0x")[0] or place.symbol
         place = msgspec.structs.replace(place, source=said, symbol=symbol, hint=None)
     if counter.heuristic is None or counter.heuristic < 0:
         return place, None
-    return place, objects.locate(counter.heuristic, objects=binaries, functions=names, beside=beside)
+    return place, objects.locate(
+        counter.heuristic, objects=binaries, functions=names, beside=beside
+    )
 
 
-def _missing(fault: Fault, node: Node | None, kernel: Kernel | None, dump: Dump | None, binaries: Sequence[Path]) -> list[Missing]:
+def _missing(
+    fault: Fault,
+    node: Node | None,
+    kernel: Kernel | None,
+    dump: Dump | None,
+    binaries: Sequence[Path],
+) -> list[Missing]:
     absent = []
     if node is None:
         how = "export DUMP_GE_GRAPH=1 DUMP_GRAPH_LEVEL=1 (a single aclnn operator has no graph)"
@@ -258,11 +323,21 @@ def _missing(fault: Fault, node: Node | None, kernel: Kernel | None, dump: Dump 
         how = "keep kernel_meta (op_debug_level 1 or NPU_COLLECT_PATH), give it with --kernel-meta"
         absent.append(Missing("kernel json", f"the description of {name}", how))
     if not binaries:
-        absent.append(Missing("kernel .o", "the line of source of the program counter", "op_debug_level 2 keeps it with its lines"))
+        absent.append(
+            Missing(
+                "kernel .o",
+                "the line of source of the program counter",
+                "op_debug_level 2 keeps it with its lines",
+            )
+        )
     if dump is None:
         absent.append(_missing_dump(fault, node, kernel))
     if fault.allocations is None:
-        absent.append(Missing("allocations", "whether the addresses exist", "export ASCEND_GLOBAL_LOG_LEVEL=1"))
+        absent.append(
+            Missing(
+                "allocations", "whether the addresses exist", "export ASCEND_GLOBAL_LOG_LEVEL=1"
+            )
+        )
     if not fault.cores:
         how = "give the process logs, $HOME/ascend/log/debug/plog"
         absent.append(Missing("registers", "the error bits and the program counter", how))
@@ -272,11 +347,18 @@ def _missing(fault: Fault, node: Node | None, kernel: Kernel | None, dump: Dump 
 def _missing_dump(fault: Fault, node: Node | None, kernel: Kernel | None) -> Missing:
     written = next((path for what, path in fault.dump_files if what == "exception"), None)
     if written is not None:
-        return Missing("exception dump", "the values of the inputs", f"the log says it was written to {written}: give it with --dump")
-    unknown = node is not None and any(dim < 0 for desc in (*node.inputs, *node.outputs) for dim in desc.shape or ())
+        return Missing(
+            "exception dump",
+            "the values of the inputs",
+            f"the log says it was written to {written}: give it with --dump",
+        )
+    unknown = node is not None and any(
+        dim < 0 for desc in (*node.inputs, *node.outputs) for dim in desc.shape or ()
+    )
     if unknown or (kernel is not None and kernel.dynamic):
         how = (
-            "kernels of dynamic shape may have no exception dump (enable_exception_dump 1): use the brief one (2,"
+            "kernels of dynamic shape may have no exception dump (enable_exception_dump 1): "
+            "use the brief one (2,"
             " or dump_scene lite_exception), dump the node (opscope prepare acl), or fix the shapes"
         )
     else:
@@ -285,10 +367,12 @@ def _missing_dump(fault: Fault, node: Node | None, kernel: Kernel | None) -> Mis
 
 
 def outcomes(text: str, faults: Sequence[Fault]) -> tuple[str | None, ...]:
-    """What `--case-result` says of each error: a word for all of them, or the logs of the run of the case.
+    """What `--case-result` says of each error: a word for all of them, or the logs of the run of
+    the case.
 
-    It reproduced when those logs hold an error of a kernel of the same name, or of one that they do not name. Of several
-    errors the others stay open then. UsageError for what is neither a word nor logs.
+    It reproduced when those logs hold an error of a kernel of the same name, or of one that they do
+    not name. Of several errors the others stay open then. UsageError for what is neither a word nor
+    logs.
     """
     if text in (REPRODUCED, NOT_REPRODUCED):
         return (text,) * len(faults)
@@ -297,20 +381,30 @@ def outcomes(text: str, faults: Sequence[Fault]) -> tuple[str | None, ...]:
 
     place = Path(text)
     if not place.exists():
-        raise UsageError(f"--case-result {text}: write reproduced, not-reproduced, or a folder of logs that exists")
+        raise UsageError(
+            f"--case-result {text}: write reproduced, not-reproduced, or a folder of logs "
+            "that exists"
+        )
     logs = collect([place]).logs
     if not logs:
         raise UsageError(f"--case-result {text}: holds no log")
     again = [set(kernel_names(fault)) for fault in read_logs(logs).faults()]
-    same = [any(not names or names & set(kernel_names(fault)) for names in again) for fault in faults]
+    same = [
+        any(not names or names & set(kernel_names(fault)) for names in again) for fault in faults
+    ]
     return tuple(REPRODUCED if one else None if any(same) else NOT_REPRODUCED for one in same)
 
 
-def analyse_all(reader: LogReader, found: Collection, *, case_result: str | None = None) -> tuple[Analysis, ...]:
+def analyse_all(
+    reader: LogReader, found: Collection, *, case_result: str | None = None
+) -> tuple[Analysis, ...]:
     """Every error of the logs, first error first."""
     faults = reader.faults()
     known = {core.path for fault in faults if (core := core_of(fault, found.cores)) is not None}
     faults = (*faults, *(fault_of(core) for core in found.cores if core.path not in known))
     results = outcomes(case_result, faults) if case_result is not None else (None,) * len(faults)
     nodes: Nodes = {}
-    return tuple(analyse(fault, found, case_result=result, nodes=nodes) for fault, result in zip(faults, results, strict=True))
+    return tuple(
+        analyse(fault, found, case_result=result, nodes=nodes)
+        for fault, result in zip(faults, results, strict=True)
+    )

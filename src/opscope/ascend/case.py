@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The single-operator case of an error: a folder with main.py for OpUT as the manual has it, and repro.py that needs nothing of it.
+"""The single-operator case of an error: a folder with main.py for OpUT as the manual has it, and
+repro.py that needs nothing of it.
 
-main.py        op_test_frame.ut.OpUT with the kernel's binary: run it where CANN is
-launch.py      the binary by pyACL, with nothing of op_test_frame
-repro.py       the one or the other where they can, else the dumped outputs against the CPU reference;
+main.py      op_test_frame.ut.OpUT with the kernel's binary: run it where CANN is
+launch.py    the binary by pyACL, with nothing of op_test_frame
+repro.py     the one or the other where they can, else the dumped outputs against the CPU reference;
                exit code 0 nothing wrong, 1 it fails, 125 it cannot be tried here
-case.json      what repro.py reads;   inputs/, outputs/   the dumped values;   kernel_meta/   the binary and its .json
+case.json      what repro.py reads;   inputs/, outputs/   the dumped values;
+kernel_meta/   the binary and its .json
 references/    the CPU references, NumPy only;   tiling.bin   the tiling data as far as it is known
 """
 
@@ -67,7 +69,9 @@ if __name__ == "__main__":
 
 
 class _Param(msgspec.Struct, frozen=True, kw_only=True):
-    """One tensor of the case: shape and format of the device, those of the host, and files of its values below the folder."""
+    """One tensor of the case: shape and format of the device, those of the host, and files of its
+    values below the folder.
+    """
 
     io: str
     index: int
@@ -81,42 +85,79 @@ class _Param(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(one: Analysis, folder: Path) -> WrittenCase:
-    """Write the case of an error into a folder that is not there yet. UsageError, with the reason, where it cannot be made.
+    """Write the case of an error into a folder that is not there yet. UsageError, with the reason,
+    where it cannot be made.
 
-    Where shapes or types are not known there is no main.py, but the launch by sizes and addresses, which needs neither.
+    Where shapes or types are not known there is no main.py, but the launch by sizes and addresses,
+    which needs neither.
     """
-    tensors = [tensor for tensor in one.tensors if tensor.io in ("input", "output") and tensor.part == 0]
+    tensors = [
+        tensor for tensor in one.tensors if tensor.io in ("input", "output") and tensor.part == 0
+    ]
     reason, shapes = _described(one, tensors)
-    if reason is not None and launch_of(one.fault, one.tensors, one.tiling, kernel=one.kernel, files={}) is None:
+    if (
+        reason is not None
+        and launch_of(one.fault, one.tensors, one.tiling, kernel=one.kernel, files={}) is None
+    ):
         raise UsageError(reason)
     folder.mkdir(parents=True)
-    params = [_param(one, tensor, shape, folder) for tensor, shape in zip(tensors, shapes, strict=False)]
-    files = {**_raw(one, folder, params), **{f"{param.io} {param.index}": param.value for param in params if param.value is not None}}
+    params = [
+        _param(one, tensor, shape, folder) for tensor, shape in zip(tensors, shapes, strict=False)
+    ]
+    files = {
+        **_raw(one, folder, params),
+        **{f"{param.io} {param.index}": param.value for param in params if param.value is not None},
+    }
     launch = launch_of(one.fault, one.tensors, one.tiling, kernel=one.kernel, files=files)
     name = _binary_name(one)
-    lacks = [*_binaries(one, folder, name), *_without_values(params, launch), *(launch.lacks if launch is not None else ())]
+    lacks = [
+        *_binaries(one, folder, name),
+        *_without_values(params, launch),
+        *(launch.lacks if launch is not None else ()),
+    ]
     if reason is None:
-        said = {"op": json.dumps(one.operator), "name": json.dumps(name), "binary": json.dumps(f"kernel_meta/{name}.o")}
+        said = {
+            "op": json.dumps(one.operator),
+            "name": json.dumps(name),
+            "binary": json.dumps(f"kernel_meta/{name}.o"),
+        }
         text = _MAIN.format(title=_comment(one), params="\n".join(map(_line, params)), **said)
         (folder / "main.py").write_text(text, encoding="utf-8", errors="backslashreplace")
     else:
         lacks.append(f"main.py: {reason}")
     for script in ("repro.py", "launch.py"):
         shutil.copyfile(_PACKAGE / "scripts" / script, folder / script)
-    shutil.copytree(_PACKAGE / "references", folder / "references", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        _PACKAGE / "references", folder / "references", ignore=shutil.ignore_patterns("__pycache__")
+    )
     if one.tiling.data:
         (folder / "tiling.bin").write_bytes(one.tiling.data)
-    (folder / "case.json").write_text(json.dumps(_record(one, params, name, launch), indent=1, default=str) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(_readme(one, params, launch, lacks), encoding="utf-8", errors="backslashreplace")
+    (folder / "case.json").write_text(
+        json.dumps(_record(one, params, name, launch), indent=1, default=str) + "\n",
+        encoding="utf-8",
+    )
+    (folder / "README.md").write_text(
+        _readme(one, params, launch, lacks), encoding="utf-8", errors="backslashreplace"
+    )
     return WrittenCase(folder=str(folder), lacks=tuple(lacks))
 
 
-def _described(one: Analysis, tensors: list[KernelTensor]) -> tuple[str | None, list[tuple[int, ...]]]:
-    """Why the call cannot be described to OpUT, None where it can; and the shapes of its tensors."""
+def _described(
+    one: Analysis, tensors: list[KernelTensor]
+) -> tuple[str | None, list[tuple[int, ...]]]:
+    """Why the call cannot be described to OpUT, None where it can; and the shapes of its
+    tensors.
+    """
     if one.operator is None:
         return "the type of the operator is not known; give the graph or the kernel's .json", []
     if not tensors:
-        return "inputs and outputs are not known; give the graph, the kernel's .json, or logs with their description", []
+        return (
+            (
+                "inputs and outputs are not known; give the graph, the kernel's .json, or logs "
+                "with their description"
+            ),
+            [],
+        )
     try:
         return None, [_shape_of(one, tensor) for tensor in tensors]
     except UsageError as error:
@@ -124,11 +165,18 @@ def _described(one: Analysis, tensors: list[KernelTensor]) -> tuple[str | None, 
 
 
 def _raw(one: Analysis, folder: Path, params: list[_Param]) -> dict[str, str]:
-    """Files with the dumped bytes of tensors that are not stored as values: of no known type, or none of the inputs and outputs."""
+    """Files with the dumped bytes of tensors that are not stored as values: of no known type, or
+    none of the inputs and outputs.
+    """
     stored = {(param.io, param.index) for param in params if param.value is not None}
     files = {}
     for dumped in one.dump.tensors if one.dump is not None else ():
-        if (dumped.io, dumped.index) in stored or dumped.zeroed or dumped.partial or not dumped.size:
+        if (
+            (dumped.io, dumped.index) in stored
+            or dumped.zeroed
+            or dumped.partial
+            or not dumped.size
+        ):
             continue
         place = folder / f"{dumped.io}s"
         place.mkdir(exist_ok=True)
@@ -139,29 +187,50 @@ def _raw(one: Analysis, folder: Path, params: list[_Param]) -> dict[str, str]:
 
 
 def call_of(one: Analysis) -> tuple[object, ...]:
-    """What makes the call of an error the same as that of another: kernel, tiling, and the tensors but for their addresses."""
-    tensors = tuple((tensor.io, tensor.index, tensor.dtype, tensor.format, tensor.shape, tensor.size) for tensor in one.tensors)
-    return one.operator, one.fault.dev_func, one.tiling.data, tensors, one.dump.file if one.dump is not None else None
+    """What makes the call of an error the same as that of another: kernel, tiling, and the tensors
+    but for their addresses.
+    """
+    tensors = tuple(
+        (tensor.io, tensor.index, tensor.dtype, tensor.format, tensor.shape, tensor.size)
+        for tensor in one.tensors
+    )
+    return (
+        one.operator,
+        one.fault.dev_func,
+        one.tiling.data,
+        tensors,
+        one.dump.file if one.dump is not None else None,
+    )
 
 
 def is_case(folder: Path) -> bool:
     """Whether a folder is a case that write made."""
     path = folder / "case.json"
     try:
-        document = load_json(path) if path.is_file() and path.stat().st_size <= _LARGEST_CASE else None
+        document = (
+            load_json(path) if path.is_file() and path.stat().st_size <= _LARGEST_CASE else None
+        )
     except (FormatError, OSError):
         return False
-    return isinstance(document, dict) and document.get("form") == FORM and (folder / "repro.py").is_file()
+    return (
+        isinstance(document, dict)
+        and document.get("form") == FORM
+        and (folder / "repro.py").is_file()
+    )
 
 
 def tried(one: Analysis, *, timeout: float = 600.0) -> Analysis:
-    """The analysis once its case was run: on the device its outcome completes the verdict; elsewhere it is only told."""
+    """The analysis once its case was run: on the device its outcome completes the verdict;
+    elsewhere it is only told.
+    """
     from opscope.repro import execute
 
     if one.case is None:
         return one
     outcome = execute(Path(one.case.folder), timeout=timeout)
-    case = msgspec.structs.replace(one.case, status=outcome.status, device=outcome.device, reason=outcome.reason)
+    case = msgspec.structs.replace(
+        one.case, status=outcome.status, device=outcome.device, reason=outcome.reason
+    )
     done = msgspec.structs.replace(one, case=case)
     if outcome.device != "npu" or outcome.status not in (REPRODUCED, NOT_REPRODUCED):
         return done
@@ -169,12 +238,24 @@ def tried(one: Analysis, *, timeout: float = 600.0) -> Analysis:
 
 
 def _binary_name(one: Analysis) -> str:
-    """Name of the binary without .o: the description's, else the function's without its endings, else the kernel's."""
+    """Name of the binary without .o: the description's, else the function's without its endings,
+    else the kernel's.
+    """
     said = one.fault.dev_func or one.operator or "kernel"
-    # A static kernel is NAME__kernel0 of NAME.o; a dynamic one has its tiling key behind the binary's name.
-    function = said.removesuffix("__kernel0") if said.endswith("__kernel0") else stripped(said, one.fault.tiling_key)[-1]
+    # A static kernel is NAME__kernel0 of NAME.o; a dynamic one has its tiling key behind the
+    # binary's name.
+    function = (
+        said.removesuffix("__kernel0")
+        if said.endswith("__kernel0")
+        else stripped(said, one.fault.tiling_key)[-1]
+    )
     known = one.kernel.binary if one.kernel is not None else function
-    return "".join(character if character.isalnum() or character in "_-." else "_" for character in known).strip(".") or "kernel"
+    return (
+        "".join(
+            character if character.isalnum() or character in "_-." else "_" for character in known
+        ).strip(".")
+        or "kernel"
+    )
 
 
 def _comment(one: Analysis) -> str:
@@ -184,17 +265,28 @@ def _comment(one: Analysis) -> str:
 
 def _dumped(one: Analysis, tensor: KernelTensor) -> DumpedTensor | None:
     known = one.dump.tensors if one.dump is not None else ()
-    return next((dumped for dumped in known if (dumped.io, dumped.index) == (tensor.io, tensor.index)), None)
+    return next(
+        (dumped for dumped in known if (dumped.io, dumped.index) == (tensor.io, tensor.index)), None
+    )
 
 
 def _shape_of(one: Analysis, tensor: KernelTensor) -> tuple[int, ...]:
     """The shape of this call; UsageError where nothing says it."""
     dumped = _dumped(one, tensor)
-    shape = tensor.shape if tensor.shape is not None else dumped.shape if dumped is not None and dumped.dtype else None
+    shape = (
+        tensor.shape
+        if tensor.shape is not None
+        else dumped.shape
+        if dumped is not None and dumped.dtype
+        else None
+    )
     dtype = tensor.dtype or (dumped.dtype if dumped is not None else None)
     if shape is None or dtype is None or any(dim < 0 for dim in shape):
         what = "element type" if dtype is None else "shape"
-        raise UsageError(f"the {what} of {tensor.label} is not known; give the kernel's .json (--kernel-meta), the graph or the dump")
+        raise UsageError(
+            f"the {what} of {tensor.label} is not known; give the kernel's .json "
+            "(--kernel-meta), the graph or the dump"
+        )
     return shape
 
 
@@ -205,7 +297,11 @@ def _param(one: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: 
     if values is not None and is_private(layout):
         shape = tuple(values.shape)
     origin = (
-        tensor.origin_shape if tensor.origin_shape is not None else tuple(host.shape) if host is not None and is_private(layout) else shape
+        tensor.origin_shape
+        if tensor.origin_shape is not None
+        else tuple(host.shape)
+        if host is not None and is_private(layout)
+        else shape
     )
     files = _stored(tensor, values, host, folder)
     return _Param(
@@ -221,17 +317,29 @@ def _param(one: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: 
     )
 
 
-def _values(one: Analysis, dumped: DumpedTensor | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+def _values(
+    one: Analysis, dumped: DumpedTensor | None
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     """Elements in the device's and in the host's order; none of memory that could not be copied."""
-    if one.dump is None or dumped is None or dumped.zeroed or dumped.partial or dumped.dtype is None:
+    if (
+        one.dump is None
+        or dumped is None
+        or dumped.zeroed
+        or dumped.partial
+        or dumped.dtype is None
+    ):
         return None, None
     host = values_of(one.dump.file, dumped, one.tensors)
     device = device_values_of(one.dump.file, dumped)
     return (host if device is None else device), host
 
 
-def _stored(tensor: KernelTensor, values: NDArray[Any] | None, host: NDArray[Any] | None, folder: Path) -> tuple[str | None, str | None]:
-    """Files of the values: as they lie on the device, and in the host's order where that is another."""
+def _stored(
+    tensor: KernelTensor, values: NDArray[Any] | None, host: NDArray[Any] | None, folder: Path
+) -> tuple[str | None, str | None]:
+    """Files of the values: as they lie on the device, and in the host's order where that is
+    another.
+    """
     if values is None or host is None:
         return None, None
     place = folder / f"{tensor.io}s"
@@ -257,8 +365,15 @@ def _line(param: _Param) -> str:
     """One entry of params, in the manual's keys and order."""
     keys = ("shape", "dtype", "format", "ori_shape", "ori_format")
     values = {key: getattr(param, key) for key in keys}
-    said = ", ".join(f'"{key}": {json.dumps(value) if isinstance(value, str) else value}' for key, value in values.items())
-    value = f', "value": str(HERE / {json.dumps(param.value)})' if param.io == "input" and param.value is not None else ""
+    said = ", ".join(
+        f'"{key}": {json.dumps(value) if isinstance(value, str) else value}'
+        for key, value in values.items()
+    )
+    value = (
+        f', "value": str(HERE / {json.dumps(param.value)})'
+        if param.io == "input" and param.value is not None
+        else ""
+    )
     return f"            {{{said}{value}}},"
 
 
@@ -275,7 +390,9 @@ def _binaries(one: Analysis, folder: Path, name: str) -> list[str]:
     else:
         lacks.append(f"the kernel's binary: put it at kernel_meta/{name}.o")
     if one.kernel is not None:
-        (place / f"{name}.json").write_text(json.dumps(one.kernel.document, indent=1), encoding="utf-8", errors="backslashreplace")
+        (place / f"{name}.json").write_text(
+            json.dumps(one.kernel.document, indent=1), encoding="utf-8", errors="backslashreplace"
+        )
     else:
         lacks.append(f"the kernel's description: put it at kernel_meta/{name}.json")
     return lacks
@@ -291,16 +408,32 @@ def _held_binary(one: Analysis) -> bytes | None:
 
 
 def _without_values(params: list[_Param], launch: Launch | None) -> list[str]:
-    if not params and launch is not None and not any(one.file for one in launch.buffers if one.io not in ("tiling", "spare")):
-        return ["values of the arguments: give the exception dump (--dump); without it launch.py takes zeros"]
+    if (
+        not params
+        and launch is not None
+        and not any(one.file for one in launch.buffers if one.io not in ("tiling", "spare"))
+    ):
+        return [
+            (
+                "values of the arguments: give the exception dump (--dump); without it launch.py "
+                "takes zeros"
+            )
+        ]
     absent = [str(param.index) for param in params if param.io == "input" and param.value is None]
     if not absent:
         return []
-    return [f"values of input {', '.join(absent)}: without them OpUT takes random numbers from 0.1 to 1"]
+    return [
+        f"values of input {', '.join(absent)}: without them OpUT takes random numbers from 0.1 to 1"
+    ]
 
 
-def _record(one: Analysis, params: list[_Param], name: str, launch: Launch | None) -> dict[str, Any]:
-    sides = {f"{side}s": [msgspec.structs.asdict(param) for param in params if param.io == side] for side in ("input", "output")}
+def _record(
+    one: Analysis, params: list[_Param], name: str, launch: Launch | None
+) -> dict[str, Any]:
+    sides = {
+        f"{side}s": [msgspec.structs.asdict(param) for param in params if param.io == side]
+        for side in ("input", "output")
+    }
     return {
         "form": FORM,
         "op": one.operator,
@@ -317,19 +450,34 @@ def _record(one: Analysis, params: list[_Param], name: str, launch: Launch | Non
 
 def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: list[str]) -> str:
     rows = "\n".join(
-        f"| {param.io} {param.index} | {param.dtype} | {list(param.shape)} | {param.format} | {param.value or 'not dumped'} |"
+        f"| {param.io} {param.index} | {param.dtype} | {list(param.shape)} | {param.format} | "
+        f"{param.value or 'not dumped'} |"
         for param in params
     )
     if not params and launch is not None:
-        rows = "\n".join(f"| {one.label} | ? | {one.size} bytes | ? | {one.file or 'not dumped'} |" for one in launch.buffers)
-    main = "python3 main.py      # on the machine with CANN: op_test_frame runs the kernel's binary with these inputs\n" if params else ""
-    verdict = "".join(character if character not in "`|<>" else " " for character in one.verdict.text)
+        rows = "\n".join(
+            f"| {one.label} | ? | {one.size} bytes | ? | {one.file or 'not dumped'} |"
+            for one in launch.buffers
+        )
+    main = (
+        "python3 main.py      # on the machine with CANN: op_test_frame runs the kernel's "
+        "binary with these inputs\n"
+        if params
+        else ""
+    )
+    verdict = "".join(
+        character if character not in "`|<>" else " " for character in one.verdict.text
+    )
     missing = "".join(f"- {text}\n" for text in lacks) or "- nothing\n"
     return (
         f"# Single-operator case: {_comment(one)}\n\n{verdict}\n\n"
         f"```sh\n{main}"
-        "python3 launch.py    # on the machine with CANN: the binary by pyACL, each argument between two guards\n"
-        "python3 repro.py     # the one or the other, or the CPU reference: 0 fine, 1 it fails, 125 cannot be tried\n```\n\n"
-        "Take the outcome back: `opscope aicore … --case-result reproduced`, `not-reproduced`, or the folder of the new logs.\n\n"
-        f"| tensor | type | shape | format | values |\n|---|---|---|---|---|\n{rows}\n\n## Missing\n\n{missing}"
+        "python3 launch.py    # on the machine with CANN: the binary by pyACL, each argument "
+        "between two guards\n"
+        "python3 repro.py     # the one or the other, or the CPU reference: 0 fine, 1 it "
+        "fails, 125 cannot be tried\n```\n\n"
+        "Take the outcome back: `opscope aicore … --case-result reproduced`, "
+        "`not-reproduced`, or the folder of the new logs.\n\n"
+        f"| tensor | type | shape | format | values |\n|---|---|---|---|---|\n{rows}\n\n## "
+        f"Missing\n\n{missing}"
     )

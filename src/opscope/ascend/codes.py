@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and codes that CANN prints, in words: AscendCL and runtime codes, task return codes, E-codes of the screen, verdicts of msaicerr.
+"""Numbers and codes that CANN prints, in words: AscendCL and runtime codes, task return codes,
+E-codes of the screen, verdicts of msaicerr.
 
-Names are those of the public headers and manuals (acl/error_codes/rt_error_codes.h, acl_base.h, the tables of aclnn's return
-codes and of HcclResult), each held against them; the advice is ours. Return codes other than 0x26, 0x31 and 0x91 have no
+Names are those of the public headers and manuals (acl/error_codes/rt_error_codes.h, acl_base.h, the
+tables of aclnn's return codes and of HcclResult), each held against them; the advice is ours.
+Return codes other than 0x26, 0x31 and 0x91 have no
 published table: they say so.
 """
 
@@ -31,9 +33,21 @@ class Meaning(msgspec.Struct, frozen=True):
 
 _RT: dict[int, tuple[str, str]] = {
     107000: ("PARAM_INVALID", "invalid parameter"),
-    107001: ("INVALID_DEVICEID", "invalid device id; check ASCEND_RT_VISIBLE_DEVICES and npu-smi info"),
-    107002: ("CONTEXT_NULL", "no context: call aclrtSetDevice (torch.npu.set_device) in this thread before, or it was reset already"),
-    107003: ("STREAM_CONTEXT", "the stream is not of the current context; create and use it under the same device"),
+    107001: (
+        "INVALID_DEVICEID",
+        "invalid device id; check ASCEND_RT_VISIBLE_DEVICES and npu-smi info",
+    ),
+    107002: (
+        "CONTEXT_NULL",
+        (
+            "no context: call aclrtSetDevice (torch.npu.set_device) in this thread before, or it "
+            "was reset already"
+        ),
+    ),
+    107003: (
+        "STREAM_CONTEXT",
+        "the stream is not of the current context; create and use it under the same device",
+    ),
     107004: ("MODEL_CONTEXT", "the model is not of the current context"),
     107005: ("STREAM_MODEL", "the stream is not of this model"),
     107006: ("EVENT_TIMESTAMP_INVALID", "invalid time stamp of an event"),
@@ -52,22 +66,37 @@ _RT: dict[int, tuple[str, str]] = {
     107019: ("WAIT_TIMEOUT", "a wait timed out"),
     107020: ("TASK_TIMEOUT", "a task timed out"),
     107021: ("SYSPARAMOPT_NOT_SET", "system parameter not set"),
-    107022: ("DEVICE_TASK_ABORT", "tasks of the device were aborted, mostly after an earlier fault: look for the first error"),
-    107023: ("STREAM_ABORT", "the stream was aborted, mostly after an earlier fault: look for the first error"),
+    107022: (
+        "DEVICE_TASK_ABORT",
+        "tasks of the device were aborted, mostly after an earlier fault: look for the first error",
+    ),
+    107023: (
+        "STREAM_ABORT",
+        "the stream was aborted, mostly after an earlier fault: look for the first error",
+    ),
     107024: ("CAPTURE_DEPENDENCY", "capturing a graph: a dependency that cannot be captured"),
     107025: ("STREAM_UNJOINED", "capturing a graph: a forked stream was not joined again"),
     107026: ("MODEL_CAPTURED", "the model is being captured"),
     107027: ("STREAM_CAPTURED", "the stream is being captured: such a call is not allowed there"),
     107028: ("EVENT_CAPTURED", "the event is being captured"),
     107029: ("STREAM_NOT_CAPTURED", "the stream is not being captured"),
-    107030: ("CAPTURE_MODE_NOT_SUPPORT", "capturing a graph: the call is not supported in this mode"),
+    107030: (
+        "CAPTURE_MODE_NOT_SUPPORT",
+        "capturing a graph: the call is not supported in this mode",
+    ),
     107031: ("STREAM_CAPTURE_IMPLICIT", "capturing a graph: the default stream must not take part"),
     107035: ("TASK_ABORT_STOP", "tasks of the device were aborted before they were done"),
     107036: ("STREAM_CAPTURE_UNMATCHED", "the capture was not begun in this stream"),
     207000: ("FEATURE_NOT_SUPPORT", "the chip or driver does not support this"),
     207001: ("MEMORY_ALLOCATION", "device out of memory, or an allocation failed"),
     207002: ("MEMORY_FREE", "freeing memory failed"),
-    207003: ("AICORE_OVER_FLOW", "AI Core overflow: an operator left the range of its type; run opscope scan on the overflow dump"),
+    207003: (
+        "AICORE_OVER_FLOW",
+        (
+            "AI Core overflow: an operator left the range of its type; run opscope scan on the "
+            "overflow dump"
+        ),
+    ),
     207004: ("NO_DEVICE", "no device"),
     207005: ("RESOURCE_ALLOC_FAIL", "a resource could not be allocated"),
     207006: ("NO_PERMISSION", "no permission"),
@@ -83,7 +112,10 @@ _RT: dict[int, tuple[str, str]] = {
     207016: ("AIVEC_OVER_FLOW", "vector core overflow: an operator left the range of its type"),
     207017: ("OVER_FLOW", "overflow"),
     207018: ("DEVICE_OOM", "device out of memory"),
-    207019: ("FEATURE_NOT_SUPPORT_UPDATE_OP", "this operator cannot be updated in a captured graph"),
+    207019: (
+        "FEATURE_NOT_SUPPORT_UPDATE_OP",
+        "this operator cannot be updated in a captured graph",
+    ),
     507000: ("INTERNAL_ERROR", "internal error of the runtime"),
     507001: ("TS_ERROR", "internal error of the task scheduler"),
     507002: ("STREAM_TASK_FULL", "the stream is full of tasks"),
@@ -100,12 +132,24 @@ _RT: dict[int, tuple[str, str]] = {
     507013: ("SYS_DMA", "system DMA error"),
     507014: (
         "AICORE_TIMEOUT",
-        "an AI Core task ran too long (an endless loop, a wait without set); run opscope aicore on the process logs",
+        (
+            "an AI Core task ran too long (an endless loop, a wait without set); run opscope "
+            "aicore on the process logs"
+        ),
     ),
-    507015: ("AICORE_EXCEPTION", "a kernel failed on an AI Core; run opscope aicore on the process logs"),
-    507016: ("AICORE_TRAP_EXCEPTION", "a kernel ran into a trap (an assertion or a check of addresses) on an AI Core"),
+    507015: (
+        "AICORE_EXCEPTION",
+        "a kernel failed on an AI Core; run opscope aicore on the process logs",
+    ),
+    507016: (
+        "AICORE_TRAP_EXCEPTION",
+        "a kernel ran into a trap (an assertion or a check of addresses) on an AI Core",
+    ),
     507017: ("AICPU_TIMEOUT", "an AI CPU task ran too long"),
-    507018: ("AICPU_EXCEPTION", "an AI CPU task failed; the device log of aicpu names the operator"),
+    507018: (
+        "AICPU_EXCEPTION",
+        "an AI CPU task failed; the device log of aicpu names the operator",
+    ),
     507019: ("AICPU_DATADUMP_RSP_ERR", "AI CPU: the data dump did not answer"),
     507020: ("AICPU_MODEL_RSP_ERR", "AI CPU: the model did not answer"),
     507021: ("PROFILING_ERROR", "profiling failed"),
@@ -121,18 +165,42 @@ _RT: dict[int, tuple[str, str]] = {
     507031: ("LABEL_CONTEXT", "the label is not of the current context"),
     507032: ("PROGRAM_USE_OUT", "too many programs are registered"),
     507033: ("DEV_SETUP_ERROR", "the device could not be started"),
-    507034: ("VECTOR_CORE_TIMEOUT", "a vector core task ran too long; run opscope aicore on the process logs, which name the kernel"),
-    507035: ("VECTOR_CORE_EXCEPTION", "a kernel failed on a vector core; run opscope aicore on the process logs"),
-    507036: ("VECTOR_CORE_TRAP_EXCEPTION", "a kernel ran into a trap on a vector core; run opscope aicore on the process logs"),
+    507034: (
+        "VECTOR_CORE_TIMEOUT",
+        (
+            "a vector core task ran too long; run opscope aicore on the process logs, which name "
+            "the kernel"
+        ),
+    ),
+    507035: (
+        "VECTOR_CORE_EXCEPTION",
+        "a kernel failed on a vector core; run opscope aicore on the process logs",
+    ),
+    507036: (
+        "VECTOR_CORE_TRAP_EXCEPTION",
+        "a kernel ran into a trap on a vector core; run opscope aicore on the process logs",
+    ),
     507037: ("CDQ_BATCH_ABNORMAL", "a CDQ batch is abnormal"),
     507038: ("DIE_MODE_CHANGE_ERROR", "changing the die mode failed"),
     507039: ("DIE_SET_ERROR", "setting the die failed"),
     507040: ("INVALID_DIEID", "invalid die id"),
     507041: ("DIE_MODE_NOT_SET", "die mode not set"),
-    507042: ("AICORE_TRAP_READ_OVERFLOW", "AI Core: the out-of-memory check found a read out of bounds"),
-    507043: ("AICORE_TRAP_WRITE_OVERFLOW", "AI Core: the out-of-memory check found a write out of bounds"),
-    507044: ("VECTOR_CORE_TRAP_READ_OVERFLOW", "vector core: the out-of-memory check found a read out of bounds"),
-    507045: ("VECTOR_CORE_TRAP_WRITE_OVERFLOW", "vector core: the out-of-memory check found a write out of bounds"),
+    507042: (
+        "AICORE_TRAP_READ_OVERFLOW",
+        "AI Core: the out-of-memory check found a read out of bounds",
+    ),
+    507043: (
+        "AICORE_TRAP_WRITE_OVERFLOW",
+        "AI Core: the out-of-memory check found a write out of bounds",
+    ),
+    507044: (
+        "VECTOR_CORE_TRAP_READ_OVERFLOW",
+        "vector core: the out-of-memory check found a read out of bounds",
+    ),
+    507045: (
+        "VECTOR_CORE_TRAP_WRITE_OVERFLOW",
+        "vector core: the out-of-memory check found a write out of bounds",
+    ),
     507046: ("STREAM_SYNC_TIMEOUT", "waiting for a stream timed out"),
     507047: ("EVENT_SYNC_TIMEOUT", "waiting for an event timed out"),
     507048: ("FFTS_PLUS_TIMEOUT", "an FFTS+ task ran too long"),
@@ -146,9 +214,15 @@ _RT: dict[int, tuple[str, str]] = {
     507056: ("LINK_ERROR", "a link between devices failed"),
     507057: (
         "SUSPECT_REMOTE_ERROR",
-        "memory of another device is suspected: its process ended, the link failed, or no device has the address",
+        (
+            "memory of another device is suspected: its process ended, the link failed, or no "
+            "device has the address"
+        ),
     ),
-    507899: ("DRV_INTERNAL_ERROR", "internal error of the driver, mostly after an earlier fault: look for the first error"),
+    507899: (
+        "DRV_INTERNAL_ERROR",
+        "internal error of the driver, mostly after an earlier fault: look for the first error",
+    ),
     507900: ("AICPU_INTERNAL_ERROR", "internal error of the AI CPU"),
     507901: ("SOCKET_CLOSE", "a connection to the device was closed"),
     507902: ("AICPU_INFO_LOAD_RSP_ERR", "AI CPU: loading its information did not answer"),
@@ -165,7 +239,10 @@ _ACL: dict[int, tuple[str, str]] = {
     100005: ("INVALID_FILE_SIZE", "invalid size of a file"),
     100007: ("FILE_MISSING_ATTR", "a file lacks a parameter"),
     100008: ("FILE_ATTR_INVALID", "a parameter in a file is not valid"),
-    100009: ("INVALID_DUMP_CONFIG", "acl.json: dump is configured wrongly; opscope prepare acl checks it"),
+    100009: (
+        "INVALID_DUMP_CONFIG",
+        "acl.json: dump is configured wrongly; opscope prepare acl checks it",
+    ),
     100010: ("INVALID_PROFILING_CONFIG", "profiling is configured wrongly"),
     100011: ("INVALID_MODEL_ID", "invalid model id"),
     100012: ("DESERIALIZE_MODEL", "the model file cannot be read"),
@@ -183,7 +260,10 @@ _ACL: dict[int, tuple[str, str]] = {
     100029: ("KERNEL_NOT_FOUND", "no kernel for the operator"),
     100036: ("WAIT_CALLBACK_TIMEOUT", "waiting for a callback timed out"),
     100037: ("REPEAT_FINALIZE", "aclFinalize was called twice"),
-    100039: ("COMPILING_STUB_MODE", "linked against the stub libraries; put the real ones first in LD_LIBRARY_PATH"),
+    100039: (
+        "COMPILING_STUB_MODE",
+        "linked against the stub libraries; put the real ones first in LD_LIBRARY_PATH",
+    ),
     100044: ("DUMP_ALREADY_RUN", "dumping is configured already"),
     148046: ("PROF_REPEAT_SUBSCRIBE", "profiling is subscribed already"),
     148049: ("INVALID_OPP_PATH", "ASCEND_OPP_PATH is wrong; source set_env.sh"),
@@ -206,12 +286,21 @@ _ACL: dict[int, tuple[str, str]] = {
     561000: ("INNER", "aclnn: internal error"),
     561001: ("INNER_INFERSHAPE_ERROR", "aclnn: the output's shape could not be inferred"),
     561002: ("INNER_TILING_ERROR", "aclnn: the tiling function failed"),
-    561003: ("INNER_FIND_KERNEL_ERROR", "aclnn: no kernel binary for these types and shapes; is the kernel package installed?"),
+    561003: (
+        "INNER_FIND_KERNEL_ERROR",
+        "aclnn: no kernel binary for these types and shapes; is the kernel package installed?",
+    ),
     561101: ("INNER_CREATE_EXECUTOR", "aclnn: the executor could not be made"),
     561102: ("INNER_NOT_TRANS_EXECUTOR", "aclnn: the executor was not handed over"),
-    561103: ("INNER_NULLPTR", "aclnn: internal null pointer, often a shape or type that is not supported"),
+    561103: (
+        "INNER_NULLPTR",
+        "aclnn: internal null pointer, often a shape or type that is not supported",
+    ),
     561107: ("INNER_OPP_PATH_NOT_FOUND", "aclnn: ASCEND_OPP_PATH is not set; source set_env.sh"),
-    561112: ("INNER_OPP_KERNEL_PKG_NOT_FOUND", "aclnn: the kernel package of this chip is not installed"),
+    561112: (
+        "INNER_OPP_KERNEL_PKG_NOT_FOUND",
+        "aclnn: the kernel package of this chip is not installed",
+    ),
 }
 _UNPUBLISHED = " (seen in logs; no published table has it)"
 _RETURN = {
@@ -219,7 +308,10 @@ _RETURN = {
     0x31: ("vector core exception", "a kernel failed on a vector core"),
     0x91: (
         "task exception",
-        "a task of a model or an FFTS+ task failed (the model stream execute failed); an earlier line says why",
+        (
+            "a task of a model or an FFTS+ task failed (the model stream execute failed); an "
+            "earlier line says why"
+        ),
     ),
     0x25: ("aicore timeout", f"a kernel ran too long on an AI Core{_UNPUBLISHED}"),
     0x27: ("aicore trap exception", f"a kernel ran into a trap on an AI Core{_UNPUBLISHED}"),
@@ -231,10 +323,13 @@ _RETURN = {
 }
 # Failures that are no AI Core's, by the names the reader of lines gives them.
 ELSEWHERE = {
-    "SDMA": "not an AI Core error: a copy by the SDMA engine failed; its source or destination is not allocated, was freed (a group "
+    "SDMA": "not an AI Core error: a copy by the SDMA engine failed; its source or destination is "
+    "not allocated, was freed (a group "
     "destroyed too early) or is too small, or a link between devices failed",
-    "AICPU": "not an AI Core error: an AI CPU task failed; the line's soName, funcName and errcode and the device log of aicpu say which",
-    "HCCL timeout": "not an AI Core error: a collective waited too long for another rank; look at the rank that stopped first",
+    "AICPU": "not an AI Core error: an AI CPU task failed; the line's soName, funcName and "
+    "errcode and the device log of aicpu say which",
+    "HCCL timeout": "not an AI Core error: a collective waited too long for another rank; look at "
+    "the rank that stopped first",
     "out of memory": "not an AI Core error: the device's memory was not enough",
 }
 _VERDICT = {
@@ -242,14 +337,18 @@ _VERDICT = {
     102: ("memory allocation", "an address of an argument is not in allocated memory"),
     103: ("hardware", "the environment or the hardware"),
     104: ("input data", "an input holds NaN or Inf"),
-    105: ("memset missing", "an output that the kernel accumulates into was not zeroed (atomic clean)"),
+    105: (
+        "memset missing",
+        "an output that the kernel accumulates into was not zeroed (atomic clean)",
+    ),
     106: ("args overwritten", "the arguments of the kernel changed while it ran"),
     107: ("atomic overflow", "an atomic accumulation overflowed"),
 }
 _HCCL = (
-    "success", "parameter", "null pointer", "memory", "internal", "not supported", "not found", "unavailable", "system call", "timeout",
-    "file", "TCP connect", "RoCE connect", "TCP transfer", "RoCE transfer", "runtime", "driver", "profiling", "CCE", "network",
-    "try again", "remote", "suspending",
+    "success", "parameter", "null pointer", "memory", "internal", "not supported", "not found",
+    "unavailable", "system call", "timeout", "file", "TCP connect", "RoCE connect", "TCP transfer",
+    "RoCE transfer", "runtime", "driver", "profiling", "CCE", "network", "try again", "remote",
+    "suspending",
 )  # fmt: skip
 _ACL_LIKE = 999_999  # decimal codes of AscendCL have six digits
 _MOST = 64
@@ -259,7 +358,9 @@ _INNER = 0x7150000  # the runtime's inner codes: 0x715, then the return code
 
 
 def return_code(code: int) -> str | None:
-    """Words for a task's return code (0x26) or a runtime inner code that holds one (0x7150026); None for one without."""
+    """Words for a task's return code (0x26) or a runtime inner code that holds one (0x7150026);
+    None for one without.
+    """
     inner = code - _INNER if _INNER <= code < _INNER + 0x1000 else code
     return _RETURN[inner][0] if inner in _RETURN else None
 
@@ -270,12 +371,19 @@ def acl_code(code: int) -> Meaning | None:
         return Meaning(str(code), "runtime", f"ACL_ERROR_RT_{_RT[code][0]}", _RT[code][1])
     if code in _ACL:
         family = "aclnn" if _ACL[code][1].startswith("aclnn") else "AscendCL"
-        return Meaning(str(code), family, f"{'ACLNN_ERR' if family == 'aclnn' else 'ACL_ERROR'}_{_ACL[code][0]}", _ACL[code][1])
+        return Meaning(
+            str(code),
+            family,
+            f"{'ACLNN_ERR' if family == 'aclnn' else 'ACL_ERROR'}_{_ACL[code][0]}",
+            _ACL[code][1],
+        )
     return None
 
 
 def screen_code(code: str) -> Meaning | None:
-    """Meaning of an E-code as the screen shows it (EZ9999, EI0006, E19999); None for what has not the form of one."""
+    """Meaning of an E-code as the screen shows it (EZ9999, EI0006, E19999); None for what has not
+    the form of one.
+    """
     if screen_codes.E_CODE.fullmatch(code) is None:
         return None
     return Meaning(code.upper(), "screen", code.upper(), screen_codes.words(code))
@@ -283,21 +391,33 @@ def screen_code(code: str) -> Meaning | None:
 
 def explain_status(status: int) -> tuple[Meaning, ...]:
     """Overflow status of an AI Core bit by bit (272 is 0x10 and 0x100)."""
-    found = [Meaning(hex(bit), "overflow status", f"bit {bit.bit_length() - 1}", word) for bit, word in CORE_WORDS.items() if status & bit]
+    found = [
+        Meaning(hex(bit), "overflow status", f"bit {bit.bit_length() - 1}", word)
+        for bit, word in CORE_WORDS.items()
+        if status & bit
+    ]
     rest = status & ~sum(CORE_WORDS)
     if rest:
-        found.append(Meaning(hex(rest), "overflow status", "not documented", "bits that no public source names"))
+        found.append(
+            Meaning(
+                hex(rest), "overflow status", "not documented", "bits that no public source names"
+            )
+        )
     return tuple(found) or (Meaning("0x0", "overflow status", "none", "no overflow"),)
 
 
 def explain_code(text: str) -> tuple[Meaning, ...]:
-    """Every meaning a code may have: error bits, AscendCL, HCCL, return codes, E-codes; several are separated by commas or blanks.
+    """Every meaning a code may have: error bits, AscendCL, HCCL, return codes, E-codes; several are
+    separated by commas or blanks.
 
-    Several small decimal numbers are the bits of Ascend 950, which prints them so. UsageError for what is no code.
+    Several small decimal numbers are the bits of Ascend 950, which prints them so. UsageError for
+    what is no code.
     """
     parts = [part for part in re.split(r"[,\s]+", text.strip(" ()")) if part] or [text]
     if 1 < len(parts) <= 3 and all(part == "0" or part.lower().startswith("0x") for part in parts):
-        return tuple(explain_error(*map(_number, parts)))  # the classic words code0, code1, code2 of an errcode
+        return tuple(
+            explain_error(*map(_number, parts))
+        )  # the classic words code0, code1, code2 of an errcode
     if len(parts) > 1 and all(part.isdecimal() and len(part) < 4 for part in parts):
         return tuple(_bit(int(part), ASCEND950) for part in parts)
     return tuple(meaning for part in parts[:_MOST] for meaning in _one(part))
@@ -321,7 +441,9 @@ def _unknown(text: str, code: int) -> Meaning:
     near = ""
     if known and abs(known[0] - code) <= _NEAR:
         meanings = (acl_code(one) for one in sorted(known))
-        near = "; nearest known: " + ", ".join(f"{one.code} ({one.text})" for one in meanings if one is not None)
+        near = "; nearest known: " + ", ".join(
+            f"{one.code} ({one.text})" for one in meanings if one is not None
+        )
     return Meaning(text, "unknown", text, f"in none of the tables{near}")
 
 
@@ -331,7 +453,10 @@ def _number(text: str) -> int:
             raise ValueError
         return int(text, 10 if text.isdecimal() else 0)
     except ValueError:
-        raise UsageError(f"{text[:80]!r} is no code: write 0x800000, 507015, 95,330 (Ascend 950), EI0006 or hccl:9") from None
+        raise UsageError(
+            f"{text[:80]!r} is no code: write 0x800000, 507015, 95,330 (Ascend 950), EI0006 "
+            "or hccl:9"
+        ) from None
 
 
 def _hccl(text: str) -> tuple[Meaning, ...]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`.core` files joined with the errors of the logs: registers, arguments and values that logs and dumps do not have."""
+"""`.core` files joined with the errors of the logs: registers, arguments and values that logs and
+dumps do not have.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,48 @@ from opscope.errors import FormatError
 from opscope.formats.bounded_json import parse_json
 from opscope.formats.cann.corefile import CoreFile, Registers, content
 
-_NAME = re.compile(r"(?P<kernel>.+)\.(?P<stream>\d{1,9})\.(?P<task>\d{1,9})\.(?P<time>\d{1,20})\.core")
+_NAME = re.compile(
+    r"(?P<kernel>.+)\.(?P<stream>\d{1,9})\.(?P<task>\d{1,9})\.(?P<time>\d{1,20})\.core"
+)
 _MAX_WORDS = 1 << 16
 _MAX_JSON = 1 << 24
 _INPUT, _OUTPUT, _WORKSPACE, _TILING, _GENERAL, _SHAPE, _ARGUMENTS = 2, 3, 4, 7, 1, 12, 101
-_IO = {_GENERAL: "unknown", _INPUT: "input", _OUTPUT: "output", _SHAPE: "output", _WORKSPACE: "workspace", _TILING: "tiling"}
+_IO = {
+    _GENERAL: "unknown",
+    _INPUT: "input",
+    _OUTPUT: "output",
+    _SHAPE: "output",
+    _WORKSPACE: "workspace",
+    _TILING: "tiling",
+}
 # Address of a register -> the name the newest dump gives it, on 910B and A3.
 _CLASSIC = {
-    0x700: "AIC_ERR_0", 0x704: "AIC_ERR_1", 0x760: "AIC_ERR_2", 0x764: "AIC_ERR_3", 0x780: "AIC_ERR_4", 0x790: "AIC_ERR_5",
-    0x710: "BIU_ERR_0", 0x714: "BIU_ERR_1", 0x718: "CCU_ERR_0", 0x71C: "CCU_ERR_1", 0x720: "CUBE_ERR_0", 0x728: "IFU_ERR_0",
-    0x72C: "IFU_ERR_1", 0x730: "MTE_ERR_0", 0x734: "MTE_ERR_1", 0x738: "VEC_ERR_0", 0x73C: "VEC_ERR_1", 0x78C: "FIXP_ERR_0",
+    0x700: "AIC_ERR_0", 0x704: "AIC_ERR_1", 0x760: "AIC_ERR_2", 0x764: "AIC_ERR_3",
+    0x780: "AIC_ERR_4", 0x790: "AIC_ERR_5",
+    0x710: "BIU_ERR_0", 0x714: "BIU_ERR_1", 0x718: "CCU_ERR_0", 0x71C: "CCU_ERR_1",
+    0x720: "CUBE_ERR_0", 0x728: "IFU_ERR_0",
+    0x72C: "IFU_ERR_1", 0x730: "MTE_ERR_0", 0x734: "MTE_ERR_1", 0x738: "VEC_ERR_0",
+    0x73C: "VEC_ERR_1", 0x78C: "FIXP_ERR_0",
     0x7C8: "FIXP_ERR_1",
 }  # fmt: skip
-# Address of an error register of Ascend 950 -> number of its first bit; unit -> addresses of its info registers.
-_BITS950 = {0x8700: 0, 0x8704: 32, 0x6700: 64, 0xA700: 128, 0xA704: 160, 0x4700: 192, 0x5700: 256, 0x7700: 320, 0x7708: 352}
+# Address of an error register of Ascend 950 -> number of its first bit; unit -> addresses of its
+# info registers.
+_BITS950 = {
+    0x8700: 0,
+    0x8704: 32,
+    0x6700: 64,
+    0xA700: 128,
+    0xA704: 160,
+    0x4700: 192,
+    0x5700: 256,
+    0x7700: 320,
+    0x7708: 352,
+}
 _INFO950 = {
-    "sc": (0x4730, 0x4734), "su": (0x5730, 0x5734, 0x5738, 0x573C), "mte": (0x6718, 0x671C, 0x6720, 0x6724, 0x6728, 0x673C),
-    "vec": (0x7730, 0x7734, 0x7738, 0x773C, 0x7740, 0x7744), "cube": (0x8730, 0x8734), "l1": (0xA718, 0xA71C),
+    "sc": (0x4730, 0x4734), "su": (0x5730, 0x5734, 0x5738, 0x573C), "mte": (0x6718, 0x671C, 0x6720,
+        0x6724, 0x6728, 0x673C),
+    "vec": (0x7730, 0x7734, 0x7738, 0x773C, 0x7740, 0x7744), "cube": (0x8730, 0x8734),
+    "l1": (0xA718, 0xA71C),
 }  # fmt: skip
 
 
@@ -45,7 +72,10 @@ def core_of(fault: Fault, cores: Sequence[CoreFile]) -> CoreFile | None:
         if named is None:
             continue
         task = (int(named["stream"]), int(named["task"])) == (fault.stream, fault.task)
-        kernel = not wanted or wanted & {*stripped(one.kernel, fault.tiling_key), *stripped(named["kernel"], fault.tiling_key)}
+        kernel = not wanted or wanted & {
+            *stripped(one.kernel, fault.tiling_key),
+            *stripped(named["kernel"], fault.tiling_key),
+        }
         if task and kernel:
             return one
     return None
@@ -54,24 +84,41 @@ def core_of(fault: Fault, cores: Sequence[CoreFile]) -> CoreFile | None:
 def fault_of(one: CoreFile) -> Fault:
     """An error of which only the .core file is there."""
     named = _NAME.fullmatch(Path(one.path).name)
-    place = {"stream": int(named["stream"]), "task": int(named["task"]), "kernel": named["kernel"]} if named else {}
-    return completed(Fault(files=(one.path,), device=one.device, function=one.kernel or None, **place), one)  # type: ignore[arg-type]
+    place = (
+        {"stream": int(named["stream"]), "task": int(named["task"]), "kernel": named["kernel"]}
+        if named
+        else {}
+    )
+    return completed(
+        Fault(files=(one.path,), device=one.device, function=one.kernel or None, **place), one
+    )  # type: ignore[arg-type]
 
 
 def completed(fault: Fault, one: CoreFile) -> Fault:
     """The error with what only the .core file knows: what the logs say stays."""
     changes: dict[str, object] = {"dump_files": (*fault.dump_files, ("core", one.path))}
     if not any(core.bits or core.registers for core in fault.cores):
-        changes["cores"] = tuple(core for each in one.registers if (core := _core(each, one, fault)).bits)
+        changes["cores"] = tuple(
+            core for each in one.registers if (core := _core(each, one, fault)).bits
+        )
     if not fault.arguments:
         changes["arguments"] = tuple(_arguments(one))
     if not fault.words_after:
         changes["words_after"] = _words(one)
     if not fault.tiling:
-        changes["tiling"] = next((_content(one, place) for place, block in enumerate(one.blocks) if block.type == _TILING), b"")
+        changes["tiling"] = next(
+            (
+                _content(one, place)
+                for place, block in enumerate(one.blocks)
+                if block.type == _TILING
+            ),
+            b"",
+        )
     if not fault.generation:
         changes["generation"] = "Ascend 950" if one.value_bytes == 32 else "STARS (910B, A3, 310P)"
-    return msgspec.structs.replace(fault, **{name: value for name, value in changes.items() if value})
+    return msgspec.structs.replace(
+        fault, **{name: value for name, value in changes.items() if value}
+    )
 
 
 def _core(each: Registers, one: CoreFile, fault: Fault) -> Core:
@@ -79,12 +126,26 @@ def _core(each: Registers, one: CoreFile, fault: Fault) -> Core:
     number = int(each.core.split()[1])
     plain = Core(core=number, kind=kind, device=one.device, time=fault.time)
     if one.value_bytes == 16:
-        named = {_CLASSIC[address]: value for address, value in each.values.items() if address in _CLASSIC}
+        named = {
+            _CLASSIC[address]: value
+            for address, value in each.values.items()
+            if address in _CLASSIC
+        }
         return with_registers(plain, named)
-    bits = sorted(base + bit for address, base in _BITS950.items() for bit in range(32) if each.values.get(address, 0) >> bit & 1)
+    bits = sorted(
+        base + bit
+        for address, base in _BITS950.items()
+        for bit in range(32)
+        if each.values.get(address, 0) >> bit & 1
+    )
     known = {unit: places for unit, places in _INFO950.items() if places[0] in each.values}
-    info = {f"{unit} error info": tuple(each.values.get(at, 0) for at in places) for unit, places in known.items()}
-    return msgspec.structs.replace(plain, bits=tuple(bits), numbering=ASCEND950, code=", ".join(map(str, bits)), registers=info)
+    info = {
+        f"{unit} error info": tuple(each.values.get(at, 0) for at in places)
+        for unit, places in known.items()
+    }
+    return msgspec.structs.replace(
+        plain, bits=tuple(bits), numbering=ASCEND950, code=", ".join(map(str, bits)), registers=info
+    )
 
 
 def _arguments(one: CoreFile) -> Iterator[Argument]:
@@ -96,16 +157,31 @@ def _arguments(one: CoreFile) -> Iterator[Argument]:
         index = counted[io] = counted.get(io, -1) + 1
         failed = None if block.copied else "the core file says that copying it failed"
         shape = block.shape or None
-        yield Argument(io=io, index=index, shape=shape, address=block.address, size=block.size, unreadable=failed)
+        yield Argument(
+            io=io,
+            index=index,
+            shape=shape,
+            address=block.address,
+            size=block.size,
+            unreadable=failed,
+        )
 
 
 def _content(one: CoreFile, place: int) -> bytes:
     block = one.blocks[place]
-    return content(Path(one.path), (block.offset, min(block.size, block.stored))) if block.copied else b""
+    return (
+        content(Path(one.path), (block.offset, min(block.size, block.stored)))
+        if block.copied
+        else b""
+    )
 
 
 def _words(one: CoreFile) -> tuple[int, ...]:
-    places = (place for place, block in enumerate(one.blocks) if block.type == _ARGUMENTS and block.size <= 8 * _MAX_WORDS)
+    places = (
+        place
+        for place, block in enumerate(one.blocks)
+        if block.type == _ARGUMENTS and block.size <= 8 * _MAX_WORDS
+    )
     data = next((_content(one, place) for place in places), b"")
     return tuple(int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) - 7, 8))
 

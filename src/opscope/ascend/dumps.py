@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exception dump of a kernel: its tensors, with the types the dump leaves out, and what is wrong with their values."""
+"""The exception dump of a kernel: its tensors, with the types the dump leaves out, and what is
+wrong with their values.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,9 @@ _INVALID_WORDS = ("address maybe invalid", "addr info failed", "D2H failed", "da
 class DumpedTensor(msgspec.Struct, frozen=True, kw_only=True):
     """One tensor of a dump: its statistics and what stands out.
 
-    zeroed: all bytes are zero and the log or dump says that copying failed, so these are no values. values_read is false
-    where the dump has no type and none was found elsewhere. entry is its position among the dump's tensors of that side.
+    zeroed: all bytes are zero and the log or dump says that copying failed, so these are no values.
+    values_read is false where the dump has no type and none was found elsewhere. entry is its
+    position among the dump's tensors of that side.
     """
 
     io: str
@@ -71,14 +74,28 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_dump(paths: Sequence[Path], fault: Fault, node_names: Sequence[str]) -> Path | None:
-    """The dump of this error among dump files: the file the log names, else that of its task, else of its node."""
-    said = {path.replace("\\", "/").rpartition("/")[2] for what, path in fault.dump_files if what == "exception"}
+    """The dump of this error among dump files: the file the log names, else that of its task, else
+    of its node.
+    """
+    said = {
+        path.replace("\\", "/").rpartition("/")[2]
+        for what, path in fault.dump_files
+        if what == "exception"
+    }
     for path in paths:
         if path.name in said:
             return path
-    parsed = [(path, name) for path in paths if (name := names.parse(path.name)) is not None and not name.opdebug]
+    parsed = [
+        (path, name)
+        for path in paths
+        if (name := names.parse(path.name)) is not None and not name.opdebug
+    ]
     for path, name in parsed:
-        if name.exception and fault.task is not None and (name.task, name.stream) == (fault.task, fault.stream):
+        if (
+            name.exception
+            and fault.task is not None
+            and (name.task, name.stream) == (fault.task, fault.stream)
+        ):
             return path
     wanted = {names.sanitised(one) for one in node_names}
     for path, name in parsed:
@@ -89,15 +106,23 @@ def find_dump(paths: Sequence[Path], fault: Fault, node_names: Sequence[str]) ->
     alone = [
         path
         for path, name in parsed
-        if name.op_name and names.sanitised(fault.kernel).endswith(f"_{name.op_name}") and name.task == fault.task
+        if name.op_name
+        and names.sanitised(fault.kernel).endswith(f"_{name.op_name}")
+        and name.task == fault.task
     ]
     return alone[0] if len(alone) == 1 else None
 
 
 def read_dump(path: Path, tensors: Sequence[KernelTensor], *, failed: Sequence[str] = ()) -> Dump:
-    """A dump with its values examined; failed are lines of the log that a copy failed. FormatError for a file that is no dump."""
+    """A dump with its values examined; failed are lines of the log that a copy failed. FormatError
+    for a file that is no dump.
+    """
     file = dumpfile.read(path)
-    lines = [line for line in (*file.header.dfx_message.splitlines(), *failed) if any(word in line for word in _INVALID_WORDS)]
+    lines = [
+        line
+        for line in (*file.header.dfx_message.splitlines(), *failed)
+        if any(word in line for word in _INVALID_WORDS)
+    ]
     found: list[DumpedTensor] = []
     problems: list[str] = []
     for io, entry, as_io, index in _sides(file, tensors):
@@ -106,15 +131,25 @@ def read_dump(path: Path, tensors: Sequence[KernelTensor], *, failed: Sequence[s
         except (FormatError, MissingValueError) as error:  # noqa: PERF203 - one bad tensor leaves the others
             problems.append(str(error))
     return Dump(
-        file=str(path), op_name=file.header.op_name, tensors=tuple(found), message=file.header.dfx_message, problems=tuple(problems)
+        file=str(path),
+        op_name=file.header.op_name,
+        tensors=tuple(found),
+        message=file.header.dfx_message,
+        problems=tuple(problems),
     )
 
 
 def _sides(file: DumpFile, tensors: Sequence[KernelTensor]) -> list[tuple[str, int, str, int]]:
-    """Each tensor of the dump and what it is in the call: a dump without kinds lists everything as inputs, in argument order."""
+    """Each tensor of the dump and what it is in the call: a dump without kinds lists everything as
+    inputs, in argument order.
+    """
     rows: list[tuple[str, int, str, int]] = []
     counted = 0
-    call = [(one.io, one.index) for one in tensors if one.part == 0 and one.io in ("input", "output", "workspace")]
+    call = [
+        (one.io, one.index)
+        for one in tensors
+        if one.part == 0 and one.io in ("input", "output", "workspace")
+    ]
     flat = not file.header.output and any(io == "output" for io, _ in call)
     for entry, one in enumerate(file.header.input):
         if one.input_type == _TILING:
@@ -130,27 +165,49 @@ def _sides(file: DumpFile, tensors: Sequence[KernelTensor]) -> list[tuple[str, i
 
 
 def _one(
-    file: DumpFile, at: tuple[str, int], in_call: tuple[str, int], *, tensors: Sequence[KernelTensor], failed: Sequence[str]
+    file: DumpFile,
+    at: tuple[str, int],
+    in_call: tuple[str, int],
+    *,
+    tensors: Sequence[KernelTensor],
+    failed: Sequence[str],
 ) -> DumpedTensor:
     (io, entry), (as_io, index) = at, in_call
     header = tensor.tensors(file, io)[entry]
-    known = next((one for one in tensors if (one.io, one.index, one.part) == (as_io, index, 0)), None)
+    known = next(
+        (one for one in tensors if (one.io, one.index, one.part) == (as_io, index, 0)), None
+    )
     partial = not file.whole(tensor.place(file, io, entry))
     values, dtype, shape = _values(file, io, entry, known if as_io != "tiling" else None)
     raw = file.payload(tensor.place(file, io, entry))
     all_zero = bool(raw.size) and not raw.any()
     unreadable = known is not None and known.unreadable is not None
     zeroed = all_zero and (unreadable or _names_it(failed, header.address, known))
-    statistics, denormal = _statistics(values, dtype) if values is not None and not zeroed else ({}, 0)
+    statistics, denormal = (
+        _statistics(values, dtype) if values is not None and not zeroed else ({}, 0)
+    )
     troubles = _troubles(statistics, zeroed=zeroed, partial=partial)
     return DumpedTensor(
-        io=as_io, index=index, entry=entry, entry_io=io, dtype=dtype, shape=shape, size=header.size, statistics=statistics,
-        denormal=denormal, all_zero=all_zero, zeroed=zeroed, partial=partial, troubles=troubles,
-    )  # fmt: skip
+        io=as_io,
+        index=index,
+        entry=entry,
+        entry_io=io,
+        dtype=dtype,
+        shape=shape,
+        size=header.size,
+        statistics=statistics,
+        denormal=denormal,
+        all_zero=all_zero,
+        zeroed=zeroed,
+        partial=partial,
+        troubles=troubles,
+    )
 
 
 def _names_it(failed: Sequence[str], address: int, known: KernelTensor | None) -> bool:
-    """Whether a line about a failed copy is about this tensor: by its address where the line has one, else all zeros count."""
+    """Whether a line about a failed copy is about this tensor: by its address where the line has
+    one, else all zeros count.
+    """
     addresses = {address, known.address if known is not None else 0} - {0, None}
     for line in failed:
         lowered = line.lower()
@@ -160,8 +217,17 @@ def _names_it(failed: Sequence[str], address: int, known: KernelTensor | None) -
 
 
 def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> NDArray[Any] | None:
-    """Elements of a dumped tensor in the shape of the call; None where its type is not known or the file is torn."""
-    known = next((other for other in tensors if (other.io, other.index, other.part) == (one.io, one.index, 0)), None)
+    """Elements of a dumped tensor in the shape of the call; None where its type is not known or the
+    file is torn.
+    """
+    known = next(
+        (
+            other
+            for other in tensors
+            if (other.io, other.index, other.part) == (one.io, one.index, 0)
+        ),
+        None,
+    )
     if one.entry_io == _CORE:
         return _typed(_core_bytes(path, one), known)[0]
     file = dumpfile.read(path)
@@ -171,7 +237,9 @@ def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> 
         return None
 
 
-def _values(file: DumpFile, io: str, entry: int, known: KernelTensor | None) -> tuple[NDArray[Any] | None, str | None, tuple[int, ...]]:
+def _values(
+    file: DumpFile, io: str, entry: int, known: KernelTensor | None
+) -> tuple[NDArray[Any] | None, str | None, tuple[int, ...]]:
     seen = tensor.view(file, io, entry)
     if seen.kind is not UNDEFINED:
         if seen.partial:
@@ -181,13 +249,19 @@ def _values(file: DumpFile, io: str, entry: int, known: KernelTensor | None) -> 
     return _typed(file.payload(tensor.place(file, io, entry)), known)
 
 
-def _typed(raw: NDArray[Any], known: KernelTensor | None) -> tuple[NDArray[Any] | None, str | None, tuple[int, ...]]:
+def _typed(
+    raw: NDArray[Any], known: KernelTensor | None
+) -> tuple[NDArray[Any] | None, str | None, tuple[int, ...]]:
     """Elements of bytes whose type the call knows; None where it does not."""
     dtype = find_dtype(known.dtype) if known is not None and known.dtype else None
     if dtype is None or known is None or not dtype.bits or dtype.name not in BY_NAME:
         return None, None, (int(raw.size),)
     kind = BY_NAME[dtype.name]
-    shape = known.shape if known.shape is not None and kind.nbytes(prod(known.shape)) == raw.size else (kind.fit(int(raw.size)),)
+    shape = (
+        known.shape
+        if known.shape is not None and kind.nbytes(prod(known.shape)) == raw.size
+        else (kind.fit(int(raw.size)),)
+    )
     return elements.decode(raw, kind, prod(shape)).reshape(shape), dtype.name, shape
 
 
@@ -201,21 +275,37 @@ def _statistics(values: NDArray[Any], dtype: str | None) -> tuple[dict[str, Any]
     found = statistics(values, digest=False)
     row = {
         name: getattr(found, name)
-        for name in ("size", "nan", "pos_inf", "neg_inf", "zero", "min", "max", "mean", "l2norm", "min_int", "max_int")
+        for name in (
+            "size",
+            "nan",
+            "pos_inf",
+            "neg_inf",
+            "zero",
+            "min",
+            "max",
+            "mean",
+            "l2norm",
+            "min_int",
+            "max_int",
+        )
     }
     denormal = 0
     if values.dtype.kind == "f" or values.dtype.name.startswith(("bfloat", "float8")):
         import ml_dtypes
 
         smallest = float(ml_dtypes.finfo(values.dtype).tiny)  # type: ignore[no-untyped-call]
-        wide = np.abs(values.astype(np.float64) if values.dtype.itemsize > 4 else values.astype(np.float32))
+        wide = np.abs(
+            values.astype(np.float64) if values.dtype.itemsize > 4 else values.astype(np.float32)
+        )
         denormal = int(np.count_nonzero((wide > 0) & (wide < smallest)))
     return {name: value for name, value in row.items() if value is not None}, denormal
 
 
 def _troubles(statistics: dict[str, Any], *, zeroed: bool, partial: bool) -> tuple[str, ...]:
     found = [
-        f"{statistics[name]} {word}" for name, word in (("nan", "NaN"), ("pos_inf", "Inf"), ("neg_inf", "-Inf")) if statistics.get(name)
+        f"{statistics[name]} {word}"
+        for name, word in (("nan", "NaN"), ("pos_inf", "Inf"), ("neg_inf", "-Inf"))
+        if statistics.get(name)
     ]
     if zeroed:
         found.append("all zero, because the memory could not be copied: these are no values")
@@ -225,13 +315,19 @@ def _troubles(statistics: dict[str, Any], *, zeroed: bool, partial: bool) -> tup
 
 
 def device_values_of(path: str, one: DumpedTensor) -> NDArray[Any] | None:
-    """Elements as they lie on the device, in the device's shape; None where the dump has no type for them or is torn."""
+    """Elements as they lie on the device, in the device's shape; None where the dump has no type
+    for them or is torn.
+    """
     if one.entry_io == _CORE:
         return None
     file = dumpfile.read(path)
     try:
         seen = tensor.view(file, one.entry_io, one.entry)
-        return None if seen.kind is UNDEFINED or seen.partial else tensor.device(file, one.entry_io, one.entry, seen)
+        return (
+            None
+            if seen.kind is UNDEFINED or seen.partial
+            else tensor.device(file, one.entry_io, one.entry, seen)
+        )
     except (FormatError, MissingValueError):
         return None
 
@@ -248,7 +344,11 @@ def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None
     """The memory of a .core file as a dump; None where none of the call's tensors is in it."""
     found = []
     for one in tensors:
-        raw = values_in(core, one.io, one.index) if one.part == 0 and one.io in ("input", "output", "unknown") else None
+        raw = (
+            values_in(core, one.io, one.index)
+            if one.part == 0 and one.io in ("input", "output", "unknown")
+            else None
+        )
         if raw is None:
             continue
         values, dtype, shape = _typed(_flat(raw), one)
@@ -256,10 +356,20 @@ def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None
         partial = one.size is not None and len(raw) < one.size
         found.append(
             DumpedTensor(
-                io=one.io, index=one.index, entry=one.index, entry_io=_CORE, dtype=dtype, shape=shape, size=len(raw), statistics=statistics,
-                denormal=denormal, all_zero=not any(raw), partial=partial, troubles=_troubles(statistics, zeroed=False, partial=partial),
+                io=one.io,
+                index=one.index,
+                entry=one.index,
+                entry_io=_CORE,
+                dtype=dtype,
+                shape=shape,
+                size=len(raw),
+                statistics=statistics,
+                denormal=denormal,
+                all_zero=not any(raw),
+                partial=partial,
+                troubles=_troubles(statistics, zeroed=False, partial=partial),
             )
-        )  # fmt: skip
+        )
     return Dump(file=core.path, op_name=core.kernel, tensors=tuple(found)) if found else None
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An analysed error as a finding: everything known about it as plain data, which every report draws from.
+"""An analysed error as a finding: everything known about it as plain data, which every report draws
+from.
 
-The evidence is one record for each part, told apart by `part`: verdict, error, cores, returned, arguments, addresses, tiling,
-node, kernel, place, dump, missing. Registers and addresses are hexadecimal texts, as the logs print them.
+The evidence is one record for each part, told apart by `part`: verdict, error, cores, returned,
+arguments, addresses, tiling, node, kernel, place, dump, missing. Registers and addresses are
+hexadecimal texts, as the logs print them.
 """
 
 from __future__ import annotations
@@ -30,9 +32,20 @@ _INFO = ("vec", "mte", "ifu", "ccu", "cube", "biu")
 Part = dict[str, Any]
 
 
-def document(analyses: Sequence[Analysis], *, found: Collection, read: int, codes: dict[str, str], runs: Sequence[str]) -> Document:
+def document(
+    analyses: Sequence[Analysis],
+    *,
+    found: Collection,
+    read: int,
+    codes: dict[str, str],
+    runs: Sequence[str],
+) -> Document:
     """The answer of `opscope aicore`; read is the number of logs."""
-    others = [{"code": code, "text": text, "meaning": meaning} for code, text in codes.items() if (meaning := _meaning(code))]
+    others = [
+        {"code": code, "text": text, "meaning": meaning}
+        for code, text in codes.items()
+        if (meaning := _meaning(code))
+    ]
     problems = [*found.problems, *(problem for one in analyses for problem in one.problems)]
     files = {
         "logs": read,
@@ -42,7 +55,11 @@ def document(analyses: Sequence[Analysis], *, found: Collection, read: int, code
         "dumps": len(found.dumps),
         "cores": len(found.cores),
     }
-    summary: dict[str, Any] = {"files": files, "codes": others, "warnings": list(dict.fromkeys(problems))}
+    summary: dict[str, Any] = {
+        "files": files,
+        "codes": others,
+        "warnings": list(dict.fromkeys(problems)),
+    }
     if not analyses:
         summary["text"] = f"no AI Core error in {read} file{'' if read == 1 else 's'}"
     return Document(
@@ -84,14 +101,18 @@ def finding(one: Analysis) -> Finding:
 def _reasons(one: Analysis) -> Iterator[str]:
     said: dict[str, None] = {}
     for core in one.fault.cores:
-        said.update(dict.fromkeys(f"{bit.name}: {bit.meaning}{_typed(core, bit)}" for bit in _bits(core)))
+        said.update(
+            dict.fromkeys(f"{bit.name}: {bit.meaning}{_typed(core, bit)}" for bit in _bits(core))
+        )
         if not core.bits:
             said["timeout or trap: no error bit is set"] = None
     yield from said or {"the logs hold no registers of the core": None}
 
 
 def _typed(core: Core, bit: Bit) -> str:
-    """`; the MTE info says write bus error`, for bits whose unit leaves the kind of the access in its info register."""
+    """`; the MTE info says write bus error`, for bits whose unit leaves the kind of the access in
+    its info register.
+    """
     unit = registers.TYPED.get(bit.number) if core.numbering == CLASSIC else None
     word = core.register(f"{unit} error info") if unit else None
     if unit is None or word is None:
@@ -105,16 +126,39 @@ def _bits(core: Core) -> list[Bit]:
 
 
 def _slot(one: Analysis, tensor: KernelTensor) -> Slot:
-    dumped = next((one for one in one.dump.tensors if (one.io, one.index) == (tensor.io, tensor.index)), None) if one.dump else None
+    dumped = (
+        next(
+            (one for one in one.dump.tensors if (one.io, one.index) == (tensor.io, tensor.index)),
+            None,
+        )
+        if one.dump
+        else None
+    )
     slot = str(tensor.index) if tensor.part == 0 else f"{tensor.index}.{tensor.part}"
-    stats = dict(dumped.statistics) | ({"denormal": dumped.denormal} if dumped.denormal else {}) if dumped else {}
-    return Slot(slot=slot, dtype=tensor.dtype or "unknown", shape=tensor.shape, stats=stats, tensor_name=tensor.name)
+    stats = (
+        dict(dumped.statistics) | ({"denormal": dumped.denormal} if dumped.denormal else {})
+        if dumped
+        else {}
+    )
+    return Slot(
+        slot=slot,
+        dtype=tensor.dtype or "unknown",
+        shape=tensor.shape,
+        stats=stats,
+        tensor_name=tensor.name,
+    )
 
 
 def _parts(one: Analysis) -> Iterator[Part]:
     yield from ({"part": "verdict", **msgspec.structs.asdict(verdict)} for verdict in one.verdicts)
     yield _error(one)
-    yield {"part": "cores", "cores": [_core(core, counter) for core, counter in zip(one.fault.cores, one.counters, strict=True)]}
+    yield {
+        "part": "cores",
+        "cores": [
+            _core(core, counter)
+            for core, counter in zip(one.fault.cores, one.counters, strict=True)
+        ],
+    }
     yield {"part": "returned", "codes": list(_returned(one))}
     yield {
         "part": "arguments",
@@ -126,40 +170,77 @@ def _parts(one: Analysis) -> Iterator[Part]:
     }
     yield {
         "part": "addresses",
-        "checks": [{**msgspec.structs.asdict(check), "address": _hex(check.address)} for check in one.checks],
-        "owners": [{"source": owner.source, "address": hex(owner.address), "text": owner.text} for owner in one.owners],
+        "checks": [
+            {**msgspec.structs.asdict(check), "address": _hex(check.address)}
+            for check in one.checks
+        ],
+        "owners": [
+            {"source": owner.source, "address": hex(owner.address), "text": owner.text}
+            for owner in one.owners
+        ],
         "allocations": None if one.fault.allocations is None else len(one.fault.allocations),
     }
     yield _tiling(one)
     yield from _sources(one)
     if one.case is not None:
         yield {"part": "case", **msgspec.structs.asdict(one.case)}
-    yield {"part": "missing", "items": [{"what": item.what, "text": item.text, "how": item.how} for item in one.missing]}
+    yield {
+        "part": "missing",
+        "items": [{"what": item.what, "text": item.text, "how": item.how} for item in one.missing],
+    }
 
 
 def _error(one: Analysis) -> Part:
     fault = one.fault
     return {
-        "part": "error", "time": fault.time, "pid": fault.pid, "process": fault.process, "generation": fault.generation, "soc": fault.soc,
-        "device": fault.device, "stream": fault.stream, "task": fault.task, "context": fault.context, "thread": fault.thread,
-        "kernel": fault.kernel, "function": fault.dev_func, "operator": one.operator, "node": one.name,
-        "tiling_key": fault.tiling_key, "dump_level": fault.level, "failure": fault.failure, "description": fault.described,
-        "files": list(fault.files), "offset": fault.offset,
-        "dump_files": [{"what": what, "path": path} for what, path in fault.dump_files], "program": fault.program,
-        "notes": [{"topic": topic, "text": text} for topic, text in fault.notes], "warnings": list(fault.warnings),
+        "part": "error",
+        "time": fault.time,
+        "pid": fault.pid,
+        "process": fault.process,
+        "generation": fault.generation,
+        "soc": fault.soc,
+        "device": fault.device,
+        "stream": fault.stream,
+        "task": fault.task,
+        "context": fault.context,
+        "thread": fault.thread,
+        "kernel": fault.kernel,
+        "function": fault.dev_func,
+        "operator": one.operator,
+        "node": one.name,
+        "tiling_key": fault.tiling_key,
+        "dump_level": fault.level,
+        "failure": fault.failure,
+        "description": fault.described,
+        "files": list(fault.files),
+        "offset": fault.offset,
+        "dump_files": [{"what": what, "path": path} for what, path in fault.dump_files],
+        "program": fault.program,
+        "notes": [{"topic": topic, "text": text} for topic, text in fault.notes],
+        "warnings": list(fault.warnings),
         "case_result": one.case_result,
-    }  # fmt: skip
+    }
 
 
 def _core(core: Core, counter: ProgramCounter | None) -> Part:
     said = {name: _hex(value) for name, value in core.registers.items()}
     return {
-        "core": core.core, "kind": core.kind, "device": core.device, "die": core.die, "serial": core.serial, "code": core.code,
-        "codes": [hex(code) for code in core.codes], "numbering": core.numbering, "message": core.message, "time": core.time,
+        "core": core.core,
+        "kind": core.kind,
+        "device": core.device,
+        "die": core.die,
+        "serial": core.serial,
+        "code": core.code,
+        "codes": [hex(code) for code in core.codes],
+        "numbering": core.numbering,
+        "message": core.message,
+        "time": core.time,
         "bits": [{**msgspec.structs.asdict(bit), "cause": bit.cause} for bit in _bits(core)],
-        "registers": said, "extend": {name: _shown(name, value) for name, value in core.extend.items()}, "decoded": _decoded(core),
+        "registers": said,
+        "extend": {name: _shown(name, value) for name, value in core.extend.items()},
+        "decoded": _decoded(core),
         "pc": None if counter is None else _counter(counter),
-    }  # fmt: skip
+    }
 
 
 _PLAIN = frozenset(("fsmId", "tslot", "thread", "ctxid", "blk", "sublk", "subErrType"))
@@ -187,12 +268,16 @@ def _decoded(core: Core) -> Part:
     for unit in _INFO:
         word = core.register(f"{unit} error info")
         if word is not None:
-            found[unit] = {field.name: field.value for field in registers.decode_info(unit, word)} | _meant(unit, core)
+            found[unit] = {
+                field.name: field.value for field in registers.decode_info(unit, word)
+            } | _meant(unit, core)
     return found
 
 
 def _meant(unit: str, core: Core) -> Part:
-    """What must be known to read a unit's fields: those of a unit that is not at fault are left over from before."""
+    """What must be known to read a unit's fields: those of a unit that is not at fault are left
+    over from before.
+    """
     typed = next((number for number, name in registers.TYPED.items() if name == unit), None)
     if typed is not None and typed not in core.bits:
         return {"note": f"bit {typed} is not set: the type says nothing"}
@@ -201,11 +286,16 @@ def _meant(unit: str, core: Core) -> Part:
 
 def _counter(counter: ProgramCounter) -> Part:
     return {
-        "start": hex(counter.start), "current": hex(counter.current),
-        "current_offset": hex(counter.current - counter.start) if counter.current >= counter.start else None,
-        "fixed": _hex(counter.fixed), "offset": hex(counter.offset) if counter.offset >= 0 else None, "method": counter.method,
+        "start": hex(counter.start),
+        "current": hex(counter.current),
+        "current_offset": hex(counter.current - counter.start)
+        if counter.current >= counter.start
+        else None,
+        "fixed": _hex(counter.fixed),
+        "offset": hex(counter.offset) if counter.offset >= 0 else None,
+        "method": counter.method,
         "heuristic_offset": _hex(counter.heuristic),
-    }  # fmt: skip
+    }
 
 
 def _returned(one: Analysis) -> Iterator[Part]:
@@ -217,52 +307,91 @@ def _returned(one: Analysis) -> Iterator[Part]:
         number = int(code.code, 16) if code.code.startswith("0x") else int(code.code)
         meaning = acl_code(number)
         text = code.text or return_code(number) or (meaning.text if meaning else None)
-        yield {"code": code.code, "name": meaning.name if meaning else None, "text": text, "inner": code.inner}
+        yield {
+            "code": code.code,
+            "name": meaning.name if meaning else None,
+            "text": text,
+            "inner": code.inner,
+        }
 
 
 def _tensor(tensor: KernelTensor) -> Part:
     return {
         **{name: getattr(tensor, name) for name in tensor.__struct_fields__},
-        "label": tensor.label, "address": _hex(tensor.address), "said_address": _hex(tensor.said_address),
-    }  # fmt: skip
+        "label": tensor.label,
+        "address": _hex(tensor.address),
+        "said_address": _hex(tensor.said_address),
+    }
 
 
 def _tiling(one: Analysis) -> Part:
     tiling = one.tiling
     return {
-        "part": "tiling", "key": one.fault.tiling_key, "bytes": tiling.data.hex(" "), "held": len(tiling.data), "size": tiling.size,
-        "address": _hex(tiling.address), "word": tiling.word, "source": tiling.source, "cut": tiling.cut,
-        "words32": [int.from_bytes(tiling.data[at : at + 4], "little") for at in range(0, len(tiling.data) - 3, 4)],
-    }  # fmt: skip
+        "part": "tiling",
+        "key": one.fault.tiling_key,
+        "bytes": tiling.data.hex(" "),
+        "held": len(tiling.data),
+        "size": tiling.size,
+        "address": _hex(tiling.address),
+        "word": tiling.word,
+        "source": tiling.source,
+        "cut": tiling.cut,
+        "words32": [
+            int.from_bytes(tiling.data[at : at + 4], "little")
+            for at in range(0, len(tiling.data) - 3, 4)
+        ],
+    }
 
 
 def _sources(one: Analysis) -> Iterator[Part]:
     if one.node is not None:
         node = one.node
         record = {
-            name: getattr(node, name) for name in node.__struct_fields__ if name not in ("inputs", "outputs", "producers", "attributes")
+            name: getattr(node, name)
+            for name in node.__struct_fields__
+            if name not in ("inputs", "outputs", "producers", "attributes")
         }
         yield {
-            "part": "node", **record, "attributes": node.operator_attributes, "all_attributes": node.attributes,
+            "part": "node",
+            **record,
+            "attributes": node.operator_attributes,
+            "all_attributes": node.attributes,
             "inputs": [msgspec.structs.asdict(desc) for desc in node.inputs],
             "outputs": [msgspec.structs.asdict(desc) for desc in node.outputs],
             "producers": [msgspec.structs.asdict(made) for made in node.producers],
-        }  # fmt: skip
+        }
     if one.kernel is not None:
-        record = {name: getattr(one.kernel, name) for name in one.kernel.__struct_fields__ if name not in ("inputs", "outputs")}
-        sides = {side: [msgspec.structs.asdict(desc) for desc in getattr(one.kernel, side)] for side in ("inputs", "outputs")}
+        record = {
+            name: getattr(one.kernel, name)
+            for name in one.kernel.__struct_fields__
+            if name not in ("inputs", "outputs")
+        }
+        sides = {
+            side: [msgspec.structs.asdict(desc) for desc in getattr(one.kernel, side)]
+            for side in ("inputs", "outputs")
+        }
         yield {"part": "kernel", **record, **sides, "objects": [str(path) for path in one.objects]}
     if one.place is not None:
         heuristic = one.heuristic_place
-        place = {name: getattr(one.place, name) for name in one.place.__struct_fields__ if name != "offset"}
+        place = {
+            name: getattr(one.place, name)
+            for name in one.place.__struct_fields__
+            if name != "offset"
+        }
         yield {
-            "part": "place", "offset": hex(one.place.offset), **place,
-            "heuristic": None if heuristic is None else {**msgspec.structs.asdict(heuristic), "offset": hex(heuristic.offset)},
-        }  # fmt: skip
+            "part": "place",
+            "offset": hex(one.place.offset),
+            **place,
+            "heuristic": None
+            if heuristic is None
+            else {**msgspec.structs.asdict(heuristic), "offset": hex(heuristic.offset)},
+        }
     if one.core is not None:
         yield _core_file(one.core)
     if one.dump is not None:
-        tensors = [{**msgspec.structs.asdict(dumped), "label": dumped.label} for dumped in one.dump.tensors]
+        tensors = [
+            {**msgspec.structs.asdict(dumped), "label": dumped.label} for dumped in one.dump.tensors
+        ]
         if one.judged is not None:
             yield {
                 "part": "reference",
@@ -270,14 +399,31 @@ def _sources(one: Analysis) -> Iterator[Part]:
                 "text": one.judged.text,
                 "outputs": [list(row) for row in one.judged.outputs],
             }
-        yield {"part": "dump", "file": one.dump.file, "op_name": one.dump.op_name, "tensors": tensors, "problems": list(one.dump.problems)}
+        yield {
+            "part": "dump",
+            "file": one.dump.file,
+            "op_name": one.dump.op_name,
+            "tensors": tensors,
+            "problems": list(one.dump.problems),
+        }
 
 
 def _core_file(core: CoreFile) -> Part:
     """What a .core file holds, its memory by size only."""
     return {
-        "part": "core file", "file": core.path, "kernel": core.kernel, "device": core.device,
-        "blocks": [{"type": one.type, "address": hex(one.address), "size": one.size, "copied": one.copied} for one in core.blocks],
-        "locals": [{"core": one.core, "memory": one.memory, "size": one.size} for one in core.locals],
-        "registers": {one.core: {hex(address): hex(value) for address, value in one.values.items()} for one in core.registers},
-    }  # fmt: skip
+        "part": "core file",
+        "file": core.path,
+        "kernel": core.kernel,
+        "device": core.device,
+        "blocks": [
+            {"type": one.type, "address": hex(one.address), "size": one.size, "copied": one.copied}
+            for one in core.blocks
+        ],
+        "locals": [
+            {"core": one.core, "memory": one.memory, "size": one.size} for one in core.locals
+        ],
+        "registers": {
+            one.core: {hex(address): hex(value) for address, value in one.values.items()}
+            for one in core.registers
+        },
+    }

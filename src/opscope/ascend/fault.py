@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the logs say about one AI Core error: cores with their registers, the task, the kernel's arguments, what was dumped."""
+"""What the logs say about one AI Core error: cores with their registers, the task, the kernel's
+arguments, what was dumped.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ from opscope.ascend.registers import CLASSIC
 class Core(msgspec.Struct, frozen=True, kw_only=True):
     """One core that reported an error.
 
-    codes are the classic error words, bits the numbers of their bits (of Ascend 950: the numbers the log prints). registers
-    holds what the core line says ("pc start", "mte error info", …), extend what the record after it says; a value is an
-    integer or, where the log prints several words, a tuple.
+    codes are the classic error words, bits the numbers of their bits (of Ascend 950: the numbers
+    the log prints). registers holds what the core line says ("pc start", "mte error info", …),
+    extend what the record after it says; a value is an integer or, where the log prints several
+    words, a tuple.
     """
 
     core: int | None = None
@@ -40,10 +43,11 @@ class Core(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Argument(msgspec.Struct, frozen=True, kw_only=True):
-    """One tensor of the kernel as the log describes it: io is input, output, workspace, tiling or unknown.
+    """One tensor of the kernel as the log describes it: io is input, output, workspace, tiling or
+    unknown.
 
-    position is its word in the argument block where the log says so; unreadable is the log's line that the memory could not
-    be copied.
+    position is its word in the argument block where the log says so; unreadable is the log's line
+    that the memory could not be copied.
     """
 
     io: str
@@ -60,11 +64,15 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """`input 0`; the parts of a list of tensors are `input 0.1`."""
-        return f"{self.io} {self.index}" if self.part == 0 else f"{self.io} {self.index}.{self.part}"
+        return (
+            f"{self.io} {self.index}" if self.part == 0 else f"{self.io} {self.index}.{self.part}"
+        )
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """A code some layer returned: 0x26, 507015; what it is called there, and the runtime's inner code."""
+    """A code some layer returned: 0x26, 507015; what it is called there, and the runtime's inner
+    code.
+    """
 
     code: str
     text: str | None = None
@@ -72,7 +80,9 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """One allocation of device memory, in the order of the log; freed_at is the time of its free before the error."""
+    """One allocation of device memory, in the order of the log; freed_at is the time of its free
+    before the error.
+    """
 
     address: int
     size: int
@@ -85,11 +95,13 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One error: everything the logs say about it, merged over cores, processes' files and repeated lines.
+    """One error: everything the logs say about it, merged over cores, processes' files and repeated
+    lines.
 
-    level is L0 (brief dump: no node known), L1 (described by the graph engine) or None. words_before and words_after are the
-    kernel's argument words; described holds the remaining keys of the description (dev_func, tiling_key, all_attrs, …).
-    allocations is None when the logs say nothing about memory.
+    level is L0 (brief dump: no node known), L1 (described by the graph engine) or None.
+    words_before and words_after are the kernel's argument words; described holds the remaining keys
+    of the description (dev_func, tiling_key, all_attrs, …). allocations is None when the logs say
+    nothing about memory.
     """
 
     process: str | None = None

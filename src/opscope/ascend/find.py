@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files under the given places are logs, graphs, kernels' descriptions, binaries and dumps, judged by their content."""
+"""Which files under the given places are logs, graphs, kernels' descriptions, binaries and dumps,
+judged by their content.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,22 @@ _PASSED = (
     ".om",
     ".onnx",
 )
-LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, CORES, BESIDE = "logs", "graphs", "kernels", "objects", "dumps", "cores", "beside"
+LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, CORES, BESIDE = (
+    "logs",
+    "graphs",
+    "kernels",
+    "objects",
+    "dumps",
+    "cores",
+    "beside",
+)
 _KINDS = (LOGS, GRAPHS, KERNELS, OBJECTS, DUMPS, CORES, BESIDE)
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of one collection by what they are; beside are .cce, _loc.json and .o.txt of kernels."""
+    """The files of one collection by what they are; beside are .cce, _loc.json and .o.txt of
+    kernels.
+    """
 
     logs: tuple[Path, ...] = ()
     graphs: tuple[tuple[Path, str], ...] = ()
@@ -63,7 +75,11 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(
-    places: Iterable[Path], *, graphs_at: Path | None = None, kernels_at: Path | None = None, dumps_at: Path | None = None
+    places: Iterable[Path],
+    *,
+    graphs_at: Path | None = None,
+    kernels_at: Path | None = None,
+    dumps_at: Path | None = None,
 ) -> Collection:
     """Look at every file under these places; the others overrule what is found of their kind.
 
@@ -80,8 +96,13 @@ def collect(
         if name == DUMPS:
             changes |= {CORES: there.cores or found.cores}
         if name == KERNELS:
-            changes |= {OBJECTS: there.objects or found.objects, BESIDE: there.beside or found.beside}
-        found = msgspec.structs.replace(found, **changes, problems=(*found.problems, *there.problems))
+            changes |= {
+                OBJECTS: there.objects or found.objects,
+                BESIDE: there.beside or found.beside,
+            }
+        found = msgspec.structs.replace(
+            found, **changes, problems=(*found.problems, *there.problems)
+        )
     return found
 
 
@@ -92,7 +113,9 @@ def _sorted_out(places: Iterable[Path]) -> Collection:
     for path, top in _files(places):
         real = path.resolve()
         if path.is_symlink() and not real.is_relative_to(top):
-            problems.append(f"{path}: a link that leads out of what was collected; it was not followed")
+            problems.append(
+                f"{path}: a link that leads out of what was collected; it was not followed"
+            )
             continue
         if real in seen:
             continue
@@ -103,15 +126,23 @@ def _sorted_out(places: Iterable[Path]) -> Collection:
         try:
             found = _kind(path)
         except (OSError, FormatError) as error:
-            problems.append(f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error))
+            problems.append(
+                f"{path}: cannot be read: {error.strerror}"
+                if isinstance(error, OSError)
+                else str(error)
+            )
             continue
         if found is not None:
             sorted_out[found[0]].append(found[1])
-    return Collection(**{name: tuple(values) for name, values in sorted_out.items()}, problems=tuple(problems))  # type: ignore[arg-type]
+    return Collection(
+        **{name: tuple(values) for name, values in sorted_out.items()}, problems=tuple(problems)
+    )  # type: ignore[arg-type]
 
 
 def _files(places: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """Each file, and the place it must lie in where it is a link; one that was given by its name may lie anywhere."""
+    """Each file, and the place it must lie in where it is a link; one that was given by its name
+    may lie anywhere.
+    """
     for place in places:
         if not place.exists():
             raise UsageError(f"{place}: no such file or directory")
@@ -151,7 +182,9 @@ def _kind(path: Path) -> tuple[str, object] | None:
 
 def _json(path: Path, head: bytes) -> tuple[str, object] | None:
     """A kernel's description, a _loc.json, a model as JSON; a log may begin with a bracket too."""
-    if head.lstrip().startswith((b"[ERROR]", b"[INFO]", b"[WARN", b"[EVENT]", b"[DEBUG]", b"[TRACE]")):
+    if head.lstrip().startswith(
+        (b"[ERROR]", b"[INFO]", b"[WARN", b"[EVENT]", b"[DEBUG]", b"[TRACE]")
+    ):
         return LOGS, path
     if path.name.endswith("_loc.json"):
         return BESIDE, path
@@ -170,7 +203,9 @@ def _json(path: Path, head: bytes) -> tuple[str, object] | None:
 
 
 def _late_kernel(path: Path) -> tuple[str, object] | None:
-    """A description whose name comes late in it; other people's JSON is none of our business, well formed or not."""
+    """A description whose name comes late in it; other people's JSON is none of our business, well
+    formed or not.
+    """
     if path.stat().st_size > _LATE_KERNEL:
         return None
     with contextlib.suppress(FormatError):
@@ -180,7 +215,9 @@ def _late_kernel(path: Path) -> tuple[str, object] | None:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether bytes are text of any encoding: few control characters. A log may have garbage in it, garbage has no log in it."""
+    """Whether bytes are text of any encoding: few control characters. A log may have garbage in it,
+    garbage has no log in it.
+    """
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return True
     if b"):2" in head and b"[" in head:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node of a kernel in the graph engine's dumps: ge_proto text, ge_onnx text, and a model as JSON (atc --mode=1).
+"""The node of a kernel in the graph engine's dumps: ge_proto text, ge_onnx text, and a model as
+JSON (atc --mode=1).
 
-Graphs may be hundreds of megabytes of text, so only the blocks of wanted nodes are parsed. A block is found by its
-indentation, as the writer sets it.
+Graphs may be hundreds of megabytes of text, so only the blocks of wanted nodes are parsed. A block
+is found by its indentation, as the writer sets it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class TensorDesc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Producer(msgspec.Struct, frozen=True, kw_only=True):
-    """The node an input comes from; type is None where the graph beside it does not have that node."""
+    """The node an input comes from; type is None where the graph beside it does not have that
+    node.
+    """
 
     slot: int
     name: str
@@ -47,7 +50,9 @@ class Producer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a graph dump; original names the operators of the user's model that it stands for."""
+    """A node of a graph dump; original names the operators of the user's model that it stands
+    for.
+    """
 
     name: str
     type: str
@@ -65,7 +70,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def operator_attributes(self) -> dict[str, Any]:
-        """Attributes of the operator itself, in the order of its prototype where the graph has that, without the engine's own."""
+        """Attributes of the operator itself, in the order of its prototype where the graph has
+        that, without the engine's own.
+        """
         known = self.attributes.get("_ir_attr_names")
         if isinstance(known, list | tuple):
             return {name: self.attributes[name] for name in known if name in self.attributes}
@@ -91,20 +98,30 @@ def kind(path: Path) -> str | None:
             start = stream.read(4096)
     except OSError:
         return None
-    if re.search(rb"^\s*(?:ir_version:|producer_name:)", start) or (b"\n  node {" in start[:400] and start.lstrip().startswith(b"graph {")):
+    if re.search(rb"^\s*(?:ir_version:|producer_name:)", start) or (
+        b"\n  node {" in start[:400] and start.lstrip().startswith(b"graph {")
+    ):
         return ONNX
-    if re.match(rb"\s*(?:(?:name|custom_version): \"[^\"]*\"\s*|version: \d+\s*)*(?:attr|graph) \{", start):
+    if re.match(
+        rb"\s*(?:(?:name|custom_version): \"[^\"]*\"\s*|version: \d+\s*)*(?:attr|graph) \{", start
+    ):
         return PROTO
     return None
 
 
 def text_of(path: Path) -> str:
-    """The text of a graph dump; FormatError for a file that cannot be read, or is larger than any graph."""
+    """The text of a graph dump; FormatError for a file that cannot be read, or is larger than any
+    graph.
+    """
     return read_bounded_text(path, limit=_SIZE_LIMIT, what="a graph")
 
 
-def find_nodes(path: Path, *, names: Iterable[str], kernels: Iterable[str] = (), form: str | None = None) -> list[Node]:
-    """The nodes of these names, or whose text holds one of these kernel names. FormatError for a file that cannot be read."""
+def find_nodes(
+    path: Path, *, names: Iterable[str], kernels: Iterable[str] = (), form: str | None = None
+) -> list[Node]:
+    """The nodes of these names, or whose text holds one of these kernel names. FormatError for a
+    file that cannot be read.
+    """
     form = form or kind(path) or PROTO
     if form == JSON:
         return _json_nodes(path, set(names), tuple(kernels))
@@ -117,7 +134,9 @@ def find_nodes(path: Path, *, names: Iterable[str], kernels: Iterable[str] = (),
     return [_with_producers(node, _types(text, word, node, path)) for node in nodes]
 
 
-def _spans(text: str, word: str, *, names: set[str], kernels: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _spans(
+    text: str, word: str, *, names: set[str], kernels: Sequence[str]
+) -> Iterator[tuple[int, int]]:
     """Start and end of the blocks with these names, then of those that hold these kernels."""
     for name in names:
         quoted = re.escape(_quoted(name))
@@ -176,7 +195,9 @@ def _innermost(text: str, word: str, at: int) -> tuple[int, int] | None:
 
 def _with_producers(node: Node, known: Mapping[str, tuple[str, tuple[str, ...]]]) -> Node:
     made = tuple(
-        msgspec.structs.replace(one, type=known[one.name][0], original=known[one.name][1]) if one.name in known else one
+        msgspec.structs.replace(one, type=known[one.name][0], original=known[one.name][1])
+        if one.name in known
+        else one
         for one in node.producers
     )
     return msgspec.structs.replace(node, producers=made)
@@ -193,8 +214,15 @@ def _types(text: str, word: str, node: Node, path: Path) -> dict[str, tuple[str,
 
 
 def _proto_node(block: Mapping[str, list[Any]], path: str | PathLike[str]) -> Node:
-    attributes = {str(first(entry, "key", "")): _attribute(first(entry, "value", {})) for entry in block.get("attr", ())}
-    kernels = tuple(str(value) for key, value in attributes.items() if key.endswith(("kernelname", "_tbe_kernel_name")) and value)
+    attributes = {
+        str(first(entry, "key", "")): _attribute(first(entry, "value", {}))
+        for entry in block.get("attr", ())
+    }
+    kernels = tuple(
+        str(value)
+        for key, value in attributes.items()
+        if key.endswith(("kernelname", "_tbe_kernel_name")) and value
+    )
     return Node(
         name=str(first(dict(block), "name", "")),
         type=str(first(dict(block), "type", "")),
@@ -254,7 +282,10 @@ def _attribute(value: Any) -> Any:
 
 
 def _desc(block: Mapping[str, list[Any]]) -> TensorDesc:
-    attributes = {str(first(entry, "key", "")): _attribute(first(entry, "value", {})) for entry in block.get("attr", ())}
+    attributes = {
+        str(first(entry, "key", "")): _attribute(first(entry, "value", {}))
+        for entry in block.get("attr", ())
+    }
     shape = first(dict(block), "shape")
     origin = attributes.get("origin_shape")
     known = bool(attributes.get("origin_shape_initialized", True)) and isinstance(origin, list)
@@ -277,7 +308,9 @@ def _onnx_node(block: Mapping[str, list[Any]], path: str | PathLike[str]) -> Nod
     for entry in block.get("attribute", ()):
         name = str(first(entry, "name", ""))
         attributes.setdefault(name, _onnx_value(entry))
-    kernels = (str(value) for key, value in attributes.items() if key.endswith("kernelname") and value)
+    kernels = (
+        str(value) for key, value in attributes.items() if key.endswith("kernelname") and value
+    )
     return Node(
         name=str(first(dict(block), "name", "")),
         type=str(first(dict(block), "op_type", "")).removeprefix("ge:"),
@@ -287,7 +320,11 @@ def _onnx_node(block: Mapping[str, list[Any]], path: str | PathLike[str]) -> Nod
         input_names=_in_order(attributes),
         producers=_producers(block.get("input", ())),
         consumers=_names(attributes.get("dst_name")),
-        attributes={key: value for key, value in attributes.items() if not re.match(r"(input|output)_desc_", key)},
+        attributes={
+            key: value
+            for key, value in attributes.items()
+            if not re.match(r"(input|output)_desc_", key)
+        },
         original=_names(attributes.get("_datadump_original_op_names")),
         kernels=tuple(dict.fromkeys(kernels)),
         id=_whole(attributes.get("id")),
@@ -302,14 +339,18 @@ def _onnx_value(entry: Mapping[str, list[Any]]) -> Any:
     for key in ("s", "i", "f"):
         if key in entry:
             return first(dict(entry), key)
-    return {"INTS": [], "STRINGS": [], "FLOATS": [], "INT": 0, "STRING": "", "FLOAT": 0.0}.get(str(first(dict(entry), "type", "")))
+    return {"INTS": [], "STRINGS": [], "FLOATS": [], "INT": 0, "STRING": "", "FLOAT": 0.0}.get(
+        str(first(dict(entry), "type", ""))
+    )
 
 
 def _onnx_descs(attributes: Mapping[str, Any], side: str) -> tuple[TensorDesc, ...]:
     count = attributes.get(f"{side}_desc_nums", 0)
     found = []
     for slot in range(count if isinstance(count, int) and 0 <= count < 4096 else 0):
-        shape, origin = (attributes.get(f"{side}_desc_{what}:{slot}") for what in ("shape", "origin_shape"))
+        shape, origin = (
+            attributes.get(f"{side}_desc_{what}:{slot}") for what in ("shape", "origin_shape")
+        )
         found.append(
             TensorDesc(
                 dtype=attributes.get(f"{side}_desc_dtype:{slot}"),
@@ -327,7 +368,13 @@ def _json_nodes(path: Path, names: set[str], kernels: Sequence[str]) -> list[Nod
     """Nodes of a model that atc wrote as JSON: the same message, its fields single or lists."""
     document = load_json(path)
     graphs = document.get("graph", ()) if isinstance(document, dict) else ()
-    blocks = [op for graph in graphs if isinstance(graph, dict) for op in graph.get("op", ()) if isinstance(op, dict)]
+    blocks = [
+        op
+        for graph in graphs
+        if isinstance(graph, dict)
+        for op in graph.get("op", ())
+        if isinstance(op, dict)
+    ]
     nodes = [_proto_node(_listed(op), path) for op in blocks if _wanted(op, names, kernels)]
     wanted = {one.name for node in nodes for one in node.producers}
     made = (_proto_node(_listed(op), path) for op in blocks if op.get("name") in wanted)
@@ -339,7 +386,9 @@ def _wanted(op: Mapping[str, Any], names: set[str], kernels: Sequence[str]) -> b
     if op.get("name") in names:
         return True
     values = (
-        one.get("value", {}) for one in op.get("attr", ()) if isinstance(one, dict) and str(one.get("key", "")).endswith("kernelname")
+        one.get("value", {})
+        for one in op.get("attr", ())
+        if isinstance(one, dict) and str(one.get("key", "")).endswith("kernelname")
     )
     return any(isinstance(value, dict) and value.get("s") in kernels for value in values)
 
@@ -347,5 +396,8 @@ def _wanted(op: Mapping[str, Any], names: set[str], kernels: Sequence[str]) -> b
 def _listed(value: Any) -> Any:
     """JSON in the form that text parses to: every field a list."""
     if isinstance(value, dict):
-        return {key: [_listed(one) for one in (item if isinstance(item, list) else [item])] for key, item in value.items()}
+        return {
+            key: [_listed(one) for one in (item if isinstance(item, list) else [item])]
+            for key, item in value.items()
+        }
     return value

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel behind an error: the description the compiler wrote beside its binary, found by the kernel's name."""
+"""The kernel behind an error: the description the compiler wrote beside its binary, found by the
+kernel's name.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel's description; document is the whole of it. object is its binary where it lies among the files."""
+    """A kernel's description; document is the whole of it. object is its binary where it lies among
+    the files.
+    """
 
     file: str
     name: str
@@ -52,7 +56,11 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_kernel(document: Any) -> bool:
     """Whether a JSON value is a kernel's description."""
-    return isinstance(document, dict) and "binFileName" in document and ("kernelName" in document or "magic" in document)
+    return (
+        isinstance(document, dict)
+        and "binFileName" in document
+        and ("kernelName" in document or "magic" in document)
+    )
 
 
 def read_kernel(path: Path) -> Kernel:
@@ -76,7 +84,11 @@ def kernel_of(document: dict[str, Any], file: str) -> Kernel:
         file=file,
         name=str(document.get("kernelName") or document["binFileName"]),
         binary=str(document["binFileName"]),
-        functions=tuple(str(_dict(one).get("kernelName")) for one in _list(document.get("kernelList")) if _dict(one).get("kernelName")),
+        functions=tuple(
+            str(_dict(one).get("kernelName"))
+            for one in _list(document.get("kernelList"))
+            if _dict(one).get("kernelName")
+        ),
         inputs=_parameters(support.get("inputs")),
         outputs=_parameters(support.get("outputs")),
         attributes=tuple(one for one in _list(support.get("attrs")) if isinstance(one, dict)),
@@ -115,14 +127,18 @@ def _parameters(value: Any) -> tuple[Parameter, ...]:
                 dtype=entry.get("dtype") if isinstance(entry.get("dtype"), str) else None,
                 format=entry.get("format") if isinstance(entry.get("format"), str) else None,
                 kind=entry.get("paramType") if isinstance(entry.get("paramType"), str) else None,
-                shape=tuple(dim for dim in shape if isinstance(dim, int)) if isinstance(shape, list) else None,
+                shape=tuple(dim for dim in shape if isinstance(dim, int))
+                if isinstance(shape, list)
+                else None,
             )
         )
     return tuple(found)
 
 
 def kernel_names(fault: Fault) -> tuple[str, ...]:
-    """Names the kernel may have in its description, the fullest first: without __kernel0, _mix_aic, _mix_aiv, the tiling key."""
+    """Names the kernel may have in its description, the fullest first: without __kernel0, _mix_aic,
+    _mix_aiv, the tiling key.
+    """
     found: dict[str, None] = {}
     for name in (fault.described.get("dev_func"), fault.function, fault.kernel):
         if name:
@@ -144,11 +160,20 @@ def stripped(name: str, tiling_key: str | None) -> tuple[str, ...]:
 
 
 def choose(kernels: Sequence[Kernel], names: Iterable[str]) -> Kernel | None:
-    """The description of the kernel of these names: one that names it, else one whose binary is called so."""
+    """The description of the kernel of these names: one that names it, else one whose binary is
+    called so.
+    """
     wanted = tuple(names)
     for name in wanted:
         for kernel in kernels:
             if name in (kernel.name, *kernel.functions):
                 return kernel
     bases = {one.removesuffix("__kernel0") for one in wanted}
-    return next((kernel for kernel in kernels if kernel.name.removesuffix("__kernel0") in bases or kernel.binary in bases), None)
+    return next(
+        (
+            kernel
+            for kernel in kernels
+            if kernel.name.removesuffix("__kernel0") in bases or kernel.binary in bases
+        ),
+        None,
+    )

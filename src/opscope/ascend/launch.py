@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it takes to launch a kernel's binary again without op_test_frame: its argument block, with the pointers marked.
+"""What it takes to launch a kernel's binary again without op_test_frame: its argument block, with
+the pointers marked.
 
-A block is a list of 64-bit words. Those of the log are taken over as they are (tiling data, shapes of dynamic lists, scalars),
-but for pointers, which belong to another process: each becomes a place in a buffer of this one. Without words of the log the
-block is made of the pointers in their order and one to the tiling data.
+A block is a list of 64-bit words. Those of the log are taken over as they are (tiling data, shapes
+of dynamic lists, scalars), but for pointers, which belong to another process: each becomes a place
+in a buffer of this one. Without words of the log the block is made of the pointers in their order
+and one to the tiling data.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _LARGEST = 1 << 33
 
 
 class LaunchBuffer(msgspec.Struct, frozen=True, kw_only=True):
-    """Device memory of the launch: its bytes come from file, else they are halves for inputs of a floating dtype, and zeros."""
+    """Device memory of the launch: its bytes come from file, else they are halves for inputs of a
+    floating dtype, and zeros.
+    """
 
     label: str
     io: str
@@ -33,14 +37,18 @@ class LaunchBuffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """One word of the block: kind is value, buffer (number), block (byte of the block itself), or sync (address for FFTS)."""
+    """One word of the block: kind is value, buffer (number), block (byte of the block itself), or
+    sync (address for FFTS).
+    """
 
     kind: str
     value: int
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch of one kernel; functions are the names it may have in the binary, the likeliest first; lacks is what is not known."""
+    """A launch of one kernel; functions are the names it may have in the binary, the likeliest
+    first; lacks is what is not known.
+    """
 
     functions: tuple[str, ...]
     block_dim: int
@@ -51,16 +59,32 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def launch_of(
-    fault: Fault, tensors: Sequence[KernelTensor], tiling: Tiling, *, kernel: Kernel | None, files: Mapping[str, str]
+    fault: Fault,
+    tensors: Sequence[KernelTensor],
+    tiling: Tiling,
+    *,
+    kernel: Kernel | None,
+    files: Mapping[str, str],
 ) -> Launch | None:
     """The launch of this error's kernel; None where not even the sizes of its arguments are known.
 
     files holds for a tensor's label the file of its bytes, below the folder of the case.
     """
-    known = [one for one in tensors if one.io != "tiling" and one.part == 0 and one.size is not None]
+    known = [
+        one for one in tensors if one.io != "tiling" and one.part == 0 and one.size is not None
+    ]
     if not known or sum(one.size or 0 for one in known) > _LARGEST:
         return None
-    buffers = [LaunchBuffer(label=one.label, io=one.io, size=one.size or 0, file=files.get(one.label), dtype=one.dtype) for one in known]
+    buffers = [
+        LaunchBuffer(
+            label=one.label,
+            io=one.io,
+            size=one.size or 0,
+            file=files.get(one.label),
+            dtype=one.dtype,
+        )
+        for one in known
+    ]
     lacks = []
     words = words_of(fault)
     if words:
@@ -76,18 +100,33 @@ def launch_of(
         lacks.append("the number of cores (block_dim): 1 is taken")
     magic = kernel.magic if kernel is not None else fault.described.get("tvm_magic")
     return Launch(
-        functions=tuple(_functions(fault, kernel)), block_dim=dim if dim and dim > 0 else 1, words=tuple(block), buffers=tuple(buffers),
-        magic=magic, lacks=tuple(lacks),
-    )  # fmt: skip
+        functions=tuple(_functions(fault, kernel)),
+        block_dim=dim if dim and dim > 0 else 1,
+        words=tuple(block),
+        buffers=tuple(buffers),
+        magic=magic,
+        lacks=tuple(lacks),
+    )
 
 
 def _from_words(
-    words: Sequence[int], known: Sequence[KernelTensor], buffers: list[LaunchBuffer], *, base: int | None, tiling: Tiling
+    words: Sequence[int],
+    known: Sequence[KernelTensor],
+    buffers: list[LaunchBuffer],
+    *,
+    base: int | None,
+    tiling: Tiling,
 ) -> Iterator[Word]:
     by_address = {one.address: place for place, one in reversed([*enumerate(known)]) if one.address}
-    by_word = {one.position: place for place, one in enumerate(known) if one.position is not None and one.address}
+    by_word = {
+        one.position: place
+        for place, one in enumerate(known)
+        if one.position is not None and one.address
+    }
     last = max((one.position for one in known if one.position is not None), default=len(known))
-    pointers = tiling.word if tiling.word is not None else last + 4  # behind them lie values, of which none is a pointer
+    pointers = (
+        tiling.word if tiling.word is not None else last + 4
+    )  # behind them lie values, of which none is a pointer
     for place, word in enumerate(words):
         if place == 0 and word >> 40 == _FFTS:
             yield Word(kind="sync", value=0)
@@ -103,20 +142,39 @@ def _from_words(
             yield Word(kind="value", value=word & (1 << 64) - 1)
 
 
-def _in_order(known: Sequence[KernelTensor], buffers: list[LaunchBuffer], tiling: Tiling) -> Iterator[Word]:
+def _in_order(
+    known: Sequence[KernelTensor], buffers: list[LaunchBuffer], tiling: Tiling
+) -> Iterator[Word]:
     for place, one in enumerate(known):
         yield Word(kind="value", value=0) if not one.size else Word(kind="buffer", value=place)
     if tiling.data:
-        buffers.append(LaunchBuffer(label="tiling", io="tiling", size=len(tiling.data), file="tiling.bin"))
+        buffers.append(
+            LaunchBuffer(label="tiling", io="tiling", size=len(tiling.data), file="tiling.bin")
+        )
         yield Word(kind="buffer", value=len(buffers) - 1)
 
 
 def _functions(fault: Fault, kernel: Kernel | None) -> Iterator[str]:
-    """The names the function may have in its binary: the description's and the log's, with the tiling key and without `_mix_…`."""
-    names = [*((kernel.functions or (kernel.name,)) if kernel is not None else ()), *kernel_names(fault)]
+    """The names the function may have in its binary: the description's and the log's, with the
+    tiling key and without `_mix_…`.
+    """
+    names = [
+        *((kernel.functions or (kernel.name,)) if kernel is not None else ()),
+        *kernel_names(fault),
+    ]
     if fault.tiling_key is not None:
         keyed = f"_{fault.tiling_key}"
         first = [name for name in names if name.endswith(keyed)]
-        names = [*first, *(f"{name}{keyed}" for name in names if not name.endswith((keyed, "__kernel0", "_mix_aic", "_mix_aiv"))), *names]
+        names = [
+            *first,
+            *(
+                f"{name}{keyed}"
+                for name in names
+                if not name.endswith((keyed, "__kernel0", "_mix_aic", "_mix_aiv"))
+            ),
+            *names,
+        ]
     plain = [name for name in names if not name.endswith(("_mix_aic", "_mix_aiv"))]
-    yield from dict.fromkeys([*plain, *names, *(one for name in names for one in stripped(name, fault.tiling_key))])
+    yield from dict.fromkeys(
+        [*plain, *names, *(one for name in names for one in stripped(name, fault.tiling_key))]
+    )

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The grammar of AI Core error lines, from the slog of 2020 to the wording of 2026: one line in, events out.
+"""The grammar of AI Core error lines, from the slog of 2020 to the wording of 2026: one line in,
+events out.
 
-An event is what one line says, as plain fields; nothing here knows other lines. Numbers are integers, register lists tuples.
+An event is what one line says, as plain fields; nothing here knows other lines. Numbers are
+integers, register lists tuples.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ import msgspec
 from opscope.ascend.records import Record
 
 _NUMBER = r"(?:0x[0-9a-fA-F]{1,16}|\d{1,20})"  # 64 bits; longer ones are no number of a log
-_PAIR = re.compile(rf"([A-Za-z][A-Za-z0-9_/ ]{{0,40}}?)\s*[:=]\s*({_NUMBER})((?:\s*,\s*{_NUMBER}(?=\s*(?:[,.;]|$)))*)")
+_PAIR = re.compile(
+    r"([A-Za-z][A-Za-z0-9_/ "
+    rf"]{{0,40}}?)\s*[:=]\s*({_NUMBER})((?:\s*,\s*{_NUMBER}(?=\s*(?:[,.;]|$)))*)"
+)
 _FIELD = re.compile(r"([A-Za-z_][\w ]{0,40}?)\s*=\s*([^,\[]*)")
 _MAX_WORDS = 1 << 16
 _SHORT = 8192  # characters of a line that are looked at, but for lists of words and attributes
@@ -63,18 +68,24 @@ def _int(pattern: str, text: str) -> int | None:
 def _pairs(text: str) -> dict[str, Any]:
     pairs: dict[str, Any] = {}
     for key, first, more in _PAIR.findall(text):
-        pairs.setdefault(" ".join(key.split()), (number(first), *numbers(more)) if more else number(first))
+        pairs.setdefault(
+            " ".join(key.split()), (number(first), *numbers(more)) if more else number(first)
+        )
     return pairs
 
 
 def _fields(text: str) -> dict[str, str]:
-    return {" ".join(key.split()): value.strip().rstrip(".").strip() for key, value in _FIELD.findall(text)}
+    return {
+        " ".join(key.split()): value.strip().rstrip(".").strip()
+        for key, value in _FIELD.findall(text)
+    }
 
 
 # What the head of a core line calls the core, in any wording.
 _KIND = re.compile(
     r"there is an exception of ([\w ]{1,60}?)(?:,|$)|there is an? error of ([\w ]{1,60}?)(?:,|$)"
-    r"|the error is ([\w ]{1,60}?)(?: exception)?(?:,|$)|there is an? ([\w ]{1,60}?)(?: exception)?(?:,|$)",
+    r"|the error is ([\w ]{1,60}?)(?: exception)?(?:,|$)|there is an? ([\w ]{1,60}?)(?: "
+    r"exception)?(?:,|$)",
     re.IGNORECASE,
 )
 
@@ -88,7 +99,13 @@ def _core(text: str, record: Record) -> Iterator[Event]:
     message = _find(r"errorStr\s*:\s*(.*?)\.?\s*(?:\[FUNC:|$)", body)
     fields = _place(head) | {
         "kind": next((group for group in kind.groups() if group), "") if kind else "",
-        "code": (_find(rf"error code\s*(?:=|is)\s*:?\s*\(?\s*({_NUMBER}(?:[\s,]+{_NUMBER})*)(?![\w.])", head) or "").strip(" ,()"),
+        "code": (
+            _find(
+                rf"error code\s*(?:=|is)\s*:?\s*\(?\s*({_NUMBER}(?:[\s,]+{_NUMBER})*)(?![\w.])",
+                head,
+            )
+            or ""
+        ).strip(" ,()"),
         "registers": _pairs(body.partition("errorStr")[0]),
         "message": message,
         "cut": record.cut and not extended,
@@ -96,7 +113,13 @@ def _core(text: str, record: Record) -> Iterator[Event]:
     fields["kind"] = re.sub(r"\berror(?: error)+$", "error", fields["kind"])
     yield Event("core", fields)
     if "RAS occurs" in text:
-        yield Event("note", {"topic": "ras", "text": text[text.index("Fault RAS") if "Fault RAS" in text else 0 :].strip()})
+        yield Event(
+            "note",
+            {
+                "topic": "ras",
+                "text": text[text.index("Fault RAS") if "Fault RAS" in text else 0 :].strip(),
+            },
+        )
     if extended:
         yield from _extend(f"The extend info{extended}", record)
 
@@ -112,32 +135,54 @@ def _place(text: str) -> dict[str, Any]:
 
 
 def _extend(text: str, _: Record) -> Iterator[Event]:
-    message = _find(r"errorStr\s*:\s*(.*?)\.?\s*(?:fixp_error0 info|fsmId|subErrType|,?\s*aicore int|$)", text)
+    message = _find(
+        r"errorStr\s*:\s*(.*?)\.?\s*(?:fixp_error0 info|fsmId|subErrType|,?\s*aicore int|$)", text
+    )
     codes = _find(r"errcode\s*:\s*\(([^)]*)\)", text)
     body = re.sub(r"errcode\s*:\s*\([^)]*\)", "", text)
     for said in (r"errorStr\s*:.*?(?=fixp_error0 info|fsmId|subErrType|$)", r"^.*?core id is \d+,"):
         body = re.sub(said, "", body, count=1)
     pairs = _pairs(body)
-    yield Event("extend", _place(text) | {"codes": None if codes is None else numbers(codes), "message": message, "values": pairs})
+    yield Event(
+        "extend",
+        _place(text)
+        | {"codes": None if codes is None else numbers(codes), "message": message, "values": pairs},
+    )
 
 
 def _failed(text: str, record: Record) -> Iterator[Event]:
     found = re.search(
-        r"((?:ai ?core|aivec\w*|fftsplus|vector core)[\w ]{0,40}?) (?:kernel|task) execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE
+        r"((?:ai ?core|aivec\w*|fftsplus|vector core)[\w ]{0,40}?) (?:kernel|task) "
+        r"execut(?:e|ion) failed,?(.*)",
+        text,
+        re.IGNORECASE,
     )
-    found = found or re.search(r"(ai ?core) kernel execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE)
+    found = found or re.search(
+        r"(ai ?core) kernel execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE
+    )
     if found is None or _elsewhere_of(text) is not None:
         return
-    # A kernel's name has no comma and no blank; what stands behind in brackets is the runtime's own place in the code.
+    # A kernel's name has no comma and no blank; what stands behind in brackets is the runtime's own
+    # place in the code.
     said = _fields(found[2])
-    if any(key.endswith(("_id", "kernel_name")) for key in said):  # `Vector Core kernel execution failed, retCode=0x31` names no task
+    if any(
+        key.endswith(("_id", "kernel_name")) for key in said
+    ):  # `Vector Core kernel execution failed, retCode=0x31` names no task
         yield Event("failed", {"fields": said, "cut": record.cut})
 
 
-# Failures of other engines, which share words with those of an AI Core: a name of codes.ELSEWHERE and what its lines say.
+# Failures of other engines, which share words with those of an AI Core: a name of codes.ELSEWHERE
+# and what its lines say.
 _ELSEWHERE = (
     ("SDMA", re.compile(r"sdma error|SDMA memory copy", re.IGNORECASE)),
-    ("AICPU", re.compile(r"during AICPU execution|ai ?cpu kernel (?:task happen|execut)|\[aicpu (?:exception|timeout)\]", re.IGNORECASE)),
+    (
+        "AICPU",
+        re.compile(
+            r"during AICPU execution|ai ?cpu kernel (?:task happen|execut)|\[aicpu "
+            r"(?:exception|timeout)\]",
+            re.IGNORECASE,
+        ),
+    ),
     ("HCCL timeout", re.compile(r"hccl fftsplus (?:task )?timeout", re.IGNORECASE)),
     ("out of memory", re.compile(r"\bNPU out of memory", re.IGNORECASE)),
 )
@@ -162,12 +207,23 @@ _ASSERT = re.compile(r"\[ASSERT\].*?([^\s/\\:]+):(\d{1,9}): Assertion\s?`(.*)")
 def _asserted(text: str, _: Record) -> Iterator[Event]:
     found = _ASSERT.search(text)
     if found is not None:
-        yield Event("assert", {"file": found[1], "line": int(found[2]), "text": found[3].replace("'", ",", 1).strip()})
+        yield Event(
+            "assert",
+            {
+                "file": found[1],
+                "line": int(found[2]),
+                "text": found[3].replace("'", ",", 1).strip(),
+            },
+        )
 
 
 def _tracked(text: str, _: Record) -> Iterator[Event]:
     """The graph engine's own word on whose task failed."""
-    name, task, stream = _find(r"\bop_name \[([^\]]+)\]", text), _int(r"task_id\s*(\d{1,18})", text), _int(r"stream_id\s*(\d{1,18})", text)
+    name, task, stream = (
+        _find(r"\bop_name \[([^\]]+)\]", text),
+        _int(r"task_id\s*(\d{1,18})", text),
+        _int(r"stream_id\s*(\d{1,18})", text),
+    )
     if name is not None and task is not None and stream is not None:
         yield Event("tracked", {"node_name": name, "stream": stream, "task": task})
 
@@ -195,7 +251,14 @@ def _args(text: str, record: Record) -> Iterator[Event]:
     start = int(found[1] or found[3] or 0)
     if words:
         yield Event(
-            "args", {"when": found[2], "start": start, "words": words, "address": _int(rf"({_NUMBER})", address), "cut": record.cut}
+            "args",
+            {
+                "when": found[2],
+                "start": start,
+                "words": words,
+                "address": _int(rf"({_NUMBER})", address),
+                "cut": record.cut,
+            },
         )
 
 
@@ -203,7 +266,14 @@ def _tiling_key(text: str, _: Record) -> Iterator[Event]:
     found = re.search(r"tilingKey\s*=\s*(\d{1,20})(.*)", text)
     if found is not None:
         pairs = _pairs(found[2])
-        yield Event("tiling-key", {"tiling_key": int(found[1]), "args_size": pairs.get("argsSize"), "block_dim": pairs.get("blockDim")})
+        yield Event(
+            "tiling-key",
+            {
+                "tiling_key": int(found[1]),
+                "args_size": pairs.get("argsSize"),
+                "block_dim": pairs.get("blockDim"),
+            },
+        )
 
 
 def _described(text: str, record: Record) -> Iterator[Event]:
@@ -211,15 +281,32 @@ def _described(text: str, record: Record) -> Iterator[Event]:
     if "after execute:args print end" in body:
         yield Event("args-end", {})
     elif body.startswith("node_name:"):
-        found = re.match(r"node_name:(.*?),\s*node_type:(.*?),\s*stream_id:(\d{1,18}),\s*task_id:(\d{1,18})(.*)", body[:_SHORT])
+        found = re.match(
+            r"node_name:(.*?),\s*node_type:(.*?),\s*stream_id:(\d{1,18}),\s*task_id:(\d{1,18})(.*)",
+            body[:_SHORT],
+        )
         if found is not None:
-            more = {key: number(value) for key, value in re.findall(rf"(\w+)\s*:\s*({_NUMBER})", found[5])}
-            fields = {"node_name": found[1], "node_type": found[2], "stream": int(found[3]), "task": int(found[4]), "more": more}
+            more = {
+                key: number(value)
+                for key, value in re.findall(rf"(\w+)\s*:\s*({_NUMBER})", found[5])
+            }
+            fields = {
+                "node_name": found[1],
+                "node_type": found[2],
+                "stream": int(found[3]),
+                "task": int(found[4]),
+                "more": more,
+            }
             yield Event("node", fields)
     elif found := re.match(r"(input|output|workspace)\s*:\s*(\d{1,18})\s*;(.*)", body):
         yield Event("tensor", {"io": found[1], "index": int(found[2]), **_tensor_fields(found[3])})
-    elif "args" not in body.partition(":")[0] and (found := re.match(r"([A-Za-z_][\w ]{0,40}?)\s*:\s*(.*)", body, re.DOTALL)):
-        yield Event("described", {"key": found[1].replace(" ", "_"), "value": found[2].strip(), "cut": record.cut})
+    elif "args" not in body.partition(":")[0] and (
+        found := re.match(r"([A-Za-z_][\w ]{0,40}?)\s*:\s*(.*)", body, re.DOTALL)
+    ):
+        yield Event(
+            "described",
+            {"key": found[1].replace(" ", "_"), "value": found[2].strip(), "cut": record.cut},
+        )
 
 
 def _tensor_fields(text: str) -> dict[str, Any]:
@@ -227,7 +314,9 @@ def _tensor_fields(text: str) -> dict[str, Any]:
     said = {key.strip(): value.strip() for key, value in pairs.items()}
     shape = said.get("shape")
     return {
-        "shape": None if shape is None else tuple(int(dim) for dim in re.findall(r"-?\d{1,18}", shape)[:64]),
+        "shape": None
+        if shape is None
+        else tuple(int(dim) for dim in re.findall(r"-?\d{1,18}", shape)[:64]),
         "format": said.get("format"),
         "dtype": said.get("dtype"),
         "address": _int(rf"({_NUMBER})", said.get("addr", "")),
@@ -236,34 +325,59 @@ def _tensor_fields(text: str) -> dict[str, Any]:
 
 
 _LOADED = re.compile(r"(begin|end) to load ([\w ]+?)\s*,\s*index\s*:\s*(\d{1,18})(.*)")
-_FILE = re.compile(r"dump ([\w ]+?) to file,? ?(?:file)?\s*:\s*(\S.*)|exception dump file path is (\S.*)")
+_FILE = re.compile(
+    r"dump ([\w ]+?) to file,? ?(?:file)?\s*:\s*(\S.*)|exception dump file path is (\S.*)"
+)
 
 
 def _dumped(text: str, _: Record) -> Iterator[Event]:
     if found := _LOADED.search(text):
-        yield Event("load", {"begin": found[1] == "begin", "what": found[2].strip(), "index": int(found[3])} | _tensor_type(found[4]))
+        yield Event(
+            "load",
+            {"begin": found[1] == "begin", "what": found[2].strip(), "index": int(found[3])}
+            | _tensor_type(found[4]),
+        )
     elif "tensor type" in text:
         yield Event("load-type", _tensor_type(text))
-    elif found := re.search(rf"dump args data,?\s*addr\s*:\s*({_NUMBER})\s*;\s*size\s*:\s*(\d{{1,18}})", text):
+    elif found := re.search(
+        rf"dump args data,?\s*addr\s*:\s*({_NUMBER})\s*;\s*size\s*:\s*(\d{{1,18}})", text
+    ):
         yield Event("load-data", {"address": number(found[1]), "size": int(found[2])})
     elif found := _FILE.search(text):
-        yield Event("file", {"what": found[1] or "exception", "path": (found[2] or found[3]).strip()})
+        yield Event(
+            "file", {"what": found[1] or "exception", "path": (found[2] or found[3]).strip()}
+        )
     elif re.search(r"maybe invalid|D2H failed|check addr|data invalid", text):
-        yield Event("unreadable", {"text": text.strip(), "address": _int(rf"addr\w*\s*[:=]\s*({_NUMBER})", text)})
+        yield Event(
+            "unreadable",
+            {"text": text.strip(), "address": _int(rf"addr\w*\s*[:=]\s*({_NUMBER})", text)},
+        )
     elif found := re.search(r"begin tensor's index of arg\w* is\s*:\s*(\d{1,18})", text):
         yield Event("first-tensor", {"index": int(found[1])})
 
 
 def _tensor_type(text: str) -> dict[str, Any]:
-    return {"type": _int(r"tensor type\s*:\s*(\d{1,18})", text), "pointer": _int(r"pointer type\s*:\s*(\d{1,18})", text)}
+    return {
+        "type": _int(r"tensor type\s*:\s*(\d{1,18})", text),
+        "pointer": _int(r"pointer type\s*:\s*(\d{1,18})", text),
+    }
 
 
 def _returned(text: str, _: Record) -> Iterator[Event]:
-    task = {key: _int(rf"{key}\s*=\s*({_NUMBER})", text) for key in ("device_id", "stream_id", "task_id")}
+    task = {
+        key: _int(rf"{key}\s*=\s*({_NUMBER})", text)
+        for key in ("device_id", "stream_id", "task_id")
+    }
     if re.search(r"Task run failed|Task exception!", text):
         error = _find(r"errType=\w+\(([^)]*)\)", text)
-        yield Event("task", task | {"error": error, "sqe": _find(r"(?:sqe_type|type)=\d+\(([^)]*)\)", text)})
-    if found := re.search(r"ErrCode\s*=\s*(\d{1,18})(?:,\s*desc\s*=\s*\[([^\]]*)\])?(?:,\s*InnerCode\s*=\s*(0x[0-9a-fA-F]+))?", text):
+        yield Event(
+            "task", task | {"error": error, "sqe": _find(r"(?:sqe_type|type)=\d+\(([^)]*)\)", text)}
+        )
+    if found := re.search(
+        r"ErrCode\s*=\s*(\d{1,18})(?:,\s*desc\s*=\s*\[([^\]]*)\])?(?:,"
+        r"\s*InnerCode\s*=\s*(0x[0-9a-fA-F]+))?",
+        text,
+    ):
         yield Event("returned", {"code": found[1], "text": found[2], "inner": found[3]})
     elif found := re.search(r"retCode\s*=\s*(0x[0-9a-fA-F]+)(?:\s*,\s*\[([^\]]*)\])?", text):
         yield Event("returned", {"code": found[1].lower(), "text": found[2], "inner": None})
@@ -273,7 +387,10 @@ def _returned(text: str, _: Record) -> Iterator[Event]:
 
 def _memory(text: str, _: Record) -> Iterator[Event]:
     if "DevMalloc" in text or "memory alloc" in text:
-        size, pointer = _int(rf"size\s*=\s*({_NUMBER})", text), _int(rf"ptr\s*=\s*({_NUMBER})", text)
+        size, pointer = (
+            _int(rf"size\s*=\s*({_NUMBER})", text),
+            _int(rf"ptr\s*=\s*({_NUMBER})", text),
+        )
         if size is not None and pointer:
             yield Event("malloc", {"size": size, "address": pointer})
     elif "ree" in text:
@@ -288,12 +405,19 @@ _KEY_VALUE = re.compile(rf"([A-Z][A-Z0-9_]*(?:\[\d+\])?)\s*=\s*({_NUMBER})")
 def _slog(text: str, _: Record) -> Iterator[Event]:
     if "exception_print" in text:
         pairs = _fields(text)
-        known = {key: _int(rf"({_NUMBER})", pairs.get(key, "")) for key in ("device_id", "stream_id", "task_id", "exception_code")}
+        known = {
+            key: _int(rf"({_NUMBER})", pairs.get(key, ""))
+            for key in ("device_id", "stream_id", "task_id", "exception_code")
+        }
         yield Event("slog", known)
     elif "AICORE_INFO_START" in text:
         registers = {key: number(value) for key, value in _KEY_VALUE.findall(text)}
-        yield Event("slog-core", {"core": _int(rf"core_id\s*=\s*({_NUMBER})", text), "registers": registers})
-    elif found := re.match(rf"\W*(?:\w+:\s*)?([A-Z][A-Z0-9_]*(?:\[\d+\])?)\s*=\s*({_NUMBER})\W*$", text):
+        yield Event(
+            "slog-core", {"core": _int(rf"core_id\s*=\s*({_NUMBER})", text), "registers": registers}
+        )
+    elif found := re.match(
+        rf"\W*(?:\w+:\s*)?([A-Z][A-Z0-9_]*(?:\[\d+\])?)\s*=\s*({_NUMBER})\W*$", text
+    ):
         yield Event("slog-register", {"name": found[1], "value": number(found[2])})
 
 
@@ -301,17 +425,31 @@ def _analysed(text: str, _: Record) -> Iterator[Event]:
     fields = _fields(text.partition(".")[2] if "information." in text else text)
     core = _int(rf"coreId\s*=\s*({_NUMBER})", text)
     if "register info" in text:
-        values = {key: number(value) for key, value in re.findall(rf"\b([A-Z][A-Z0-9_]+)\s*=\s*({_NUMBER})", text)}
-        yield Event("analysed-registers", {"core": core, "type": fields.get("coreType"), "registers": values})
+        values = {
+            key: number(value)
+            for key, value in re.findall(rf"\b([A-Z][A-Z0-9_]+)\s*=\s*({_NUMBER})", text)
+        }
+        yield Event(
+            "analysed-registers",
+            {"core": core, "type": fields.get("coreType"), "registers": values},
+        )
     elif "PC info" in text:
-        values = {key: number(value) for key, value in re.findall(rf"(\w+(?:PC|Offset))\s*=\s*({_NUMBER})", text)}
+        values = {
+            key: number(value)
+            for key, value in re.findall(rf"(\w+(?:PC|Offset))\s*=\s*({_NUMBER})", text)
+        }
         yield Event("analysed-pc", {"core": core, "values": values})
     elif "symbol info" in text:
-        yield Event("analysed-symbol", {"core": core, "symbol": _find(r"symbol\s*=\s*([^\s,]+)", text)})
+        yield Event(
+            "analysed-symbol", {"core": core, "symbol": _find(r"symbol\s*=\s*([^\s,]+)", text)}
+        )
     elif "[Symbolize]" in text:
         source = _find(r"source\s*=\s*(\S+?)(?:\s+cores=|\s*,|\s*$)", text)
         offset = _int(rf"fixedPCOffset\s*=\s*({_NUMBER})", text)
-        yield Event("symbolized", {"source": source, "object": _find(r"oFile\s*=\s*([^\s,]+)", text), "offset": offset})
+        yield Event(
+            "symbolized",
+            {"source": source, "object": _find(r"oFile\s*=\s*([^\s,]+)", text), "offset": offset},
+        )
 
 
 def _noted(text: str, _: Record) -> Iterator[Event]:
@@ -326,7 +464,9 @@ def _noted(text: str, _: Record) -> Iterator[Event]:
         yield Event("note", {"topic": "host-args", "text": text.strip()})
     elif found := re.search(rf"(?:fault va|page fault)\D{{0,40}}?({_NUMBER})", text):
         yield Event("fault-address", {"address": number(found[1]), "text": text.strip()})
-    elif re.search(r"soc ?version", text, re.IGNORECASE) and (soc := _find(r"\b(Ascend\d{2,4}[A-Z]?\w*)", text)):
+    elif re.search(r"soc ?version", text, re.IGNORECASE) and (
+        soc := _find(r"\b(Ascend\d{2,4}[A-Z]?\w*)", text)
+    ):
         yield Event("soc", {"name": soc})
     elif (module := _find(r"BuildSingleOp.*?module\[([\w.]+)\]", text)) is not None:
         yield Event("module", {"module": module})
@@ -341,7 +481,8 @@ def _screen_code(text: str) -> Iterator[Event]:
 
 
 _Reader = Callable[[str, Record], Iterator[Event]]
-# Words of which a line has one, and what reads it; the first reader that finds something is the only one.
+# Words of which a line has one, and what reads it; the first reader that finds something is the
+# only one.
 _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     (("DevMalloc: ", "DevFree: ", "Device memory"), _memory),
     (("dump info",), _core),
@@ -358,7 +499,10 @@ _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     (("Dump][Exception", "dump file path is"), _dumped),
     (("exception_print", "AICORE_INFO_START", "="), _slog),
     (("maybe invalid", "D2H failed", "data invalid"), _dumped),
-    (("Task run failed", "Task exception", "retCode", "ErrCode", "runtime result", "error code"), _returned),
+    (
+        ("Task run failed", "Task exception", "retCode", "ErrCode", "runtime result", "error code"),
+        _returned,
+    ),
     (("",), _noted),
 )
 _LONG = (_args, _described)

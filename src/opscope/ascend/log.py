@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs -> errors: lines of many files and processes are sorted into the errors they belong to, first error first."""
+"""Logs -> errors: lines of many files and processes are sorted into the errors they belong to,
+first error first.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class LogReader:
         self._faults: list[Open] = []
         self._by_process: dict[int | None, list[Open]] = defaultdict(list)
         self._latest: dict[tuple[int | None, int | None], Open] = {}
-        self._held: dict[int | None, deque[tuple[Event, Record]]] = defaultdict(lambda: deque(maxlen=_HELD))
+        self._held: dict[int | None, deque[tuple[Event, Record]]] = defaultdict(
+            lambda: deque(maxlen=_HELD)
+        )
         self._memory: dict[int | None, list[tuple[str | None, int, int]]] = defaultdict(list)
         self._cleaned: dict[int | None, set[str]] = defaultdict(set)
         self._informed: set[int | None] = set()
@@ -63,7 +67,9 @@ class LogReader:
         return count
 
     def _process(self, host: str, pid: int | None) -> int | None:
-        """A number for a process of one host: containers of several hosts have equal process numbers."""
+        """A number for a process of one host: containers of several hosts have equal process
+        numbers.
+        """
         if pid is None:
             return None
         number = self._processes.setdefault((host, pid), len(self._processes))
@@ -82,14 +88,18 @@ class LogReader:
             self.codes.setdefault(event.fields["code"], event.fields["text"][:400])
         elif kind == "assert":
             if len(self._asserts) < _HELD:
-                self._asserts.append((record.pid, "{file}:{line}: {text}".format(**event.fields)[:400]))
+                self._asserts.append(
+                    (record.pid, "{file}:{line}: {text}".format(**event.fields)[:400])
+                )
         else:
             if kind == "returned" and event.fields["code"].isdecimal():
                 self.codes.setdefault(event.fields["code"], record.text[:400])
             self._sort(event, record)
 
     def _remember(self, record: Record, address: int, size: int) -> None:
-        """Keep an allocation or a free (size -1); once there are very many, those freed long ago go."""
+        """Keep an allocation or a free (size -1); once there are very many, those freed long ago
+        go.
+        """
         known = self._memory[record.pid]
         if len(known) >= _KEPT_ALLOCATIONS:
             known[:] = _still_needed(known)
@@ -99,11 +109,15 @@ class LogReader:
             self._overfull.add(record.pid)
 
     def _sort(self, event: Event, record: Record) -> None:
-        """Give an event to the error it belongs to, making that error where it is the first line of one."""
+        """Give an event to the error it belongs to, making that error where it is the first line of
+        one.
+        """
         fault = self._fault(event, record)
         if fault is None and event.kind in _OPENING:
             fault = self._opened(event, record)
-        if fault is None or (event.kind == "task" and fault.failed and not _same_task(fault, event)):
+        if fault is None or (
+            event.kind == "task" and fault.failed and not _same_task(fault, event)
+        ):
             self._held[record.pid].append((event, record))
             return
         fault.take(event, record)
@@ -122,17 +136,30 @@ class LogReader:
         if event.kind == "failed":
             return self._failed(event, record, current)
         if event.kind in ("node", "tracked"):
-            return self._of_task(record.pid, event.fields["stream"], event.fields["task"]) or current
+            return (
+                self._of_task(record.pid, event.fields["stream"], event.fields["task"]) or current
+            )
         return current
 
     def _with_more_cores(self, event: Event, record: Record, current: Open | None) -> Open | None:
-        """The error that a core line goes on with: the thread's own, else one of the process with that serial number."""
+        """The error that a core line goes on with: the thread's own, else one of the process with
+        that serial number.
+        """
         if current is not None and _goes_on(current, event):
             return current
         if event.fields["serial"] is None:
             return None
-        mine = (fault for fault in reversed(self._of_process(record.pid)) if fault.serial is not None)
-        return next((fault for fault in islice(mine, _LOOK_BACK) if _moment(fault.time, record.time) and _goes_on(fault, event)), None)
+        mine = (
+            fault for fault in reversed(self._of_process(record.pid)) if fault.serial is not None
+        )
+        return next(
+            (
+                fault
+                for fault in islice(mine, _LOOK_BACK)
+                if _moment(fault.time, record.time) and _goes_on(fault, event)
+            ),
+            None,
+        )
 
     def _of_process(self, pid: int | None) -> list[Open]:
         return self._by_process.get(pid, [])
@@ -141,18 +168,30 @@ class LogReader:
         said = event.fields["fields"]
         mine = self._of_process(record.pid)[-_LOOK_BACK:]
         waiting = [fault for fault in mine if not fault.failed and _fits(fault, said)]
-        exact = [fault for fault in waiting if fault.is_task(_number(said, "stream_id"), _number(said, "task_id"))]
+        exact = [
+            fault
+            for fault in waiting
+            if fault.is_task(_number(said, "stream_id"), _number(said, "task_id"))
+        ]
         if exact:
             return exact[-1]
         same = [fault for fault in mine if fault.failed and _same_failure(fault.failure, said)]
-        if same and not any(fault.offset > same[-1].offset and not _moment(fault.time, same[-1].time) for fault in waiting):
+        if same and not any(
+            fault.offset > same[-1].offset and not _moment(fault.time, same[-1].time)
+            for fault in waiting
+        ):
             return same[-1]
         waiting = waiting or _alone(mine, said, record)
-        near = [fault for fault in waiting if _number(said, "device_id") in fault.likely_devices] or waiting
+        near = [
+            fault for fault in waiting if _number(said, "device_id") in fault.likely_devices
+        ] or waiting
         return current if current in near else near[-1] if near else None
 
     def _of_task(self, pid: int | None, stream: int, task: int) -> Open | None:
-        return next((fault for fault in reversed(self._of_process(pid)) if fault.is_task(stream, task)), None)
+        return next(
+            (fault for fault in reversed(self._of_process(pid)) if fault.is_task(stream, task)),
+            None,
+        )
 
     def _opened(self, event: Event, record: Record) -> Open:
         fault = Open(record.pid, record.process, record.time, record.file, record.offset)
@@ -174,7 +213,9 @@ class LogReader:
         return fault
 
     def faults(self) -> tuple[Fault, ...]:
-        """The errors of all logs read so far, merged where several files tell of one, in time order."""
+        """The errors of all logs read so far, merged where several files tell of one, in time
+        order.
+        """
         whole = _adopted([fault for fault in self._faults if fault.cores or fault.failed])
         memory = {
             pid: _snapshots(known, (fault.time for fault in whole if fault.pid == pid))
@@ -182,28 +223,45 @@ class LogReader:
             if any(fault.pid == pid for fault in whole)
         }
         found = _merged([self._closed(fault, memory) for fault in whole])
-        return tuple(sorted(found, key=lambda fault: (fault.time or "~", fault.files, fault.offset)))
+        return tuple(
+            sorted(found, key=lambda fault: (fault.time or "~", fault.files, fault.offset))
+        )
 
     def _assertions(self, fault: Open) -> list[str]:
-        """Assertions of the kernel that its process printed, for an error that may be their trap; the print need not name the process."""
-        trapped = all(registers.bit(number, core.numbering).kind == TIMEOUT for core in fault.cores for number in core.bits)
-        return [text for pid, text in self._asserts if trapped and (pid is None or pid == fault.pid)]
+        """Assertions of the kernel that its process printed, for an error that may be their trap;
+        the print need not name the process.
+        """
+        trapped = all(
+            registers.bit(number, core.numbering).kind == TIMEOUT
+            for core in fault.cores
+            for number in core.bits
+        )
+        return [
+            text for pid, text in self._asserts if trapped and (pid is None or pid == fault.pid)
+        ]
 
-    def _closed(self, fault: Open, memory: Mapping[int | None, Mapping[str | None, tuple[Allocation, ...]]]) -> Fault:
+    def _closed(
+        self, fault: Open, memory: Mapping[int | None, Mapping[str | None, tuple[Allocation, ...]]]
+    ) -> Fault:
         pid = self._pids.get(fault.pid) if fault.pid is not None else None
         for text in self._assertions(fault):
             fault.notes[("assert", text)] = None
         return close(
             fault,
             pid=pid if pid is not None and pid >= 0 else None,
-            allocations=memory[fault.pid][fault.time] if fault.pid in memory and fault.pid not in self._overfull else None,
+            allocations=memory[fault.pid][fault.time]
+            if fault.pid in memory and fault.pid not in self._overfull
+            else None,
             soc=self._soc,
             cleaned=tuple(sorted(self._cleaned.get(fault.pid, ()))),
             informed=fault.pid in self._informed,
         )
 
 
-_INNER = re.compile(r"debug|run|plog|slog|logs?|cann|host|dfx|security|device(-\d+)?|dev-os-\d+|.+\.(log|txt)\.(gz|bz2|xz)", re.IGNORECASE)
+_INNER = re.compile(
+    r"debug|run|plog|slog|logs?|cann|host|dfx|security|device(-\d+)?|dev-os-\d+|.+\.(log|txt)\.(gz|bz2|xz)",
+    re.IGNORECASE,
+)
 
 
 def _host(name: str) -> str:
@@ -228,16 +286,25 @@ def _fits(fault: Open, said: Mapping[str, str]) -> bool:
     """Whether a kernel's failure may be that of an error whose task is known or not."""
     device = _number(said, "device_id")
     # A chip's number need not be the device's: an A3 has two devices on each chip.
-    if fault.device is not None and device is not None and fault.device != device and not fault.on_chip:
+    if (
+        fault.device is not None
+        and device is not None
+        and fault.device != device
+        and not fault.on_chip
+    ):
         return False
     if fault.fields.get("assumed"):
         return True
     stream, task = fault.fields.get("stream"), fault.fields.get("task")
-    return (stream is None or stream == _number(said, "stream_id")) and (task is None or task == _number(said, "task_id"))
+    return (stream is None or stream == _number(said, "stream_id")) and (
+        task is None or task == _number(said, "task_id")
+    )
 
 
 def _alone(mine: Sequence[Open], said: Mapping[str, str], record: Record) -> list[Open]:
-    """The one error of this moment without a kernel's name, whatever device: cores tell the card's number, kernels the process's."""
+    """The one error of this moment without a kernel's name, whatever device: cores tell the card's
+    number, kernels the process's.
+    """
     nameless = [fault for fault in mine if not fault.failed]
     if len(nameless) != 1 or nameless[0].pid is None or not _moment(nameless[0].time, record.time):
         return []
@@ -253,18 +320,31 @@ def _goes_on(fault: Open, event: Event) -> bool:
     """Whether a core line is one more core of this error, not the first of the next."""
     fields = event.fields
     if fault.serial is not None and fields["serial"] is not None:
-        if fault.chip != (fields["device"], fields["die"]) or not (fault.serial == fields["serial"] or _other_half(fault, fields)):
+        if fault.chip != (fields["device"], fields["die"]) or not (
+            fault.serial == fields["serial"] or _other_half(fault, fields)
+        ):
             return False
-        return not any(same_core(core, fields) and core.registers != fields["registers"] for core in fault.cores)
+        return not any(
+            same_core(core, fields) and core.registers != fields["registers"]
+            for core in fault.cores
+        )
     return not fault.failed and not fault.cores
 
 
 def _other_half(fault: Open, fields: Mapping[str, Any]) -> bool:
-    """Whether a core of Ascend 950 is of the other kind than those before it: a mixed kernel's two halves have two serial numbers."""
+    """Whether a core of Ascend 950 is of the other kind than those before it: a mixed kernel's two
+    halves have two serial numbers.
+    """
     last = fault.cores[-1]
     halves = {"aiv" in last.kind, "aiv" in fields["kind"]}
     chip950 = last.numbering == registers.ASCEND950 and "su error info" in fields["registers"]
-    return chip950 and len(halves) == 2 and last.serial is not None and fields["serial"] == last.serial + 1 and not fault.failed
+    return (
+        chip950
+        and len(halves) == 2
+        and last.serial is not None
+        and fields["serial"] == last.serial + 1
+        and not fault.failed
+    )
 
 
 def _moment(first: str | None, second: str | None) -> bool:
@@ -282,10 +362,16 @@ def _seconds(time: str) -> float:
 
 
 def _adopted(faults: Sequence[Open]) -> list[Open]:
-    """Cores that came after the line that names their kernel go to it, where it has none of its own."""
+    """Cores that came after the line that names their kernel go to it, where it has none of its
+    own.
+    """
     whole: list[Open] = []
     for fault in faults:
-        owner = None if fault.failed else next((one for one in reversed(whole[-_LOOK_BACK:]) if _misses(one, fault)), None)
+        owner = (
+            None
+            if fault.failed
+            else next((one for one in reversed(whole[-_LOOK_BACK:]) if _misses(one, fault)), None)
+        )
         if owner is None:
             whole.append(fault)
         else:
@@ -294,12 +380,21 @@ def _adopted(faults: Sequence[Open]) -> list[Open]:
 
 
 def _misses(named: Open, cores: Open) -> bool:
-    same = named.pid == cores.pid and named.failed and not named.cores and _moment(named.time, cores.time)
+    same = (
+        named.pid == cores.pid
+        and named.failed
+        and not named.cores
+        and _moment(named.time, cores.time)
+    )
     return same and _fits(cores, named.failure)
 
 
-def _still_needed(known: Sequence[tuple[str | None, int, int]]) -> list[tuple[str | None, int, int]]:
-    """The allocations that are not freed yet, and the last quarter of all: what an error may still lie in."""
+def _still_needed(
+    known: Sequence[tuple[str | None, int, int]],
+) -> list[tuple[str | None, int, int]]:
+    """The allocations that are not freed yet, and the last quarter of all: what an error may still
+    lie in.
+    """
     recent = len(known) - _KEPT_ALLOCATIONS // 4
     live: dict[int, list[int]] = defaultdict(list)
     for place, (_, address, size) in enumerate(known[:recent]):
@@ -311,8 +406,12 @@ def _still_needed(known: Sequence[tuple[str | None, int, int]]) -> list[tuple[st
     return [*(known[place] for place in kept), *known[recent:]]
 
 
-def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str | None]) -> dict[str | None, tuple[Allocation, ...]]:
-    """Allocations as they were at each of these times; known lies in the order of the files, times sort it. None is the end."""
+def _snapshots(
+    known: Sequence[tuple[str | None, int, int]], times: Iterable[str | None]
+) -> dict[str | None, tuple[Allocation, ...]]:
+    """Allocations as they were at each of these times; known lies in the order of the files, times
+    sort it. None is the end.
+    """
     ordered = sorted(known, key=lambda entry: entry[0] or "")
     live: dict[int, list[int]] = defaultdict(list)
     made: list[Allocation] = []
@@ -322,7 +421,11 @@ def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str
         while done < len(ordered) and (until is None or (ordered[done][0] or "") <= until):
             time, address, size = ordered[done]
             done += 1
-            if size >= 0:  # given out twice: on two devices, whose addresses are the same, or the line of the free is missing
+            if (
+                size >= 0
+                # given out twice: on two devices, whose addresses are the same, or the line of the
+                # free is missing
+            ):
                 live[address].append(len(made))
                 made.append(Allocation(address, size, time))
             elif live[address]:
@@ -333,11 +436,16 @@ def _snapshots(known: Sequence[tuple[str | None, int, int]], times: Iterable[str
 
 
 def _merged(faults: Iterable[Fault]) -> list[Fault]:
-    """One error for each that happened: the host's and the device's log, the screen and the process log, copies of a file."""
+    """One error for each that happened: the host's and the device's log, the screen and the process
+    log, copies of a file.
+    """
     merged: list[Fault] = []
     places: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for fault in faults:
-        keys = (("moment", fault.pid, fault.time, fault.kernel), ("task", fault.device, fault.stream, fault.task))
+        keys = (
+            ("moment", fault.pid, fault.time, fault.kernel),
+            ("task", fault.device, fault.stream, fault.task),
+        )
         near = sorted({place for key in keys for place in places[key]})
         place = next((place for place in near if _same(merged[place], fault)), None)
         if place is None:
@@ -354,7 +462,12 @@ def _merged(faults: Iterable[Fault]) -> list[Fault]:
 def _same(first: Fault, second: Fault) -> bool:
     if set(first.files) & set(second.files):
         return False  # one file tells of each error once
-    if first.pid is not None and first.pid == second.pid and first.time == second.time and first.kernel == second.kernel:
+    if (
+        first.pid is not None
+        and first.pid == second.pid
+        and first.time == second.time
+        and first.kernel == second.kernel
+    ):
         return True
     ids = [(fault.device, fault.stream, fault.task) for fault in (first, second)]
     if ids[0] != ids[1] or None in ids[0]:
@@ -363,7 +476,8 @@ def _same(first: Fault, second: Fault) -> bool:
         return False
     if first.time is None or second.time is None:
         return True
-    # The device's log has the cores, the host's the kernel's name; two that both name it are two processes', of two hosts perhaps.
+    # The device's log has the cores, the host's the kernel's name; two that both name it are two
+    # processes', of two hosts perhaps.
     parts = bool(first.cores) != bool(second.cores) and bool(first.failure) != bool(second.failure)
     return parts and first.time[:13] == second.time[:13]
 
@@ -377,13 +491,18 @@ def _joined(first: Fault, second: Fault) -> Fault:
     }
     both = tuple(dict.fromkeys((*first.files, *second.files)))
     if first.words_after and second.words_after and first.words_after != second.words_after:
-        warning = f"{', '.join(second.files)} tells of the same error with other argument words; those of {first.files[0]} are used"
+        warning = (
+            f"{', '.join(second.files)} tells of the same error with other argument words; "
+            f"those of {first.files[0]} are used"
+        )
         changes["warnings"] = (*first.warnings, warning)
     return msgspec.structs.replace(first, **{**changes, "files": both})
 
 
 def read_logs(paths: Iterable[Path], *, named: Callable[[str], str] = str) -> LogReader:
-    """A reader that has read these files; named gives the name each is told by. FormatError for one that cannot be read."""
+    """A reader that has read these files; named gives the name each is told by. FormatError for one
+    that cannot be read.
+    """
     reader = LogReader()
     for path in sorted(paths, key=_rank):
         try:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an offset in a kernel to a line of source: symbols and DWARF of the .o (pyelftools), X.o.txt, the .cce and _loc.json."""
+"""From an offset in a kernel to a line of source: symbols and DWARF of the .o (pyelftools),
+X.o.txt, the .cce and _loc.json.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _LONGEST = 200  # characters of an instruction's line that are kept
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One place of an instruction: its symbol, the line of the .cce or C++ source with its text, and the Python line behind it.
+    """One place of an instruction: its symbol, the line of the .cce or C++ source with its text,
+    and the Python line behind it.
 
     instructions are its line of a disassembly and the ten before it, where such a text is there.
     """
@@ -35,17 +38,23 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     instructions: tuple[str, ...] = ()
 
 
-def locate(offset: int, *, objects: Sequence[Path], functions: Sequence[str], beside: Sequence[Path]) -> Place:
-    """The place of the instruction at this offset of a function; what cannot be found out stays None, hint says why.
+def locate(
+    offset: int, *, objects: Sequence[Path], functions: Sequence[str], beside: Sequence[Path]
+) -> Place:
+    """The place of the instruction at this offset of a function; what cannot be found out stays
+    None, hint says why.
 
-    objects are binaries that may hold the function, beside are the .cce, _loc.json and .o.txt files of the kernel.
+    objects are binaries that may hold the function, beside are the .cce, _loc.json and .o.txt files
+    of the kernel.
     """
     place = Place(offset=offset)
     for path in objects:
         try:
             place = _in_object(path, offset, functions)
         except ImportError:
-            place = msgspec.structs.replace(place, hint="pip install opscope[ascend] reads the symbols and lines of the .o")
+            place = msgspec.structs.replace(
+                place, hint="pip install opscope[ascend] reads the symbols and lines of the .o"
+            )
             break
         except FormatError as error:
             place = msgspec.structs.replace(place, hint=str(error))
@@ -58,7 +67,9 @@ def locate(offset: int, *, objects: Sequence[Path], functions: Sequence[str], be
 
 
 def _in_object(path: Path, offset: int, functions: Sequence[str]) -> Place:
-    """Symbol and line by the object's own tables; the function's start is added where the object has several functions."""
+    """Symbol and line by the object's own tables; the function's start is added where the object
+    has several functions.
+    """
     from elftools.elf.elffile import ELFFile
 
     try:
@@ -67,7 +78,15 @@ def _in_object(path: Path, offset: int, functions: Sequence[str]) -> Place:
         with path.open("rb") as stream:
             file = ELFFile(stream)
             symbols = _symbols(file)
-            start = next((symbols[name][0] for wanted in functions for name in (f"{wanted}$local", wanted) if name in symbols), 0)
+            start = next(
+                (
+                    symbols[name][0]
+                    for wanted in functions
+                    for name in (f"{wanted}$local", wanted)
+                    if name in symbols
+                ),
+                0,
+            )
             name, inside = _covering(symbols, start + offset)
             source = _line(file, start + offset)
     except FormatError:
@@ -75,8 +94,12 @@ def _in_object(path: Path, offset: int, functions: Sequence[str]) -> Place:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(path, f"is no object that can be read: {reason}") from error
-    hint = None if source else f"{path.name} has no line table; op_debug_level 2 (or ccec_g) keeps one"
-    return Place(offset=offset, symbol=name, symbol_offset=inside, source=source, object=str(path), hint=hint)
+    hint = (
+        None if source else f"{path.name} has no line table; op_debug_level 2 (or ccec_g) keeps one"
+    )
+    return Place(
+        offset=offset, symbol=name, symbol_offset=inside, source=source, object=str(path), hint=hint
+    )
 
 
 def _symbols(file: Any) -> dict[str, tuple[int, int]]:
@@ -93,7 +116,11 @@ def _symbols(file: Any) -> dict[str, tuple[int, int]]:
 
 def _covering(symbols: dict[str, tuple[int, int]], address: int) -> tuple[str | None, int | None]:
     """The innermost function that covers an address."""
-    covering = [(size, name, start) for name, (start, size) in symbols.items() if start <= address < start + size]
+    covering = [
+        (size, name, start)
+        for name, (start, size) in symbols.items()
+        if start <= address < start + size
+    ]
     if not covering:
         return None, None
     _, name, start = min(covering)
@@ -114,14 +141,20 @@ def _line(file: Any, address: int) -> str | None:
             state = entry.state
             if state is None:
                 continue
-            if last is not None and last.address <= address < state.address and not last.end_sequence:
+            if (
+                last is not None
+                and last.address <= address < state.address
+                and not last.end_sequence
+            ):
                 return _named(program, last.file, last.line)
             last = state
     return None
 
 
 def _dwarf(file: Any) -> Any:
-    """The debug sections; those of an unlinked object with their relocations, where its machine's are known."""
+    """The debug sections; those of an unlinked object with their relocations, where its machine's
+    are known.
+    """
     from elftools.common.exceptions import ELFRelocationError
 
     if file["e_type"] == "ET_REL":
@@ -144,7 +177,9 @@ def _named(program: Any, number: int, line: int) -> str:
 
 
 def _in_disassembly(place: Place, beside: Sequence[Path]) -> Place:
-    """The last `cce:LINE` before the instruction in the text of a disassembler (X.o.txt), as msaicerr reads it."""
+    """The last `cce:LINE` before the instruction in the text of a disassembler (X.o.txt), as
+    msaicerr reads it.
+    """
     for path in beside:
         if not path.name.endswith(".o.txt"):
             continue
@@ -153,12 +188,25 @@ def _in_disassembly(place: Place, beside: Sequence[Path]) -> Place:
         at = next((number for number, text in enumerate(lines) if mark.match(text)), None)
         if at is None:
             continue
-        found = next((match for text in reversed(lines[: at + 1]) if (match := re.search(r"(\S*cce):(\d+)", text))), None)
+        found = next(
+            (
+                match
+                for text in reversed(lines[: at + 1])
+                if (match := re.search(r"(\S*cce):(\d+)", text))
+            ),
+            None,
+        )
         barrier = any("PIPE_ALL" in text for text in lines[max(0, at - 10) : at + 1])
-        hint = "a PIPE_ALL barrier lies before it: set_flag and wait_flag may not be paired" if barrier else place.hint
+        hint = (
+            "a PIPE_ALL barrier lies before it: set_flag and wait_flag may not be paired"
+            if barrier
+            else place.hint
+        )
         source = f"{found[1]}:{found[2]}" if found else None
         before = tuple(text.rstrip()[:_LONGEST] for text in lines[max(0, at - 10) : at + 1])
-        return msgspec.structs.replace(place, source=source, object=str(path), hint=hint, instructions=before)
+        return msgspec.structs.replace(
+            place, source=source, object=str(path), hint=hint, instructions=before
+        )
     return place
 
 
@@ -178,12 +226,21 @@ def _behind(place: Place, beside: Sequence[Path]) -> Place:
     name, _, line = place.source.rpartition(":")
     number = int(line) if line.isdecimal() and len(line) < 9 else 0
     base = Path(name).name
-    text = next((lines[number - 1].strip() for path in beside if path.name == base and 0 < number <= len(lines := _lines(path))), None)
+    text = next(
+        (
+            lines[number - 1].strip()
+            for path in beside
+            if path.name == base and 0 < number <= len(lines := _lines(path))
+        ),
+        None,
+    )
     return msgspec.structs.replace(place, text=text, python=_python(base, number, beside))
 
 
 def _python(cce: str, line: int, beside: Sequence[Path]) -> str | None:
-    """`file.py:line` of a .cce line by X_loc.json: [{cce_full_path, cce_line2loc: [{cce_line, loc: [file, line]}]}]."""
+    """`file.py:line` of a .cce line by X_loc.json: [{cce_full_path, cce_line2loc: [{cce_line, loc:
+    [file, line]}]}].
+    """
     for path in beside:
         if not path.name.endswith("_loc.json"):
             continue
@@ -192,7 +249,10 @@ def _python(cce: str, line: int, beside: Sequence[Path]) -> str | None:
         except FormatError:
             continue
         for entry in document if isinstance(document, list) else [document]:
-            if not isinstance(entry, dict) or Path(str(entry.get("cce_full_path", cce))).name != cce:
+            if (
+                not isinstance(entry, dict)
+                or Path(str(entry.get("cce_full_path", cce))).name != cce
+            ):
                 continue
             for one in entry.get("cce_line2loc", ()):
                 if (

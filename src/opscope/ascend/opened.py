@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An error while its lines are still coming: fields fill up event by event, and at the end it becomes a Fault."""
+"""An error while its lines are still coming: fields fill up event by event, and at the end it
+becomes a Fault.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,16 @@ from opscope.ascend.registers import ASCEND950, CLASSIC
 
 _BYTE = re.compile(r"0[xX][0-9a-fA-F]{1,2}")
 _LIMIT = 4096  # of anything that one error may list
-_IO = {1: "input", 2: "input", 3: "output", 4: "workspace", 5: "log", 6: "mc2 context", 7: "tiling", 8: "L1", 9: "L2",
+_IO = {1: "input", 2: "input", 3: "output", 4: "workspace", 5: "log", 6: "mc2 context",
+    7: "tiling", 8: "L1", 9: "L2",
        10: "overflow address", 11: "FFTS address", 12: "output"}  # fmt: skip
 # Names in the slog of 2020 and in the newest dump's analysis -> names in a core line.
 _SLOG = {
-    "PC_START": "pc start", "CURRENT_PC": "current", "PARA_BASE": "para base", "AIC_ERROR_MASK": "aic error mask",
+    "PC_START": "pc start", "CURRENT_PC": "current", "PARA_BASE": "para base",
+    "AIC_ERROR_MASK": "aic error mask",
     "VEC_ERR_INFO": "vec error info",
-    "MTE_ERR_INFO": "mte error info", "IFU_ERR_INFO": "ifu error info", "CCU_ERR_INFO": "ccu error info",
+    "MTE_ERR_INFO": "mte error info", "IFU_ERR_INFO": "ifu error info",
+    "CCU_ERR_INFO": "ccu error info",
     "CUBE_ERR_INFO": "cube error info", "BIU_ERR_INFO": "biu error info",
 }  # fmt: skip
 _HALVES = ("VEC_ERR", "MTE_ERR", "IFU_ERR", "CCU_ERR", "CUBE_ERR", "BIU_ERR")
@@ -56,7 +61,9 @@ class Open:
     failure: dict[str, str] = field(default_factory=dict)
     described: dict[str, str] = field(default_factory=dict)
     arguments: dict[tuple[str, int, int], Argument] = field(default_factory=dict)
-    words: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=lambda: {"before": {}, "after": {}})
+    words: dict[str, dict[int, tuple[int, ...]]] = field(
+        default_factory=lambda: {"before": {}, "after": {}}
+    )
     returned: dict[Returned, None] = field(default_factory=dict)
     dump_files: dict[tuple[str, str], None] = field(default_factory=dict)
     notes: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -77,7 +84,11 @@ class Open:
     @property
     def device(self) -> int | None:
         known = self.fields.get("device")
-        return known if known is not None else next((core.device for core in self.cores if core.device is not None), None)
+        return (
+            known
+            if known is not None
+            else next((core.device for core in self.cores if core.device is not None), None)
+        )
 
     @property
     def chip(self) -> tuple[int | None, int | None]:
@@ -91,7 +102,9 @@ class Open:
 
     @property
     def likely_devices(self) -> tuple[int, ...]:
-        """Numbers the device may have: the one said, or the chip's, or that of the die where a chip has two."""
+        """Numbers the device may have: the one said, or the chip's, or that of the die where a chip
+        has two.
+        """
         chip, die = self.chip
         if not self.on_chip or chip is None or die is None:
             return () if self.device is None else (self.device,)
@@ -101,7 +114,11 @@ class Open:
         """Everything an error without a kernel's name holds, added to this one."""
         self.cores += other.cores
         self.files += [file for file in other.files if file not in self.files]
-        for mine, its in ((self.returned, other.returned), (self.notes, other.notes), (self.warnings, other.warnings)):
+        for mine, its in (
+            (self.returned, other.returned),
+            (self.notes, other.notes),
+            (self.warnings, other.warnings),
+        ):
             mine.update(its)  # type: ignore[arg-type]
         for key, value in other.fields.items():
             self.fields.setdefault(key, value)
@@ -128,18 +145,32 @@ def same_core(core: Core, fields: Mapping[str, Any]) -> bool:
 
 
 def _core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    if any(same_core(core, fields) and core.registers == fields["registers"] for core in fault.cores) or len(fault.cores) >= _LIMIT:
+    if (
+        any(
+            same_core(core, fields) and core.registers == fields["registers"]
+            for core in fault.cores
+        )
+        or len(fault.cores) >= _LIMIT
+    ):
         return
-    numbering = ASCEND950 if {"sc error info", "su error info"} & fields["registers"].keys() else CLASSIC
+    numbering = (
+        ASCEND950 if {"sc error info", "su error info"} & fields["registers"].keys() else CLASSIC
+    )
     fault.cores.append(make_core(fields, numbering=numbering, time=record.time))
     if fields["cut"]:
-        fault.warnings["a line with registers was cut by the logger; what was behind the cut is missing"] = None
+        fault.warnings[
+            "a line with registers was cut by the logger; what was behind the cut is missing"
+        ] = None
 
 
 def make_core(fields: Mapping[str, Any], *, numbering: str, time: str | None) -> Core:
     """A core from the fields of its line; the code is read in its numbering."""
     found = numbers(fields["code"])
-    codes, bits = (found, registers.bits_of(found)) if numbering == CLASSIC else ((), _bits950(found, fields["message"]))
+    codes, bits = (
+        (found, registers.bits_of(found))
+        if numbering == CLASSIC
+        else ((), _bits950(found, fields["message"]))
+    )
     return Core(
         core=fields["core"],
         kind=fields["kind"],
@@ -158,7 +189,9 @@ def make_core(fields: Mapping[str, Any], *, numbering: str, time: str | None) ->
 
 
 def _bits950(numbers: tuple[int, ...], message: str | None) -> tuple[int, ...]:
-    """Numbers of the set bits; a lone 0 is none, a time-out or trap, unless the runtime's words say that it is bit 0 of L0A."""
+    """Numbers of the set bits; a lone 0 is none, a time-out or trap, unless the runtime's words say
+    that it is bit 0 of L0A.
+    """
     return () if numbers == (0,) and "l0a" not in (message or "").lower() else numbers
 
 
@@ -178,7 +211,9 @@ def _extend(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
         extend={**core.extend, **fields["values"]},
         message=core.message or fields["message"],
         codes=codes,
-        bits=registers.bits_of(codes) if core.numbering == CLASSIC else core.bits or _bits950(fields["codes"] or (), fields["message"]),
+        bits=registers.bits_of(codes)
+        if core.numbering == CLASSIC
+        else core.bits or _bits950(fields["codes"] or (), fields["message"]),
     )
 
 
@@ -192,13 +227,25 @@ def _extended_core(fault: Open, fields: Mapping[str, Any]) -> int | None:
 
 def _failed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     said = fields["fields"]
-    if fault.fields.pop("assumed", False):  # the task that was reported before the cores need not be the kernel's
+    if fault.fields.pop(
+        "assumed", False
+    ):  # the task that was reported before the cores need not be the kernel's
         fault.fields |= {"stream": None, "task": None}
     for key, value in said.items():
         fault.failure.setdefault(key, value)
-    places = (("device", "device_id"), ("stream", "stream_id"), ("task", "task_id"), ("context", "context_id"), ("thread", "thread_id"))
+    places = (
+        ("device", "device_id"),
+        ("stream", "stream_id"),
+        ("task", "task_id"),
+        ("context", "context_id"),
+        ("thread", "thread_id"),
+    )
     for key, name in places:
-        if said.get(name, "").isdecimal() and len(said[name]) < 19 and fault.fields.get(key) is None:
+        if (
+            said.get(name, "").isdecimal()
+            and len(said[name]) < 19
+            and fault.fields.get(key) is None
+        ):
             fault.fields[key] = int(said[name])
     fault.time = fault.time or record.time
 
@@ -243,18 +290,25 @@ def _args(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     known = blocks.get(fields["start"])
     if known is not None and known != fields["words"] and record.file != fault.file:
         fault.fields.setdefault("copies", set()).add(record.file)
-        fault.warnings[f"{record.file} tells of the same error with other argument words; those of {fault.file} are used"] = None
+        fault.warnings[
+            f"{record.file} tells of the same error with other argument words; those of "
+            f"{fault.file} are used"
+        ] = None
     if len(blocks) < _LIMIT:
         blocks.setdefault(fields["start"], fields["words"])
     if fields["cut"]:
-        fault.warnings[f"the argument words {fields['when']} execution were cut by the logger"] = None
+        fault.warnings[f"the argument words {fields['when']} execution were cut by the logger"] = (
+            None
+        )
 
 
 def _load(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     if record.file in fault.fields.get("copies", ()):
         fault.loading = None  # another copy of the log, whose arguments are counted differently
         return
-    fault.loading = Loading(fields["what"], fields["index"], fields["type"]) if fields["begin"] else None
+    fault.loading = (
+        Loading(fields["what"], fields["index"], fields["type"]) if fields["begin"] else None
+    )
 
 
 def _load_type(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
@@ -270,22 +324,42 @@ def _load_data(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
     for word, said in (("workspace", "workspace"), ("tiling", "tiling"), ("mc2", "mc2 context")):
         io = said if word in loading.what else io
     place = sum(1 for known in fault.arguments.values() if known.io == io and known.part == 0)
-    index = next((known.index for known in fault.arguments.values() if known.position == loading.index and known.io == io), place)
+    index = next(
+        (
+            known.index
+            for known in fault.arguments.values()
+            if known.position == loading.index and known.io == io
+        ),
+        place,
+    )
     if io == "unknown":
         index = loading.index
     argument = Argument(
-        io=io, index=index, position=loading.index, part=loading.part, address=fields["address"], size=fields["size"],
-    )  # fmt: skip
+        io=io,
+        index=index,
+        position=loading.index,
+        part=loading.part,
+        address=fields["address"],
+        size=fields["size"],
+    )
     _add(fault, argument)
     loading.part += 1
 
 
 def _unreadable(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    """The log says that memory could not be copied: of the tensor with that address, else of the last one."""
-    known = [key for key, one in fault.arguments.items() if fields["address"] and one.address == fields["address"]]
+    """The log says that memory could not be copied: of the tensor with that address, else of the
+    last one.
+    """
+    known = [
+        key
+        for key, one in fault.arguments.items()
+        if fields["address"] and one.address == fields["address"]
+    ]
     key = known[0] if known else next(reversed(fault.arguments), None)
     if key is not None:
-        fault.arguments[key] = msgspec.structs.replace(fault.arguments[key], unreadable=fields["text"][:400])
+        fault.arguments[key] = msgspec.structs.replace(
+            fault.arguments[key], unreadable=fields["text"][:400]
+        )
     fault.notes[("unreadable", fields["text"][:400])] = None
 
 
@@ -319,7 +393,9 @@ def _slog_register(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
 
 
 def with_registers(core: Core, values: Mapping[str, int]) -> Core:
-    """A core with registers added under the names of the slog of 2020 (AIC_ERROR, MTE_ERR_INFO, …) or of the newest dump."""
+    """A core with registers added under the names of the slog of 2020 (AIC_ERROR, MTE_ERR_INFO, …)
+    or of the newest dump.
+    """
     known = dict(core.registers)
     codes = list(core.codes)
     for name, value in values.items():
@@ -340,30 +416,54 @@ def with_registers(core: Core, values: Mapping[str, int]) -> Core:
         else:
             known.setdefault(name, value)
     return msgspec.structs.replace(
-        core, registers=known, codes=tuple(codes), bits=registers.bits_of(codes), code=core.code or (hex(codes[0]) if codes else "")
+        core,
+        registers=known,
+        codes=tuple(codes),
+        bits=registers.bits_of(codes),
+        code=core.code or (hex(codes[0]) if codes else ""),
     )
 
 
 def _slog_core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     if len(fault.cores) < _LIMIT:
-        core = Core(core=fields["core"], kind="aicore", device=fault.fields.get("device"), time=record.time)
+        core = Core(
+            core=fields["core"], kind="aicore", device=fault.fields.get("device"), time=record.time
+        )
         fault.cores.append(with_registers(core, fields["registers"]))
 
 
 def _screen_core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     codes = numbers(fields["code"])
-    if any(core.core == fields["core"] for core in fault.cores) or len(fault.cores) >= _LIMIT or not any(codes):
+    if (
+        any(core.core == fields["core"] for core in fault.cores)
+        or len(fault.cores) >= _LIMIT
+        or not any(codes)
+    ):
         return
     device = fault.fields.get("device")
-    core = Core(core=fields["core"], kind="aicore", device=device, code=fields["code"], codes=codes, bits=registers.bits_of(codes))
+    core = Core(
+        core=fields["core"],
+        kind="aicore",
+        device=device,
+        code=fields["code"],
+        codes=codes,
+        bits=registers.bits_of(codes),
+    )
     fault.cores.append(msgspec.structs.replace(core, time=record.time))
 
 
 def _analysed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    place = next((place for place, core in enumerate(fault.cores) if core.core == fields["core"]), None)
+    place = next(
+        (place for place, core in enumerate(fault.cores) if core.core == fields["core"]), None
+    )
     if place is None:
         if len(fault.cores) < _LIMIT and not fault.cores:
-            core = Core(core=fields["core"], kind=(fields["type"] or "").lower(), device=fault.device, time=record.time)
+            core = Core(
+                core=fields["core"],
+                kind=(fields["type"] or "").lower(),
+                device=fault.device,
+                time=record.time,
+            )
             fault.cores.append(with_registers(core, fields["registers"]))
         return
     if fault.cores[place].numbering == CLASSIC:
@@ -400,16 +500,28 @@ _READERS: dict[str, Callable[[Open, Mapping[str, Any], Record], object]] = {
     "analysed-pc": _program,
     "analysed-symbol": _program,
     "symbolized": _program,
-    "file": lambda fault, fields, _: fault.dump_files.setdefault((fields["what"], fields["path"][:4096])),
-    "note": lambda fault, fields, _: fault.notes.setdefault((fields["topic"], fields["text"][:1000])),
+    "file": lambda fault, fields, _: fault.dump_files.setdefault(
+        (fields["what"], fields["path"][:4096])
+    ),
+    "note": lambda fault, fields, _: fault.notes.setdefault(
+        (fields["topic"], fields["text"][:1000])
+    ),
     "fault-address": lambda fault, fields, _: fault.addresses.setdefault(fields["address"]),
     "module": lambda fault, fields, _: fault.fields.setdefault("module", fields["module"]),
-    "first-tensor": lambda fault, fields, _: fault.fields.setdefault("first_tensor", fields["index"]),
-}  # fmt: skip
+    "first-tensor": lambda fault, fields, _: fault.fields.setdefault(
+        "first_tensor", fields["index"]
+    ),
+}
 
 
 def close(
-    fault: Open, *, pid: int | None, allocations: tuple[Allocation, ...] | None, soc: str | None, cleaned: tuple[str, ...], informed: bool
+    fault: Open,
+    *,
+    pid: int | None,
+    allocations: tuple[Allocation, ...] | None,
+    soc: str | None,
+    cleaned: tuple[str, ...],
+    informed: bool,
 ) -> Fault:
     """The error as it stands now; pid is the process's own number, which fault.pid need not be."""
     fields = fault.fields
@@ -435,14 +547,16 @@ def close(
         failure=dict(fault.failure),
         node_name=fields.get("node_name"),
         node_type=fields.get("node_type"),
-        described=dict(fault.described) | ({"module": fields["module"]} if "module" in fields else {}),
+        described=dict(fault.described)
+        | ({"module": fields["module"]} if "module" in fields else {}),
         level=_level(fault),
         arguments=tuple(fault.arguments.values()),
         words_before=before,
         words_after=after,
         tiling=tiling,
         tiling_cut=cut,
-        tiling_key=fault.described.get("tiling_key") or (str(fields["tiling_key"]) if "tiling_key" in fields else None),
+        tiling_key=fault.described.get("tiling_key")
+        or (str(fields["tiling_key"]) if "tiling_key" in fields else None),
         block_dim=_block_dim(fault),
         args_size=fields.get("args_size"),
         returned=tuple(fault.returned),
@@ -460,7 +574,13 @@ def close(
 def _level(fault: Open) -> str | None:
     if "dev_func" in fault.described:
         return "L1"
-    return "L0" if any(one.position is not None for one in fault.arguments.values()) else "L1" if fault.described_by_engine else None
+    return (
+        "L0"
+        if any(one.position is not None for one in fault.arguments.values())
+        else "L1"
+        if fault.described_by_engine
+        else None
+    )
 
 
 def _block_dim(fault: Open) -> int | None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log records of one stream, in order, with only those read that may matter: hundreds of megabytes pass in seconds.
+"""Log records of one stream, in order, with only those read that may matter: hundreds of megabytes
+pass in seconds.
 
-A record is one line, `[LEVEL] MODULE(pid,process):time [file:line]tid text`; lines without a head belong to the record
-before them (the text a user pasted has no head at all). The logger cuts records at about 1,023 characters: such a record is
-marked, and when the next line of the same place goes on with it the two are joined.
+A record is one line, `[LEVEL] MODULE(pid,process):time [file:line]tid text`; lines without a head
+belong to the record before them (the text a user pasted has no head at all). The logger cuts
+records at about 1,023 characters: such a record is marked, and when the next line of the same place
+goes on with it the two are joined.
 """
 
 from __future__ import annotations
@@ -20,24 +22,31 @@ import msgspec
 
 from opscope.ascend.pasted import LIMIT, whole_lines
 
-CUT_FROM = 1000  # characters of a record that may have been cut; the logger's limit is 1,023 with its head
+CUT_FROM = (
+    1000  # characters of a record that may have been cut; the logger's limit is 1,023 with its head
+)
 _CHUNK = 4 << 20
 _LINE_LIMIT = 1 << 16
 _ZEROS = re.compile(rb"\0{64,}")
 _FOLLOW = 400  # lines after the head of a register list, whose own lines may have no word of ours
 _BACK = 64  # lines to look back for the head of a line that has none
 
-# What a line that matters has in it. No brackets and no underscores: text pasted from a page may have them escaped.
+# What a line that matters has in it. No brackets and no underscores: text pasted from a page may
+# have them escaped.
 WORDS = tuple(
     word.encode()
     for word in (
-        "The error from", "extend info", "error occurs on", "there is an", "kernel exec", "core list", "coreId", "AIC_INFO", "AIC\\_INFO",
-        "args after", "args before", "tilingKey", "Dump][Exception", "Dump\\]\\[Exception", "retCode=0x", "ErrCode=", "runtime result",
-        "DevMalloc: ", "DevFree: ", "Device memory", "Error register info", "Error PC info", "Error symbol info", "[Symbolize]",
-        "exception_print", "AICORE_INFO_START", "_ERR_INFO=", "PC_START=", "AIC_ERROR", "CURRENT_PC=", "AI_CORE_INT=", "PARA_BASE=",
-        "core_list=", "Task run failed", "Task exception", "AtomicLaunchKernel", "dha status", "maybe invalid", "D2H failed", "RAS occurs",
-        "skip refresh addr", "skip log args", "dump file path is", "dumpScene=", "fault va", "page fault", "BuildSingleOp",
-        "task exec", "EI00", "EZ9999:", "EZ2001:", "EE9999:", "EI9999:", "EJ00", "EH9999:", "E19999:", "EL0004:", "EE1001:",
+        "The error from", "extend info", "error occurs on", "there is an", "kernel exec",
+        "core list", "coreId", "AIC_INFO", "AIC\\_INFO", "args after", "args before", "tilingKey",
+        "Dump][Exception", "Dump\\]\\[Exception", "retCode=0x", "ErrCode=", "runtime result",
+        "DevMalloc: ", "DevFree: ", "Device memory", "Error register info", "Error PC info",
+        "Error symbol info", "[Symbolize]",
+        "exception_print", "AICORE_INFO_START", "_ERR_INFO=", "PC_START=", "AIC_ERROR",
+        "CURRENT_PC=", "AI_CORE_INT=", "PARA_BASE=", "core_list=", "Task run failed",
+        "Task exception", "AtomicLaunchKernel", "dha status", "maybe invalid", "D2H failed",
+        "RAS occurs", "skip refresh addr", "skip log args", "dump file path is", "dumpScene=",
+        "fault va", "page fault", "BuildSingleOp", "task exec", "EI00", "EZ9999:", "EZ2001:",
+        "EE9999:", "EI9999:", "EJ00", "EH9999:", "E19999:", "EL0004:", "EE1001:",
         "data invalid", "error code", "[PID", "sdma error", "out of memory",
         "[ASSERT]", "Error happened", "[INIT]Ascend soc", "soc version", "SocVersion",
     )
@@ -45,11 +54,16 @@ WORDS = tuple(
 _FOLLOWED = (b"AICORE_INFO_START", b"exception_print")
 _HEAD = re.compile(
     r"\[(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|EVENT|TRACE|CRITICAL|OPLOG|NULL)\]\s*(?P<module>[A-Za-z][\w.]*)\((?P<pid>-?\d+),(?P<process>[^)\n]{0,64})\):"
-    r"(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})\s*(?:\[(?P<where>[^\]\n]{0,300})\])?\s?(?P<rest>.*)",
+    r"(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})\s*(?:\[(?P<where>[^\]\n]{0,"
+    r"300})\])?\s?(?P<rest>.*)",
     re.DOTALL,
 )
-# Head of a line as the screen shows it: `EZ9999[PID: 164243] 2026-04-14-06:40:35.033.745 (EZ9999): text`, in older ones without a PID.
-_SCREEN = re.compile(r"\bE[0-9A-Z]\d{4}(?::?\s?\[PID:\s?(?P<pid>\d{1,10})\]|:)\s?(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})")
+# Head of a line as the screen shows it: `EZ9999[PID: 164243] 2026-04-14-06:40:35.033.745 (EZ9999):
+# text`, in older ones without a PID.
+_SCREEN = re.compile(
+    r"\bE[0-9A-Z]\d{4}(?::?\s?\[PID:\s?(?P<pid>\d{1,"
+    r"10})\]|:)\s?(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.[\d.]{1,8})"
+)
 # What torchrun and torch put in front of the lines of each rank: `[default3]:`, `[rank3]:`.
 _RANK = re.compile(r"\s*\[(?:rank|default)\s?(?P<rank>\d{1,6})\]:?\s?")
 _TID = re.compile(r"\[tid:(\d+)\]\s?|(\d{1,10})(?=[ \[A-Za-z])\s?|")
@@ -57,7 +71,9 @@ _ESCAPED = re.compile(r"\\([\[\]()_*<>#+.!-])")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a log: its head taken apart, its text, and where it stands; cut when the logger may have cut it."""
+    """One line of a log: its head taken apart, its text, and where it stands; cut when the logger
+    may have cut it.
+    """
 
     text: str
     file: str
@@ -73,7 +89,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def records(stream: BinaryIO, name: str) -> Iterator[Record]:
-    """Records of a stream that may matter, in order. Garbage and wrong encodings are tolerated, UTF-16 is read as such."""
+    """Records of a stream that may matter, in order. Garbage and wrong encodings are tolerated,
+    UTF-16 is read as such.
+    """
     held: Record | None = None
     screen: dict[int | None, Record] = {}
     for line, offset, before in _lines(_utf8(stream)):
@@ -94,7 +112,9 @@ def records(stream: BinaryIO, name: str) -> Iterator[Record]:
 
 
 def _utf8(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Chunks of the stream with their offsets; text in UTF-16, as Windows writes it, becomes UTF-8, what was pasted gets whole lines."""
+    """Chunks of the stream with their offsets; text in UTF-16, as Windows writes it, becomes UTF-8,
+    what was pasted gets whole lines.
+    """
     chunks = _written(stream)
     at, first = next(chunks, (0, b""))
     decoder = None
@@ -102,14 +122,21 @@ def _utf8(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
     following = next(chunks, None)
     if following is None and len(first) <= LIMIT:
-        yield at, whole_lines(first if decoder is None else decoder.decode(first).encode("utf-8", "replace"))
+        yield (
+            at,
+            whole_lines(
+                first if decoder is None else decoder.decode(first).encode("utf-8", "replace")
+            ),
+        )
         return
     for start, chunk in chain([(at, first)], [following] if following else [], chunks):
         yield start, chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
 
 
 def _written(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Pieces of the stream with their offsets. Runs of zero bytes, which no log has, are left out, holes of a sparse file unread."""
+    """Pieces of the stream with their offsets. Runs of zero bytes, which no log has, are left out,
+    holes of a sparse file unread.
+    """
     at = 0
     while chunk := stream.read(_CHUNK):
         start = 0
@@ -125,7 +152,9 @@ def _written(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _after_hole(stream: BinaryIO, at: int) -> int:
-    """The offset of the next data of a file whose holes the system knows; the same offset for any other stream."""
+    """The offset of the next data of a file whose holes the system knows; the same offset for any
+    other stream.
+    """
     try:
         at = os.lseek(stream.fileno(), at, os.SEEK_DATA)
     except OSError as error:  # a pipe, or nothing but a hole to the end
@@ -136,7 +165,9 @@ def _after_hole(stream: BinaryIO, at: int) -> int:
 
 
 def _lines(chunks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bytes, int, bytes]]:
-    """Lines with one of WORDS in them and those that belong to them: line, offset, and the last line with a head before it."""
+    """Lines with one of WORDS in them and those that belong to them: line, offset, and the last
+    line with a head before it.
+    """
     rest, base, follow, head = b"", 0, 0, b""
     for offset, chunk in chunks:
         if offset > base + len(rest):
@@ -146,7 +177,9 @@ def _lines(chunks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bytes, int, by
         data = rest + chunk
         stop = data.rfind(b"\n") + 1
         if stop == 0:
-            if len(data) < max(_CHUNK, _LINE_LIMIT):  # a line may be longer than what was read at once
+            if len(data) < max(
+                _CHUNK, _LINE_LIMIT
+            ):  # a line may be longer than what was read at once
                 rest = data
                 continue
             stop = len(data)
@@ -163,7 +196,9 @@ def _lines(chunks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bytes, int, by
 
 
 def _hits(block: bytes, follow: int) -> Iterator[tuple[int, int, int]]:
-    """Start and end of each line to read, and how many more lines after it are to be read whatever they hold."""
+    """Start and end of each line to read, and how many more lines after it are to be read whatever
+    they hold.
+    """
     starts = set()
     for word in WORDS:
         at = block.find(word)
@@ -195,7 +230,9 @@ def _end(block: bytes, start: int) -> int:
 
 
 def _head_before(block: bytes, stop: int, carried: bytes) -> bytes:
-    """The last line with a head in front of stop, within a few lines; the one carried from the block before, else none."""
+    """The last line with a head in front of stop, within a few lines; the one carried from the
+    block before, else none.
+    """
     end = stop
     for _ in range(_BACK):
         if end <= 0:
@@ -221,7 +258,9 @@ def _text(line: bytes) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Text as it was before somebody put it on a Markdown page: no backslashes before brackets, no bold."""
+    """Text as it was before somebody put it on a Markdown page: no backslashes before brackets, no
+    bold.
+    """
     if not _ESCAPED.search(text):
         return text
     return _ESCAPED.sub(r"\1", text.replace("**", ""))
@@ -233,17 +272,34 @@ def _record(line: bytes, offset: int, name: str, before: bytes) -> Record:
     if found is not None:
         tid, rest = _tid(found["rest"] + text[4096:])
         return Record(
-            text=rest, file=name, offset=offset, level=found["level"], module=found["module"], pid=int(found["pid"][:10]),
-            process=found["process"], time=found["time"], where=found["where"], tid=tid, cut=len(text) >= CUT_FROM,
-        )  # fmt: skip
+            text=rest,
+            file=name,
+            offset=offset,
+            level=found["level"],
+            module=found["module"],
+            pid=int(found["pid"][:10]),
+            process=found["process"],
+            time=found["time"],
+            where=found["where"],
+            tid=tid,
+            cut=len(text) >= CUT_FROM,
+        )
     head = _HEAD.search(_text(before)) if before else None
     text = unescaped(text)
     if head is None:
         return Record(text=text, file=name, offset=offset, cut=len(text) >= CUT_FROM)
     return Record(
-        text=text, file=name, offset=offset, level=head["level"], module=head["module"], pid=int(head["pid"][:10]),
-        process=head["process"], time=head["time"], tid=_tid(head["rest"])[0], cut=len(text) >= CUT_FROM,
-    )  # fmt: skip
+        text=text,
+        file=name,
+        offset=offset,
+        level=head["level"],
+        module=head["module"],
+        pid=int(head["pid"][:10]),
+        process=head["process"],
+        time=head["time"],
+        tid=_tid(head["rest"])[0],
+        cut=len(text) >= CUT_FROM,
+    )
 
 
 def _rank(text: str) -> int | None:
@@ -252,15 +308,21 @@ def _rank(text: str) -> int | None:
 
 
 def _on_screen(record: Record, before: Record | None, rank: int | None) -> Record:
-    """The record with the process and time of the screen's own head, those of its rank's line before where it has none.
+    """The record with the process and time of the screen's own head, those of its rank's line
+    before where it has none.
 
-    A rank whose process is not known stands for one: below zero, so that it is no other process's number.
+    A rank whose process is not known stands for one: below zero, so that it is no other process's
+    number.
     """
     if rank is not None:
         record = msgspec.structs.replace(record, pid=-1 - rank, process=f"rank {rank}")
     found = _SCREEN.search(record.text[:400])
     if found is not None:
-        return msgspec.structs.replace(record, pid=int(found["pid"]) if found["pid"] else record.pid, time=found["time"].rstrip("."))
+        return msgspec.structs.replace(
+            record,
+            pid=int(found["pid"]) if found["pid"] else record.pid,
+            time=found["time"].rstrip("."),
+        )
     if before is None or record.text.lstrip().startswith(("EZ9999: Inner", "Traceback (most")):
         return record
     return msgspec.structs.replace(record, pid=before.pid, time=before.time)
@@ -273,14 +335,27 @@ def _tid(rest: str) -> tuple[int | None, str]:
     return int(found[1] or found[2]), rest[found.end() :]
 
 
-_GOES_ON = re.compile(r"(?:\w+:)?\s*(?:\[\w+\])*\s*((?:0x[0-9a-fA-F]|[0-9a-fA-FxX]{1,20}[, ]|[,;:.)\]}_]).*)", re.DOTALL)
+_GOES_ON = re.compile(
+    r"(?:\w+:)?\s*(?:\[\w+\])*\s*((?:0x[0-9a-fA-F]|[0-9a-fA-FxX]{1,20}[, ]|[,;:.)\]}_]).*)",
+    re.DOTALL,
+)
 
 
 def _joined(first: Record, second: Record) -> Record | None:
-    """One record of two when the second is the rest of the first: same place in the code, and it begins in the middle."""
-    if not first.cut or first.where != second.where or (first.pid, first.tid) != (second.pid, second.tid):
+    """One record of two when the second is the rest of the first: same place in the code, and it
+    begins in the middle.
+    """
+    if (
+        not first.cut
+        or first.where != second.where
+        or (first.pid, first.tid) != (second.pid, second.tid)
+    ):
         return None
-    if second.where is None and second.pid is not None and second.offset - first.offset > len(first.text) * 4 + 4096:
+    if (
+        second.where is None
+        and second.pid is not None
+        and second.offset - first.offset > len(first.text) * 4 + 4096
+    ):
         return None
     found = _GOES_ON.match(second.text)
     if found is None:

@@ -22,11 +22,19 @@ def attributes_of(node: Node | None, kernel: Kernel | None) -> dict[str, Any]:
     if node is not None:
         return dict(node.operator_attributes)
     known = kernel.attributes if kernel is not None else ()
-    return {str(one["name"]): one["value"] for one in known if one.get("name") and one.get("value") is not None}
+    return {
+        str(one["name"]): one["value"]
+        for one in known
+        if one.get("name") and one.get("value") is not None
+    }
 
 
-def check(operator: str, dump: Dump, tensors: Sequence[KernelTensor], attributes: Mapping[str, Any]) -> Judged | None:
-    """What the reference says of a dump; None where the dump does not hold every input with its type."""
+def check(
+    operator: str, dump: Dump, tensors: Sequence[KernelTensor], attributes: Mapping[str, Any]
+) -> Judged | None:
+    """What the reference says of a dump; None where the dump does not hold every input with its
+    type.
+    """
     from opscope.ascend.references.judge import judge
 
     inputs = _side(dump, tensors, "input")
@@ -34,10 +42,17 @@ def check(operator: str, dump: Dump, tensors: Sequence[KernelTensor], attributes
     whole = all(one is not None for one in inputs) and any(one is not None for one in outputs)
     if not whole or not inputs or sum(one.size for one in dump.tensors) > _MAX:
         return None
-    dtypes = [one.dtype or "" for one in sorted((one for one in dump.tensors if one.io == "output"), key=lambda one: one.index)]
+    dtypes = [
+        one.dtype or ""
+        for one in sorted(
+            (one for one in dump.tensors if one.io == "output"), key=lambda one: one.index
+        )
+    ]
     return judge(operator, inputs, outputs, attributes, dtypes)
 
 
 def _side(dump: Dump, tensors: Sequence[KernelTensor], io: str) -> list[Any]:
     found = sorted((one for one in dump.tensors if one.io == io), key=lambda one: one.index)
-    return [None if one.zeroed or one.partial else values_of(dump.file, one, tensors) for one in found]
+    return [
+        None if one.zeroed or one.partial else values_of(dump.file, one, tensors) for one in found
+    ]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error registers of an AI Core: what each bit is called, what it means, what usually causes it.
+"""The error registers of an AI Core: what each bit is called, what it means, what usually causes
+it.
 
-Two numberings are in use. The classic one (910A, 310P, 910B, A3) puts the registers AIC_ERROR_0 to 5 (32, 32, 32, 32, 17
-and 31 bits) behind each other; logs print it as up to three 64-bit words. Ascend 950 gives each unit its own base and logs
-print the numbers of the bits themselves, in decimal. The names are those the runtime prints.
+Two numberings are in use. The classic one (910A, 310P, 910B, A3) puts the registers AIC_ERROR_0 to
+5 (32, 32, 32, 32, 17 and 31 bits) behind each other; logs print it as up to three 64-bit words.
+Ascend 950 gives each unit its own base and logs print the numbers of the bits themselves, in
+decimal. The names are those the runtime prints.
 """
 
 from __future__ import annotations
@@ -12,19 +14,47 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from opscope.ascend.bits import ADDRESS, ALIGNMENT, BUFFER, CODE, CONFLICT, HARDWARE, PARAMETER, SYNC, TIMEOUT, VALUES, Bit
+from opscope.ascend.bits import (
+    ADDRESS,
+    ALIGNMENT,
+    BUFFER,
+    CODE,
+    CONFLICT,
+    HARDWARE,
+    PARAMETER,
+    SYNC,
+    TIMEOUT,
+    VALUES,
+    Bit,
+)
 from opscope.ascend.registers950 import BITS as BITS950
 
 CLASSIC, ASCEND950 = "classic", "950"
 
 
-#         first number | names | meaning | kind of cause; names without a word of their own share the meaning
+#         first number | names | meaning | kind of cause; names without a word of their own share
+#         the meaning
 _CLASSIC_ROWS: tuple[tuple[int, str, str, str], ...] = (
-    (0, "biu_l2_read_oob", "L2 read out of bounds, trap or timeout; the address is in the BIU info", ADDRESS),
+    (
+        0,
+        "biu_l2_read_oob",
+        "L2 read out of bounds, trap or timeout; the address is in the BIU info",
+        ADDRESS,
+    ),
     (1, "biu_l2_write_oob", "L2 write out of bounds; the address is in the BIU info", ADDRESS),
-    (2, "ccu_call_depth_ovrflw", "function calls nested deeper than the limit register allows", CODE),
+    (
+        2,
+        "ccu_call_depth_ovrflw",
+        "function calls nested deeper than the limit register allows",
+        CODE,
+    ),
     (3, "ccu_div0", "scalar division by zero", VALUES),
-    (4, "ccu_illegal_instr", "illegal instruction: a bad opcode or a misaligned instruction address", CODE),
+    (
+        4,
+        "ccu_illegal_instr",
+        "illegal instruction: a bad opcode or a misaligned instruction address",
+        CODE,
+    ),
     (5, "ccu_loop_cnt_err", "a loop with the count 0", PARAMETER),
     (6, "ccu_loop_err", "a jump from outside into the body of a loop", CODE),
     (7, "ccu_neg_sqrt", "scalar square root of a negative number", VALUES),
@@ -38,12 +68,30 @@ _CLASSIC_ROWS: tuple[tuple[int, str, str, str], ...] = (
     (15, "cube_l0b_wrap_around", "generated address in L0B out of range", BUFFER),
     (16, "cube_l0c_ecc", "ECC error in L0C", HARDWARE),
     (17, "cube_l0c_rdwr_cflt", "L0C read and written at one address at once", CONFLICT),
-    (18, "cube_l0c_self_rdwr_cflt", "the matrix unit reads and writes L0C at one address at once", CONFLICT),
+    (
+        18,
+        "cube_l0c_self_rdwr_cflt",
+        "the matrix unit reads and writes L0C at one address at once",
+        CONFLICT,
+    ),
     (19, "cube_l0c_wrap_around", "generated address in L0C out of range", BUFFER),
-    (20, "ifu_bus_err", "bus error while an instruction was fetched; type and address are in the IFU info", CODE),
+    (
+        20,
+        "ifu_bus_err",
+        "bus error while an instruction was fetched; type and address are in the IFU info",
+        CODE,
+    ),
     (21, "mte_aipp_illegal_param", "illegal AIPP registers", PARAMETER),
     (22, "mte_bas_raddr_obound", "load3d: base address out of range", BUFFER),
-    (23, "mte_biu_rdwr_resp", "access to global memory through the BIU failed: bad or unmapped device address, or poisoned data", ADDRESS),
+    (
+        23,
+        "mte_biu_rdwr_resp",
+        (
+            "access to global memory through the BIU failed: bad or unmapped device address, or "
+            "poisoned data"
+        ),
+        ADDRESS,
+    ),
     (24, "mte_cidx_overflow", "load3d: channel index too large", PARAMETER),
     (25, "mte_decomp", "decompression failed", PARAMETER),
     (26, "mte_f1wpos_larger_fsize", "load3d: window position beyond the feature map", PARAMETER),
@@ -69,9 +117,24 @@ _CLASSIC_ROWS: tuple[tuple[int, str, str, str], ...] = (
     (46, "mte_unzip", "the unzip unit failed", PARAMETER),
     (47, "mte_write_3d_overflow", "load3d writes out of bounds", BUFFER),
     (48, "mte_write_overflow", "load2d writes out of bounds", BUFFER),
-    (49, "vec_data_excp_ccu", "the scalar unit accesses the unified buffer outside the window set for it", BUFFER),
-    (50, "vec_data_excp_mte", "a DMA accesses the unified buffer outside the window set for it", BUFFER),
-    (51, "vec_data_excp_vec", "a vector instruction accesses the unified buffer outside the window set for it", BUFFER),
+    (
+        49,
+        "vec_data_excp_ccu",
+        "the scalar unit accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
+    (
+        50,
+        "vec_data_excp_mte",
+        "a DMA accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
+    (
+        51,
+        "vec_data_excp_vec",
+        "a vector instruction accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
     (52, "vec_div0", "vector division by zero; the repeat is in the VEC info", VALUES),
     (53, "vec_illegal_mask", "vector instruction whose mask is all zero", PARAMETER),
     (54, "vec_inf_nan", "vector instruction with NaN or Inf in its input or result", VALUES),
@@ -81,21 +144,46 @@ _CLASSIC_ROWS: tuple[tuple[int, str, str, str], ...] = (
     (58, "vec_neg_sqrt", "vector square root of a negative number", VALUES),
     (59, "vec_same_blk_addr", "vector instruction that names one block twice", PARAMETER),
     (60, "vec_ub_ecc", "ECC error when the vector unit reads the unified buffer", HARDWARE),
-    (61, "vec_ub_self_rdwr_cflt", "a vector instruction reads and writes one place at once (lite parts only)", CONFLICT),
+    (
+        61,
+        "vec_ub_self_rdwr_cflt",
+        "a vector instruction reads and writes one place at once (lite parts only)",
+        CONFLICT,
+    ),
     (62, "vec_ub_wrap_around", "generated address in the unified buffer out of range", BUFFER),
     (63, "biu_dfx_err", "any fault of the BIU", ADDRESS),
     (64, "ccu_sbuf_ecc", "ECC error in the scalar buffer", HARDWARE),
-    (65, "vec_col2img_rd_fm_addr_ovflow", "col2img: address of the feature map out of range", PARAMETER),
-    (66, "vec_col2img_rd_dfm_addr_ovflow", "col2img: address of the destination out of range", PARAMETER),
+    (
+        65,
+        "vec_col2img_rd_fm_addr_ovflow",
+        "col2img: address of the feature map out of range",
+        PARAMETER,
+    ),
+    (
+        66,
+        "vec_col2img_rd_dfm_addr_ovflow",
+        "col2img: address of the destination out of range",
+        PARAMETER,
+    ),
     (67, "vec_col2img_illegal_fm_size", "col2img: illegal size of the feature map", PARAMETER),
     (68, "vec_col2img_illegal_stride", "col2img: illegal stride", PARAMETER),
-    (69, "vec_col2img_illegal_1st_win_pos", "col2img: illegal position of the first window", PARAMETER),
+    (
+        69,
+        "vec_col2img_illegal_1st_win_pos",
+        "col2img: illegal position of the first window",
+        PARAMETER,
+    ),
     (70, "vec_col2img_illegal_fetch_pos", "col2img: illegal fetch position", PARAMETER),
     (71, "vec_col2img_illegal_k_size", "col2img: illegal kernel size", PARAMETER),
     (72, "ccu_inf_nan", "scalar floating-point operand is NaN or Inf", VALUES),
     (73, "mte_illegal_schn_cfg", "load3d: the rule for few channels is broken", PARAMETER),
     (74, "mte_atm_addr_misalg", "address of an atomic access not aligned", ALIGNMENT),
-    (75, "vec_instr_addr_misalign", "vector instruction: address in the unified buffer not aligned", ALIGNMENT),
+    (
+        75,
+        "vec_instr_addr_misalign",
+        "vector instruction: address in the unified buffer not aligned",
+        ALIGNMENT,
+    ),
     (76, "vec_instr_illegal_cfg", "vector instruction with an illegal configuration", PARAMETER),
     (77, "vec_instr_undef", "vector instruction this chip does not have", CODE),
     (78, "ccu_addr_err", "address of a scalar access out of range or not aligned", ADDRESS),
@@ -149,12 +237,37 @@ _CLASSIC_ROWS: tuple[tuple[int, str, str, str], ...] = (
     (126, "cube_illegal_instr", "matrix instruction that is not allowed", CODE),
     (127, "ccu_safety_crc_err", "safety check: wrong CRC", HARDWARE),
     (128, "mte_timeout", "a DMA did not answer in time", TIMEOUT),
-    (129, "mte_ub_rd_cflt", "the DMA reads the unified buffer where it is being written (lite parts)", CONFLICT),
-    (130, "mte_ub_wr_cflt", "the DMA writes the unified buffer where it is being used (lite parts)", CONFLICT),
+    (
+        129,
+        "mte_ub_rd_cflt",
+        "the DMA reads the unified buffer where it is being written (lite parts)",
+        CONFLICT,
+    ),
+    (
+        130,
+        "mte_ub_wr_cflt",
+        "the DMA writes the unified buffer where it is being used (lite parts)",
+        CONFLICT,
+    ),
     (131, "mte_ktable_wr_addr_overflow", "write to the k table out of bounds (lite parts)", BUFFER),
-    (132, "mte_ktable_rd_addr_overflow", "read from the k table out of bounds (lite parts)", BUFFER),
-    (133, "ccu_ub_rd_cflt", "the scalar unit reads the unified buffer where it is being written (lite parts)", CONFLICT),
-    (134, "ccu_ub_wr_cflt", "the scalar unit writes the unified buffer where it is being used (lite parts)", CONFLICT),
+    (
+        132,
+        "mte_ktable_rd_addr_overflow",
+        "read from the k table out of bounds (lite parts)",
+        BUFFER,
+    ),
+    (
+        133,
+        "ccu_ub_rd_cflt",
+        "the scalar unit reads the unified buffer where it is being written (lite parts)",
+        CONFLICT,
+    ),
+    (
+        134,
+        "ccu_ub_wr_cflt",
+        "the scalar unit writes the unified buffer where it is being used (lite parts)",
+        CONFLICT,
+    ),
     (135, "ccu_ub_overflow_err", "the scalar unit leaves the unified buffer (lite parts)", BUFFER),
     (136, "biu_unsplit_err", "an access that the BIU cannot split", ADDRESS),
     (137, "mte_stb_ecc_err", "ECC error in the store buffer", HARDWARE),
@@ -162,19 +275,44 @@ _CLASSIC_ROWS: tuple[tuple[int, str, str, str], ...] = (
     (139, "ccu_lsu_atomic_err", "scalar atomic access failed", ADDRESS),
     (140, "ccu_cross_core_set_ovfl_err", "flag counter between cores above 15", SYNC),
     (141, "fixp_err_out_write_overflow", "FIXPIPE writes its output out of bounds", BUFFER),
-    (142, "cube_err_pbuf_wrap_around", "matrix unit: address in the parameter buffer out of range", BUFFER),
+    (
+        142,
+        "cube_err_pbuf_wrap_around",
+        "matrix unit: address in the parameter buffer out of range",
+        BUFFER,
+    ),
     (143, "fixp_l0c_ecc", "ECC error when FIXPIPE reads L0C", HARDWARE),
     (144, "mte_err_l0c_rdwr_cflt", "L0C read and written at one address at once", CONFLICT),
-    (145, "vec_data_excpt_mte", "a DMA accesses the unified buffer outside the window set for it", BUFFER),
-    (146, "vec_data_excpt_su", "the scalar unit accesses the unified buffer outside the window set for it", BUFFER),
-    (147, "vec_data_excpt_vec", "a vector instruction accesses the unified buffer outside the window set for it", BUFFER),
+    (
+        145,
+        "vec_data_excpt_mte",
+        "a DMA accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
+    (
+        146,
+        "vec_data_excpt_su",
+        "the scalar unit accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
+    (
+        147,
+        "vec_data_excpt_vec",
+        "a vector instruction accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
     (148, "vec_instr_timeout", "a vector instruction did not end in time", TIMEOUT),
     (149, "vec_instrs_undef", "vector instruction this chip does not have", CODE),
     (150, "vec_instr_ill_cfg", "vector instruction with an illegal configuration", PARAMETER),
     (151, "vec_instr_misalign", "vector instruction: address not aligned", ALIGNMENT),
     (152, "vec_instr_ill_mask", "vector instruction with an illegal mask", PARAMETER),
     (153, "vec_instr_ill_sqzn", "vector instruction: illegal squeeze", PARAMETER),
-    (154, "vec_ub_addr_wrap_around", "generated address in the unified buffer out of range", BUFFER),
+    (
+        154,
+        "vec_ub_addr_wrap_around",
+        "generated address in the unified buffer out of range",
+        BUFFER,
+    ),
     (155, "vec_ub_ecc_mberr", "ECC error of several bits in the unified buffer", HARDWARE),
     (156, "vec_idata_inf_nan", "NaN or Inf in the input of a vector instruction", VALUES),
     (157, "vec_div_by_zero", "vector division by zero", VALUES),
@@ -196,7 +334,7 @@ _CLASSIC_ROWS: tuple[tuple[int, str, str, str], ...] = (
     (173, "vec_pb_read_no_resp", "the parameter buffer does not answer", HARDWARE),
     (174, "vec_valu_ill_issue", "the vector unit was given an instruction it cannot issue", CODE),
     (175, "vec_err_parity_err", "parity error in the vector unit", HARDWARE),
-)  # fmt: skip
+)
 
 
 def _unit(name: str) -> str:
@@ -205,16 +343,24 @@ def _unit(name: str) -> str:
     return name.partition("_")[0].upper()
 
 
-BITS = {number: Bit(number, name, _unit(name), meaning, kind) for number, name, meaning, kind in _CLASSIC_ROWS}
+BITS = {
+    number: Bit(number, name, _unit(name), meaning, kind)
+    for number, name, meaning, kind in _CLASSIC_ROWS
+}
 
 
 def bits_of(words: Sequence[int]) -> tuple[int, ...]:
     """Numbers of the bits set in the classic words code0, code1, code2.
 
-    Word 2 holds 17 bits of register 4 in its low half (numbers 128 to 144), 31 of register 5 in its high half (145 to 175).
+    Word 2 holds 17 bits of register 4 in its low half (numbers 128 to 144), 31 of register 5 in its
+    high half (145 to 175).
     """
     low, middle, high = (*words, 0, 0, 0)[:3]
-    joined = (low & _WORD) | (middle & _WORD) << 64 | ((high & 0x1FFFF) | (high >> 32 & 0x7FFFFFFF) << 17) << 128
+    joined = (
+        (low & _WORD)
+        | (middle & _WORD) << 64
+        | ((high & 0x1FFFF) | (high >> 32 & 0x7FFFFFFF) << 17) << 128
+    )
     return tuple(number for number in range(joined.bit_length()) if joined >> number & 1)
 
 
@@ -229,7 +375,9 @@ def bit(number: int, numbering: str = CLASSIC) -> Bit:
 
 def units(numbers: Iterable[int], numbering: str = CLASSIC) -> tuple[str, ...]:
     """Units whose bits these are, each once, in the order of the bits."""
-    return tuple(dict.fromkeys(unit for unit in (bit(number, numbering).unit for number in numbers) if unit))
+    return tuple(
+        dict.fromkeys(unit for unit in (bit(number, numbering).unit for number in numbers) if unit)
+    )
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -242,15 +390,17 @@ class Decoded(msgspec.Struct, frozen=True):
 SOC_TYPES = {
     0b000: "read of poisoned data", 0b001: "read out of range", 0b010: "read bus error",
     0b011: "read decode error: no module has the address",
-    0b101: "write out of range", 0b110: "write bus error", 0b111: "write decode error: no module has the address",
+    0b101: "write out of range", 0b110: "write bus error",
+    0b111: "write decode error: no module has the address",
 }  # fmt: skip
 
 
 def decode_info(unit: str, word: int) -> tuple[Decoded, ...]:
-    """Fields of a classic error info register ("ifu", "mte", "vec", "ccu", "cube", "biu"); addresses are approximate.
+    """Fields of a classic error info register ("ifu", "mte", "vec", "ccu", "cube", "biu");
+    addresses are approximate.
 
-    A field holds bits 19:5 (MTE), 17:5 (VEC), 17:3 (CCU) or 17:9 (CUBE) of an on-chip address; IFU holds bits 47:2 of an
-    address in global memory; types are those of the system on chip.
+    A field holds bits 19:5 (MTE), 17:5 (VEC), 17:3 (CCU) or 17:9 (CUBE) of an on-chip address; IFU
+    holds bits 47:2 of an address in global memory; types are those of the system on chip.
     """
     unit = unit.lower()
     if unit == "ifu":
@@ -258,7 +408,10 @@ def decode_info(unit: str, word: int) -> tuple[Decoded, ...]:
     if unit == "mte":
         return (_type(word >> 24 & 7), Decoded("address", hex((word >> 8 & 0x7FFF) << 5)))
     if unit == "vec":
-        return (Decoded("address", hex((word >> 16 & 0x1FFF) << 5)), Decoded("repeat", str(word >> 8 & 0xFF)))
+        return (
+            Decoded("address", hex((word >> 16 & 0x1FFF) << 5)),
+            Decoded("repeat", str(word >> 8 & 0xFF)),
+        )
     if unit == "ccu":
         return (Decoded("address", hex((word >> 8 & 0x7FFF) << 3)),)
     if unit == "cube":
@@ -274,4 +427,7 @@ def _type(code: int) -> Decoded:
 
 # Bits whose unit leaves a type in its own info register.
 TYPED = {23: "mte", 20: "ifu"}
-TRAPS = {0x5A5A0001: "out-of-memory check: read out of bounds", 0x5A5A0002: "out-of-memory check: write out of bounds"}
+TRAPS = {
+    0x5A5A0001: "out-of-memory check: read out of bounds",
+    0x5A5A0002: "out-of-memory check: write out of bounds",
+}

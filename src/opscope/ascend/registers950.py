@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error bits of Ascend 950: each register of each unit has its own base, and logs print the numbers in decimal.
+"""The error bits of Ascend 950: each register of each unit has its own base, and logs print the
+numbers in decimal.
 
 Bases: CUBE 0 and 32, MTE 64, L1 128, FIXP 160, SC 192, SU 256 and 288, VEC 320, VEC (SIMT) 352.
 """
@@ -18,7 +19,7 @@ from opscope.ascend.bits import (
     TIMEOUT,
     VALUES,
     Bit,
-)  # fmt: skip
+)
 
 _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (0, "cube_err_l0a_rdwr_cflt", "L0A read and written at one address at once", CONFLICT),
@@ -50,7 +51,12 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (40, "cube_bt_addr_overflow", "address of the bias table out of range", BUFFER),
     (41, "cube_result_addr_overflow", "address of the result out of range", BUFFER),
     (64, "mte_nddma_cache_ecc", "ECC error in the cache of the multi-dimensional DMA", HARDWARE),
-    (65, "mte_nddma_reg_buf_ecc", "ECC error in the registers of the multi-dimensional DMA", HARDWARE),
+    (
+        65,
+        "mte_nddma_reg_buf_ecc",
+        "ECC error in the registers of the multi-dimensional DMA",
+        HARDWARE,
+    ),
     (66, "mte_l1_ecc", "ECC error in L1", HARDWARE),
     (67, "mte_cfg_reg_parity", "parity error in a configuration register", HARDWARE),
     (68, "mte_l0a_rdwr_cflt", "L0A written by a load while it is read", CONFLICT),
@@ -59,7 +65,12 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (72, "mte_xgamma_line_seq_wron", "lines of the gamma unit out of order", PARAMETER),
     (73, "mte_read_overflow", "load reads out of bounds", BUFFER),
     (74, "mte_write_overflow", "load writes out of bounds", BUFFER),
-    (75, "mte_bif_cfg_reg_parity", "parity error in a configuration register of the bus interface", HARDWARE),
+    (
+        75,
+        "mte_bif_cfg_reg_parity",
+        "parity error in a configuration register of the bus interface",
+        HARDWARE,
+    ),
     (78, "mte_instr_illegal_cfg", "DMA instruction with an illegal configuration", PARAMETER),
     (79, "mte_atm_add_addr_misalign", "address of an atomic access not aligned", ALIGNMENT),
     (80, "mte_instr_addr_misalign", "DMA instruction: address not aligned", ALIGNMENT),
@@ -77,7 +88,15 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (92, "mte_tagmgr_buf_ecc", "ECC error in the tag manager", HARDWARE),
     (93, "mte_ub_ecc", "ECC error in the unified buffer", HARDWARE),
     (94, "mte_rob_ecc", "ECC error in the reorder buffer", HARDWARE),
-    (95, "mte_biu_rdwr_resp", "access to global memory through the BIU failed: bad or unmapped device address, or poisoned data", ADDRESS),
+    (
+        95,
+        "mte_biu_rdwr_resp",
+        (
+            "access to global memory through the BIU failed: bad or unmapped device address, or "
+            "poisoned data"
+        ),
+        ADDRESS,
+    ),
     (128, "l1_l0a_rdwr_cflt", "L0A written by a load while it is read", CONFLICT),
     (129, "l1_l0b_rdwr_cflt", "L0B written by a load while it is read", CONFLICT),
     (130, "l1_read_2d_overflow", "load2d reads out of bounds", BUFFER),
@@ -133,17 +152,37 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (182, "l1_fixp_bt_nan_inf", "NaN or Inf on the way to the bias table", VALUES),
     (192, "sc_cnt_sw_bus_err", "bus error during a context switch", HARDWARE),
     (193, "sc_reg_parity_err", "parity error in a register", HARDWARE),
-    (194, "sc_slow_csw_rob_ecc_err", "ECC error in the reorder buffer during a context switch", HARDWARE),
+    (
+        194,
+        "sc_slow_csw_rob_ecc_err",
+        "ECC error in the reorder buffer during a context switch",
+        HARDWARE,
+    ),
     (195, "sc_bus_resp_timeout_err", "the bus did not answer in time", TIMEOUT),
     (256, "su_ifu_bus_err", "bus error while an instruction was fetched", CODE),
-    (257, "su_ccu_call_depth_ovrflw", "function calls nested deeper than the limit register allows", CODE),
+    (
+        257,
+        "su_ccu_call_depth_ovrflw",
+        "function calls nested deeper than the limit register allows",
+        CODE,
+    ),
     (258, "su_ccu_div0", "scalar division by zero", VALUES),
-    (259, "su_ccu_illegal_instr", "illegal instruction: a bad opcode or a misaligned instruction address", CODE),
+    (
+        259,
+        "su_ccu_illegal_instr",
+        "illegal instruction: a bad opcode or a misaligned instruction address",
+        CODE,
+    ),
     (260, "su_ccu_neg_sqrt", "scalar square root of a negative number", VALUES),
     (261, "su_ccu_ub_ecc", "ECC error when the scalar unit reads the unified buffer", HARDWARE),
     (262, "su_ccu_inf_nan", "scalar floating-point operand is NaN or Inf", VALUES),
     (263, "su_ccu_addr_err", "address of a scalar access out of range or not aligned", ADDRESS),
-    (264, "su_ccu_bus_err", "bus error of the scalar data cache: a bad address in global memory", ADDRESS),
+    (
+        264,
+        "su_ccu_bus_err",
+        "bus error of the scalar data cache: a bad address in global memory",
+        ADDRESS,
+    ),
     (265, "su_ccu_dc_data_ecc", "ECC error in the data of the scalar cache", HARDWARE),
     (266, "su_ccu_dc_tag_ecc", "ECC error in the tags of the scalar cache", HARDWARE),
     (267, "su_ccu_div0_fp", "scalar floating-point division by zero", VALUES),
@@ -162,15 +201,35 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (280, "su_bmu_err", "fault of the buffer manager", HARDWARE),
     (282, "su_hscb_bus_err", "bus error of the high-speed control bus", HARDWARE),
     (283, "su_get_next_task_err", "the next task could not be fetched", HARDWARE),
-    (286, "su_hit_trap_err", "the kernel ran into a trap (an assertion or a check of addresses)", TIMEOUT),
+    (
+        286,
+        "su_hit_trap_err",
+        "the kernel ran into a trap (an assertion or a check of addresses)",
+        TIMEOUT,
+    ),
     (287, "su_warn_as_exception", "a warning that is treated as an exception", CODE),
     (288, "su_ic_ecc_repeat_err", "repeated ECC error in the instruction cache", HARDWARE),
     (289, "su_ic_ecc_other_err", "ECC error in the instruction cache", HARDWARE),
     (290, "su_dc_ecc_repeat_err", "repeated ECC error in the data cache", HARDWARE),
     (291, "su_dc_ecc_other_err", "ECC error in the data cache", HARDWARE),
-    (320, "vec_err_ub_arb_data_excp_mte", "a DMA accesses the unified buffer outside the window set for it", BUFFER),
-    (321, "vec_err_ub_arb_data_excp_su", "the scalar unit accesses the unified buffer outside the window set for it", BUFFER),
-    (322, "vec_err_ub_arb_data_excp_vec", "a vector instruction accesses the unified buffer outside the window set for it", BUFFER),
+    (
+        320,
+        "vec_err_ub_arb_data_excp_mte",
+        "a DMA accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
+    (
+        321,
+        "vec_err_ub_arb_data_excp_su",
+        "the scalar unit accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
+    (
+        322,
+        "vec_err_ub_arb_data_excp_vec",
+        "a vector instruction accesses the unified buffer outside the window set for it",
+        BUFFER,
+    ),
     (326, "vec_err_instr_timeout", "a vector instruction did not end in time", TIMEOUT),
     (327, "vec_err_su_pld_undef", "vector preload this chip does not have", CODE),
     (328, "vec_err_su_pld_ill_cfg", "vector preload with an illegal configuration", PARAMETER),
@@ -178,7 +237,12 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (330, "vec_err_instr_undef", "vector instruction this chip does not have", CODE),
     (331, "vec_instr_illegal_cfg", "vector instruction with an illegal configuration", PARAMETER),
     (332, "vec_err_hwlp_stack_ovfl", "hardware loops nested too deep", CODE),
-    (333, "vec_err_hwlp_instr_num_mismatch", "hardware loop: number of instructions does not match", CODE),
+    (
+        333,
+        "vec_err_hwlp_instr_num_mismatch",
+        "hardware loop: number of instructions does not match",
+        CODE,
+    ),
     (334, "vec_err_biu_resp_err", "the BIU answers the vector unit with an error", ADDRESS),
     (335, "vec_err_pb_ecc_mberr", "ECC error of several bits in the parameter buffer", HARDWARE),
     (336, "vec_err_idata_inf_nan", "NaN or Inf in the input of a vector instruction", VALUES),
@@ -193,8 +257,18 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (345, "vec_err_sc_cfg_parity", "parity error in a configuration register", HARDWARE),
     (346, "vec_err_ub_sb_ecc_repeat_err", "repeated ECC error in the unified buffer", HARDWARE),
     (347, "vec_err_ub_sb_ecc_other_err", "ECC error in the unified buffer", HARDWARE),
-    (348, "vec_err_ic_ecc_repeat_err", "repeated ECC error in the instruction cache of the vector unit", HARDWARE),
-    (349, "vec_err_ic_ecc_other_err", "ECC error in the instruction cache of the vector unit", HARDWARE),
+    (
+        348,
+        "vec_err_ic_ecc_repeat_err",
+        "repeated ECC error in the instruction cache of the vector unit",
+        HARDWARE,
+    ),
+    (
+        349,
+        "vec_err_ic_ecc_other_err",
+        "ECC error in the instruction cache of the vector unit",
+        HARDWARE,
+    ),
     (352, "vec_err_unexp_join", "SIMT: join without a split", CODE),
     (353, "vec_err_ub_size_cfg_err", "SIMT: illegal size of the unified buffer", PARAMETER),
     (354, "vec_err_dc_stack_addr_ovfl", "SIMT: stack out of range", BUFFER),
@@ -203,10 +277,28 @@ _ROWS: tuple[tuple[int, str, str, str], ...] = (
     (357, "vec_err_dvg_stack_undfl", "SIMT: stack of divergent branches empty", CODE),
     (358, "vec_err_bhu_ecc_mberr", "SIMT: ECC error of several bits (BHU)", HARDWARE),
     (359, "vec_err_mrob_ecc_mberr", "SIMT: ECC error of several bits (MROB)", HARDWARE),
-    (360, "vec_err_dcache_tag_mberr", "SIMT: ECC error of several bits in the tags of the data cache", HARDWARE),
+    (
+        360,
+        "vec_err_dcache_tag_mberr",
+        "SIMT: ECC error of several bits in the tags of the data cache",
+        HARDWARE,
+    ),
     (361, "vec_err_dirty_ecc_mberr", "SIMT: ECC error of several bits in the dirty bits", HARDWARE),
-    (362, "vec_err_vth_id_ecc_mberr", "SIMT: ECC error of several bits in thread numbers", HARDWARE),
+    (
+        362,
+        "vec_err_vth_id_ecc_mberr",
+        "SIMT: ECC error of several bits in thread numbers",
+        HARDWARE,
+    ),
     (363, "vec_err_mrf_ecc_mberr", "SIMT: ECC error of several bits in the registers", HARDWARE),
-    (364, "vec_err_dvg_ecc_mberr", "SIMT: ECC error of several bits in the stack of branches", HARDWARE),
-)  # fmt: skip
-BITS = {number: Bit(number, name, name.partition("_")[0].upper(), meaning, kind) for number, name, meaning, kind in _ROWS}
+    (
+        364,
+        "vec_err_dvg_ecc_mberr",
+        "SIMT: ECC error of several bits in the stack of branches",
+        HARDWARE,
+    ),
+)
+BITS = {
+    number: Bit(number, name, name.partition("_")[0].upper(), meaning, kind)
+    for number, name, meaning, kind in _ROWS
+}

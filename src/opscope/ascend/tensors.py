@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors a kernel was called with, put together from the log, its argument words, its description and the graph."""
+"""The tensors a kernel was called with, put together from the log, its argument words, its
+description and the graph.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ _MAX_FFTS = 2
 class KernelTensor(msgspec.Struct, frozen=True, kw_only=True):
     """One tensor of the call: io is input, output, workspace, tiling or unknown.
 
-    address is where the kernel accesses it; said_address is what the log's description says, which for a value the host
-    needs (shape, axis) lies in host memory. size is in bytes. dtype is opscope's name.
+    address is where the kernel accesses it; said_address is what the log's description says, which
+    for a value the host needs (shape, axis) lies in host memory. size is in bytes. dtype is
+    opscope's name.
     """
 
     io: str
@@ -45,11 +48,15 @@ class KernelTensor(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """`input 0`; the parts of a list of tensors are `input 0.1`."""
-        return f"{self.io} {self.index}" if self.part == 0 else f"{self.io} {self.index}.{self.part}"
+        return (
+            f"{self.io} {self.index}" if self.part == 0 else f"{self.io} {self.index}.{self.part}"
+        )
 
 
 class Tiling(msgspec.Struct, frozen=True, kw_only=True):
-    """The tiling data as far as it can be put together; cut when bytes are missing. words counts from the argument block."""
+    """The tiling data as far as it can be put together; cut when bytes are missing. words counts
+    from the argument block.
+    """
 
     data: bytes = b""
     size: int | None = None
@@ -60,13 +67,21 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def on_host(address: int) -> bool:
-    """Whether an address is one of the host's: the heap, stack and libraries of x86-64 and arm64, or a kernel pointer."""
+    """Whether an address is one of the host's: the heap, stack and libraries of x86-64 and arm64,
+    or a kernel pointer.
+    """
     top = address >> 40
-    return top in (0x55, 0x56, 0x7E, 0x7F, 0xAA, 0xAB) or 0xFFF0 <= address >> 32 <= 0xFFFF or address >> 63 == 1
+    return (
+        top in (0x55, 0x56, 0x7E, 0x7F, 0xAA, 0xAB)
+        or 0xFFF0 <= address >> 32 <= 0xFFFF
+        or address >> 63 == 1
+    )
 
 
 def words_of(fault: Fault) -> tuple[int, ...]:
-    """The argument words: those after execution when they are the kernel's own, else those before."""
+    """The argument words: those after execution when they are the kernel's own, else those
+    before.
+    """
     after, before = fault.words_after, fault.words_before
     if not after or (before and any(topic == "host-args" for topic, _ in fault.notes)):
         return before or after
@@ -93,20 +108,31 @@ def tensors_of(fault: Fault, node: Node | None, kernel: Kernel | None) -> tuple[
             position = place + shift
             place += 1
         word = words[position] if position is not None and position < len(words) else None
-        found.append(_joined(argument, node, kernel, position=position, word=word if shift is not None else None))
+        found.append(
+            _joined(
+                argument, node, kernel, position=position, word=word if shift is not None else None
+            )
+        )
     return tuple(found)
 
 
 def _assigned(arguments: Sequence[Argument], kernel: Kernel | None) -> list[Argument]:
-    """Arguments of a brief dump without kinds get them from the kernel's description, where the counts allow it."""
+    """Arguments of a brief dump without kinds get them from the kernel's description, where the
+    counts allow it.
+    """
     unknown = [one for one in arguments if one.io == "unknown"]
     if not unknown or kernel is None or not kernel.inputs:
         return list(arguments)
     inputs, outputs = len(kernel.inputs), len(kernel.outputs)
     if len({one.index for one in unknown}) < inputs + outputs:
         return list(arguments)
-    order = {index: place for place, index in enumerate(dict.fromkeys(one.index for one in unknown))}
-    return [one if one.io != "unknown" else _placed(one, order[one.index], inputs, outputs) for one in arguments]
+    order = {
+        index: place for place, index in enumerate(dict.fromkeys(one.index for one in unknown))
+    }
+    return [
+        one if one.io != "unknown" else _placed(one, order[one.index], inputs, outputs)
+        for one in arguments
+    ]
 
 
 def _placed(one: Argument, place: int, inputs: int, outputs: int) -> Argument:
@@ -121,15 +147,25 @@ def _workspaces(fault: Fault) -> list[Argument]:
     """Workspaces that the description lists apart: workspace_addrs and workspace_bytes."""
     if any(one.io == "workspace" for one in fault.arguments):
         return []
-    addresses, sizes = (_list(fault.described.get(key, "")) for key in ("workspace_addrs", "workspace_bytes"))
+    addresses, sizes = (
+        _list(fault.described.get(key, "")) for key in ("workspace_addrs", "workspace_bytes")
+    )
     return [
-        Argument(io="workspace", index=place, address=address, size=sizes[place] if place < len(sizes) else None)
+        Argument(
+            io="workspace",
+            index=place,
+            address=address,
+            size=sizes[place] if place < len(sizes) else None,
+        )
         for place, address in enumerate(addresses)
     ]
 
 
 def _list(text: str) -> list[int]:
-    return [int(one, 16) if one.lower().startswith("0x") else int(one[:20]) for one in re.findall(r"0x[0-9a-fA-F]{1,16}|\d+", text)[:256]]
+    return [
+        int(one, 16) if one.lower().startswith("0x") else int(one[:20])
+        for one in re.findall(r"0x[0-9a-fA-F]{1,16}|\d+", text)[:256]
+    ]
 
 
 def _from_node(node: Node | None) -> list[Argument]:
@@ -141,30 +177,50 @@ def _from_node(node: Node | None) -> list[Argument]:
 
 
 def _shift(fault: Fault, described: Sequence[Argument]) -> int | None:
-    """Which word of the arguments the first tensor is: 0, or 1 behind an address for FFTS; None when the words do not fit."""
+    """Which word of the arguments the first tensor is: 0, or 1 behind an address for FFTS; None
+    when the words do not fit.
+    """
     words = words_of(fault)
     tensors = [one for one in described if one.part == 0]
     if not words or not tensors:
         return None
     if tensors[0].position is not None:
         return tensors[0].position
-    known = [(place, one.address) for place, one in enumerate(tensors) if one.address and not on_host(one.address)]
+    known = [
+        (place, one.address)
+        for place, one in enumerate(tensors)
+        if one.address and not on_host(one.address)
+    ]
     for shift in range(_MAX_FFTS + 1):
-        hits = sum(1 for place, address in known if place + shift < len(words) and words[place + shift] == address)
+        hits = sum(
+            1
+            for place, address in known
+            if place + shift < len(words) and words[place + shift] == address
+        )
         if known and hits == len(known):
             return shift
     return None
 
 
-def _joined(argument: Argument, node: Node | None, kernel: Kernel | None, *, position: int | None, word: int | None) -> KernelTensor:
+def _joined(
+    argument: Argument,
+    node: Node | None,
+    kernel: Kernel | None,
+    *,
+    position: int | None,
+    word: int | None,
+) -> KernelTensor:
     desc = (
         _at(node.inputs if argument.io == "input" else node.outputs, argument.index)
         if node and argument.io in ("input", "output")
         else None
     )
     parameter = _parameter(kernel, argument)
-    # A binary is compiled for one type of each tensor; the graph may be of before a cast was fused in.
-    dtype = _dtype(argument.dtype, parameter.dtype if parameter else None, desc.dtype if desc else None)
+    # A binary is compiled for one type of each tensor; the graph may be of before a cast was fused
+    # in.
+    dtype = _dtype(
+        argument.dtype, parameter.dtype if parameter else None, desc.dtype if desc else None
+    )
     shape = _shape(argument, desc, parameter, dtype)
     said = argument.address
     address = word if said is not None and word and on_host(said) and not on_host(word) else said
@@ -174,9 +230,13 @@ def _joined(argument: Argument, node: Node | None, kernel: Kernel | None, *, pos
         part=argument.part,
         name=_named(argument, node, parameter),
         dtype=dtype.name if dtype else None,
-        format=argument.format or (desc.format if desc else None) or (parameter.format if parameter else None),
+        format=argument.format
+        or (desc.format if desc else None)
+        or (parameter.format if parameter else None),
         shape=shape,
-        origin_shape=desc.origin_shape if desc and desc.origin_shape and min(desc.origin_shape) >= 0 else None,
+        origin_shape=desc.origin_shape
+        if desc and desc.origin_shape and min(desc.origin_shape) >= 0
+        else None,
         origin_format=desc.origin_format if desc else None,
         address=address,
         said_address=said,
@@ -213,14 +273,27 @@ def _dtype(*names: str | None) -> DType | None:
     return None
 
 
-def _shape(argument: Argument, desc: TensorDesc | None, parameter: Parameter | None, dtype: DType | None) -> tuple[int, ...] | None:
-    """The shape of this call: the log's, else a static one that fills the size, else one dimension of the size's elements."""
+def _shape(
+    argument: Argument, desc: TensorDesc | None, parameter: Parameter | None, dtype: DType | None
+) -> tuple[int, ...] | None:
+    """The shape of this call: the log's, else a static one that fills the size, else one dimension
+    of the size's elements.
+    """
     if argument.shape is not None:
         return argument.shape
     for shape in (desc.shape if desc else None, parameter.shape if parameter else None):
-        if shape is not None and all(dim >= 0 for dim in shape) and (argument.size is None or _bytes(shape, dtype) == argument.size):
+        if (
+            shape is not None
+            and all(dim >= 0 for dim in shape)
+            and (argument.size is None or _bytes(shape, dtype) == argument.size)
+        ):
             return shape
-    if argument.size is not None and dtype is not None and dtype.bits and argument.size * 8 % dtype.bits == 0:
+    if (
+        argument.size is not None
+        and dtype is not None
+        and dtype.bits
+        and argument.size * 8 % dtype.bits == 0
+    ):
         return (argument.size * 8 // dtype.bits,)
     return None
 
@@ -232,17 +305,33 @@ def _bytes(shape: tuple[int, ...] | None, dtype: DType | None) -> int | None:
 
 
 def tiling_of(fault: Fault, kernel: Kernel | None, node: Node | None = None) -> Tiling:
-    """The tiling data from the argument words, else from the log's own print of it, whichever has more bytes."""
+    """The tiling data from the argument words, else from the log's own print of it, whichever has
+    more bytes.
+    """
     size = _tiling_size(fault, kernel, node)
     words, base = words_of(fault), para_base(fault)
-    logged = Tiling(data=fault.tiling, size=size, source="tiling_data of the log", cut=fault.tiling_cut or _short(fault.tiling, size))
+    logged = Tiling(
+        data=fault.tiling,
+        size=size,
+        source="tiling_data of the log",
+        cut=fault.tiling_cut or _short(fault.tiling, size),
+    )
     place = _tiling_word(fault, words, base)
     if place is None or base is None:
         return logged if fault.tiling else Tiling(size=size)
     word, address = place
     stop = _tiling_stop(words, word, base, size)
-    data = b"".join((value & (1 << 64) - 1).to_bytes(8, "little") for value in words[word:stop])[:size]
-    found = Tiling(data=data, size=size, address=address, word=word, source=f"argument words {word} to {stop - 1}", cut=_short(data, size))
+    data = b"".join((value & (1 << 64) - 1).to_bytes(8, "little") for value in words[word:stop])[
+        :size
+    ]
+    found = Tiling(
+        data=data,
+        size=size,
+        address=address,
+        word=word,
+        source=f"argument words {word} to {stop - 1}",
+        cut=_short(data, size),
+    )
     if len(fault.tiling) > len(data):
         return msgspec.structs.replace(logged, address=address, word=word)
     return found
@@ -253,7 +342,9 @@ def _short(data: bytes, size: int | None) -> bool:
 
 
 def _tiling_size(fault: Fault, kernel: Kernel | None, node: Node | None) -> int | None:
-    """Bytes of tiling: as the log loads them, else as the kernel was compiled (which counts an atomic index of 8 bytes)."""
+    """Bytes of tiling: as the log loads them, else as the kernel was compiled (which counts an
+    atomic index of 8 bytes).
+    """
     loaded = next((one.size for one in fault.arguments if one.io == "tiling" and one.size), None)
     if loaded is not None:
         return loaded
@@ -264,20 +355,34 @@ def _tiling_size(fault: Fault, kernel: Kernel | None, node: Node | None) -> int 
 
 
 def _tiling_word(fault: Fault, words: Sequence[int], base: int | None) -> tuple[int, int] | None:
-    """The word the tiling begins at and its address: the pointer into the argument block that no tensor has."""
+    """The word the tiling begins at and its address: the pointer into the argument block that no
+    tensor has.
+    """
     if base is None or not words:
         return None
-    inside = [address for address in words if base <= address < base + 8 * len(words) and address % 8 == 0]
+    inside = [
+        address for address in words if base <= address < base + 8 * len(words) and address % 8 == 0
+    ]
     loaded = next((one.address for one in fault.arguments if one.io == "tiling"), None)
     taken = {one.address for one in fault.arguments if one.io != "tiling"}
-    chosen = loaded if loaded in inside else next((address for address in reversed(inside) if address not in taken), None)
+    chosen = (
+        loaded
+        if loaded in inside
+        else next((address for address in reversed(inside) if address not in taken), None)
+    )
     return None if chosen is None else ((chosen - base) // 8, chosen)
 
 
 def _tiling_stop(words: Sequence[int], word: int, base: int, size: int | None) -> int:
-    """The word behind the tiling: by its size, else where the next block begins or at the mark that ends it."""
+    """The word behind the tiling: by its size, else where the next block begins or at the mark that
+    ends it.
+    """
     if size is not None:
         return min(len(words), word + -(-size // 8))
-    begins = [(address - base) // 8 for address in words[:word] if base + 8 * word < address < base + 8 * len(words)]
+    begins = [
+        (address - base) // 8
+        for address in words[:word]
+        if base + 8 * word < address < base + 8 * len(words)
+    ]
     stop = min(begins, default=len(words))
     return next((place for place in range(word, stop) if words[place] >> 32 == _TILING_END), stop)

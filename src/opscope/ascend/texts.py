@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protobuf text (ge_proto_*.txt, ge_onnx_*.pbtxt) as nested dicts of lists: a reader that needs no schema.
+"""Protobuf text (ge_proto_*.txt, ge_onnx_*.pbtxt) as nested dicts of lists: a reader that needs no
+schema.
 
-Every field becomes a list of its values in order, a message a dict, a scalar a str, int, float or bool, an enumeration its
-name. Depth is bounded.
+Every field becomes a list of its values in order, a message a dict, a scalar a str, int, float or
+bool, an enumeration its name. Depth is bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _LETTERS = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "f": 12, "v": 11}
 
 
 def parse(text: str, path: str | PathLike[str]) -> dict[str, list[Any]]:
-    """The message a text holds. Raises FormatError with the place where it stops being protobuf text."""
+    """The message a text holds. Raises FormatError with the place where it stops being protobuf
+    text.
+    """
     root: dict[str, list[Any]] = {}
     stack = [root]
     name: str | None = None
@@ -60,9 +63,15 @@ def parse(text: str, path: str | PathLike[str]) -> dict[str, list[Any]]:
     return root
 
 
-def _opened(stack: list[dict[str, list[Any]]], name: str | None, path: str | PathLike[str], at: int) -> None:
+def _opened(
+    stack: list[dict[str, list[Any]]], name: str | None, path: str | PathLike[str], at: int
+) -> None:
     if name is None or len(stack) > _DEPTH:
-        raise FormatError(path, "opens a message without a name" if name is None else f"is nested deeper than {_DEPTH}", offset=at)
+        raise FormatError(
+            path,
+            "opens a message without a name" if name is None else f"is nested deeper than {_DEPTH}",
+            offset=at,
+        )
     message: dict[str, list[Any]] = {}
     stack[-1].setdefault(name, []).append(message)
     stack.append(message)
@@ -93,7 +102,11 @@ def _string(body: str) -> str:
         elif code[0] in "01234567":
             data.append(int(code, 8) & 0xFF)
         else:
-            data += bytes([_LETTERS[code]]) if code in _LETTERS else code.encode("utf-8", "surrogateescape")
+            data += (
+                bytes([_LETTERS[code]])
+                if code in _LETTERS
+                else code.encode("utf-8", "surrogateescape")
+            )
         at = found.end()
     data += body[at:].encode("utf-8", "surrogateescape")
     return data.decode("utf-8", "replace")

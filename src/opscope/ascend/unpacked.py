@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives among the places given (tar, zip, single .gz, .bz2 and .xz files), unpacked where only this process looks.
+"""Archives among the places given (tar, zip, single .gz, .bz2 and .xz files), unpacked where only
+this process looks.
 
-What is unpacked is bounded, and the names of members are never trusted: only plain files, only below the folder made for them.
+What is unpacked is bounded, and the names of members are never trusted: only plain files, only
+below the folder made for them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,17 @@ _LARGEST_FOUND = 256 << 20  # bytes of an archive that was not given by name
 _MOST_FILES = 100_000
 _MOST_ARCHIVES = 1000
 _PART = 1 << 16  # a torn stream loses its last part
-_TORN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError)
+_TORN = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    ValueError,
+    RuntimeError,
+    NotImplementedError,
+)
 
 
 class Unpacked(msgspec.Struct, kw_only=True):
@@ -55,7 +67,9 @@ class Unpacked(msgspec.Struct, kw_only=True):
 
 @contextmanager
 def unpacked(places: Iterable[Path]) -> Iterator[Unpacked]:
-    """Unpacks the archives among these files and below these folders; the folders are gone afterwards."""
+    """Unpacks the archives among these files and below these folders; the folders are gone
+    afterwards.
+    """
     archives = [*_archives(places)]
     found = Unpacked()
     if not archives:
@@ -74,13 +88,17 @@ def unpacked(places: Iterable[Path]) -> Iterator[Unpacked]:
 
 
 def _archives(places: Iterable[Path]) -> Iterator[Path]:
-    """The archives given by name, and those below the folders that may be logs: not somebody's data set."""
+    """The archives given by name, and those below the folders that may be logs: not somebody's data
+    set.
+    """
     for place in places:
         if place.is_file():
             if place.name.lower().endswith((*_TARS, *_SINGLE, ".zip")):
                 yield place
             continue
-        found = (Path(folder, name) for folder, _, files in os.walk(place) for name in sorted(files))
+        found = (
+            Path(folder, name) for folder, _, files in os.walk(place) for name in sorted(files)
+        )
         yield from (path for path in found if _may_be_logs(path))
 
 
@@ -89,7 +107,11 @@ def _may_be_logs(path: Path) -> bool:
     if name.endswith((*_TARS, ".zip")):
         return path.is_file() and path.stat().st_size <= _LARGEST_FOUND
     ending = next((one for one in _SINGLE if name.endswith(one)), None)
-    return ending is not None and name.removesuffix(ending).endswith((".log", ".txt")) and path.is_file()
+    return (
+        ending is not None
+        and name.removesuffix(ending).endswith((".log", ".txt"))
+        and path.is_file()
+    )
 
 
 def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
@@ -106,8 +128,15 @@ def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
     elif name.endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
-                nameless_or_folder = info.filename[-1:] in ("", "/")  # ZipInfo.is_dir looks for a last character, which there need not be
-                if not nameless_or_folder and not info.flag_bits & 1 and (target := _below(folder, info.filename)) is not None:
+                nameless_or_folder = info.filename[-1:] in (
+                    "",
+                    "/",
+                )  # ZipInfo.is_dir looks for a last character, which there need not be
+                if (
+                    not nameless_or_folder
+                    and not info.flag_bits & 1
+                    and (target := _below(folder, info.filename)) is not None
+                ):
                     with zipped.open(info) as content:
                         _write(content, target, found)
     else:
@@ -118,9 +147,16 @@ def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
 
 
 def _below(folder: Path, name: str) -> Path | None:
-    """Where a member goes: below the folder, whatever its name says; None for a name that leads elsewhere or is too long."""
+    """Where a member goes: below the folder, whatever its name says; None for a name that leads
+    elsewhere or is too long.
+    """
     parts = PurePosixPath(name.replace("\\", "/")).parts
-    if not parts or ".." in parts or "\0" in name or any(len(part.encode("utf-8", "surrogateescape")) > 255 for part in parts):
+    if (
+        not parts
+        or ".." in parts
+        or "\0" in name
+        or any(len(part.encode("utf-8", "surrogateescape")) > 255 for part in parts)
+    ):
         return None
     return folder.joinpath(*(part for part in parts if part not in ("/", ".")))
 

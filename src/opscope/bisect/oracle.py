@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run of the command failed in the way that is searched for: each kind of failure is one oracle.
+"""Whether a run of the command failed in the way that is searched for: each kind of failure is one
+oracle.
 
-An oracle answers "good", "bad" or "unclear" about one observation, as `git bisect run` has it: 0, 1, 125. A failure of
-another kind than the one searched for is unclear, never bad and never good.
+An oracle answers "good", "bad" or "unclear" about one observation, as `git bisect run` has it: 0,
+1, 125. A failure of another kind than the one searched for is unclear, never bad and never good.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 GOOD, BAD, UNCLEAR = "good", "bad", "unclear"
 TAIL = 1 << 20
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
-}  # fmt: skip
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 NUMBER = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?))"
 NAMED = re.compile(r"name-regex\((.*)\)", re.DOTALL)
 ENDED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?", re.ASCII)
@@ -37,7 +41,9 @@ Scan = Callable[[Path], "Document"]
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the command: where its output lies, and how it ended (None: it had to be stopped)."""
+    """One run of the command: where its output lies, and how it ended (None: it had to be
+    stopped).
+    """
 
     folder: Path
     exit_code: int | None
@@ -73,7 +79,9 @@ class Oracle(Protocol):
 
 
 class CommandOracle(msgspec.Struct, frozen=True):
-    """The user's own command: 0 good, 125 unclear, 1 to 127 bad. The output is its stdin, the rest stands in its environment."""
+    """The user's own command: 0 good, 125 unclear, 1 to 127 bad. The output is its stdin, the rest
+    stands in its environment.
+    """
 
     command: str
 
@@ -90,23 +98,34 @@ class CommandOracle(msgspec.Struct, frozen=True):
     def judge(self, seen: Observation) -> str:
         """Run it; UsageError when it cannot be run or ends by a signal, as git does."""
         environment = {
-            **os.environ, "OPSCOPE_TRIAL": str(seen.folder), "OPSCOPE_TRIAL_RUN": str(seen.run),
+            **os.environ,
+            "OPSCOPE_TRIAL": str(seen.folder),
+            "OPSCOPE_TRIAL_RUN": str(seen.run),
             "OPSCOPE_TRIAL_EXIT_CODE": "" if seen.exit_code is None else str(seen.exit_code),
-        }  # fmt: skip
+        }
         try:
             with (seen.folder / "stdout.txt").open("rb") as text:
                 code = subprocess.run(
-                    shlex.split(self.command), stdin=text, env=environment, stdout=subprocess.DEVNULL, check=False
+                    shlex.split(self.command),
+                    stdin=text,
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    check=False,
                 ).returncode
         except (OSError, ValueError) as error:
             raise UsageError(f"--oracle {self.command!r} cannot be run: {error}") from error
         if code < 0 or code > 127:
-            raise UsageError(f"--oracle {self.command!r} ended with {code}; it has to exit with 0 (good), 1 (bad) or 125 (cannot tell)")
+            raise UsageError(
+                f"--oracle {self.command!r} ended with {code}; it has to exit with 0 (good), "
+                "1 (bad) or 125 (cannot tell)"
+            )
         return {0: GOOD, 125: UNCLEAR}.get(code, BAD)
 
 
 class MetricOracle(msgspec.Struct, frozen=True):
-    """The last value of a metric that the command printed: good when the condition holds, bad when not or when it is NaN."""
+    """The last value of a metric that the command printed: good when the condition holds, bad when
+    not or when it is NaN.
+    """
 
     text: str
     pattern: str
@@ -128,7 +147,11 @@ class MetricOracle(msgspec.Struct, frozen=True):
         value = last_value(self.pattern, seen.stdout)
         if value is None or seen.exit_code != 0:
             return UNCLEAR
-        return GOOD if not math.isnan(value) and COMPARISONS[self.comparison](value, self.bound) else BAD
+        return (
+            GOOD
+            if not math.isnan(value) and COMPARISONS[self.comparison](value, self.bound)
+            else BAD
+        )
 
 
 class ExceptionOracle(msgspec.Struct, frozen=True):
@@ -196,7 +219,9 @@ class NonfiniteOracle(msgspec.Struct, frozen=True):
 
 
 def chosen_oracle(command: str | None, metric: str | None) -> Oracle | None:
-    """The oracle that the user asked for, None when the failure itself has to tell; UsageError for one that makes no sense."""
+    """The oracle that the user asked for, None when the failure itself has to tell; UsageError for
+    one that makes no sense.
+    """
     if command is not None and metric is not None:
         raise UsageError("--oracle and --metric both say what good is; give one of them")
     if command is not None:
@@ -211,19 +236,30 @@ def _check_command(command: str) -> None:
     except ValueError as error:
         raise UsageError(f"--oracle {command!r} cannot be run: {error}") from error
     if not words:
-        raise UsageError("--oracle is empty; give a command that exits with 0 (good), 1 (bad) or 125 (cannot tell)")
+        raise UsageError(
+            "--oracle is empty; give a command that exits with 0 (good), 1 (bad) or 125 "
+            "(cannot tell)"
+        )
     if shutil.which(words[0]) is None:
-        raise UsageError(f"--oracle {command!r}: {words[0]!r} is no command here; a file needs to be executable")
+        raise UsageError(
+            f"--oracle {command!r}: {words[0]!r} is no command here; a file needs to be executable"
+        )
 
 
 def metric_oracle(text: str) -> MetricOracle:
-    """`loss<2.5`: good when the last value printed beside the word is below 2.5; `name-regex(RE)<2.5` finds it by its one group."""
+    """`loss<2.5`: good when the last value printed beside the word is below 2.5;
+    `name-regex(RE)<2.5` finds it by its one group.
+    """
     found = re.fullmatch(r"(.+?)\s*(<=|>=|<|>)\s*" + NUMBER, text.strip(), re.DOTALL)
     if found is None:
-        raise UsageError(f"--metric {text!r}: write NAME<NUMBER (good when it holds), such as 'loss<2.5'")
+        raise UsageError(
+            f"--metric {text!r}: write NAME<NUMBER (good when it holds), such as 'loss<2.5'"
+        )
     name, comparison, bound = found[1], found[2], float(found[3])
     regex = NAMED.fullmatch(name)
-    pattern = regex[1] if regex is not None else rf"(?<![\w]){re.escape(name)}\W{{0,8}}?{NUMBER}(?![\w])"
+    pattern = (
+        regex[1] if regex is not None else rf"(?<![\w]){re.escape(name)}\W{{0,8}}?{NUMBER}(?![\w])"
+    )
     try:
         compiled = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
@@ -239,19 +275,27 @@ def oracle_for(seen: Observation, scan: Scan) -> Oracle | None:
         return ExitOracle(None)
     if seen.exit_code != 0:
         error = final_error(seen.stderr)
-        return ExceptionOracle(error) if error is not None and seen.exit_code < 128 else ExitOracle(seen.exit_code)
+        return (
+            ExceptionOracle(error)
+            if error is not None and seen.exit_code < 128
+            else ExitOracle(seen.exit_code)
+        )
     return NonfiniteOracle(scan) if reached(scan(seen.run)) else None
 
 
 def reached(document: Document) -> bool:
     """Whether values that are not finite did damage."""
     return any(
-        finding.kind == "overflow-origin" and any(record.get("reached") for record in finding.evidence) for finding in document.findings
+        finding.kind == "overflow-origin"
+        and any(record.get("reached") for record in finding.evidence)
+        for finding in document.findings
     )
 
 
 def final_error(stderr: str) -> str | None:
-    """Class and text of the exception that the last traceback ends with, numbers and addresses as `#`; None without one."""
+    """Class and text of the exception that the last traceback ends with, numbers and addresses as
+    `#`; None without one.
+    """
     _, found, after = stderr.rpartition("Traceback (most recent call last)")
     if not found:
         return None

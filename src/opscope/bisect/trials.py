@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the command again and again, each time in fresh processes, and remembers what came of it in a log."""
+"""Runs the command again and again, each time in fresh processes, and remembers what came of it in
+a log.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,18 @@ from opscope.run.store.layout import process_directories
 from opscope.run.store.public import public_command
 
 LOG = "bisect.log"
-LONGEST = 1800.0  # seconds a run may take while nothing is known of the command, or nothing but that it does not end
+# seconds a run may take while nothing is known of the command, or nothing but that it does not end
+LONGEST = 1800.0
 KILLED_AFTER = 10.0
-# A shell that reads a line from who started it; when that one is gone without having written any, the group of processes is ended.
+# A shell that reads a line from who started it; when that one is gone without having written any,
+# the group of processes is ended.
 GUARD = f'read line || {{ kill -s TERM -- "-$1"; sleep {KILLED_AFTER:g}; kill -s KILL -- "-$1"; }}'
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the log: which elements were changed, what came of it, and where the trial lies."""
+    """One line of the log: which elements were changed, what came of it, and where the trial
+    lies.
+    """
 
     elements: tuple[str, ...]
     verdict: str
@@ -41,7 +47,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of the log: what is searched, as a number that changes with command, oracle and options; command is for people."""
+    """First line of the log: what is searched, as a number that changes with command, oracle and
+    options; command is for people.
+    """
 
     search: str
     command: tuple[str, ...]
@@ -50,7 +58,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 class Trials:
     """The folder of one search: log, trials, good/ and bad/.
 
-    A folder that holds a log of the same search is gone on with; one of another search, or of anything else, is refused.
+    A folder that holds a log of the same search is gone on with; one of another search, or of
+    anything else, is refused.
     """
 
     def __init__(
@@ -68,7 +77,9 @@ class Trials:
         self.records: list[Record] = []
         self.made = 0
         self._told = told
-        search = hashlib.sha256(repr((self.command, question, str(Path.cwd()))).encode()).hexdigest()[:16]
+        search = hashlib.sha256(
+            repr((self.command, question, str(Path.cwd()))).encode()
+        ).hexdigest()[:16]
         self._head = Head(search=search, command=public_command(self.command))
         self._read()
 
@@ -83,9 +94,15 @@ class Trials:
             lines = content.splitlines()
             head = msgspec.json.decode(lines[0] if lines else b"", type=Head)
         except (OSError, msgspec.MsgspecError) as error:
-            raise UsageError(f"{self.folder} exists and holds no search of opscope bisect; give another folder with -o") from error
+            raise UsageError(
+                f"{self.folder} exists and holds no search of opscope bisect; give another "
+                "folder with -o"
+            ) from error
         if head.search != self._head.search:
-            raise UsageError(f"{self.folder} holds a search for another command or question; give another folder with -o")
+            raise UsageError(
+                f"{self.folder} holds a search for another command or question; give another "
+                "folder with -o"
+            )
         if not content.endswith(b"\n"):
             path.write_bytes(content + b"\n")  # a line that was cut must not swallow the next one
         for line in lines[1:]:
@@ -99,20 +116,36 @@ class Trials:
 
     def seen(self, record: Record) -> Observation:
         """What a trial of the log showed."""
-        return Observation(folder=self.folder / record.folder, exit_code=record.exit_code, seconds=record.seconds)
+        return Observation(
+            folder=self.folder / record.folder, exit_code=record.exit_code, seconds=record.seconds
+        )
 
     def learn(self, exit_code: int | None, seconds: float) -> None:
         """How long a run may take, from how the first one ended, where nobody said it."""
         if self.timeout is None:
             self.timeout = LONGEST if exit_code is None else 60 + 50 * seconds
 
-    def observe(self, options: Sequence[str], environment: Mapping[str, str | None], name: str) -> Observation:
-        """Run the command under `opscope run` with these options; a variable that is None is taken out."""
+    def observe(
+        self, options: Sequence[str], environment: Mapping[str, str | None], name: str
+    ) -> Observation:
+        """Run the command under `opscope run` with these options; a variable that is None is taken
+        out.
+        """
         self._told(self.made)
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)  # of a trial that was interrupted
         folder.mkdir(parents=True)
-        words = [sys.executable, "-m", "opscope", "run", "-o", str(folder / "run"), *options, "--", *self.command]
+        words = [
+            sys.executable,
+            "-m",
+            "opscope",
+            "run",
+            "-o",
+            str(folder / "run"),
+            *options,
+            "--",
+            *self.command,
+        ]
         own = {key: value for key, value in os.environ.items() if not key.startswith("OPSCOPE")}
         for key, value in environment.items():
             own.pop(key, None)
@@ -130,14 +163,21 @@ class Trials:
     def note(self, elements: Sequence[str], verdict: str, seen: Observation) -> Record:
         """Write what came of a trial."""
         record = Record(
-            elements=tuple(sorted(elements)), verdict=verdict, exit_code=seen.exit_code, seconds=seen.seconds, folder=seen.folder.name
-        )  # fmt: skip
+            elements=tuple(sorted(elements)),
+            verdict=verdict,
+            exit_code=seen.exit_code,
+            seconds=seen.seconds,
+            folder=seen.folder.name,
+        )
         self.records.append(record)
         try:
             with (self.folder / LOG).open("ab") as file:
                 file.write(msgspec.json.encode(record) + b"\n")
         except OSError as error:
-            raise FormatError(self.folder / LOG, f"cannot be written ({error.strerror}); free space and start again") from error
+            raise FormatError(
+                self.folder / LOG,
+                f"cannot be written ({error.strerror}); free space and start again",
+            ) from error
         return record
 
     def show(self, record: Record, name: str) -> Path:
@@ -157,9 +197,18 @@ def _check_recorded(folder: Path) -> None:
         raise UnavailableError(f"a run of the command proves nothing: {notes[0]}; see {folder}")
 
 
-def _run(words: Sequence[str], environment: Mapping[str, str], out: Any, err: Any, timeout: float | None) -> int | None:
+def _run(
+    words: Sequence[str], environment: Mapping[str, str], out: Any, err: Any, timeout: float | None
+) -> int | None:
     """Exit code, 128 + n for signal n, None when the command had to be stopped."""
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment), start_new_session=True)
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        env=dict(environment),
+        start_new_session=True,
+    )
     try:
         with _guarded(process.pid):
             code = process.wait(timeout)
@@ -174,9 +223,17 @@ def _run(words: Sequence[str], environment: Mapping[str, str], out: Any, err: An
 
 @contextlib.contextmanager
 def _guarded(group: int) -> Iterator[None]:
-    """A block during which a group of processes does not outlive this one: nobody is asked when a process is killed by SIGKILL."""
+    """A block during which a group of processes does not outlive this one: nobody is asked when a
+    process is killed by SIGKILL.
+    """
     words = ["/bin/sh", "-c", GUARD, "opscope-bisect", str(group)]
-    guard = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    guard = subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         yield
     finally:
@@ -184,12 +241,16 @@ def _guarded(group: int) -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and all it started: asked first, so that the recording is closed, and at once when interrupted again."""
+    """End the command and all it started: asked first, so that the recording is closed, and at once
+    when interrupted again.
+    """
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired, KeyboardInterrupt):
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(KILLED_AFTER)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # who would not be asked, the command's own children too
+        os.killpg(
+            process.pid, signal.SIGKILL
+        )  # who would not be asked, the command's own children too
     process.wait()
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: one thin module for each verb, and what every verb has in common: exit codes, one-line errors, pipes."""
+"""The command line: one thin module for each verb, and what every verb has in common: exit codes,
+one-line errors, pipes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return its exit code (docs/architecture.md, section 6); nothing is raised."""
+    """Run one verb and return its exit code (docs/architecture.md, section 6); nothing is
+    raised.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # a shell closed it (>&-): what is said goes nowhere
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
@@ -35,12 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more when it flushes at exit.
+        # Whoever read our output has enough. Python would complain once more when it flushes at
+        # exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except OSError as error:
         reason = error.strerror or str(error)
-        return report_error(UsageError(reason if error.filename is None else f"{error.filename}: {reason}"), 2)
+        return report_error(
+            UsageError(reason if error.filename is None else f"{error.filename}: {reason}"), 2
+        )
     except RuntimeError as error:
         # duckdb takes Ctrl-C during a query and raises this in its place.
         return INTERRUPTED if str(error) == "Query interrupted" else report_bug(error)
@@ -50,6 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def standard_library_first() -> None:
-    """Have no file on PYTHONPATH or in the current directory stand for a module of Python's own, a json.py say."""
+    """Have no file on PYTHONPATH or in the current directory stand for a module of Python's own, a
+    json.py say.
+    """
     home = str(Path(os.__file__).parent)
-    sys.path.sort(key=lambda entry: not entry.startswith(home) or entry.rstrip("/").endswith("-packages"))
+    sys.path.sort(
+        key=lambda entry: not entry.startswith(home) or entry.rstrip("/").endswith("-packages")
+    )

@@ -29,13 +29,35 @@ if TYPE_CHECKING:
 class Places:
     """Where things lie that are not found by themselves, and numbers to explain."""
 
-    graphs: Annotated[Path | None, Parameter(help="Graph dumps (ge_proto, ge_onnx, JSON), in place of those found.")] = None
-    kernel_meta: Annotated[Path | None, Parameter(help="Kernels' .json and .o, in place of those found.")] = None
+    graphs: Annotated[
+        Path | None,
+        Parameter(help="Graph dumps (ge_proto, ge_onnx, JSON), in place of those found."),
+    ] = None
+    kernel_meta: Annotated[
+        Path | None, Parameter(help="Kernels' .json and .o, in place of those found.")
+    ] = None
     dump: Annotated[Path | None, Parameter(help="Exception dumps, in place of those found.")] = None
-    case_result: Annotated[str | None, Parameter(help="How the case ended: reproduced, not-reproduced, or the folder of its logs.")] = None
-    run_case: Annotated[bool, Parameter(help="Run the cases written with -o; on the device their outcome completes the verdict.")] = False
-    status: Annotated[str | None, Parameter(help="Explain an overflow status (272, 0x110; several by commas) and nothing else.")] = None
-    code: Annotated[str | None, Parameter(help="Explain codes: 0x800000, 507015, EI0006, 95,330 (950), hccl:9.")] = None
+    case_result: Annotated[
+        str | None,
+        Parameter(
+            help="How the case ended: reproduced, not-reproduced, or the folder of its logs."
+        ),
+    ] = None
+    run_case: Annotated[
+        bool,
+        Parameter(
+            help="Run the cases written with -o; on the device their outcome completes the verdict."
+        ),
+    ] = False
+    status: Annotated[
+        str | None,
+        Parameter(
+            help="Explain an overflow status (272, 0x110; several by commas) and nothing else."
+        ),
+    ] = None
+    code: Annotated[
+        str | None, Parameter(help="Explain codes: 0x800000, 507015, EI0006, 95,330 (950), hccl:9.")
+    ] = None
 
 
 _EACH = 20  # errors up to which each gets a case of its own; of more, each different call one
@@ -49,18 +71,24 @@ def aicore(
     where: Where = NOWHERE,
     output: Annotated[
         Path | None,
-        Parameter(name=["--output", "-o"], help="Folder for info.txt, info.html and the cases; one that exists gets a sibling."),
+        Parameter(
+            name=["--output", "-o"],
+            help="Folder for info.txt, info.html and the cases; one that exists gets a sibling.",
+        ),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Explain AI Core errors from logs, graphs, kernels and dumps: what failed where, by which cause, and what to do.
+    """Explain AI Core errors from logs, graphs, kernels and dumps: what failed where, by which
+    cause, and what to do.
 
-    Exit code 0: no AI Core error, 1: one or more, 2: nothing here can be read, 3: no error, but files could not be read.
+    Exit code 0: no AI Core error, 1: one or more, 2: nothing here can be read, 3: no error, but
+    files could not be read.
 
     Parameters
     ----------
     paths
-        Files, folders and archives: process logs, an asys collection, a run, core files; - reads pasted text from stdin.
+        Files, folders and archives: process logs, an asys collection, a run, core files; - reads
+        pasted text from stdin.
     """
     unknown = next((path for path in paths if path.startswith("-") and path != "-"), None)
     if unknown is not None:
@@ -68,21 +96,32 @@ def aicore(
     if where.status is not None or where.code is not None:
         return _explain(where, json=json)
     if not paths:
-        raise UsageError("no logs given; write: opscope aicore FOLDER, or opscope aicore - and paste the EZ9999 block")
+        raise UsageError(
+            "no logs given; write: opscope aicore FOLDER, or opscope aicore - and paste the "
+            "EZ9999 block"
+        )
     from opscope.ascend.unpacked import unpacked
 
-    with unpacked(Path(path) for path in paths if path != "-" and not Path(path).is_fifo() and Path(path).exists()) as archives:
+    with unpacked(
+        Path(path)
+        for path in paths
+        if path != "-" and not Path(path).is_fifo() and Path(path).exists()
+    ) as archives:
         return _told(paths, where, output, archives, json=json)
 
 
-def _told(paths: tuple[str, ...], where: Places, output: Path | None, archives: Unpacked, *, json: bool) -> int:
+def _told(
+    paths: tuple[str, ...], where: Places, output: Path | None, archives: Unpacked, *, json: bool
+) -> int:
     """Analyse, write what was asked for, print; the exit code."""
     analyses, conclude = _analysed(paths, where, archives)
     folder = _folder(output) if output is not None and analyses else None
     if folder is not None:
         analyses = tuple(_cases(analyses, folder, run=where.run_case))
     document = (
-        msgspec.convert(archives.named(msgspec.to_builtins(conclude(analyses))), Document) if archives.folders else conclude(analyses)
+        msgspec.convert(archives.named(msgspec.to_builtins(conclude(analyses))), Document)
+        if archives.folders
+        else conclude(analyses)
     )
     if folder is not None:
         _reports(document, folder)
@@ -111,7 +150,9 @@ def _analysed(
     piped = [Path(path) for path in paths if path != "-" and Path(path).is_fifo()]  # <(command)
     places = [Path(path) for path in paths if path != "-" and Path(path) not in piped]
     places += archives.folders.values()
-    found = collect(places, graphs_at=where.graphs, kernels_at=where.kernel_meta, dumps_at=where.dump)
+    found = collect(
+        places, graphs_at=where.graphs, kernels_at=where.kernel_meta, dumps_at=where.dump
+    )
     found = msgspec.structs.replace(found, problems=(*found.problems, *archives.problems))
     reader = read_logs(found.logs, named=archives.named)
     read = len(found.logs)
@@ -125,9 +166,14 @@ def _analysed(
         reader.read(sys.stdin.buffer, "<stdin>")
         read += 1
     if not read and not found.cores:
-        raise UsageError(f"{', '.join(paths)}: no log here; process logs lie in $HOME/ascend/log, or where ASCEND_PROCESS_LOG_PATH says")
+        raise UsageError(
+            f"{', '.join(paths)}: no log here; process logs lie in $HOME/ascend/log, or where "
+            "ASCEND_PROCESS_LOG_PATH says"
+        )
     analyses = analyse_all(reader, found, case_result=where.case_result)
-    return analyses, lambda done: document(done, found=found, read=read, codes=reader.codes, runs=paths)
+    return analyses, lambda done: document(
+        done, found=found, read=read, codes=reader.codes, runs=paths
+    )
 
 
 def _folder(output: Path) -> Path:
@@ -174,7 +220,9 @@ def _reports(document: Document, folder: Path) -> None:
     for number, finding in enumerate(document.findings, 1):
         name = f"info-{number}.txt" if many else "info.txt"
         (folder / name).write_text(info_text(finding), encoding="utf-8", errors="backslashreplace")
-    (folder / "info.html").write_text(aicore_html(document), encoding="utf-8", errors="backslashreplace")
+    (folder / "info.html").write_text(
+        aicore_html(document), encoding="utf-8", errors="backslashreplace"
+    )
     (folder / "document.json").write_text(json_text(document) + "\n", encoding="utf-8")
 
 
@@ -183,20 +231,39 @@ def _explain(where: Places, *, json: bool) -> int:
 
     meanings: tuple[Meaning, ...] = ()
     if where.status is not None:
-        meanings += tuple(one for text in where.status.replace(",", " ").split() or [""] for one in explain_status(_number(text)))
+        meanings += tuple(
+            one
+            for text in where.status.replace(",", " ").split() or [""]
+            for one in explain_status(_number(text))
+        )
     if where.code is not None:
         meanings += explain_code(where.code)
-    rows = [{"code": one.code, "family": one.family, "name": one.name, "text": one.text} for one in meanings]
+    rows = [
+        {"code": one.code, "family": one.family, "name": one.name, "text": one.text}
+        for one in meanings
+    ]
     if json:
         from opscope.report.json import json_text
 
-        print(json_text(Document(opscope=VERSION, verb="aicore", summary={"meanings": rows, "warnings": []})))
+        print(
+            json_text(
+                Document(opscope=VERSION, verb="aicore", summary={"meanings": rows, "warnings": []})
+            )
+        )
         return 0
     from opscope.report.console import folded, make_console, print_lines
 
     console = make_console()
     for one in meanings:
-        print_lines(console, folded(f"{one.code}  ", f"{one.name} ({one.family}): {one.text}", width=console.width, style="bold"))
+        print_lines(
+            console,
+            folded(
+                f"{one.code}  ",
+                f"{one.name} ({one.family}): {one.text}",
+                width=console.width,
+                style="bold",
+            ),
+        )
     return 0
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope repro` for AI Core errors: a case of opscope aicore, its folder, or a collection of which the case is written first."""
+"""`opscope repro` for AI Core errors: a case of opscope aicore, its folder, or a collection of
+which the case is written first.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _STYLES = {"reproduced": "bold red", "not-reproduced": "bold green"}
 
 
 def is_aicore(place: str, call: str | None) -> bool:
-    """Whether a place is a case of opscope aicore, the folder of one, or process logs; a run with logs is where no call is named."""
+    """Whether a place is a case of opscope aicore, the folder of one, or process logs; a run with
+    logs is where no call is named.
+    """
     from opscope.ascend.case import is_case
     from opscope.errors import OpscopeError
     from opscope.formats.registry import find_format
@@ -35,15 +39,22 @@ def is_aicore(place: str, call: str | None) -> bool:
         known = find_format(path).name
     except OpscopeError:
         known = None
-    if known in (None, "cann"):  # dumps of a device name no calls that could be made again, but the logs beside them may
+    if known in (
+        None,
+        "cann",
+    ):  # dumps of a device name no calls that could be made again, but the logs beside them may
         from opscope.ascend.find import collect
 
         return bool(collect([path]).logs)
     return call is None and has_logs(path)
 
 
-def repro_aicore(place: str, call: str | None, output: Path, *, repeat: int, timeout: float, json: bool) -> int:
-    """Try the case on the device through op_test_frame or acl, else by the CPU reference; the exit codes of opscope repro."""
+def repro_aicore(
+    place: str, call: str | None, output: Path, *, repeat: int, timeout: float, json: bool
+) -> int:
+    """Try the case on the device through op_test_frame or acl, else by the CPU reference; the exit
+    codes of opscope repro.
+    """
     from opscope.repro import execute
 
     folder = _case(Path(place), call, output)
@@ -58,12 +69,18 @@ def repro_aicore(place: str, call: str | None, output: Path, *, repeat: int, tim
 
 
 def _case(place: Path, call: str | None, output: Path) -> Path:
-    """The folder of the case: the one given, the one of that name or number below an output, or a new one."""
+    """The folder of the case: the one given, the one of that name or number below an output, or a
+    new one.
+    """
     from opscope.ascend.case import is_case
 
     if is_case(place):
         return place
-    written = sorted(folder for folder in place.glob("case*") if is_case(folder)) if (place / "document.json").is_file() else []
+    written = (
+        sorted(folder for folder in place.glob("case*") if is_case(folder))
+        if (place / "document.json").is_file()
+        else []
+    )
     if written:
         return _chosen({_label(folder): folder for folder in written}, call, place)
     return _new(place, call, output)
@@ -77,7 +94,9 @@ def _chosen(known: dict[str, Path], call: str | None, place: Path) -> Path:
     if call is None and len(known) == 1:
         return next(iter(known.values()))
     if call is None or call.lstrip("#") not in known:
-        raise UsageError(f"{place}: which error? opscope repro {place} N, N one of {', '.join(known)}")
+        raise UsageError(
+            f"{place}: which error? opscope repro {place} N, N one of {', '.join(known)}"
+        )
     return known[call.lstrip("#")]
 
 
@@ -105,43 +124,91 @@ def _error(analyses: tuple[Analysis, ...], call: str | None, place: Path) -> Ana
     """The error of that number, node, kernel or operator; the first without one."""
     if call is None:
         if len(analyses) > 1:
-            note(f"{place}: {len(analyses)} errors; the first is taken, opscope repro {place} N takes another")
+            note(
+                f"{place}: {len(analyses)} errors; the first is taken, opscope repro {place} "
+                "N takes another"
+            )
         return analyses[0]
     if call.lstrip("#").isdecimal() and 1 <= int(call.lstrip("#")) <= len(analyses):
         return analyses[int(call.lstrip("#")) - 1]
-    named = (one for one in analyses if call in (one.name, one.operator, one.fault.kernel, one.fault.dev_func))
+    named = (
+        one
+        for one in analyses
+        if call in (one.name, one.operator, one.fault.kernel, one.fault.dev_func)
+    )
     found = next(named, None)
     if found is None:
         known = dict.fromkeys(str(one.name or one.fault.kernel or one.operator) for one in analyses)
-        raise UsageError(f"{place}: no AI Core error of {call!r}; there are {', '.join(list(known)[:8])}")
+        raise UsageError(
+            f"{place}: no AI Core error of {call!r}; there are {', '.join(list(known)[:8])}"
+        )
     return found
 
 
 def _document(place: str, folder: Path, outcome: Outcome) -> Document:
-    summary = {"directory": str(folder), "status": outcome.status, "device": outcome.device, "reason": outcome.reason,
-               "shown": outcome.shown, "tried": outcome.tried}  # fmt: skip
+    summary = {
+        "directory": str(folder),
+        "status": outcome.status,
+        "device": outcome.device,
+        "reason": outcome.reason,
+        "shown": outcome.shown,
+        "tried": outcome.tried,
+    }
     verdict = "found" if outcome.exit_code == 1 else "clean"
     done: dict[str, object] = {**summary, "warnings": []}
     return Document(
-        opscope=VERSION, verb="repro", runs=(place,), verdict=verdict, complete=outcome.exit_code != 125, summary=done
-    )  # fmt: skip
+        opscope=VERSION,
+        verb="repro",
+        runs=(place,),
+        verdict=verdict,
+        complete=outcome.exit_code != 125,
+        summary=done,
+    )
 
 
 def _print(place: str, folder: Path, outcome: Outcome) -> None:
     from opscope.report.console import folded, line, make_console, print_lines
 
     console = make_console()
-    words = {"reproduced": "reproduced", "not-reproduced": "not reproduced", "cannot-try": "cannot be tried here"}
+    words = {
+        "reproduced": "reproduced",
+        "not-reproduced": "not reproduced",
+        "cannot-try": "cannot be tried here",
+    }
     for text in outcome.lines[:1]:
         console.print(line(text))
     where = {"npu": " on the device", "cpu": " by the CPU reference"}.get(outcome.device or "", "")
     counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
-    said = words.get(outcome.status, "no verdict") + (f"{counted}{where}" if outcome.exit_code != 125 else "")
-    print_lines(console, folded(f"{said}  ", outcome.reason, width=console.width, style=_STYLES.get(outcome.status, "bold")))
+    said = words.get(outcome.status, "no verdict") + (
+        f"{counted}{where}" if outcome.exit_code != 125 else ""
+    )
+    print_lines(
+        console,
+        folded(
+            f"{said}  ",
+            outcome.reason,
+            width=console.width,
+            style=_STYLES.get(outcome.status, "bold"),
+        ),
+    )
     command = f"python3 {shlex.quote(str(folder / 'repro.py'))}"
     if outcome.device == "npu" and outcome.exit_code != 125:
-        logs = "…" if Path(place) == folder or (Path(place) / "document.json").is_file() else shlex.quote(place)
-        print_lines(console, folded("next  ", f"opscope aicore {logs} --case-result {outcome.status}", width=console.width))
+        logs = (
+            "…"
+            if Path(place) == folder or (Path(place) / "document.json").is_file()
+            else shlex.quote(place)
+        )
+        print_lines(
+            console,
+            folded(
+                "next  ",
+                f"opscope aicore {logs} --case-result {outcome.status}",
+                width=console.width,
+            ),
+        )
     else:
-        text = f"{command} where CANN is, then: opscope aicore … --case-result reproduced|not-reproduced"
+        text = (
+            f"{command} where CANN is, then: opscope aicore … --case-result "
+            "reproduced|not-reproduced"
+        )
         print_lines(console, folded("next  ", text, width=console.width))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs, and how words become a call of one of them. A verb's module is imported when the verb is used."""
+"""The verbs, and how words become a call of one of them. A verb's module is imported when the verb
+is used.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
     ("compare", "Align two runs and name the operator where they part."),
     ("replay", "Run recorded calls again, against trusted substitutes."),
-    ("check-op", "Sweep one operator, or all, over types, shapes and layouts, against all witnesses."),
+    (
+        "check-op",
+        "Sweep one operator, or all, over types, shapes and layouts, against all witnesses.",
+    ),
     ("repro", "Cut one call out into a folder with a script that stands alone."),
     ("minimize", "Shrink such a folder while it still fails in the same way."),
     ("bisect", "Find the operators whose substitution makes a command's failure go away."),
@@ -61,12 +66,16 @@ def dispatch(arguments: Sequence[str]) -> int:
 
         words = bisected_apart(words)
     try:
-        code = make_app()(words, exit_on_error=False, print_error=False, result_action="return_value")
+        code = make_app()(
+            words, exit_on_error=False, print_error=False, result_action="return_value"
+        )
     except CycloptsError as error:
         verb = words[0] if words and words[0] in dict(VERBS) else ""
         see = f"opscope {verb} --help" if verb else "opscope --help"
         message = _sentence(str(error))
-        raise UsageError(f"{message} See {see}" if message.endswith("?") else f"{message}; see {see}") from error
+        raise UsageError(
+            f"{message} See {see}" if message.endswith("?") else f"{message}; see {see}"
+        ) from error
     return code if isinstance(code, int) else 0
 
 

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     from opscope.bisect.api import Bisected
     from opscope.bisect.trials import Trials
 
-TAKES_VALUE = ("--oracle", "--metric", "--substitute", "--ops", "--output", "-o", "--trials", "--timeout", "--hook")
+TAKES_VALUE = (
+    "--oracle",
+    "--metric",
+    "--substitute",
+    "--ops",
+    "--output",
+    "-o",
+    "--trials",
+    "--timeout",
+    "--hook",
+)
 TAKES_TWO = ("--between",)
 SWITCHES = ("--json",)
 
@@ -33,21 +43,43 @@ class BisectOptions:
     """What is searched for, and how long."""
 
     oracle: Annotated[
-        str | None, Parameter(help="Command that judges each trial, its output on stdin: exit 0 good, 1 bad, 125 unclear.")
+        str | None,
+        Parameter(
+            help="Command that judges each trial, its output on stdin: exit 0 good, 1 bad, 125 "
+            "unclear."
+        ),
     ] = None
-    metric: Annotated[str | None, Parameter(help="What good is, of the last value printed: 'loss<2.5', 'name-regex(RE)>0.9'.")] = None
-    substitute: Annotated[str, Parameter(help="Kind of substitute: cpu, float64, float32, decomposition.")] = "cpu"
-    ops: Annotated[str | None, Parameter(help="Operators searched: globs over operator, name-regex(RE).")] = None
+    metric: Annotated[
+        str | None,
+        Parameter(
+            help="What good is, of the last value printed: 'loss<2.5', 'name-regex(RE)>0.9'."
+        ),
+    ] = None
+    substitute: Annotated[
+        str, Parameter(help="Kind of substitute: cpu, float64, float32, decomposition.")
+    ] = "cpu"
+    ops: Annotated[
+        str | None, Parameter(help="Operators searched: globs over operator, name-regex(RE).")
+    ] = None
     trials: Annotated[int, Parameter(help="Most runs of the command.")] = 100
     timeout: Annotated[
-        float | None, Parameter(help="Seconds a run may take; one that takes longer hangs [50 times the first, 1800 at first].")
+        float | None,
+        Parameter(
+            help="Seconds a run may take; one that takes longer hangs [50 times the first, 1800 "
+            "at first]."
+        ),
     ] = None
     between: Annotated[
-        tuple[str, str] | None, Parameter(help="Search the differences of two runs, bad and good, instead of operators.")
-    ] = None  # fmt: skip
-    hook: Annotated[str | None, Parameter(help="With --between: command that applies package versions, name==version … as its words.")] = (
-        None
-    )
+        tuple[str, str] | None,
+        Parameter(help="Search the differences of two runs, bad and good, instead of operators."),
+    ] = None
+    hook: Annotated[
+        str | None,
+        Parameter(
+            help="With --between: command that applies package versions, name==version … as its "
+            "words."
+        ),
+    ] = None
 
 
 Options = Annotated[BisectOptions, Parameter(name="*")]
@@ -55,7 +87,9 @@ AS_IT_IS = BisectOptions()
 
 
 def with_command_apart(words: Sequence[str]) -> list[str]:
-    """`bisect` and its words with `--` before the command, so that no option of the command is taken for one of ours."""
+    """`bisect` and its words with `--` before the command, so that no option of the command is
+    taken for one of ours.
+    """
     place = 1
     while place < len(words):
         word = words[place]
@@ -69,14 +103,22 @@ def with_command_apart(words: Sequence[str]) -> list[str]:
 
 def bisect(
     *command: str,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Folder of the search; the same one goes on with it.")] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(
+            name=["--output", "-o"], help="Folder of the search; the same one goes on with it."
+        ),
+    ] = None,
     json: Json = False,
     options: Options = AS_IT_IS,
 ) -> int:
-    """Run a command again and again, operators on a trusted substitute, until the ones are known that make its failure go away.
+    """Run a command again and again, operators on a trusted substitute, until the ones are known
+    that make its failure go away.
 
-    The failure is what the command shows: an exception, an exit code, a hang, values that are not finite, or what --metric or
-    --oracle say. Exit code 1: found, 2: the command does not fail, or before any operator, 125: it cannot be told, 130: interrupted.
+    The failure is what the command shows: an exception, an exit code, a hang, values that are not
+    finite, or what --metric or
+    --oracle say. Exit code 1: found, 2: the command does not fail, or before any operator, 125: it
+    cannot be told, 130: interrupted.
 
     Parameters
     ----------
@@ -92,7 +134,10 @@ def bisect(
     try:
         with Progress() as progress:
             found, document, trials = search(
-                command, folder, options, lambda made: progress("runs of the command, at most", made, options.trials)
+                command,
+                folder,
+                options,
+                lambda made: progress("runs of the command, at most", made, options.trials),
             )
     except KeyboardInterrupt:
         note(f"interrupted; the same command goes on where it was (log in {folder})")
@@ -103,7 +148,18 @@ def bisect(
 
         summary = {**msgspec.structs.asdict(found), "folder": str(folder)}
         verdict = "found" if findings else "clean"
-        print(json_text(Document(opscope=VERSION, verb="bisect", runs=(str(folder),), verdict=verdict, findings=findings, summary=summary)))
+        print(
+            json_text(
+                Document(
+                    opscope=VERSION,
+                    verb="bisect",
+                    runs=(str(folder),),
+                    verdict=verdict,
+                    findings=findings,
+                    summary=summary,
+                )
+            )
+        )
     _print(found, findings, to_stderr=json)
     return 1 if found.guilty else 125
 
@@ -123,13 +179,19 @@ def _operators(
     pattern = None if options.ops is None else parse_pattern(options.ops)
     oracle = chosen_oracle(options.oracle, options.metric)
     asked = Asked(
-        oracle=oracle, kind=options.substitute, most=options.trials,
+        oracle=oracle,
+        kind=options.substitute,
+        most=options.trials,
         ops=(lambda op: True) if pattern is None else lambda op: pattern.matches(op, None, None),  # noqa: ARG005
-    )  # fmt: skip
+    )
     question = repr((options.oracle, options.metric, options.substitute, options.ops))
     trials = Trials(folder, command, question=question, timeout=options.timeout, told=told)
     found, document = bisect_operators(
-        trials, asked, scan=lambda run: scan(open_run(str(run))), open_run=lambda run: open_run(str(run)), tell=note
+        trials,
+        asked,
+        scan=lambda run: scan(open_run(str(run))),
+        open_run=lambda run: open_run(str(run)),
+        tell=note,
     )
     return found, document, trials
 
@@ -147,17 +209,28 @@ def _differences(
         raise UsageError("--between needs two runs, the bad and the good one")
     bad, good = map(open_run, options.between)
     elements = differences(bad, good)
-    question = repr((options.oracle, options.metric, options.hook, [element.name for element in elements]))
+    question = repr(
+        (options.oracle, options.metric, options.hook, [element.name for element in elements])
+    )
     trials = Trials(folder, command, question=question, timeout=options.timeout, told=told)
     found = bisect_differences(
-        trials, elements, Means(oracle=chosen_oracle(options.oracle, options.metric), hook=options.hook, most=options.trials),
-        scan=lambda run: scan(open_run(str(run))), tell=note,
-    )  # fmt: skip
+        trials,
+        elements,
+        Means(
+            oracle=chosen_oracle(options.oracle, options.metric),
+            hook=options.hook,
+            most=options.trials,
+        ),
+        scan=lambda run: scan(open_run(str(run))),
+        tell=note,
+    )
     return found, None, trials
 
 
 def _findings(found: Bisected, document: Document | None, trials: Trials) -> tuple[Finding, ...]:
-    """One finding for each guilty operator, with what scan knows of its first call; none for other differences."""
+    """One finding for each guilty operator, with what scan knows of its first call; none for other
+    differences.
+    """
     from opscope.bisect.api import evidence
 
     if document is None:
@@ -166,14 +239,22 @@ def _findings(found: Bisected, document: Document | None, trials: Trials) -> tup
     for op in found.guilty:
         known = next((finding for finding in document.findings if finding.op == op), None)
         base = known or Finding(kind="replay-mismatch", op=op)
-        together = "this operator runs" if len(found.guilty) == 1 else f"{', '.join(found.guilty)} run"
-        reason = (
-            f"the failure ({found.question}) goes away when {together} on the substitute" if found.proven else f"not proven: {found.why}"
+        together = (
+            "this operator runs" if len(found.guilty) == 1 else f"{', '.join(found.guilty)} run"
         )
-        made.append(msgspec.structs.replace(
-            base, confidence="proven" if found.proven else "likely", reasons=(reason, *base.reasons),
-            evidence=(*base.evidence, {"trials": evidence(trials.records)}),
-        ))  # fmt: skip
+        reason = (
+            f"the failure ({found.question}) goes away when {together} on the substitute"
+            if found.proven
+            else f"not proven: {found.why}"
+        )
+        made.append(
+            msgspec.structs.replace(
+                base,
+                confidence="proven" if found.proven else "likely",
+                reasons=(reason, *base.reasons),
+                evidence=(*base.evidence, {"trials": evidence(trials.records)}),
+            )
+        )
     return tuple(made)
 
 
@@ -184,15 +265,32 @@ def _print(found: Bisected, findings: Sequence[Finding], *, to_stderr: bool) -> 
     if not found.guilty:
         console.print(line(("cannot tell", "bold yellow"), f": {found.why}"))
         return
-    console.print(line(("guilty  ", "bold red") if found.proven else ("suspect ", "bold yellow"), ", ".join(found.guilty)))
+    console.print(
+        line(
+            ("guilty  ", "bold red") if found.proven else ("suspect ", "bold yellow"),
+            ", ".join(found.guilty),
+        )
+    )
     for finding in findings:
         if finding.source is not None:
             console.print(line(f"  {finding.source}   {finding.call or ''}"))
     if not found.proven:
-        console.print(line(("why     ", "bold"), "wrong when its calls were made again on the substitute; not proven:"))
+        console.print(
+            line(
+                ("why     ", "bold"),
+                "wrong when its calls were made again on the substitute; not proven:",
+            )
+        )
         console.print(line(f"        {found.why}"))
         return
     they = "they are" if len(found.guilty) > 1 else "it is"
     console.print(line(("why     ", "bold"), f"{found.question}; {found.why} when {they} changed"))
-    console.print(line(f"        {found.trials} runs of the command over {found.candidates} candidates"))
-    console.print(line(("see     ", "bold"), f"{shlex.quote(str(found.good))} and {shlex.quote(str(found.bad))}"))
+    console.print(
+        line(f"        {found.trials} runs of the command over {found.candidates} candidates")
+    )
+    console.print(
+        line(
+            ("see     ", "bold"),
+            f"{shlex.quote(str(found.good))} and {shlex.quote(str(found.bad))}",
+        )
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope check-op`: one operator, or all, over types, shapes, layouts and values, each call held against all witnesses."""
+"""`opscope check-op`: one operator, or all, over types, shapes, layouts and values, each call held
+against all witnesses.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,13 @@ if TYPE_CHECKING:
 class SweepOptions:
     """What is swept, where, and how long."""
 
-    every: Annotated[bool, Parameter(name="--all", help="Sweep every operator that torch has samples of.")] = False
-    dtype: Annotated[tuple[str, ...], Parameter(help="Element type, float32, bfloat16 …; may be given again; by default all.")] = ()
+    every: Annotated[
+        bool, Parameter(name="--all", help="Sweep every operator that torch has samples of.")
+    ] = False
+    dtype: Annotated[
+        tuple[str, ...],
+        Parameter(help="Element type, float32, bfloat16 …; may be given again; by default all."),
+    ] = ()
     device: Annotated[str, Parameter(help="Device, cpu, cuda:0, npu:0.")] = "cpu"
     timeout: Annotated[float, Parameter(help="Seconds the samples of one name may take.")] = 600.0
 
@@ -43,9 +50,11 @@ def check_op(
     json: Json = False,
     options: Options = AS_IT_IS,
 ) -> int:
-    """Sweep an operator over torch's own samples, around vector borders, strided and with special values, against all witnesses.
+    """Sweep an operator over torch's own samples, around vector borders, strided and with special
+    values, against all witnesses.
 
-    Exit code 0: all agree, 1: a call is wrong, 2: the words make no sense, 3: no call could be examined.
+    Exit code 0: all agree, 1: a call is wrong, 2: the words make no sense, 3: no call could be
+    examined.
 
     Parameters
     ----------
@@ -59,7 +68,9 @@ def check_op(
     if options.every is (op is not None):
         raise UsageError("check-op wants an operator, or --all")
     qualified = None if op is None else (op if "::" in op else f"aten::{op}").partition(".")[0]
-    plan = Plan(pattern=qualified, dtypes=options.dtype, device=options.device, timeout=options.timeout)
+    plan = Plan(
+        pattern=qualified, dtypes=options.dtype, device=options.device, timeout=options.timeout
+    )
     try:
         with Progress() as progress:
             answers = list(sweep_names(names(qualified), plan, progress))
@@ -83,7 +94,9 @@ def check_op(
 
 
 def show(document: Document) -> None:
-    """A table of what was examined (of all operators: of what is wrong), and each wrong call with its evidence."""
+    """A table of what was examined (of all operators: of what is wrong), and each wrong call with
+    its evidence.
+    """
     from rich.text import Text
 
     from opscope.report.console import folded, make_console, print_lines
@@ -92,14 +105,38 @@ def show(document: Document) -> None:
 
     console, summary = make_console(), document.summary
     calls = f"{summary['calls']} calls of {len(summary['table'])} operators and types"
-    print_lines(console, [Text(f"opscope  {printable(summary['asked'])} on {printable(summary['device'])}: {calls}", style="bold")])
+    print_lines(
+        console,
+        [
+            Text(
+                f"opscope  {printable(summary['asked'])} on {printable(summary['device'])}: "
+                f"{calls}",
+                style="bold",
+            )
+        ],
+    )
     rows = [row for row in summary["table"] if row["wrong"] or summary["asked"] != "all operators"]
     if rows:
-        print_table({"operator": row["op"], "type": row["dtype"], "calls": row["examined"], "wrong": row["wrong"]} for row in rows)
+        print_table(
+            {
+                "operator": row["op"],
+                "type": row["dtype"],
+                "calls": row["examined"],
+                "wrong": row["wrong"],
+            }
+            for row in rows
+        )
     lines: list[Text] = []
     for finding in document.findings[:LISTED]:
         types = finding.evidence[0]["tensors"]
-        lines += list(folded("wrong  ", f"{finding.op}  {finding.confidence}  {finding.call}", width=console.width, style="bold red"))
+        lines += list(
+            folded(
+                "wrong  ",
+                f"{finding.op}  {finding.confidence}  {finding.call}",
+                width=console.width,
+                style="bold red",
+            )
+        )
         lines += [Text(printable(f"  {slot}  {text}")) for slot, text in types.items()]
         for reason in finding.reasons:
             lines += list(folded("  why  ", reason, width=console.width))

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from opscope.kernels.metrics import Metric
 
 OWN_METRIC = (
-    "Your own metric as one column more of -o, and in --json: MODULE:FUNCTION of target and golden, or MODULE for all marked in it."
+    "Your own metric as one column more of -o, and in --json: MODULE:FUNCTION of target "
+    "and golden, or MODULE for all marked in it."
 )
-MAPPING = "YAML of names, opscope's own or msprobe's api, cell, data or layer mapping; or a graph as JSON, made by atc --mode=1."
+MAPPING = (
+    "YAML of names, opscope's own or msprobe's api, cell, data or layer mapping; or a graph "
+    "as JSON, made by atc --mode=1."
+)
 FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
 
 
@@ -37,19 +41,27 @@ def compare(  # noqa: PLR0913 - one for each option
     output: Annotated[
         Path | None,
         Parameter(
-            name=["--output", "-o"], help="Write all rows: .csv, .xlsx, .html or .json, by the ending; a file that exists gets a sibling."
+            name=["--output", "-o"],
+            help="Write all rows: .csv, .xlsx, .html or .json, by the ending; a file that exists "
+            "gets a sibling.",
         ),
     ] = None,
     mapping: Annotated[Path | None, Parameter(help=MAPPING)] = None,
-    reference: Annotated[str | None, Parameter(help="A third run of higher precision that decides who is wrong.")] = None,
-    values: Annotated[Literal["stored", "none"], Parameter(help="Measure stored values, or only statistics and digests.")] = "stored",
+    reference: Annotated[
+        str | None, Parameter(help="A third run of higher precision that decides who is wrong.")
+    ] = None,
+    values: Annotated[
+        Literal["stored", "none"],
+        Parameter(help="Measure stored values, or only statistics and digests."),
+    ] = "stored",
     metric: Annotated[list[str] | None, Parameter(help=OWN_METRIC)] = None,
     fail_on: Annotated[Literal["any", "divergence", "never"], Parameter(help=FAIL_ON)] = "any",
     selection: Selected = EVERYTHING,
 ) -> int:
     """Align two runs, whatever wrote them, and name the operator where they part.
 
-    Exit code 0: the runs agree, 1: something found, 2: a run cannot be read, 3: nothing found, but the comparison is incomplete.
+    Exit code 0: the runs agree, 1: something found, 2: a run cannot be read, 3: nothing found, but
+    the comparison is incomplete.
 
     Parameters
     ----------
@@ -68,9 +80,11 @@ def compare(  # noqa: PLR0913 - one for each option
         check_output(output)
     own = _metrics(metric, asked=json or output is not None)
     policy = Policy(
-        mapping=_mapping(mapping), values=values == "stored", selection=selection.selection(),
+        mapping=_mapping(mapping),
+        values=values == "stored",
+        selection=selection.selection(),
         reference=None if reference is None else open_run(reference),
-    )  # fmt: skip
+    )
     with Progress() as progress:
         comparison = ask(open_run(target), open_run(golden), policy, progress=progress)
     document = msgspec.structs.replace(comparison.document, runs=(target, golden))
@@ -88,11 +102,16 @@ def compare(  # noqa: PLR0913 - one for each option
             note(f"{output} exists; written to {free}")
         left = write_comparison(comparison, free, own)
         if left:
-            note(f"{free}: {left} rows that are no further apart than those in it are left out; a .csv holds all")
+            note(
+                f"{free}: {left} rows that are no further apart than those in it are left "
+                "out; a .csv holds all"
+            )
     return exit_code(document, fail_on=fail_on)
 
 
-def _with_metrics(document: Document, comparison: Comparison, metrics: tuple[Metric, ...]) -> Document:
+def _with_metrics(
+    document: Document, comparison: Comparison, metrics: tuple[Metric, ...]
+) -> Document:
     from opscope.report.compare_metrics import with_metrics
 
     return with_metrics(document, comparison, metrics)
@@ -102,7 +121,10 @@ def _metrics(paths: list[str] | None, *, asked: bool) -> tuple[Metric, ...]:
     if not paths:
         return ()
     if not asked:
-        raise UsageError("--metric makes a column of the table of rows; name its file with -o FILE.csv, .xlsx or .html, or ask with --json")
+        raise UsageError(
+            "--metric makes a column of the table of rows; name its file with -o FILE.csv, "
+            ".xlsx or .html, or ask with --json"
+        )
     from opscope.kernels.metrics import find_metrics
 
     return find_metrics(paths)
@@ -119,13 +141,22 @@ def _mapping(path: Path | None) -> Mapping | None:
     if not is_graph(path):
         return read_mapping(path)
     ops = read_graph(path).ops.values()
-    return Found(originals={file_name(op.name): tuple((one.name, one.index) if one.name else None for one in op.outputs) for op in ops})
+    return Found(
+        originals={
+            file_name(op.name): tuple(
+                (one.name, one.index) if one.name else None for one in op.outputs
+            )
+            for op in ops
+        }
+    )
 
 
 def exit_code(document: Document, *, fail_on: str) -> int:
     """1 for findings that count, 3 when there is none but the comparison was incomplete, else 0."""
     counted = [
-        finding for finding in document.findings if fail_on == "any" or (fail_on == "divergence" and finding.kind == "divergence-origin")
+        finding
+        for finding in document.findings
+        if fail_on == "any" or (fail_on == "divergence" and finding.kind == "divergence-origin")
     ]
     if counted:
         return 1

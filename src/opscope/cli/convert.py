@@ -23,15 +23,29 @@ if TYPE_CHECKING:
 UNREADABLE = 2
 _LISTED = 20  # failures named on stderr; all are in the --json document
 
-Type = Literal["npy", "bin", "msnpy", "pt", "txt", "csv", "safetensors", "mindspore", "msprobe", "cann"]
+Type = Literal[
+    "npy", "bin", "msnpy", "pt", "txt", "csv", "safetensors", "mindspore", "msprobe", "cann"
+]
 
 
 def convert(  # noqa: PLR0913 - the options of the manual
     *sources: str,
     out: Annotated[str, Parameter(name=("-o", "--out"), help="Folder to write into.")],
-    kind: Annotated[Type, Parameter(name="--type", help="What to write; mindspore, msprobe and cann are whole layouts.")] = "npy",
-    layout: Annotated[str | None, Parameter(help="Layout to convert CANN tensors to, NCHW; left as on the device without it.")] = None,
-    shape: Annotated[str | None, Parameter(help="Shape of CANN tensors where the header has none, 1,3,224,224.")] = None,
+    kind: Annotated[
+        Type,
+        Parameter(
+            name="--type", help="What to write; mindspore, msprobe and cann are whole layouts."
+        ),
+    ] = "npy",
+    layout: Annotated[
+        str | None,
+        Parameter(
+            help="Layout to convert CANN tensors to, NCHW; left as on the device without it."
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None, Parameter(help="Shape of CANN tensors where the header has none, 1,3,224,224.")
+    ] = None,
     inputs: Annotated[str | None, Parameter(help="Only these inputs, 0,2.")] = None,
     outputs: Annotated[str | None, Parameter(help="Only these outputs, 0.")] = None,
     jobs: Annotated[int, Parameter(help="Threads; as many as there are cores without it.")] = 0,
@@ -40,7 +54,8 @@ def convert(  # noqa: PLR0913 - the options of the manual
 ) -> int:
     """Read any known dump and write its tensors as files, or as another tool's dump.
 
-    Goes on past what cannot be read and lists it at the end. Exit code 0: all written, 2: a source cannot be read or nothing
+    Goes on past what cannot be read and lists it at the end. Exit code 0: all written, 2: a source
+    cannot be read or nothing
     was written, 3: something was left out.
 
     Parameters
@@ -57,13 +72,22 @@ def convert(  # noqa: PLR0913 - the options of the manual
         raise UsageError("convert: name at least one dump; see opscope convert --help")
     if any("://" in source for source in sources):
         raise UsageError("convert: URLs cannot be opened; copy the dump here first")
-    wanted = Wanted(selection=selection.selection(), inputs=_numbers(inputs, "inputs"), outputs=_numbers(outputs, "outputs"))
+    wanted = Wanted(
+        selection=selection.selection(),
+        inputs=_numbers(inputs, "inputs"),
+        outputs=_numbers(outputs, "outputs"),
+    )
     folder = free_folder(Path(out))
     if folder != Path(out):
         note(f"{out} exists; written to {folder}")
     job = Job(
-        out=folder, kind=kind, wanted=wanted, layout=_layout(layout), shape=_numbers(shape, "shape") or (), jobs=_checked_jobs(jobs),
-    )  # fmt: skip
+        out=folder,
+        kind=kind,
+        wanted=wanted,
+        layout=_layout(layout),
+        shape=_numbers(shape, "shape") or (),
+        jobs=_checked_jobs(jobs),
+    )
     with Progress(quiet=json) as progress:
         report = convert_all([Path(source) for source in sources], job, progress)
     if json:
@@ -92,7 +116,10 @@ def _layout(text: str | None) -> str | None:
         return None
     known = next((name for name in FORMAT_NUMBERS if name.lower() == text.lower()), None)
     if known is None:
-        raise UsageError(f"--layout {text!r}: no such layout; NCHW, NHWC, ND, NC1HWC0, FRACTAL_Z and FRACTAL_NZ are some")
+        raise UsageError(
+            f"--layout {text!r}: no such layout; NCHW, NHWC, ND, NC1HWC0, FRACTAL_Z and "
+            "FRACTAL_NZ are some"
+        )
     return known
 
 
@@ -115,15 +142,27 @@ def _told(job: Job, report: Report) -> None:
 
 def _document(sources: tuple[str, ...], job: Job, report: Report) -> dict[str, object]:
     return {
-        "opscope": VERSION, "verb": "convert", "runs": list(sources), "out": str(job.out), "type": job.kind,
-        "complete": not report.failures and not report.problems, "tensors": report.tensors, "failures": report.failures,
+        "opscope": VERSION,
+        "verb": "convert",
+        "runs": list(sources),
+        "out": str(job.out),
+        "type": job.kind,
+        "complete": not report.failures and not report.problems,
+        "tensors": report.tensors,
+        "failures": report.failures,
         "summary": {"warnings": report.problems},
-    }  # fmt: skip
+    }
 
 
 def _nothing(job: Job, report: Report) -> bool:
-    """Whether files of values were asked for and there are none; whole layouts may hold statistics alone."""
-    return report.tensors == 0 and not report.failures and job.kind not in {"mindspore", "msprobe", "cann"}
+    """Whether files of values were asked for and there are none; whole layouts may hold statistics
+    alone.
+    """
+    return (
+        report.tensors == 0
+        and not report.failures
+        and job.kind not in {"mindspore", "msprobe", "cann"}
+    )
 
 
 def _exit_code(job: Job, report: Report) -> int:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts about this machine and this interpreter that decide what opscope can do here.
 
-Frameworks are looked at in a process of their own: one that hangs or crashes on import is a finding, not our end.
+Frameworks are looked at in a process of their own: one that hangs or crashes on import is a
+finding, not our end.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from opscope.version import VERSION
 
 # Distribution -> the module it is imported as.
 BASE = {
-    "numpy": "numpy", "ml-dtypes": "ml_dtypes", "msgspec": "msgspec", "safetensors": "safetensors", "nanoarrow": "nanoarrow",
-    "xxhash": "xxhash", "duckdb": "duckdb", "rapidfuzz": "rapidfuzz", "cyclopts": "cyclopts", "rich": "rich",
+    "numpy": "numpy", "ml-dtypes": "ml_dtypes", "msgspec": "msgspec", "safetensors": "safetensors",
+    "nanoarrow": "nanoarrow",
+    "xxhash": "xxhash", "duckdb": "duckdb", "rapidfuzz": "rapidfuzz", "cyclopts": "cyclopts",
+    "rich": "rich",
 }  # fmt: skip
 FRAMEWORKS = ("torch", "torch_npu", "mindspore")
 PROBE_SECONDS = 120
@@ -55,7 +58,7 @@ try:
 except BaseException as error:
     facts["error"] = "%s: %s" % (type(error).__name__, error)
 print("\\n" + json.dumps(facts))
-"""
+"""  # noqa: E501
 
 
 class Shadow(msgspec.Struct, frozen=True):
@@ -85,7 +88,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def diagnose(environment: Mapping[str, str], *, here: Path, seconds: float = PROBE_SECONDS) -> Diagnosis:
+def diagnose(
+    environment: Mapping[str, str], *, here: Path, seconds: float = PROBE_SECONDS
+) -> Diagnosis:
     """Look at everything; seconds is how long the frameworks may take to be imported."""
     packages = {name: version_of(name) for name in BASE}
     frameworks = {name: version_of(name) for name in FRAMEWORKS}
@@ -94,8 +99,16 @@ def diagnose(environment: Mapping[str, str], *, here: Path, seconds: float = PRO
     cann = cann_facts(environment)
     kernels = kernel_facts()
     shadows = tuple(shadowed(here, python_path(environment)))
-    problems = [f"{name} is missing; pip install {name}" for name, version in packages.items() if version is None]
-    problems += [f"{shadow.name}: {shadow.path} hides {shadow.hides}; rename it or take its directory off PYTHONPATH" for shadow in shadows]
+    problems = [
+        f"{name} is missing; pip install {name}"
+        for name, version in packages.items()
+        if version is None
+    ]
+    problems += [
+        f"{shadow.name}: {shadow.path} hides {shadow.hides}; rename it or take its directory "
+        "off PYTHONPATH"
+        for shadow in shadows
+    ]
     problems += _kernel_problems(kernels) + _framework_problems(frameworks, probed, cann)
     return Diagnosis(
         opscope=VERSION,
@@ -126,11 +139,16 @@ def version_of(distribution: str) -> str | None:
 def probe(environment: Mapping[str, str], *, seconds: float, code: str = PROBE) -> dict[str, Any]:
     """Versions and devices as the frameworks themselves say, or under "error" why they do not.
 
-    Nothing is imported from the current directory, neither by python -c nor by what PYTHONPATH has of it (an empty entry, say).
+    Nothing is imported from the current directory, neither by python -c nor by what PYTHONPATH has
+    of it (an empty entry, say).
     """
     clean = {name: value for name, value in environment.items() if not name.startswith("OPSCOPE")}
     here = Path.cwd()
-    entries = [entry for entry in clean.pop("PYTHONPATH", "").split(os.pathsep) if entry and Path(entry).resolve() != here]
+    entries = [
+        entry
+        for entry in clean.pop("PYTHONPATH", "").split(os.pathsep)
+        if entry and Path(entry).resolve() != here
+    ]
     clean |= {"PYTHONPATH": os.pathsep.join(entries)} if entries else {}
     try:
         done = subprocess.run(
@@ -165,20 +183,30 @@ def format_facts() -> dict[str, str]:
     """Every format by name: "" where it can be read, else why not."""
     from opscope.formats.registry import Unavailable, formats
 
-    return {found.name: found.reason if isinstance(found, Unavailable) else "" for found in formats()}
+    return {
+        found.name: found.reason if isinstance(found, Unavailable) else "" for found in formats()
+    }
 
 
 def cann_facts(environment: Mapping[str, str]) -> dict[str, str]:
-    """Where CANN is and its version, as its set_env.sh and its version files say; empty where there is none."""
+    """Where CANN is and its version, as its set_env.sh and its version files say; empty where there
+    is none.
+    """
     names = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
     home = next((environment[name] for name in names if environment.get(name)), None)
     if home is None:
         return {}
-    places = [*Path(home).glob("*/ascend_toolkit_install.info"), Path(home, "version.cfg"), Path(home, "opp", "version.info")]
+    places = [
+        *Path(home).glob("*/ascend_toolkit_install.info"),
+        Path(home, "version.cfg"),
+        Path(home, "opp", "version.info"),
+    ]
     for place in places:
         try:
             found = re.search(
-                r"^\s*(?:version|Version|running_version)\s*=\s*\[?([\w.:\-]+)", place.read_text(errors="replace"), re.MULTILINE
+                r"^\s*(?:version|Version|running_version)\s*=\s*\[?([\w.:\-]+)",
+                place.read_text(errors="replace"),
+                re.MULTILINE,
             )
         except OSError:
             continue
@@ -190,7 +218,10 @@ def cann_facts(environment: Mapping[str, str]) -> dict[str, str]:
 def python_path(environment: Mapping[str, str]) -> list[Path]:
     """The directories of PYTHONPATH, without the one that opscope run puts there."""
     entries = (
-        [Path(entry or ".").absolute() for entry in environment.get("PYTHONPATH", "").split(os.pathsep)]
+        [
+            Path(entry or ".").absolute()
+            for entry in environment.get("PYTHONPATH", "").split(os.pathsep)
+        ]
         if environment.get("PYTHONPATH")
         else []
     )
@@ -198,7 +229,9 @@ def python_path(environment: Mapping[str, str]) -> list[Path]:
 
 
 def shadowed(here: Path, entries: Sequence[Path]) -> Iterator[Shadow]:
-    """Files of the current directory and of PYTHONPATH that hide a module of the standard library, of opscope, or a framework."""
+    """Files of the current directory and of PYTHONPATH that hide a module of the standard library,
+    of opscope, or a framework.
+    """
     known = {*BASE.values(), *FRAMEWORKS, "opscope"}
     seen: set[Path] = set()
     for directory in [here, *entries]:
@@ -224,32 +257,51 @@ def _hidden_by(name: str, directory: Path, known: set[str]) -> str | None:
         return f"Python's own module {name}"
     if name not in known:
         return None
-    spec = PathFinder.find_spec(name, [entry for entry in sys.path if Path(entry or ".").absolute() != directory])
+    spec = PathFinder.find_spec(
+        name, [entry for entry in sys.path if Path(entry or ".").absolute() != directory]
+    )
     return str(spec.origin) if spec is not None and spec.origin is not None else None
 
 
 def _kernel_problems(kernels: Mapping[str, Any]) -> list[str]:
     if kernels["compiled"]:
         return []
-    return [f"the compiled kernels cannot be loaded ({kernels['reason']}); recording is many times slower: pip install opscope builds them"]
+    return [
+        (
+            f"the compiled kernels cannot be loaded ({kernels['reason']}); recording is many "
+            "times slower: pip install opscope builds them"
+        )
+    ]
 
 
-def _framework_problems(frameworks: Mapping[str, str | None], probed: Mapping[str, Any], cann: Mapping[str, str]) -> list[str]:
+def _framework_problems(
+    frameworks: Mapping[str, str | None], probed: Mapping[str, Any], cann: Mapping[str, str]
+) -> list[str]:
     problems = [f"torch cannot be imported: {probed['error']}"] if "error" in probed else []
     if frameworks["torch_npu"] is not None and not cann:
-        problems.append("torch_npu is installed but ASCEND_HOME_PATH is not set; source CANN's set_env.sh")
+        problems.append(
+            "torch_npu is installed but ASCEND_HOME_PATH is not set; source CANN's set_env.sh"
+        )
     return problems
 
 
-def _notes(environment: Mapping[str, str], frameworks: Mapping[str, str | None], here: Path) -> Iterator[str]:
+def _notes(
+    environment: Mapping[str, str], frameworks: Mapping[str, str | None], here: Path
+) -> Iterator[str]:
     if frameworks["torch"] is None:
-        yield "torch is not installed in this interpreter; opscope run records programs of interpreters that have it"
+        yield (
+            "torch is not installed in this interpreter; opscope run records programs of "
+            "interpreters that have it"
+        )
     for entry in python_path(environment):
         if not entry.exists():
             yield f"PYTHONPATH names {entry}, which does not exist"
     for directory in [here, *python_path(environment)]:
         if (directory / "sitecustomize.py").is_file():
-            yield f"{directory / 'sitecustomize.py'} is imported after opscope's own under opscope run"
+            yield (
+                f"{directory / 'sitecustomize.py'} is imported after opscope's own under opscope "
+                "run"
+            )
     for name in ("PYTHONNOUSERSITE", "PYTHONSAFEPATH", "PYTHONHOME"):
         if environment.get(name):
             yield f"{name} is set"

@@ -30,14 +30,28 @@ def doctor(*, json: Json = False) -> int:
         from opscope.report.json import json_text
 
         facts = msgspec.structs.asdict(found)
-        print(json_text({"opscope": found.opscope, "verb": "doctor", "verdict": "found" if found.problems else "clean", **facts}))
+        print(
+            json_text(
+                {
+                    "opscope": found.opscope,
+                    "verb": "doctor",
+                    "verdict": "found" if found.problems else "clean",
+                    **facts,
+                }
+            )
+        )
     else:
         from opscope.report.console import folded, make_console, print_lines
 
         style = {"problem": "bold red", "note": "yellow"}
         console = make_console()
         for name, text in rows(found):
-            print_lines(console, folded(f"{name:{INDENT}}", text, width=console.width, style=style.get(name, "bold")))
+            print_lines(
+                console,
+                folded(
+                    f"{name:{INDENT}}", text, width=console.width, style=style.get(name, "bold")
+                ),
+            )
     return 1 if found.problems else 0
 
 
@@ -49,9 +63,17 @@ def rows(found: Diagnosis) -> Iterator[tuple[str, str]]:
     for name, version in found.frameworks.items():
         yield name, version or "not installed"
     yield "devices", "; ".join(found.devices) or "none known"
-    yield "CANN", f"{found.cann['version']}  {found.cann['path']}" if found.cann else "not found: ASCEND_HOME_PATH is not set"
+    yield (
+        "CANN",
+        f"{found.cann['version']}  {found.cann['path']}"
+        if found.cann
+        else "not found: ASCEND_HOME_PATH is not set",
+    )
     yield "kernels", _kernels(found)
-    yield "packages", ", ".join(f"{name} {version or 'missing'}" for name, version in found.packages.items())
+    yield (
+        "packages",
+        ", ".join(f"{name} {version or 'missing'}" for name, version in found.packages.items()),
+    )
     readable = [name for name, reason in found.formats.items() if not reason]
     yield "formats", ", ".join(readable)
     for name, reason in found.formats.items():
@@ -66,4 +88,7 @@ def rows(found: Diagnosis) -> Iterator[tuple[str, str]]:
 def _kernels(found: Diagnosis) -> str:
     if not found.kernels["compiled"]:
         return f"not compiled: {found.kernels['reason']}; NumPy does their work"
-    return f"compiled, {found.kernels['in_use']} in use (this processor runs {', '.join(found.kernels['available'])})"
+    return (
+        f"compiled, {found.kernels['in_use']} in use (this processor runs "
+        f"{', '.join(found.kernels['available'])})"
+    )

@@ -17,9 +17,15 @@ INTERRUPTED = 130  # 128 + SIGINT
 
 @contextlib.contextmanager
 def ended_as_by_ctrl_c() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a verb as Ctrl-C does, with all that it started; ignored ones (nohup) stay ignored."""
+    """SIGTERM and SIGHUP end a verb as Ctrl-C does, with all that it started; ignored ones (nohup)
+    stay ignored.
+    """
     here = threading.current_thread() is threading.main_thread()
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if here and signal.getsignal(number) is signal.SIG_DFL]
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if here and signal.getsignal(number) is signal.SIG_DFL
+    ]
     try:
         for number in numbers:
             signal.signal(number, signal.default_int_handler)
@@ -41,14 +47,21 @@ def report_error(error: Exception, code: int) -> int:
 
 
 def report_bug(error: BaseException) -> int:
-    """Say that opscope itself failed and where the traceback was written; the exit code for that."""
+    """Say that opscope itself failed and where the traceback was written; the exit code for
+    that.
+    """
     import tempfile
     import traceback
 
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(
-            "w", prefix="opscope-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+            "w",
+            prefix="opscope-bug-",
+            suffix=".txt",
+            delete=False,
+            encoding="utf-8",
+            errors="replace",
         ) as file:
             file.write(text)
         where = f"the traceback is in {file.name}"

@@ -18,7 +18,9 @@ MAX_LINES_NAMED = 12
 
 
 def chosen_call(run: Run, text: str) -> Resolved:
-    """The call that a CALL means; one without a step means the first finding's step, else the first occurrence."""
+    """The call that a CALL means; one without a step means the first finding's step, else the first
+    occurrence.
+    """
     from opscope.run.names import parse_call_name, resolve
 
     wanted = parse_call_name(text)
@@ -41,14 +43,18 @@ def first_found(run: Run) -> Resolved:
     found = next((finding for finding in scan(run).findings if finding.call), None)
     if found is None:
         raise UsageError("which call? nothing was found in this run; opscope show lists its calls")
-    return Resolved(resolve(run, f"r{found.rank}/s{found.step}/{found.call}").call, "the call of the first finding")
+    return Resolved(
+        resolve(run, f"r{found.rank}/s{found.step}/{found.call}").call,
+        "the call of the first finding",
+    )
 
 
 def calls_of_line(run: Run, text: str, selection: Selection) -> Iterator[Call]:
-    """Calls that FILE:LINE ran, by any frame of their stack or by their source; UsageError when there is none.
+    """Calls that FILE:LINE ran, by any frame of their stack or by their source; UsageError when
+    there is none.
 
-    FILE is a path or the last parts of one. The backward calls of a line have it as their source where their own stack
-    holds nothing but the engine.
+    FILE is a path or the last parts of one. The backward calls of a line have it as their source
+    where their own stack holds nothing but the engine.
     """
     from opscope.report.source import names_place, parse_place
     from opscope.run.query import record_of, sql
@@ -61,7 +67,10 @@ def calls_of_line(run: Run, text: str, selection: Selection) -> Iterator[Call]:
         for row in sql(run, "SELECT process, stack, frames FROM stacks")
         if any(names_place(frame, place) for frame in row["frames"])
     ]
-    sources = [row["source"] for row in sql(run, "SELECT DISTINCT source FROM calls WHERE source IS NOT NULL")]
+    sources = [
+        row["source"]
+        for row in sql(run, "SELECT DISTINCT source FROM calls WHERE source IS NOT NULL")
+    ]
     meant = [source for source in sources if names_place(source, place)]
     if not stacks and not meant:
         raise UsageError(_no_such_line(text, place, sources))
@@ -77,8 +86,16 @@ def _no_such_line(text: str, place: tuple[str, int], sources: list[str]) -> str:
     from opscope.report.source import names_place, parse_place
 
     places = (parse_place(source) for source in sources)
-    lines = sorted({found[1] for found in places if found is not None and names_place(f"{found[0]}:0", (place[0], 0))})
+    lines = sorted(
+        {
+            found[1]
+            for found in places
+            if found is not None and names_place(f"{found[0]}:0", (place[0], 0))
+        }
+    )
     if not lines:
         return f"--source {text}: no call of this run came from a file of that name"
-    shown = ", ".join(map(str, sorted(lines, key=lambda line: abs(line - place[1]))[:MAX_LINES_NAMED]))
+    shown = ", ".join(
+        map(str, sorted(lines, key=lambda line: abs(line - place[1]))[:MAX_LINES_NAMED])
+    )
     return f"--source {text}: no call came from that line; nearest lines that ran one: {shown}"

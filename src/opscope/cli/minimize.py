@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope minimize`: a repro folder, made as small as it goes while it still fails in the same way."""
+"""`opscope minimize`: a repro folder, made as small as it goes while it still fails in the same
+way.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,22 @@ class SearchOptions:
     """How long is searched, and with which libraries."""
 
     python: Python = None
-    seconds: Annotated[float, Parameter(name="--budget", help="Seconds the search may take; the best case so far is kept.")] = 300.0
-    timeout: Annotated[float, Parameter(help="Seconds one call may take before it counts as hanging.")] = 20.0
+    seconds: Annotated[
+        float,
+        Parameter(
+            name="--budget", help="Seconds the search may take; the best case so far is kept."
+        ),
+    ] = 300.0
+    timeout: Annotated[
+        float, Parameter(help="Seconds one call may take before it counts as hanging.")
+    ] = 20.0
     imports: Annotated[
-        tuple[str, ...], Parameter(name="--import", help="Library to load, such as those the case names; may be given again.")
-    ] = ()  # fmt: skip
+        tuple[str, ...],
+        Parameter(
+            name="--import",
+            help="Library to load, such as those the case names; may be given again.",
+        ),
+    ] = ()
     allowed: Allowed = ()
 
 
@@ -45,15 +58,21 @@ def minimize(
     /,
     *,
     output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="The folder to write [DIR-min]; one that exists gets a sibling.")
+        Path | None,
+        Parameter(
+            name=["--output", "-o"],
+            help="The folder to write [DIR-min]; one that exists gets a sibling.",
+        ),
     ] = None,
     json: Json = False,
     search: Options = USUAL,
 ) -> int:
-    """Shrink a repro folder while the same failure stays: shapes, values, strides, element types, arguments.
+    """Shrink a repro folder while the same failure stays: shapes, values, strides, element types,
+    arguments.
 
-    Exit code 1: the failure shows and the smaller folder is written, 0: it does not show here, 2: the folder is none of
-    opscope's, 125: it cannot be tried here, 130: Ctrl-C, the best so far is written.
+    Exit code 1: the failure shows and the smaller folder is written, 0: it does not show here, 2:
+    the folder is none of opscope's, 125: it cannot be tried here, 130: Ctrl-C, the best so far is
+    written.
 
     Parameters
     ----------
@@ -66,9 +85,16 @@ def minimize(
 
     positive(budget=search.seconds, timeout=search.timeout)
     if is_case(directory):
-        reason = "a compiled kernel runs with the shapes and the tiling it was given, so its case cannot shrink"
+        reason = (
+            "a compiled kernel runs with the shapes and the tiling it was given, so its case "
+            "cannot shrink"
+        )
         raise UsageError(f"{directory}: {reason}; opscope repro tries it")
-    wanted = output if output is not None else directory.absolute().with_name(f"{directory.absolute().name}-min")
+    wanted = (
+        output
+        if output is not None
+        else directory.absolute().with_name(f"{directory.absolute().name}-min")
+    )
     imports = tuple(map(lasting, search.imports))
     with Progress() as progress:
         found = shrink(
@@ -87,7 +113,17 @@ def minimize(
 
         summary = {**msgspec.structs.asdict(found), "word": _word(found)}
         verdict = "found" if found.shown else "clean"
-        print(json_text(Document(opscope=VERSION, verb="minimize", runs=(str(directory),), verdict=verdict, summary=summary)))
+        print(
+            json_text(
+                Document(
+                    opscope=VERSION,
+                    verb="minimize",
+                    runs=(str(directory),),
+                    verdict=verdict,
+                    summary=summary,
+                )
+            )
+        )
     else:
         _print(found, python=search.python or "python")
     return INTERRUPTED if found.ended == "interrupted" else code
@@ -96,7 +132,11 @@ def minimize(
 def _word(found: Minimized) -> str:
     if found.directory is None:
         return "not reproduced here"
-    return {"done": "minimized", "time": "minimized until the time was up", "interrupted": "minimized until interrupted"}[found.ended]
+    return {
+        "done": "minimized",
+        "time": "minimized until the time was up",
+        "interrupted": "minimized until interrupted",
+    }[found.ended]
 
 
 def _print(found: Minimized, *, python: str) -> None:
@@ -105,16 +145,29 @@ def _print(found: Minimized, *, python: str) -> None:
 
     console = make_console()
     width = console.width
-    if found.directory is None or found.before is None or found.after is None or found.outcome is None:
-        print_lines(console, verdict_lines(_word(found), found.told, style="bold green", width=width))
+    if (
+        found.directory is None
+        or found.before is None
+        or found.after is None
+        or found.outcome is None
+    ):
+        print_lines(
+            console, verdict_lines(_word(found), found.told, style="bold green", width=width)
+        )
         return
     flaky = "" if found.shown == found.tried else f"; flaky, {found.shown}/{found.tried} at first"
     print_lines(console, trial_lines(found.outcome.lines[:-1], width=width))
     print_lines(console, folded("before ", _size(found.before), width=width, style="bold"))
     print_lines(console, folded("after  ", _size(found.after), width=width, style="bold"))
     word = f"{_word(found)} in {found.trials} trials"
-    print_lines(console, verdict_lines(word, f"{found.outcome.reason}{flaky}", style="bold red", width=width))
-    print_lines(console, next_lines(shlex.join([python, str(Path(found.directory) / "repro.py")]), width=width))
+    print_lines(
+        console,
+        verdict_lines(word, f"{found.outcome.reason}{flaky}", style="bold red", width=width),
+    )
+    print_lines(
+        console,
+        next_lines(shlex.join([python, str(Path(found.directory) / "repro.py")]), width=width),
+    )
 
 
 def _size(size: Size) -> str:

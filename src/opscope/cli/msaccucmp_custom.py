@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope-msaccucmp compare -c DIR -a …`: the user's own algorithms, run because the user names them, and parameters for them.
+"""`opscope-msaccucmp compare -c DIR -a …`: the user's own algorithms, run because the user names
+them, and parameters for them.
 
-DIR/algorithm/alg_NAME.py has compare(mine, golden, args), both flat float32 arrays (bool stays bool), args with the parameters of -a as
-attributes. It answers two texts, the result and a reason, as the manuals have it.
+DIR/algorithm/alg_NAME.py has compare(mine, golden, args), both flat float32 arrays (bool stays
+bool), args with the parameters of -a as attributes. It answers two texts, the result and a reason,
+as the manuals have it.
 """
 
 from __future__ import annotations
@@ -40,20 +42,36 @@ def parameters(text: str | None) -> dict[str, dict[str, str]]:
         name, colon, values = (word.strip() for word in part.partition(":"))
         pairs = [[word.strip() for word in pair.split("=")] for pair in values.split(",")]
         if not colon or not name or not all(len(pair) == 2 and all(pair) for pair in pairs):
-            raise RefusedError(Code.PARAMETER, f"-a {part}: written Algorithm:name=value,name=value;…")
-        known = NAMES[int(name)] if name.isascii() and name.isdigit() and int(name[:4]) < len(NAMES) else name
+            raise RefusedError(
+                Code.PARAMETER, f"-a {part}: written Algorithm:name=value,name=value;…"
+            )
+        known = (
+            NAMES[int(name)]
+            if name.isascii() and name.isdigit() and int(name[:4]) < len(NAMES)
+            else name
+        )
         found.setdefault(known, {}).update((pair[0], pair[1]) for pair in pairs)
     return found
 
 
 def own_algorithms(directory: Path, given: dict[str, dict[str, str]]) -> dict[str, Algorithm]:
-    """The algorithms of a directory by name, in order. Raises RefusedError where it has none, or one that cannot be used."""
+    """The algorithms of a directory by name, in order. Raises RefusedError where it has none, or
+    one that cannot be used.
+    """
     if not directory.is_dir():
         raise RefusedError(Code.PATH, f"{directory}: no such directory")
     files = sorted((directory / "algorithm").glob("alg_*.py"))
-    found = {match[1]: _algorithm(file, match[1], given.get(match[1], {})) for file in files if (match := _FILE.fullmatch(file.name))}
+    found = {
+        match[1]: _algorithm(file, match[1], given.get(match[1], {}))
+        for file in files
+        if (match := _FILE.fullmatch(file.name))
+    }
     if not found:
-        raise RefusedError(Code.ALGORITHM, f"{directory}: no algorithm/alg_NAME.py in it; layouts are all built in and need no script")
+        raise RefusedError(
+            Code.ALGORITHM,
+            f"{directory}: no algorithm/alg_NAME.py in it; layouts are all built in and need "
+            "no script",
+        )
     return found
 
 

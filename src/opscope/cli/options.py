@@ -16,13 +16,19 @@ from opscope.errors import UsageError
 from opscope.run.selection import Selection, parse_selection
 
 Python = Annotated[
-    str | None, Parameter(name="--python", help="Interpreter that makes the calls, where another one has the framework than this.")
+    str | None,
+    Parameter(
+        name="--python",
+        help="Interpreter that makes the calls, where another one has the framework than this.",
+    ),
 ]
 Json = Annotated[bool, Parameter(help="One JSON document on stdout, and nothing else there.")]
 
 
 def interpreter(given: str | None) -> str | None:
-    """The interpreter that --python names, as it is found from every folder; UsageError where there is none."""
+    """The interpreter that --python names, as it is found from every folder; UsageError where there
+    is none.
+    """
     if given is None:
         return None
     found = shutil.which(given)
@@ -32,7 +38,9 @@ def interpreter(given: str | None) -> str | None:
 
 
 def positive(**given: float | None) -> None:
-    """UsageError for the first of these options whose number is not above zero; None is one that was not given."""
+    """UsageError for the first of these options whose number is not above zero; None is one that
+    was not given.
+    """
     for name, number in given.items():
         if number is not None and not number > 0:
             raise UsageError(f"--{name} {number:g}: wants a number above 0")
@@ -40,7 +48,11 @@ def positive(**given: float | None) -> None:
 
 Allowed = Annotated[
     tuple[str, ...],
-    Parameter(name="--allow", help="Operator to call though it may touch more than its tensors, a glob; may be given again."),
+    Parameter(
+        name="--allow",
+        help="Operator to call though it may touch more than its tensors, a glob; may be given "
+        "again.",
+    ),
 ]
 
 
@@ -50,10 +62,16 @@ def lasting(name: str) -> str:
 
 
 def recorded_by(command: Sequence[str]) -> str | None:
-    """The Python interpreter that a run's command names, to be shown to the user; a path from a file is never run unasked."""
+    """The Python interpreter that a run's command names, to be shown to the user; a path from a
+    file is never run unasked.
+    """
     first = command[0] if command else ""
     named = re.fullmatch(r"python[0-9.]*", Path(first).name) is not None
-    return first if named and first.isprintable() and Path(first).is_absolute() and Path(first).exists() else None
+    return (
+        first
+        if named and first.isprintable() and Path(first).is_absolute() and Path(first).exists()
+        else None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +80,14 @@ class SelectionOptions:
 
     steps: Annotated[str | None, Parameter(help="Steps, 0|5-8.")] = None
     ranks: Annotated[str | None, Parameter(help="Ranks, 0,7.")] = None
-    ops: Annotated[str | None, Parameter(help="Operators: globs over operator, name and module, name-regex(RE).")] = None
+    ops: Annotated[
+        str | None,
+        Parameter(help="Operators: globs over operator, name and module, name-regex(RE)."),
+    ] = None
     skip: Annotated[str | None, Parameter(help="Operators left out.")] = None
-    phases: Annotated[str | None, Parameter(help="forward, backward, optimizer, recompute, communication.")] = None
+    phases: Annotated[
+        str | None, Parameter(help="forward, backward, optimizer, recompute, communication.")
+    ] = None
     io: Annotated[str, Parameter(help="Tensors: input, output or both.")] = "both"
     levels: Annotated[str | None, Parameter(help="operator, module, api.")] = None
 

@@ -18,7 +18,15 @@ from opscope.cli.failing import note
 from opscope.cli.options import Json
 from opscope.cli.printing import say
 from opscope.errors import UsageError
-from opscope.formats.settings.kinds import BUILTIN, Kind, Prepared, Request, find_kind, kind_of_file, read_purpose
+from opscope.formats.settings.kinds import (
+    BUILTIN,
+    Kind,
+    Prepared,
+    Request,
+    find_kind,
+    kind_of_file,
+    read_purpose,
+)
 from opscope.formats.settings.parse import parse_settings
 from opscope.formats.settings.problem import Problem, errors
 from opscope.run.finding import Document
@@ -36,19 +44,45 @@ class SettingsOptions:
     """What the settings are to do, in words that mean the same for every kind."""
 
     path: Annotated[str | None, Parameter(help="Folder the tool dumps to.")] = None
-    step: Annotated[int | None, Parameter(help="The step in question, counted from 0; the one before it comes along.")] = None
+    step: Annotated[
+        int | None,
+        Parameter(help="The step in question, counted from 0; the one before it comes along."),
+    ] = None
     steps: Annotated[str | None, Parameter(help="Steps to dump, 0|5-8.")] = None
-    ops: Annotated[tuple[str, ...], Parameter(name="--ops", help="An operator to dump; may be given again.")] = ()
-    io: Annotated[Literal["input", "output", "both"] | None, Parameter(help="Tensors to dump.")] = None
-    data: Annotated[Literal["tensor", "statistic", "full"] | None, Parameter(help="Whole tensors, statistics, or both.")] = None
+    ops: Annotated[
+        tuple[str, ...], Parameter(name="--ops", help="An operator to dump; may be given again.")
+    ] = ()
+    io: Annotated[Literal["input", "output", "both"] | None, Parameter(help="Tensors to dump.")] = (
+        None
+    )
+    data: Annotated[
+        Literal["tensor", "statistic", "full"] | None,
+        Parameter(help="Whole tensors, statistics, or both."),
+    ] = None
     backend: Annotated[str | None, Parameter(help="mindspore: CPU, GPU or Ascend [Ascend].")] = None
-    level: Annotated[str | None, Parameter(help="mindspore: compile level O0, O1, O2, or ms_backend, GE.")] = None
-    pynative: Annotated[bool, Parameter(help="mindspore: the program runs in PyNative mode.")] = False
-    acl: Annotated[bool, Parameter(help="mindspore: dump through ACL (MS_ACL_DUMP_CFG_PATH).")] = False
-    sink: Annotated[bool | None, Parameter(help="mindspore: the program uses dataset_sink_mode.", negative="--no-sink")] = None
-    exception_dump: Annotated[Literal["0", "1", "2"] | None, Parameter(help="mindspore: ascend_config's exception_dump.")] = None
-    framework: Annotated[str | None, Parameter(help="tensorflow: estimator or session; aicore: the framework.")] = None
-    set: Annotated[tuple[str, ...], Parameter(name="--set", help="KEY=VALUE of the tool's own file; may be given again.")] = ()
+    level: Annotated[
+        str | None, Parameter(help="mindspore: compile level O0, O1, O2, or ms_backend, GE.")
+    ] = None
+    pynative: Annotated[bool, Parameter(help="mindspore: the program runs in PyNative mode.")] = (
+        False
+    )
+    acl: Annotated[bool, Parameter(help="mindspore: dump through ACL (MS_ACL_DUMP_CFG_PATH).")] = (
+        False
+    )
+    sink: Annotated[
+        bool | None,
+        Parameter(help="mindspore: the program uses dataset_sink_mode.", negative="--no-sink"),
+    ] = None
+    exception_dump: Annotated[
+        Literal["0", "1", "2"] | None, Parameter(help="mindspore: ascend_config's exception_dump.")
+    ] = None
+    framework: Annotated[
+        str | None, Parameter(help="tensorflow: estimator or session; aicore: the framework.")
+    ] = None
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(name="--set", help="KEY=VALUE of the tool's own file; may be given again."),
+    ] = ()
 
 
 Settings = Annotated[SettingsOptions, Parameter(name="*")]
@@ -60,15 +94,21 @@ def prepare(
     purpose: str | None = None,
     /,
     *,
-    out: Annotated[Path, Parameter(name=("-o", "--out"), help="Folder the settings files are written to [the current one].")] = Path(),
+    out: Annotated[
+        Path,
+        Parameter(
+            name=("-o", "--out"), help="Folder the settings files are written to [the current one]."
+        ),
+    ] = Path(),
     verify: Annotated[Path | None, Parameter(help="Check a file somebody wrote instead.")] = None,
     json: Json = False,
     settings: Settings = AS_USUAL,
 ) -> int:
     """Write the collection settings another tool needs, or check a file of it (--verify).
 
-    Kinds: mindspore, acl, atc, tensorflow, msprobe, aicore. On a terminal what is left out is asked for. Exit code 0: written, or
-    nothing wrong; 1: --verify found an error; 2: settings that exclude each other.
+    Kinds: mindspore, acl, atc, tensorflow, msprobe, aicore. On a terminal what is left out is asked
+    for. Exit code 0: written, or nothing wrong; 1: --verify found an error; 2: settings that
+    exclude each other.
 
     Parameters
     ----------
@@ -102,22 +142,42 @@ def _kind_of(verify: Path | None) -> str:
         try:
             return kind_of_file(_text(verify))
         except UsageError as error:
-            raise UsageError(str(error) if str(error).startswith(str(verify)) else f"{verify}: {error}") from error
+            raise UsageError(
+                str(error) if str(error).startswith(str(verify)) else f"{verify}: {error}"
+            ) from error
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"prepare: whose settings? there are {', '.join(BUILTIN)}")
     return _answer({name: find_kind(name).about for name in BUILTIN}, "whose settings?")
 
 
 def _request(kind: Kind, phrase: str | None, options: SettingsOptions, *, asking: bool) -> Request:
-    if phrase is None and asking and len(kind.purposes) > 1 and sys.stdin.isatty() and sys.stderr.isatty():
+    if (
+        phrase is None
+        and asking
+        and len(kind.purposes) > 1
+        and sys.stdin.isatty()
+        and sys.stderr.isatty()
+    ):
         phrase = _answer(kind.purposes, "what for? a number, or in words:")
     purpose, step = read_purpose(phrase) if phrase else (None, None)
     return Request(
-        purpose=purpose, path=options.path, step=options.step if options.step is not None else step, steps=options.steps,
-        operators=options.ops, io=options.io, data=options.data, backend=options.backend, level=options.level,
-        pynative=options.pynative, acl=options.acl, sink=options.sink, exception_dump=options.exception_dump,
-        framework=options.framework, settings=dict(map(_assignment, options.set)), environment=dict(os.environ),
-    )  # fmt: skip
+        purpose=purpose,
+        path=options.path,
+        step=options.step if options.step is not None else step,
+        steps=options.steps,
+        operators=options.ops,
+        io=options.io,
+        data=options.data,
+        backend=options.backend,
+        level=options.level,
+        pynative=options.pynative,
+        acl=options.acl,
+        sink=options.sink,
+        exception_dump=options.exception_dump,
+        framework=options.framework,
+        settings=dict(map(_assignment, options.set)),
+        environment=dict(os.environ),
+    )
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -132,7 +192,9 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def _answer(choices: Mapping[str, str], question: str) -> str:
-    """One of these words, or another text, asked for on the terminal; the first where nothing is said."""
+    """One of these words, or another text, asked for on the terminal; the first where nothing is
+    said.
+    """
     words = list(choices)
     for number, word in enumerate(words, start=1):
         print(f"  {number}  {word:<12} {choices[word]}", file=sys.stderr)
@@ -149,8 +211,13 @@ def _verify(kind: Kind, path: Path, request: Request, *, json: bool) -> int:
     document, twice = _read(path, kind.syntax)
     problems = (*twice, *kind.verify(document, request))
     if json:
-        found = Document(opscope=VERSION, verb="prepare", runs=(str(path),), verdict="found" if errors(problems) else "clean",
-                         summary={"kind": kind.name, "problems": _plain(problems)})  # fmt: skip
+        found = Document(
+            opscope=VERSION,
+            verb="prepare",
+            runs=(str(path),),
+            verdict="found" if errors(problems) else "clean",
+            summary={"kind": kind.name, "problems": _plain(problems)},
+        )
         _print_json(found)
     elif problems:
         from opscope.report.console import make_console, print_lines
@@ -170,13 +237,17 @@ def _text(path: Path) -> str:
             raise UsageError(f"{path}: larger than {LARGEST >> 20} MiB; not a settings file")
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}; --verify needs a file that can be read") from error
+        raise UsageError(
+            f"{path}: {error.strerror or error}; --verify needs a file that can be read"
+        ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
 def _read(path: Path, syntax: str) -> tuple[Any, list[Problem]]:
-    """A settings file, parsed, and remarks on its text; UsageError with the line where it is not what it should be."""
+    """A settings file, parsed, and remarks on its text; UsageError with the line where it is not
+    what it should be.
+    """
     text = _text(path)
     if syntax != "json":
         return text, []
@@ -192,9 +263,16 @@ def _in_folder(prepared: Prepared, folder: Path) -> Prepared:
     replace = msgspec.structs.replace
     return replace(
         prepared,
-        files=tuple(replace(file, text=file.text.replace("{FOLDER}", place)) for file in prepared.files),
-        environment=tuple(replace(item, value=item.value.replace("{FOLDER}", place)) for item in prepared.environment),
-        snippets=tuple(replace(item, text=item.text.replace("{FOLDER}", place)) for item in prepared.snippets),
+        files=tuple(
+            replace(file, text=file.text.replace("{FOLDER}", place)) for file in prepared.files
+        ),
+        environment=tuple(
+            replace(item, value=item.value.replace("{FOLDER}", place))
+            for item in prepared.environment
+        ),
+        snippets=tuple(
+            replace(item, text=item.text.replace("{FOLDER}", place)) for item in prepared.snippets
+        ),
     )
 
 
@@ -213,10 +291,14 @@ def _write(prepared: Prepared, out: Path) -> tuple[str, ...]:
 
 def _document(kind: str, prepared: Prepared, written: Sequence[str]) -> Document:
     summary = {
-        "kind": kind, "files": list(written), "environment": [msgspec.to_builtins(item) for item in prepared.environment],
-        "snippets": [msgspec.to_builtins(item) for item in prepared.snippets], "advice": list(prepared.advice),
-        "result": prepared.result, "problems": _plain(prepared.problems),
-    }  # fmt: skip
+        "kind": kind,
+        "files": list(written),
+        "environment": [msgspec.to_builtins(item) for item in prepared.environment],
+        "snippets": [msgspec.to_builtins(item) for item in prepared.snippets],
+        "advice": list(prepared.advice),
+        "result": prepared.result,
+        "problems": _plain(prepared.problems),
+    }
     return Document(opscope=VERSION, verb="prepare", summary=summary)
 
 

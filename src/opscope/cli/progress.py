@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a verb is: a bar with an estimate on a terminal's stderr, once it takes longer than two seconds; nothing elsewhere."""
+"""How far a verb is: a bar with an estimate on a terminal's stderr, once it takes longer than two
+seconds; nothing elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ PATIENCE = 2.0  # seconds without a word
 
 
 class Progress:
-    """A with-block that gives a function to be told what is done, how much of it, and of how much (0 where nobody knows)."""
+    """A with-block that gives a function to be told what is done, how much of it, and of how much
+    (0 where nobody knows).
+    """
 
     def __init__(self, *, quiet: bool = False, patience: float = PATIENCE) -> None:
         self._watched = not quiet and sys.stderr.isatty()
@@ -20,7 +24,8 @@ class Progress:
         self._tasks: dict[str, Any] = {}
         self._bar: Any = None
         self._lock = threading.Lock()
-        # A part that takes minutes tells nobody anything before it is over: the bar comes by itself.
+        # A part that takes minutes tells nobody anything before it is over: the bar comes by
+        # itself.
         self._timer = threading.Timer(patience, self._show)
         self._timer.daemon = True
 
@@ -51,7 +56,9 @@ class Progress:
 
         done, total = self._told[what]
         if what not in self._tasks:
-            self._tasks[what] = self._bar.add_task(printable(PurePath(what).name), total=total or None)
+            self._tasks[what] = self._bar.add_task(
+                printable(PurePath(what).name), total=total or None
+            )
         self._bar.update(self._tasks[what], completed=done, total=total or None)
 
     def __exit__(self, *error: object) -> None:
@@ -63,11 +70,24 @@ class Progress:
 
 
 def _bar() -> Any:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as Bar
 
     from opscope.report.console import make_console
 
     words = TextColumn("{task.description}", markup=False)
-    columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    columns = (
+        words,
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     return Bar(*columns, console=make_console(stderr=True), transient=True)

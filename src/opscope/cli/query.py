@@ -19,11 +19,17 @@ def query(
     /,
     *,
     json: Json = False,
-    csv: Annotated[bool, Parameter(help="Comma-separated values; text that a spreadsheet would run as a formula is quoted.")] = False,
+    csv: Annotated[
+        bool,
+        Parameter(
+            help="Comma-separated values; text that a spreadsheet would run as a formula is quoted."
+        ),
+    ] = False,
 ) -> int:
     """Ask a run in SQL (duckdb): SELECT op, count(*) FROM calls GROUP BY op.
 
-    Tables: calls, tensors, stacks, judgements, processes; docs/schema.md names their columns. "index" is quoted in SQL.
+    Tables: calls, tensors, stacks, judgements, processes; docs/schema.md names their columns.
+    "index" is quoted in SQL.
 
     Parameters
     ----------

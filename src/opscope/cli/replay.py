@@ -12,7 +12,16 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import EVERYTHING, Allowed, Json, Python, Selected, interpreter, lasting, positive
+from opscope.cli.options import (
+    EVERYTHING,
+    Allowed,
+    Json,
+    Python,
+    Selected,
+    interpreter,
+    lasting,
+    positive,
+)
 from opscope.cli.printing import INCOMPLETE
 from opscope.cli.progress import Progress
 
@@ -24,16 +33,29 @@ if TYPE_CHECKING:
 class ReplayOptions:
     """How calls are made again."""
 
-    device: Annotated[str | None, Parameter(help="Device, cpu, cuda:0, npu:0; by default the recorded one if it is here.")] = None
-    repeat: Annotated[int, Parameter(help="How often each call is made; other bits each time are flaky.")] = 1
-    jobs: Annotated[int | None, Parameter(help="Processes at a time; by default half of the cores.")] = None
+    device: Annotated[
+        str | None,
+        Parameter(help="Device, cpu, cuda:0, npu:0; by default the recorded one if it is here."),
+    ] = None
+    repeat: Annotated[
+        int, Parameter(help="How often each call is made; other bits each time are flaky.")
+    ] = 1
+    jobs: Annotated[
+        int | None, Parameter(help="Processes at a time; by default half of the cores.")
+    ] = None
     timeout: Annotated[float, Parameter(help="Seconds one call may take.")] = 300.0
     limit: Annotated[int | None, Parameter(help="At most so many calls.")] = None
-    no_synthesise: Annotated[bool, Parameter(help="Leave out calls whose input values were not kept.")] = False
+    no_synthesise: Annotated[
+        bool, Parameter(help="Leave out calls whose input values were not kept.")
+    ] = False
     python: Python = None
     imports: Annotated[
         tuple[str, ...],
-        Parameter(name="--import", help="Module, .py file or shared library whose kernels make the calls; may be given again."),
+        Parameter(
+            name="--import",
+            help="Module, .py file or shared library whose kernels make the calls; may be given "
+            "again.",
+        ),
     ] = ()
     allowed: Allowed = ()
 
@@ -54,9 +76,11 @@ def replay(
     options: Replaying = AS_RECORDED,
     selection: Selected = EVERYTHING,
 ) -> int:
-    """Run recorded calls again from their recorded inputs, and judge each against a trusted substitute; no golden run is needed.
+    """Run recorded calls again from their recorded inputs, and judge each against a trusted
+    substitute; no golden run is needed.
 
-    Exit code 0: all agree, 1: a call is wrong or flaky, 2: the run cannot be read, 3: none of the calls could be replayed.
+    Exit code 0: all agree, 1: a call is wrong or flaky, 2: the run cannot be read, 3: none of the
+    calls could be replayed.
 
     Parameters
     ----------
@@ -68,16 +92,28 @@ def replay(
 
     positive(repeat=options.repeat, jobs=options.jobs, timeout=options.timeout, limit=options.limit)
     plan = Plan(
-        device=options.device, repeat=options.repeat, jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2), timeout=options.timeout,
-        synthesise=not options.no_synthesise, limit=options.limit, python=interpreter(options.python),
-        imports=tuple(map(lasting, options.imports)), allowed=options.allowed,
-    )  # fmt: skip
+        device=options.device,
+        repeat=options.repeat,
+        jobs=options.jobs or max(1, (os.cpu_count() or 2) // 2),
+        timeout=options.timeout,
+        synthesise=not options.no_synthesise,
+        limit=options.limit,
+        python=interpreter(options.python),
+        imports=tuple(map(lasting, options.imports)),
+        allowed=options.allowed,
+    )
     opened, wanted = open_run(run), selection.selection()
     try:
         with Progress() as progress:
-            lines = list(replay_calls(opened, selection=wanted, plan=plan, output=output, progress=progress))
+            lines = list(
+                replay_calls(opened, selection=wanted, plan=plan, output=output, progress=progress)
+            )
     except KeyboardInterrupt:
-        kept = f"the same command goes on where it was (results in {output})" if output is not None else "with -o DIR it could go on"
+        kept = (
+            f"the same command goes on where it was (results in {output})"
+            if output is not None
+            else "with -o DIR it could go on"
+        )
         note(f"interrupted; {kept}")
         return INTERRUPTED
     document = msgspec.structs.replace(document_of(opened, lines, wanted), runs=(run,))
@@ -98,7 +134,9 @@ def replay(
 
 
 def show(document: Document, run: str) -> None:
-    """The verdict on stdout: counts, then what is wrong, flaky, ill-conditioned, and what could not be replayed."""
+    """The verdict on stdout: counts, then what is wrong, flaky, ill-conditioned, and what could not
+    be replayed.
+    """
     from rich.text import Text
 
     from opscope.report.console import folded, make_console, print_lines
@@ -106,8 +144,14 @@ def show(document: Document, run: str) -> None:
 
     console = make_console()
     summary = document.summary
-    counts = ", ".join(f"{count} {word}" for word, count in sorted(summary["verdicts"].items(), key=lambda item: -item[1]))
-    lines = [Text(f"opscope replay  {printable(run)}", style="bold"), Text(f"{summary['calls']} calls: {counts or 'none selected'}")]
+    counts = ", ".join(
+        f"{count} {word}"
+        for word, count in sorted(summary["verdicts"].items(), key=lambda item: -item[1])
+    )
+    lines = [
+        Text(f"opscope replay  {printable(run)}", style="bold"),
+        Text(f"{summary['calls']} calls: {counts or 'none selected'}"),
+    ]
     for finding in document.findings[:10]:
         word = "wrong" if finding.kind == "replay-mismatch" else "flaky"
         what = f"step {finding.step}  {finding.op}  {finding.phase}  {finding.call}"
@@ -118,7 +162,13 @@ def show(document: Document, run: str) -> None:
     if len(document.findings) > 10:
         lines.append(Text(f"and {len(document.findings) - 10} more; --json lists them"))
     for each in summary["ill_conditioned"][:5]:
-        lines += list(folded("ill-conditioned  ", f"step {each['step']}  {each['op']}  {each['call']}", width=console.width))
+        lines += list(
+            folded(
+                "ill-conditioned  ",
+                f"step {each['step']}  {each['op']}  {each['call']}",
+                width=console.width,
+            )
+        )
     for reason, count in sorted(summary["reasons"].items(), key=lambda item: -item[1])[:8]:
         lines += list(folded("not replayed  ", f"{count} calls: {reason}", width=console.width))
     for warning in summary["warnings"]:

@@ -38,20 +38,40 @@ STYLES = {"reproduced": "bold red", "flaky": "bold yellow", "not-reproduced": "b
 class TrialOptions:
     """How the script is tried, once it is written."""
 
-    device: Annotated[str | None, Parameter(help="Device the script uses, cpu, cuda:0, npu:0; by default the recorded one.")] = None
-    dtype: Annotated[str | None, Parameter(help="Floating type the script uses, float32, float64; by default the recorded ones.")] = None
-    level: Annotated[Literal["kernel", "api"], Parameter(help="The operator alone, or the user's function with its backward pass.")] = (
-        "kernel"
-    )
+    device: Annotated[
+        str | None,
+        Parameter(help="Device the script uses, cpu, cuda:0, npu:0; by default the recorded one."),
+    ] = None
+    dtype: Annotated[
+        str | None,
+        Parameter(
+            help="Floating type the script uses, float32, float64; by default the recorded ones."
+        ),
+    ] = None
+    level: Annotated[
+        Literal["kernel", "api"],
+        Parameter(help="The operator alone, or the user's function with its backward pass."),
+    ] = "kernel"
     values: Annotated[
-        Literal["real", "synthetic"], Parameter(help="Recorded values, or others of equal statistics, so that no data leaves the house.")
+        Literal["real", "synthetic"],
+        Parameter(
+            help="Recorded values, or others of equal statistics, so that no data leaves the house."
+        ),
     ] = "real"
     repeat: Annotated[
-        int | None, Parameter(help="How often the call is made; a failure that comes and goes is flaky [3, a call that hangs: 1].")
+        int | None,
+        Parameter(
+            help="How often the call is made; a failure that comes and goes is flaky [3, a call "
+            "that hangs: 1]."
+        ),
     ] = None
     imports: Annotated[
         tuple[str, ...],
-        Parameter(name="--import", help="Module, .py file or shared library that registers the operator; may be given again."),
+        Parameter(
+            name="--import",
+            help="Module, .py file or shared library that registers the operator; may be given "
+            "again.",
+        ),
     ] = ()
     allowed: Allowed = ()
     timeout: Annotated[float, Parameter(help="Seconds the trial may take.")] = 300.0
@@ -67,29 +87,38 @@ def repro(
     call: str | None = None,
     /,
     *,
-    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The folder to write; one that exists gets a sibling.")] = Path("case"),
+    output: Annotated[
+        Path,
+        Parameter(
+            name=["--output", "-o"], help="The folder to write; one that exists gets a sibling."
+        ),
+    ] = Path("case"),
     json: Json = False,
     trial: Trial = AS_RECORDED,
 ) -> int:
     """Cut one operator call out into a folder with a script that stands alone, and try it.
 
-    Exit code 0: the script ran and nothing failed, 1: the failure shows (every time, or now and then), 2: the call cannot
+    Exit code 0: the script ran and nothing failed, 1: the failure shows (every time, or now and
+    then), 2: the call cannot
     be made again, 125: it cannot be tried here.
 
     Parameters
     ----------
     run
-        A run, or any known dump; for an AI Core error a case of opscope aicore, its -o folder, or the logs.
+        A run, or any known dump; for an AI Core error a case of opscope aicore, its -o folder, or
+        the logs.
     call
-        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first. None given: that of the first finding.
-        Of several AI Core errors one, by number.
+        A call, [rN/][sN/]name or #index; without a step the first finding's, else the first. None
+        given: that of the first finding. Of several AI Core errors one, by number.
     """
     from opscope.cli.aicore_case import is_aicore, repro_aicore
 
     positive(repeat=trial.repeat, timeout=trial.timeout)
     python = interpreter(trial.python)
     if is_aicore(run, call):
-        return repro_aicore(run, call, output, repeat=trial.repeat or 1, timeout=trial.timeout, json=json)
+        return repro_aicore(
+            run, call, output, repeat=trial.repeat or 1, timeout=trial.timeout, json=json
+        )
     from opscope.formats.registry import open_run
     from opscope.repro import execute, read_case, save
     from opscope.repro.issue import write_issue
@@ -106,13 +135,27 @@ def repro(
         note(f"{chosen.call.name}: {chosen.note}")
     imports = tuple(map(lasting, trial.imports))
     folder = free_folder(output)
-    material = cut(opened, chosen.call, device=trial.device, dtype=trial.dtype, imports=imports, level=trial.level)
+    material = cut(
+        opened,
+        chosen.call,
+        device=trial.device,
+        dtype=trial.dtype,
+        imports=imports,
+        level=trial.level,
+    )
     written = save(without_data(material) if trial.values == "synthetic" else material, folder)
     if folder != output:
         note(f"{output} exists; written to {folder}")
     case = read_case(folder)
     repeat = trial.repeat or (1 if case.failure.kind == "hang" else 3)
-    outcome = execute(folder, repeat=repeat, timeout=trial.timeout, imports=imports, allowed=trial.allowed, python=python)
+    outcome = execute(
+        folder,
+        repeat=repeat,
+        timeout=trial.timeout,
+        imports=imports,
+        allowed=trial.allowed,
+        python=python,
+    )
     write_issue(folder, case, outcome)
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:
@@ -121,9 +164,16 @@ def repro(
         print(json_text(_document(run, done, outcome, complete=not opened.problems)))
     else:
         _print(folder, outcome, python=trial.python or "python", allowed=trial.allowed)
-        elsewhere = recorded_by(opened.info.command) if outcome.status == "cannot-try" and trial.python is None else None
+        elsewhere = (
+            recorded_by(opened.info.command)
+            if outcome.status == "cannot-try" and trial.python is None
+            else None
+        )
         if elsewhere is not None:
-            note(f"the run was recorded by another interpreter; give it with --python {shlex.quote(elsewhere)}")
+            note(
+                "the run was recorded by another interpreter; give it with --python "
+                f"{shlex.quote(elsewhere)}"
+            )
     return outcome.exit_code or completeness(opened)
 
 
@@ -144,8 +194,20 @@ def _print(folder: Path, outcome: Outcome, *, python: str, allowed: Sequence[str
 
     console = make_console()
     counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
-    word, style, width = f"{WORDS[outcome.status]}{counted}", STYLES.get(outcome.status, "bold"), console.width
-    command = shlex.join([python, str(folder / "repro.py"), *(word for pattern in allowed for word in ("--allow", pattern))])
+    word, style, width = (
+        f"{WORDS[outcome.status]}{counted}",
+        STYLES.get(outcome.status, "bold"),
+        console.width,
+    )
+    command = shlex.join(
+        [
+            python,
+            str(folder / "repro.py"),
+            *(word for pattern in allowed for word in ("--allow", pattern)),
+        ]
+    )
     print_lines(console, trial_lines(outcome.lines[:-1], width=width))
     print_lines(console, verdict_lines(word, outcome.reason, style=style, width=width))
-    print_lines(console, next_lines(command, "or --dtype float64, --device cpu, --repeat 10", width=width))
+    print_lines(
+        console, next_lines(command, "or --dtype float64, --device cpu, --repeat 10", width=width)
+    )

@@ -15,7 +15,15 @@ from cyclopts import Parameter
 from opscope.cli.failing import note, report_bug
 from opscope.errors import OpscopeError, UsageError
 from opscope.formats.settings.mindspore import VARIABLE
-from opscope.record.config import OPTIONS, Option, config_from, read_settings, read_text, read_words, split_command
+from opscope.record.config import (
+    OPTIONS,
+    Option,
+    config_from,
+    read_settings,
+    read_text,
+    read_words,
+    split_command,
+)
 from opscope.record.launch import LaunchResult, launch
 from opscope.run.finding import Document
 from opscope.run.selection import Selection
@@ -36,13 +44,19 @@ def _field(option: Option) -> tuple[str, Any, Any]:
 
 
 # One table of options serves the command line, OPSCOPE and the configuration file.
-RunOptions = make_dataclass("RunOptions", [_field(option) for option in OPTIONS], kw_only=True, frozen=True)
-RunOptions.__module__ = __name__  # where the annotations are to be read; make_dataclass leaves "types"
+RunOptions = make_dataclass(
+    "RunOptions", [_field(option) for option in OPTIONS], kw_only=True, frozen=True
+)
+RunOptions.__module__ = (
+    __name__  # where the annotations are to be read; make_dataclass leaves "types"
+)
 NO_OPTIONS = RunOptions()
 
 
 def with_command_apart(words: Sequence[str]) -> list[str]:
-    """`run` and its words with `--` before the command, so that no option of the command is taken for one of ours."""
+    """`run` and its words with `--` before the command, so that no option of the command is taken
+    for one of ours.
+    """
     options, command = split_command(words[1:], more=("--json-file", "--beside"))
     return [words[0], *options, "--", *command] if command else [words[0], *options]
 
@@ -50,15 +64,21 @@ def with_command_apart(words: Sequence[str]) -> list[str]:
 def run(
     *command: str,
     options: Annotated[RunOptions, Parameter(name="*")] = NO_OPTIONS,  # type: ignore[valid-type]
-    json_file: Annotated[Path | None, Parameter(help="Write the JSON document there; stdout is the command's.")] = None,
+    json_file: Annotated[
+        Path | None, Parameter(help="Write the JSON document there; stdout is the command's.")
+    ] = None,
     beside: Annotated[
         Path | None,
-        Parameter(help="Set the verdict beside that of this earlier run; where there is none, first record it without --substitute."),
+        Parameter(
+            help="Set the verdict beside that of this earlier run; where there is none, first "
+            "record it without --substitute."
+        ),
     ] = None,
 ) -> int:
     """Run any command under recording, its children and ranks included, and say what was found.
 
-    The exit code is the command's own. The options may also stand in the environment variable OPSCOPE.
+    The exit code is the command's own. The options may also stand in the environment variable
+    OPSCOPE.
 
     Parameters
     ----------
@@ -70,7 +90,9 @@ def run(
     config = config_from(given)
     settings = _settings_of(str(given.get("config", "")))
     if beside is not None and not beside.exists():
-        first = launch(msgspec.structs.replace(config, substitute=None, output=str(beside)), command)
+        first = launch(
+            msgspec.structs.replace(config, substitute=None, output=str(beside)), command
+        )
         conclude(first, config.selection.ops)
     result = launch(config, command)
     try:
@@ -91,7 +113,9 @@ def run(
 
 
 def _with_dump_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """The options with the settings that MindSpore's own variable names, where no --config names others."""
+    """The options with the settings that MindSpore's own variable names, where no --config names
+    others.
+    """
     path = os.environ.get(VARIABLE)
     if "config" in given or not path:
         return given
@@ -135,20 +159,32 @@ def _write_layout(run: Path | None, layout: str, settings: Recording | None) -> 
     note(f"{written.tensors} tensors written to {out} as {layout} lays them out")
 
 
-def conclude(result: LaunchResult, ops: Pattern | None = None, *, earlier: Path | None = None) -> Document | None:
-    """Scan what was recorded, draw the verdict on stderr, and give back the document; None when there is no run.
+def conclude(
+    result: LaunchResult, ops: Pattern | None = None, *, earlier: Path | None = None
+) -> Document | None:
+    """Scan what was recorded, draw the verdict on stderr, and give back the document; None when
+    there is no run.
 
     The verdict stands beside that of an earlier run where one is given.
     """
     if result.run is None:
         return None
-    facts = {"exit_code": result.exit_code, "seconds": round(result.seconds, 3), "processes": result.processes}
+    facts = {
+        "exit_code": result.exit_code,
+        "seconds": round(result.seconds, 3),
+        "processes": result.processes,
+    }
     if result.nothing_recorded is not None:
-        said = [result.nothing_recorded, *(text for text in result.notes if text not in result.nothing_recorded)]
+        said = [
+            result.nothing_recorded,
+            *(text for text in result.notes if text not in result.nothing_recorded),
+        ]
         for text in said:
             note(text)
         summary = {"warnings": said, **facts}
-        return Document(opscope=VERSION, verb="run", runs=(str(result.run),), complete=False, summary=summary)
+        return Document(
+            opscope=VERSION, verb="run", runs=(str(result.run),), complete=False, summary=summary
+        )
     from opscope.formats.registry import open_run
     from opscope.report.terminal import print_verdict
     from opscope.run.unmatched import unmatched
@@ -156,7 +192,11 @@ def conclude(result: LaunchResult, ops: Pattern | None = None, *, earlier: Path 
 
     run = open_run(result.run)
     found = scan(run)
-    warnings = [*found.summary.get("warnings", ()), *unmatched(run, Selection(ops=ops)), *result.notes]
+    warnings = [
+        *found.summary.get("warnings", ()),
+        *unmatched(run, Selection(ops=ops)),
+        *result.notes,
+    ]
     summary = {**found.summary, **facts, "warnings": warnings}
     if earlier is not None:
         from opscope.scan.earlier_run import beside

@@ -13,7 +13,10 @@ from opscope.cli.printing import INCOMPLETE
 from opscope.cli.progress import Progress
 from opscope.run.finding import Document, Finding
 
-SHOW_HIDDEN = "List what the program itself guards against too: NaN and Inf that a where, clamp, mask or nanmean removed in the same step."
+SHOW_HIDDEN = (
+    "List what the program itself guards against too: NaN and Inf that a where, clamp, "
+    "mask or nanmean removed in the same step."
+)
 FAIL_ON = "Exit 1 for any finding, or only for one that reached a loss, a gradient or a parameter."
 
 
@@ -26,9 +29,11 @@ def scan(
     show_hidden: Annotated[bool, Parameter(help=SHOW_HIDDEN, negative=())] = False,
     selection: Selected = EVERYTHING,
 ) -> int:
-    """Name the first overflow, NaN or Inf of a run: its origin, what spread it, what hid it, and its source line.
+    """Name the first overflow, NaN or Inf of a run: its origin, what spread it, what hid it, and
+    its source line.
 
-    Exit code 0: nothing found, 1: something found, 2: the run cannot be read, 3: nothing found in an incomplete run.
+    Exit code 0: nothing found, 1: something found, 2: the run cannot be read, 3: nothing found in
+    an incomplete run.
 
     Parameters
     ----------
@@ -39,7 +44,12 @@ def scan(
     from opscope.scan.api import scan as ask
 
     with Progress() as progress:
-        document = ask(open_run(run), selection=selection.selection(), show_hidden=show_hidden, progress=progress)
+        document = ask(
+            open_run(run),
+            selection=selection.selection(),
+            show_hidden=show_hidden,
+            progress=progress,
+        )
     document = msgspec.structs.replace(document, runs=(run,))
     if json:
         from opscope.report.json import json_text
@@ -62,4 +72,6 @@ def exit_code(document: Document, *, fail_on: str) -> int:
 
 def _reached(finding: Finding) -> bool:
     """Whether a finding did damage; only an origin can stay without consequence."""
-    return finding.kind != "overflow-origin" or any(record.get("reached") for record in finding.evidence)
+    return finding.kind != "overflow-origin" or any(
+        record.get("reached") for record in finding.evidence
+    )

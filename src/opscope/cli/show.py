@@ -29,13 +29,19 @@ def show(  # noqa: PLR0913 - one for each option
     call: str | None = None,
     /,
     *,
-    source: Annotated[str | None, Parameter(help="Only calls that this line ran, FILE:LINE; any frame of the stack.")] = None,
+    source: Annotated[
+        str | None,
+        Parameter(help="Only calls that this line ran, FILE:LINE; any frame of the stack."),
+    ] = None,
     values: Annotated[bool, Parameter(help="Also print elements, where they were kept.")] = False,
-    limit: Annotated[int | None, Parameter(help="At most so many calls, the first; all without it.")] = None,
+    limit: Annotated[
+        int | None, Parameter(help="At most so many calls, the first; all without it.")
+    ] = None,
     json: Json = False,
     selection: Selected = EVERYTHING,
 ) -> int:
-    """List the calls of a run with their tensors, or print one call with all that is known about it.
+    """List the calls of a run with their tensors, or print one call with all that is known about
+    it.
 
     Parameters
     ----------
@@ -73,7 +79,9 @@ def show(  # noqa: PLR0913 - one for each option
 
 
 class Again:
-    """Calls that are read from the run anew each time they are gone through, so that no list of them is kept."""
+    """Calls that are read from the run anew each time they are gone through, so that no list of
+    them is kept.
+    """
 
     def __init__(self, read: Callable[[], Iterator[Call]]) -> None:
         self._read = read
@@ -95,7 +103,9 @@ class Limited:
 
 
 def with_levels_of(run: Run, wanted: Selection) -> Selection:
-    """The selection; where the run has no call of the levels that are meant, all its levels are, which is said."""
+    """The selection; where the run has no call of the levels that are meant, all its levels are,
+    which is said.
+    """
     if wanted.levels is None:
         return wanted
     from opscope.run.query import sql
@@ -103,7 +113,10 @@ def with_levels_of(run: Run, wanted: Selection) -> Selection:
     there = [row["level"] for row in sql(run, "SELECT DISTINCT level FROM calls")]
     if not there or set(there) & set(wanted.levels):
         return wanted
-    note(f"the run holds no calls of level {' or '.join(wanted.levels)}; those of level {' and '.join(sorted(there))} are listed")
+    note(
+        f"the run holds no calls of level {' or '.join(wanted.levels)}; those of level "
+        f"{' and '.join(sorted(there))} are listed"
+    )
     return msgspec.structs.replace(wanted, levels=None)
 
 
@@ -132,7 +145,11 @@ def _shard_folders(run: Run) -> dict[int, str]:
     """Folders of the shards of each process, below a run of ours."""
     if run.info.format != "opscope":
         return {}
-    return {process.process: f"processes/{process.directory}" for process in run.processes if process.directory}
+    return {
+        process.process: f"processes/{process.directory}"
+        for process in run.processes
+        if process.directory
+    }
 
 
 def _print_page(run: Run, call: Call, *, values: bool) -> None:
@@ -169,11 +186,17 @@ def frames_of(run: Run, call: Call) -> tuple[str, ...]:
 
     if call.stack is None:
         return ()
-    rows = sql(run, "SELECT frames FROM stacks WHERE process = ? AND stack = ? LIMIT 1", [call.process, call.stack])
+    rows = sql(
+        run,
+        "SELECT frames FROM stacks WHERE process = ? AND stack = ? LIMIT 1",
+        [call.process, call.stack],
+    )
     return tuple(next(rows, {"frames": ()})["frames"] or ())
 
 
-def _document(path: str, run: Run, found: Iterable[Call], wanted: Selection, *, values: bool) -> Iterator[str]:
+def _document(
+    path: str, run: Run, found: Iterable[Call], wanted: Selection, *, values: bool
+) -> Iterator[str]:
     from opscope.report.json import json_pieces
     from opscope.run.query import tensors_of
 
@@ -182,11 +205,21 @@ def _document(path: str, run: Run, found: Iterable[Call], wanted: Selection, *, 
     def tensors() -> Iterator[Tensor]:
         return (tensor for call in known for tensor in tensors_of(run, call, io=wanted.io))
 
-    lists: list[tuple[str, Iterable[Any]]] = [("calls", known), ("tensors", tensors()), ("processes", run.processes)]
+    lists: list[tuple[str, Iterable[Any]]] = [
+        ("calls", known),
+        ("tensors", tensors()),
+        ("processes", run.processes),
+    ]
     if values:
         lists.append(("values", (_elements(run, tensor) for tensor in tensors())))
     more = {"more": found.more} if isinstance(found, Limited) else {}
-    head = {"opscope": VERSION, "verb": "show", "runs": [path], "complete": not run.problems, **more}
+    head = {
+        "opscope": VERSION,
+        "verb": "show",
+        "runs": [path],
+        "complete": not run.problems,
+        **more,
+    }
     return json_pieces(head, lists)
 
 

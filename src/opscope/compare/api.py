@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """How to compare: a user's mapping of names, whether to read stored values, a third run of higher precision."""
+    """How to compare: a user's mapping of names, whether to read stored values, a third run of
+    higher precision.
+    """
 
     mapping: Mapping | None = None
     values: bool = True
@@ -65,12 +67,17 @@ _READ, _FOLLOWED, _ALIGNED, _MEASURED, _SEARCHED = 5, 55, 65, 80, 95  # percent 
 
 
 def compare(
-    target: Run | str | os.PathLike[str], golden: Run | str | os.PathLike[str], policy: Policy | None = None, *, progress: Progress = nobody
+    target: Run | str | os.PathLike[str],
+    golden: Run | str | os.PathLike[str],
+    policy: Policy | None = None,
+    *,
+    progress: Progress = nobody,
 ) -> Comparison:
     """Align two runs, measure their tensors, and say which call made the difference.
 
-    target is the side under suspicion, golden the trusted one: runs, or paths of runs or of any known dump. Raises FormatError for
-    what cannot be read and UsageError for a mapping that fits neither.
+    target is the side under suspicion, golden the trusted one: runs, or paths of runs or of any
+    known dump. Raises FormatError for what cannot be read and UsageError for a mapping that fits
+    neither.
     """
     chosen = Policy() if policy is None else policy
     told = percent(progress, "compare")
@@ -85,10 +92,14 @@ def compare(
     causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
     told(_SEARCHED)
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
-    pairing = msgspec.structs.replace(pairing, rows=graded(pairing, measures, _first_causes(pairing, causes)))
+    pairing = msgspec.structs.replace(
+        pairing, rows=graded(pairing, measures, _first_causes(pairing, causes))
+    )
     document = _document(pairing, causes, measured, chosen)
     if chosen.reference is not None:
-        document = decide(document, pairing, pair_runs(pairing.golden.run, chosen.reference, Policy()))
+        document = decide(
+            document, pairing, pair_runs(pairing.golden.run, chosen.reference, Policy())
+        )
     return Comparison(pairing, measures, causes, measured, document)
 
 
@@ -116,18 +127,30 @@ def _followed(run: Run, read: tuple[Any, Any], norms: bool) -> tuple[Side, Flow]
     return side, follow(side.calls, side.tensors)
 
 
-def pair_runs(target: Run, golden: Run, policy: Policy, told: Callable[[int], None] = lambda done: None) -> Pairing:  # noqa: ARG005
-    """Both runs as columns, their calls matched and their tensors side by side; told how far that is, in percent."""
+def pair_runs(
+    target: Run,
+    golden: Run,
+    policy: Policy,
+    told: Callable[[int], None] = lambda done: None,  # noqa: ARG005
+) -> Pairing:
+    """Both runs as columns, their calls matched and their tensors side by side; told how far that
+    is, in percent.
+    """
     read = read_tables(target), read_tables(golden)
     told(_READ)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        (one, flow), (other, golden_flow) = pool.map(_followed, (target, golden), read, [norms_alone(target, golden)] * 2)
+        (one, flow), (other, golden_flow) = pool.map(
+            _followed, (target, golden), read, [norms_alone(target, golden)] * 2
+        )
     sides, flows = (one, other), (flow, golden_flow)
     told(_FOLLOWED)
     if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
         return pair_frameworks(sides, flows, policy.mapping)
     common = at_common_levels(*sides)
-    again = [flow if side is was else follow(side.calls, side.tensors) for side, was, flow in zip(common, sides, flows, strict=True)]
+    again = [
+        flow if side is was else follow(side.calls, side.tensors)
+        for side, was, flow in zip(common, sides, flows, strict=True)
+    ]
     sides, flows = common, (again[0], again[1])
     named = naming(*sides, policy.mapping)
     given = [*([] if policy.mapping is None else policy.mapping.pairs(*sides))]
@@ -138,14 +161,23 @@ def pair_runs(target: Run, golden: Run, policy: Policy, told: Callable[[int], No
     return Pairing(*sides, flows, match, pair_rows(*sides, flows, match, fixed))
 
 
-def _aligned(sides: tuple[Side, Side], flows: tuple[Flow, Flow], named: tuple[Naming, Naming], given: Sequence[tuple[int, int]]) -> Match:
-    """Which call is which; what calls look like takes as much memory as a side and is gone afterwards."""
+def _aligned(
+    sides: tuple[Side, Side],
+    flows: tuple[Flow, Flow],
+    named: tuple[Naming, Naming],
+    given: Sequence[tuple[int, int]],
+) -> Match:
+    """Which call is which; what calls look like takes as much memory as a side and is gone
+    afterwards.
+    """
     with ThreadPoolExecutor(max_workers=2) as pool:
         tokens = tuple(pool.map(tokens_of, sides, flows, named))
     return align(*tokens, given=given)
 
 
-def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy) -> Document:
+def _document(
+    pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy
+) -> Document:
     every = () if two_models(pairing) else findings_of(pairing, causes, measured)
     chosen = tuple(finding for finding in every if wants_finding(finding, policy.selection))
     warnings, complete = warnings_of(pairing, measured, causes)
@@ -154,6 +186,11 @@ def _document(pairing: Pairing, causes: Sequence[Cause], measured: Measured, pol
     if len(chosen) < len(every):
         warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
     return Document(
-        opscope=VERSION, verb="compare", runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
-        verdict="found" if chosen else "clean", complete=complete, findings=chosen, summary=summary_of(pairing, warnings),
-    )  # fmt: skip
+        opscope=VERSION,
+        verb="compare",
+        runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
+        verdict="found" if chosen else "clean",
+        complete=complete,
+        findings=chosen,
+        summary=summary_of(pairing, warnings),
+    )

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps of api_accuracy_checker: forward_info_{rank}.json, backward_info_{rank}.json, stack_info_{rank}.json.
+"""Dumps of api_accuracy_checker: forward_info_{rank}.json, backward_info_{rank}.json,
+stack_info_{rank}.json.
 
-    {"Functional*silu*0": {"args": [{"type": "torch.Tensor", "dtype": …, "shape": …, "Max": …, "Min": …, "datapath": …}, …], "kwargs": {…}}}
+    {"Functional*silu*0": {"args": [{"type": "torch.Tensor", "dtype": …, "shape": …, "Max": …,
+    "Min": …, "datapath": …}, …], "kwargs": {…}}}
 
-in a step{n} folder or none. A backward entry is the list of the gradients that came in. Values, where they were kept, are .pt files
-in forward_real_data*/ and backward_real_data*/ beside the json; of a datapath only the file's name is used.
+in a step{n} folder or none. A backward entry is the list of the gradients that came in. Values,
+where they were kept, are .pt files in forward_real_data*/ and backward_real_data*/ beside the json;
+of a datapath only the file's name is used.
 """
 
 from __future__ import annotations
@@ -54,7 +57,10 @@ def detect(path: Path) -> bool:
     """Whether a folder holds such json files, by name and first bytes."""
     if not path.is_dir():
         return False
-    return any(_looks_right(place.folder / f"{place.phases[0]}_info_{place.owner}.json") for place in _places(path))
+    return any(
+        _looks_right(place.folder / f"{place.phases[0]}_info_{place.owner}.json")
+        for place in _places(path)
+    )
 
 
 def _looks_right(path: Path) -> bool:
@@ -88,11 +94,30 @@ def open_dump(path: Path) -> Run:
     small = all(owner < 100_000 for owner in owners) and 0 in owners  # ranks, not process numbers
     processes = []
     for process, owner in enumerate(sorted(owners)):
-        processes.append(builder.add_process(process, owner if small else process, sorted(owners[owner], key=lambda place: place.step)))
+        processes.append(
+            builder.add_process(
+                process,
+                owner if small else process,
+                sorted(owners[owner], key=lambda place: place.step),
+            )
+        )
     if not builder.read:
-        raise FormatError(path, builder.problems[0] if builder.problems else "no forward_info_*.json below it")
-    tables = Tables(calls=tuple(builder.calls), processes=tuple(processes), stacks=tuple(builder.stacks), problems=tuple(builder.problems))
-    return ForeignRun(RunInfo(path=str(path), format="api_accuracy_checker"), path, tables, builder.draft, load=load_value)
+        raise FormatError(
+            path, builder.problems[0] if builder.problems else "no forward_info_*.json below it"
+        )
+    tables = Tables(
+        calls=tuple(builder.calls),
+        processes=tuple(processes),
+        stacks=tuple(builder.stacks),
+        problems=tuple(builder.problems),
+    )
+    return ForeignRun(
+        RunInfo(path=str(path), format="api_accuracy_checker"),
+        path,
+        tables,
+        builder.draft,
+        load=load_value,
+    )
 
 
 FORMAT = Format("api_accuracy_checker", detect, open_dump)
@@ -114,15 +139,24 @@ class _Builder:
         index = 0
         for place in places:
             files = _real_data(place.folder, self.root)
-            stacks = read_stacks(load_json_or_note(place.folder / f"stack_info_{place.owner}.json", self.problems))
+            stacks = read_stacks(
+                load_json_or_note(place.folder / f"stack_info_{place.owner}.json", self.problems)
+            )
             forward: dict[str, int] = {}
             for phase in place.phases:
-                value = load_json_or_note(place.folder / f"{phase}_info_{place.owner}.json", self.problems)
+                value = load_json_or_note(
+                    place.folder / f"{phase}_info_{place.owner}.json", self.problems
+                )
                 if not isinstance(value, dict):
                     continue
                 self.read = True
                 for key, body in value.items():
-                    call = self._call(key, body, (process, rank, place.step, index), (phase, forward.get(key), stacks.get(key, ())))
+                    call = self._call(
+                        key,
+                        body,
+                        (process, rank, place.step, index),
+                        (phase, forward.get(key), stacks.get(key, ())),
+                    )
                     self.calls.append(call)
                     self._sources[process, index] = _Source(tuple(_leaves(body, phase)), files)
                     if phase == "forward":
@@ -130,7 +164,13 @@ class _Builder:
                     index += 1
         return Process(process=process, directory=str(places[0].folder), rank=rank)
 
-    def _call(self, key: str, body: Any, place: tuple[int, int, int, int], about: tuple[str, int | None, tuple[str, ...]]) -> Call:
+    def _call(
+        self,
+        key: str,
+        body: Any,
+        place: tuple[int, int, int, int],
+        about: tuple[str, int | None, tuple[str, ...]],
+    ) -> Call:
         process, rank, step, index = place
         phase, forward, frames = about
         found = _KEY.fullmatch(key)
@@ -140,10 +180,19 @@ class _Builder:
             stack = len(self.stacks)
             self.stacks.append(Stack(process=process, stack=stack, frames=frames))
         return Call(
-            process=process, rank=rank, step=step, index=index, level="api", phase=phase, op=op, name=f"{key}.{phase}",
-            forward_index=forward if phase == "backward" else None, stack=stack, source=user_line(frames),
+            process=process,
+            rank=rank,
+            step=step,
+            index=index,
+            level="api",
+            phase=phase,
+            op=op,
+            name=f"{key}.{phase}",
+            forward_index=forward if phase == "backward" else None,
+            stack=stack,
+            source=user_line(frames),
             args=_arguments(body) if phase == "forward" else None,
-        )  # fmt: skip
+        )
 
     def draft(self, call: Call) -> list[Tensor]:
         """Rows of one call."""
@@ -152,8 +201,12 @@ class _Builder:
         for io, leaf in source.leaves:
             columns = dict(leaf.columns)
             if leaf.data_name in source.files:
-                columns = {name: columns[name] for name in columns.keys() & _KEPT} | {"value": ValueRef(source.files[leaf.data_name], "")}
-            rows.append(Tensor(process=call.process, index=call.index, io=io, slot=leaf.slot, **columns))
+                columns = {name: columns[name] for name in columns.keys() & _KEPT} | {
+                    "value": ValueRef(source.files[leaf.data_name], "")
+                }
+            rows.append(
+                Tensor(process=call.process, index=call.index, io=io, slot=leaf.slot, **columns)
+            )
         return rows
 
 
@@ -172,14 +225,23 @@ def _named(value: Any) -> Any:
     if isinstance(value, dict):
         path = value.get("datapath")
         named = {key: _named(item) for key, item in value.items()}
-        return named | {"data_name": path.replace("\\", "/").rsplit("/", 1)[-1]} if isinstance(path, str) else named
+        return (
+            named | {"data_name": path.replace("\\", "/").rsplit("/", 1)[-1]}
+            if isinstance(path, str)
+            else named
+        )
     return [_named(item) for item in value] if isinstance(value, list) else value
 
 
 def _leaves(body: Any, phase: str) -> Iterator[tuple[str, TensorLeaf]]:
     if phase == "backward":
         for leaf in tensors(_named(body), ""):
-            yield "input", msgspec.structs.replace(leaf, slot=leaf.slot or "0", columns=leaf.columns | {"role": "gradient"})
+            yield (
+                "input",
+                msgspec.structs.replace(
+                    leaf, slot=leaf.slot or "0", columns=leaf.columns | {"role": "gradient"}
+                ),
+            )
         return
     if isinstance(body, dict):
         for leaf in tensors(_named(body.get("args")), ""):
@@ -193,7 +255,13 @@ def _arguments(body: Any) -> str | None:
         return None
     positional, named = body.get("args"), body.get("kwargs")
     tree = {
-        "args": [argument(value, str(i)) for i, value in enumerate(positional if isinstance(positional, list) else [])],
-        "kwargs": {name: argument(value, f"kwargs.{name}") for name, value in (named if isinstance(named, dict) else {}).items()},
+        "args": [
+            argument(value, str(i))
+            for i, value in enumerate(positional if isinstance(positional, list) else [])
+        ],
+        "kwargs": {
+            name: argument(value, f"kwargs.{name}")
+            for name, value in (named if isinstance(named, dict) else {}).items()
+        },
     }
     return msgspec.json.encode(tree).decode()

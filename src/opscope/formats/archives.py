@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays inside .npz and .safetensors files: which there are, and the values of one, with every length checked first.
+"""Arrays inside .npz and .safetensors files: which there are, and the values of one, with every
+length checked first.
 
-Members of an .npz may be deflated. A deflated member that would fill more than a gibibyte and more than 64 times its file is
-taken for a bomb. safetensors: an 8-byte header length, JSON {name: {dtype, shape, data_offsets}}, then the bytes.
+Members of an .npz may be deflated. A deflated member that would fill more than a gibibyte and more
+than 64 times its file is
+taken for a bomb. safetensors: an 8-byte header length, JSON {name: {dtype, shape, data_offsets}},
+then the bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +32,15 @@ _FREE = 256 << 20  # what may be unpacked out of however few bytes
 _RATIO = 64
 _PART = 1 << 24
 _SAFE_HEADER = 100 << 20
-_TORN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError)  # what zipfile raises
+_TORN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+)  # what zipfile raises
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -44,7 +55,11 @@ class Stored(msgspec.Struct, frozen=True):
 def npz_names(path: Path) -> list[str]:
     """Names of the arrays in an .npz, without their suffix."""
     with _opened(path) as archive:
-        return [info.filename[: -len(".npy")] for info in archive.infolist() if info.filename.endswith(".npy")]
+        return [
+            info.filename[: -len(".npy")]
+            for info in archive.infolist()
+            if info.filename.endswith(".npy")
+        ]
 
 
 def _opened(path: Path) -> zipfile.ZipFile:
@@ -65,27 +80,39 @@ def read_npz(path: Path, name: str, *, true: DType | None = None) -> np.ndarray[
             info = archive.getinfo(f"{name}.npy")
         except KeyError:
             raise MissingValueError(f"{path}: has no array {name!r}") from None
-        if info.flag_bits & 1 or (info.file_size > _FREE and info.file_size > _RATIO * max(1, info.compress_size)):
+        if info.flag_bits & 1 or (
+            info.file_size > _FREE and info.file_size > _RATIO * max(1, info.compress_size)
+        ):
             raise FormatError(
-                path, f"array {name!r} unpacks {info.compress_size} bytes to {info.file_size}; not read", offset=info.header_offset
+                path,
+                f"array {name!r} unpacks {info.compress_size} bytes to {info.file_size}; not read",
+                offset=info.header_offset,
             )
         try:
             with archive.open(info) as member:
                 head = member.read(_HEADER)
                 header = parse_npy_header(head, f"{path}:{name}")
                 if header.offset + header.nbytes > info.file_size:
-                    raise FormatError(path, f"array {name!r} is cut short", offset=info.header_offset)
+                    raise FormatError(
+                        path, f"array {name!r} is cut short", offset=info.header_offset
+                    )
                 data = np.empty(header.nbytes, np.uint8)
                 if not _filled(data, head[header.offset :], member):
-                    raise FormatError(path, f"array {name!r} is cut short", offset=info.header_offset)
+                    raise FormatError(
+                        path, f"array {name!r} is cut short", offset=info.header_offset
+                    )
         except _TORN as error:
-            raise FormatError(path, f"array {name!r} cannot be unpacked: {error}", offset=info.header_offset) from error
+            raise FormatError(
+                path, f"array {name!r} cannot be unpacked: {error}", offset=info.header_offset
+            ) from error
     flat = data.view(np.dtype(header.dtype))[: math.prod(header.shape)]
     return as_true_type(in_shape(flat, header.shape, path, fortran=header.fortran), true, path)
 
 
 def _filled(data: np.ndarray[Any, Any], start: bytes, rest: IO[bytes]) -> bool:
-    """Whether there were bytes enough: the start, then the rest as it is unpacked, without a second copy of it all."""
+    """Whether there were bytes enough: the start, then the rest as it is unpacked, without a second
+    copy of it all.
+    """
     at = min(len(start), data.size)
     data[:at] = np.frombuffer(start, np.uint8, at)
     while at < data.size:
@@ -98,20 +125,30 @@ def _filled(data: np.ndarray[Any, Any], start: bytes, rest: IO[bytes]) -> bool:
 
 
 def safetensors_index(path: Path) -> dict[str, Stored]:
-    """Tensors of a safetensors file by name; FormatError for a header that does not fit the file."""
+    """Tensors of a safetensors file by name; FormatError for a header that does not fit the
+    file.
+    """
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(size - 8, _SAFE_HEADER):
-                raise FormatError(path, f"a header of {length} bytes in a file of {size}; torn, or no safetensors", offset=0)
+                raise FormatError(
+                    path,
+                    f"a header of {length} bytes in a file of {size}; torn, or no safetensors",
+                    offset=0,
+                )
             text = stream.read(length)
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
     value = parse_json(text, path)
     if not isinstance(value, dict):
         raise FormatError(path, "header is not a JSON object", offset=8)
-    return {name: _stored(path, name, item, 8 + length, size) for name, item in value.items() if name != "__metadata__"}
+    return {
+        name: _stored(path, name, item, 8 + length, size)
+        for name, item in value.items()
+        if name != "__metadata__"
+    }
 
 
 def _stored(path: Path, name: str, value: Any, base: int, size: int) -> Stored:
@@ -119,15 +156,25 @@ def _stored(path: Path, name: str, value: Any, base: int, size: int) -> Stored:
     dtype = find_dtype(fields["dtype"]) if isinstance(fields.get("dtype"), str) else None
     shape, offsets = _sizes(fields.get("shape")), _sizes(fields.get("data_offsets"))
     if dtype is None or shape is None or offsets is None or len(offsets) != 2:
-        raise FormatError(path, f"tensor {name!r} has no dtype, shape and data_offsets that make sense", offset=8)
+        raise FormatError(
+            path, f"tensor {name!r} has no dtype, shape and data_offsets that make sense", offset=8
+        )
     begin, end = offsets
     if not begin <= end <= size - base or dtype.nbytes(math.prod(shape)) != end - begin:
-        raise FormatError(path, f"tensor {name!r} of bytes {begin} to {end} does not fit its shape or the file", offset=base)
+        raise FormatError(
+            path,
+            f"tensor {name!r} of bytes {begin} to {end} does not fit its shape or the file",
+            offset=base,
+        )
     return Stored(dtype, shape, base + begin, end - begin)
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
-    known = isinstance(value, list) and len(value) <= 64 and all(type(size) is int and 0 <= size < 1 << 62 for size in value)
+    known = (
+        isinstance(value, list)
+        and len(value) <= 64
+        and all(type(size) is int and 0 <= size < 1 << 62 for size in value)
+    )
     return tuple(value) if known else None
 
 

@@ -9,7 +9,9 @@ from opscope.errors import FormatError
 
 
 def read_bounded(path: str | Path, *, limit: int, what: str) -> bytes:
-    """The bytes of a file; FormatError when it cannot be read, or is larger than limit bytes; what says what such a file is."""
+    """The bytes of a file; FormatError when it cannot be read, or is larger than limit bytes; what
+    says what such a file is.
+    """
     file = Path(path)
     try:
         if file.stat().st_size > limit:
@@ -20,7 +22,9 @@ def read_bounded(path: str | Path, *, limit: int, what: str) -> bytes:
 
 
 def read_bounded_text(path: str | Path, *, limit: int, what: str, encoding: str = "utf-8") -> str:
-    """The text of such a file, every line ended by a line feed; bytes that are no text become replacement characters."""
+    """The text of such a file, every line ended by a line feed; bytes that are no text become
+    replacement characters.
+    """
     text = read_bounded(path, limit=limit, what=what).decode(encoding, "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

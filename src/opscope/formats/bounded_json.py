@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read JSON that strangers wrote: NaN and Infinity accepted (msprobe writes them), size and depth bounded, errors with an offset.
+"""Read JSON that strangers wrote: NaN and Infinity accepted (msprobe writes them), size and depth
+bounded, errors with an offset.
 
-What comes out can be written again: no text holds half of a surrogate pair, no integer has more digits than Python prints.
+What comes out can be written again: no text holds half of a surrogate pair, no integer has more
+digits than Python prints.
 """
 
 from __future__ import annotations
@@ -18,16 +20,23 @@ from opscope.formats.bounded import read_bounded
 SIZE_LIMIT = 4 << 30
 DEPTH_LIMIT = 400
 DIGITS = 40  # of an integer; the largest that any field of a dump holds has 20
-_ESCAPE = re.compile(r"\\(?:[^u]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2}))", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:[^u]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2}))",
+    re.DOTALL,
+)
 
 
 def load_json(path: str | Path) -> Any:
-    """The value a file holds; FormatError naming file and offset when it is no JSON, too large or too deep."""
+    """The value a file holds; FormatError naming file and offset when it is no JSON, too large or
+    too deep.
+    """
     return parse_json(read_bounded(path, limit=SIZE_LIMIT, what="JSON"), path)
 
 
 def load_json_or_note(path: Path, problems: list[str]) -> Any:
-    """The value of a file that need not be there, else None; what is wrong with it is added to problems."""
+    """The value of a file that need not be there, else None; what is wrong with it is added to
+    problems.
+    """
     if not path.is_file():
         return None
     try:
@@ -38,7 +47,9 @@ def load_json_or_note(path: Path, problems: list[str]) -> Any:
 
 
 def parse_json(data: bytes, path: str | Path) -> Any:
-    """The value of these bytes. Nesting deeper than DEPTH_LIMIT is refused before Python's own stack would end."""
+    """The value of these bytes. Nesting deeper than DEPTH_LIMIT is refused before Python's own
+    stack would end.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -56,7 +67,8 @@ def parse_json(data: bytes, path: str | Path) -> Any:
 
 
 def json_value(text: str, *, table: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """The value of a JSON text: an escape of half a surrogate pair, which is no character, stays the six characters it was written with.
+    """The value of a JSON text: an escape of half a surrogate pair, which is no character, stays
+    the six characters it was written with.
 
     table makes an object of its pairs. Raises ValueError and RecursionError as json.loads does.
     """

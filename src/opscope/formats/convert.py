@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads any known dump and writes it as plain files or in another tool's layout, in parallel, past what cannot be read."""
+"""Reads any known dump and writes it as plain files or in another tool's layout, in parallel, past
+what cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ TYPES = ("npy", "bin", "pt", "txt", "csv", "safetensors", "msnpy", "mindspore", 
 
 
 class Report(msgspec.Struct):
-    """What came of it: tensors written, a line for each thing that could not be, and what the sources lacked."""
+    """What came of it: tensors written, a line for each thing that could not be, and what the
+    sources lacked.
+    """
 
     tensors: int = 0
     failures: list[str] = []
@@ -33,7 +37,8 @@ class Report(msgspec.Struct):
 
 
 def convert(sources: Sequence[Path], job: Job, progress: Progress) -> Report:
-    """Convert each source into job.out (several into a folder each); UsageError for a job that makes no sense.
+    """Convert each source into job.out (several into a folder each); UsageError for a job that
+    makes no sense.
 
     A source that cannot be read at all is a failure like any other, and the next one goes on.
     """
@@ -42,7 +47,9 @@ def convert(sources: Sequence[Path], job: Job, progress: Progress) -> Report:
     report = Report()
     names: set[str] = set()
     for source in sources:
-        own = msgspec.structs.replace(job, out=job.out if len(sources) == 1 else job.out / _own_name(source, names))
+        own = msgspec.structs.replace(
+            job, out=job.out if len(sources) == 1 else job.out / _own_name(source, names)
+        )
         try:
             part = convert_one(source, own, progress)
         except UsageError:
@@ -69,22 +76,34 @@ def _own_name(source: Path, names: set[str]) -> str:
 
 def convert_one(source: Path, job: Job, progress: Progress) -> Report:
     """Convert one source."""
-    if job.out.resolve() == source.resolve() or (source.is_dir() and job.out.resolve().is_relative_to(source.resolve())):
+    if job.out.resolve() == source.resolve() or (
+        source.is_dir() and job.out.resolve().is_relative_to(source.resolve())
+    ):
         raise UsageError(f"{job.out}: lies in the source; choose another -o")
     kind = find_format(source)
-    if job.kind in CANN_KINDS and (kind.name == "cann" or (_by_hand(job) and kind.name == "mindspore" and _has_dumps(source))):
+    if job.kind in CANN_KINDS and (
+        kind.name == "cann" or (_by_hand(job) and kind.name == "mindspore" and _has_dumps(source))
+    ):
         return _convert_cann(source, kind, job, progress)
     if job.layout is not None or job.shape:
-        raise UsageError(f"{source}: --layout and --shape are for CANN dump files and the types {', '.join(CANN_KINDS)}")
+        raise UsageError(
+            f"{source}: --layout and --shape are for CANN dump files and the types "
+            f"{', '.join(CANN_KINDS)}"
+        )
     if job.kind == "msnpy":
-        raise UsageError(f"{source}: --type msnpy is for CANN dump files; write --type mindspore for MindSpore's layout")
+        raise UsageError(
+            f"{source}: --type msnpy is for CANN dump files; write --type mindspore for "
+            "MindSpore's layout"
+        )
     run = kind.open(source)
     written = convert_run(run, job, lambda done: progress(str(source), done, 0))
     return Report(written.tensors, written.failures, list(run.problems))
 
 
 def _by_hand(job: Job) -> bool:
-    """Whether something is asked for that only the files themselves can answer, not the run they make."""
+    """Whether something is asked for that only the files themselves can answer, not the run they
+    make.
+    """
     return job.layout is not None or bool(job.shape) or job.kind == "msnpy"
 
 
@@ -104,28 +123,47 @@ def _convert_cann(source: Path, kind: Format, job: Job, progress: Progress) -> R
     if inputs is not None or outputs is not None:
         inputs, outputs = inputs or (), outputs or ()
     request = Request(
-        kind=job.kind, layout=job.layout, shape=job.shape, exact=job.exact, lenient=not (job.shape or job.exact),
-        inputs=inputs if selection.wants_io("input") else (), outputs=outputs if selection.wants_io("output") else (),
-    )  # fmt: skip
+        kind=job.kind,
+        layout=job.layout,
+        shape=job.shape,
+        exact=job.exact,
+        lenient=not (job.shape or job.exact),
+        inputs=inputs if selection.wants_io("input") else (),
+        outputs=outputs if selection.wants_io("output") else (),
+    )
     whole = selection == Selection(io=selection.io)
     only = None if whole else _files(kind, source, selection)
-    done = convert_tree(source, request, job.out, only=only, jobs=job.threads, progress=lambda now, of: progress(str(source), now, of))
+    done = convert_tree(
+        source,
+        request,
+        job.out,
+        only=only,
+        jobs=job.threads,
+        progress=lambda now, of: progress(str(source), now, of),
+    )
     return Report(done.files, [reason for failure in done.failures for reason in failure.reasons])
 
 
 def _files(kind: Format, source: Path, selection: Selection) -> frozenset[str]:
-    """Dump files of the calls that are meant; UsageError where the run does not say which files are whose."""
+    """Dump files of the calls that are meant; UsageError where the run does not say which files are
+    whose.
+    """
     from opscope.formats.cann.run import CannRun
     from opscope.run.query import calls as calls_of
 
     run = kind.open(source)
     if not isinstance(run, CannRun):
-        raise UsageError(f"{source}: --layout, --shape and --type msnpy cannot be joined with a selection here; name the folder of a step")
+        raise UsageError(
+            f"{source}: --layout, --shape and --type msnpy cannot be joined with a selection "
+            "here; name the folder of a step"
+        )
     return frozenset(path for call in calls_of(run, selection) for path in run.files_of(call))
 
 
 def convert_run(run: Run, job: Job, done: Callable[[int], None]) -> Written:
-    """Write an open run into job.out; done is told how many calls are finished. UsageError for what a kind cannot hold."""
+    """Write an open run into job.out; done is told how many calls are finished. UsageError for what
+    a kind cannot hold.
+    """
     from opscope.formats.writing.whole_runs import write_run
 
     return write_run(run, job, done)

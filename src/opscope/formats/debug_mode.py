@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of PyTorch's DebugMode: print(debug_mode.debug_string()) into a file, or a folder of such files, one for each process.
+"""Text of PyTorch's DebugMode: print(debug_mode.debug_string()) into a file, or a folder of such
+files, one for each process.
 
-Calls, types and shapes are in the text; module, stack and API lines where they were asked for. Values are not, but
-log_tensor_hashes(hash_inputs=True) writes the L1 norm of each tensor, and that a norm is NaN or infinite proves one such element
-at least (an infinite one has no sign: it is counted as positive). One such norm in a file shows that its hashes see what is not
-finite; only then do finite ones prove that all elements are. Edges need record_ids=True. In place of views, which the text does
-not tell, any write in place makes the states of all other tensors unknown.
+Calls, types and shapes are in the text; module, stack and API lines where they were asked for.
+Values are not, but log_tensor_hashes(hash_inputs=True) writes the L1 norm of each tensor, and that
+a norm is NaN or infinite proves one such element at least (an infinite one has no sign: it is
+counted as positive). One such norm in a file shows that its hashes see what is not finite; only
+then do finite ones prove that all elements are. Edges need record_ids=True. In place of views,
+which the text does not tell, any write in place makes the states of all other tensors unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ from opscope.run.schema import Call, Process, Stack, Tensor
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
-_LOOKS = re.compile(rb"^ {2,}[\w.:<][^\n(]{0,300}\([^\n]{0,20000}?\b[tfd]?t(?:\$\d+)?: [a-z][a-z0-9]{1,15}\[", re.MULTILINE)
+_LOOKS = re.compile(
+    rb"^ {2,}[\w.:<][^\n(]{0,300}\([^\n]{0,20000}?\b[tfd]?t(?:\$\d+)?: [a-z][a-z0-9]{1,15}\[",
+    re.MULTILINE,
+)
 _STACK = re.compile(r"# File: (.{1,4096}?):(\d{1,9}) in (.{1,300}?)(?:, code: |$)")
 _MODULE = re.compile(r"\[nn\.Mod\] ([^\s.]{1,200})(?:\.(\S{1,1000}))?")
 _KERNEL = re.compile(r"\[triton\] (\S{1,200}?)\((.*)\)")
@@ -66,13 +71,17 @@ def open_text(path: Path) -> Run:
     read_logs(path, _looks_right, builder, what="lines of PyTorch's DebugMode")
     info = RunInfo(path=str(path), format="torch_debug_mode")
     tensors = builder.proved()
-    run = DebugModeRun(info, builder.processes, builder.calls, tensors, builder.stacks, problems=builder.problems)
+    run = DebugModeRun(
+        info, builder.processes, builder.calls, tensors, builder.stacks, problems=builder.problems
+    )
     run.norms = builder.norms()
     return run
 
 
 class DebugModeRun(MemoryRun):
-    """A run of DebugMode; norms holds the finite L1 norms of its tensors, by process, index, side and slot."""
+    """A run of DebugMode; norms holds the finite L1 norms of its tensors, by process, index, side
+    and slot.
+    """
 
     norms: dict[tuple[int, int, str, str], float]
 
@@ -107,11 +116,18 @@ class _Builder:
     def proved(self) -> list[Tensor]:
         """The rows, with what their hashes prove."""
         sees = any(norm is not None and not math.isfinite(norm) for _, norm in self._rows)
-        return [msgspec.structs.replace(row, **_proved(row, norm, sees=sees)) for row, norm in self._rows]
+        return [
+            msgspec.structs.replace(row, **_proved(row, norm, sees=sees))
+            for row, norm in self._rows
+        ]
 
     def norms(self) -> dict[tuple[int, int, str, str], float]:
         """The finite norms among the hashes."""
-        return {(row.process, row.index, row.io, row.slot): norm for row, norm in self._rows if norm is not None and math.isfinite(norm)}
+        return {
+            (row.process, row.index, row.io, row.slot): norm
+            for row, norm in self._rows
+            if norm is not None and math.isfinite(norm)
+        }
 
     def _line(self, line: str) -> None:
         text = line.lstrip(" ")
@@ -138,21 +154,38 @@ class _Builder:
             frame = f"{found[1]}:{found[2]} in {found[3]}"
             if frame not in self._frames:
                 self._frames[frame] = len(self._frames)
-                self.stacks.append(Stack(process=self._process, stack=self._frames[frame], frames=(frame,)))
+                self.stacks.append(
+                    Stack(process=self._process, stack=self._frames[frame], frames=(frame,))
+                )
             self._source = (f"{found[1]}:{found[2]}", self._frames[frame])
-        elif text.startswith("# post-kernel hashes: ") and self.calls and self.calls[-1].op.startswith("triton::"):
+        elif (
+            text.startswith("# post-kernel hashes: ")
+            and self.calls
+            and self.calls[-1].op.startswith("triton::")
+        ):
             place = (self._process, self._index - 1)
-            latest = takewhile(lambda pair: (pair[0].process, pair[0].index) == place, reversed(self._rows))
+            latest = takewhile(
+                lambda pair: (pair[0].process, pair[0].index) == place, reversed(self._rows)
+            )
             read = {row.slot: row for row, _ in latest}
             for name, norm in read_keyed(text.partition(": ")[2]).items():
                 if (row := read.get(f"kwargs.{name}")) is not None:
-                    self._rows.append((msgspec.structs.replace(row, io="output", slot=name, version=None), float(norm)))
+                    self._rows.append(
+                        (
+                            msgspec.structs.replace(row, io="output", slot=name, version=None),
+                            float(norm),
+                        )
+                    )
 
     def _close(self, indent: int, *, module: bool) -> None:
-        """Leave the calls that a line of this indentation is not within; lines within a module stand at its own, and it is in no API."""
+        """Leave the calls that a line of this indentation is not within; lines within a module
+        stand at its own, and it is in no API.
+        """
         while self._open:
             last = self._open[-1]
-            within = last.indent < indent or (last.indent == indent and last.is_module and not module)
+            within = last.indent < indent or (
+                last.indent == indent and last.is_module and not module
+            )
             if within and (last.is_module or not module):
                 return
             self._open.pop()
@@ -165,32 +198,53 @@ class _Builder:
         self._close(indent, module=False)
         self._record(indent, level, self._open[-1].module if self._open else None, text)
 
-    def _record(self, indent: int, level: tuple[str, str], module: str | None, text: CallText | None = None) -> None:
+    def _record(
+        self, indent: int, level: tuple[str, str], module: str | None, text: CallText | None = None
+    ) -> None:
         above = self._open[-1] if self._open else None
         kind, op = level
         stem = module or "<root>" if kind == "module" else op
-        backward = (above is not None and above.backward) or (kind == "operator" and "_backward" in op)
+        backward = (above is not None and above.backward) or (
+            kind == "operator" and "_backward" in op
+        )
         self.calls.append(
             Call(
-                process=self._process, rank=self._rank, step=0, index=self._index, level=kind, op=op, module=module,
-                parent=above.index if above is not None else None, phase="backward" if backward else "forward",
-                name=f"{stem}#{self._counts[stem]}", stack=self._source[1] if self._source else None,
-                source=self._source[0] if self._source else None, args=_arguments(text) if text is not None else None,
+                process=self._process,
+                rank=self._rank,
+                step=0,
+                index=self._index,
+                level=kind,
+                op=op,
+                module=module,
+                parent=above.index if above is not None else None,
+                phase="backward" if backward else "forward",
+                name=f"{stem}#{self._counts[stem]}",
+                stack=self._source[1] if self._source else None,
+                source=self._source[0] if self._source else None,
+                args=_arguments(text) if text is not None else None,
             )
-        )  # fmt: skip
+        )
         self._counts[stem] += 1
-        self._open.append(_Open(indent, self._index, module, kind == "module", backward or op in _BACKWARD))
+        self._open.append(
+            _Open(indent, self._index, module, kind == "module", backward or op in _BACKWARD)
+        )
         if text is not None:
             self._tensors(text, follow=kind == "operator")
         self._index += 1
 
     def _tensors(self, text: CallText, *, follow: bool) -> None:
-        """Rows of a call; APIs stand before what runs in them, so only operators make and read versions."""
+        """Rows of a call; APIs stand before what runs in them, so only operators make and read
+        versions.
+        """
         hashes = text.log.get("input_hash")
         given = hashes if isinstance(hashes, list) and len(hashes) == 2 else [None, None]
         inputs = [*_leaves(text.args, given[0], ""), *_leaves(text.kwargs, given[1], "kwargs")]
         for slot, tensor, norm in inputs:
-            version = self._versions.setdefault(tensor.number, self._new()) if follow and tensor.number is not None else None
+            version = (
+                self._versions.setdefault(tensor.number, self._new())
+                if follow and tensor.number is not None
+                else None
+            )
             self._rows.append((self._row("input", slot, tensor, version), norm))
         if follow and _IN_PLACE.fullmatch(text.name):
             self._versions.clear()
@@ -208,9 +262,16 @@ class _Builder:
         size = math.prod(tensor.shape) if tensor.shape is not None and tensor.kind != "dt" else None
         kind = {"ft": "FakeTensor", "dt": "DTensor"}.get(tensor.kind)
         return Tensor(
-            process=self._process, index=self._index, io=io, slot=slot, version=version, dtype=tensor.dtype, shape=tensor.shape, size=size,
+            process=self._process,
+            index=self._index,
+            io=io,
+            slot=slot,
+            version=version,
+            dtype=tensor.dtype,
+            shape=tensor.shape,
+            size=size,
             tensor_class=kind,
-        )  # fmt: skip
+        )
 
 
 def _level(call: CallText) -> tuple[str, str] | None:

@@ -4,8 +4,9 @@
     aten::addmm(t$2: f32[3], t$0: f32[5, 4], t$3: f32[4, 3])  ->  t$4: f32[5, 3]  # {'input_hash': ((…), {}), 'hash': 7.5}
     torch.cat(['t$0: f32[5, 4]', 't$0: f32[5, 4]'], dim=0)  ->  t$35: f32[10, 4]
 
-Values are what Python prints of them, not all of it literals; nothing is evaluated. Checked with PyTorch 2.13.
-"""
+Values are what Python prints of them, not all of it literals; nothing is evaluated. Checked with
+PyTorch 2.13.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -18,19 +19,24 @@ import msgspec
 from opscope.run.dtypes import find_dtype
 
 _DEPTH = 40
-_TENSOR = re.compile(r"(t|ft|dt)(?:\$(\d{1,15}))?: ([a-z][a-z0-9]{1,15})\[([^\[\]]{0,2000})\](?:\{[^{}]{0,2000}\})?")
+_TENSOR = re.compile(
+    r"(t|ft|dt)(?:\$(\d{1,15}))?: ([a-z][a-z0-9]{1,15})\[([^\[\]]{0,2000})\](?:\{[^{}]{0,2000}\})?"
+)
 _NUMBER = re.compile(r"-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf|nan)")
 _KEYWORD = re.compile(r"([A-Za-z_]\w{0,200})=")
 _HEAD = re.compile(r"(<[^<>(]{1,300}>|[^\s(\[<]{1,300}(?: \[(?:implicit|explicit)\] )?)\(")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 _BITS = {
-    "b8": "bool", "i": "int", "u": "uint", "f": "float", "bf": "bfloat", "c": "complex", "f4e2m1fnx2": "float4_e2m1fn_x2",
+    "b8": "bool", "i": "int", "u": "uint", "f": "float", "bf": "bfloat", "c": "complex",
+    "f4e2m1fnx2": "float4_e2m1fn_x2",
 }  # fmt: skip
 _ABBREVIATED = re.compile(r"(bf|[iufc])(\d{1,3})")
 
 
 class TensorText(msgspec.Struct, frozen=True):
-    """A tensor in the text; number is that of the tensor object, where ids were recorded; shape None where it is symbolic."""
+    """A tensor in the text; number is that of the tensor object, where ids were recorded; shape
+    None where it is symbolic.
+    """
 
     kind: str
     number: int | None
@@ -72,7 +78,9 @@ def read_call(text: str) -> CallText | None:
 
 
 def read_keyed(text: str) -> dict[str, Any]:
-    """{name: number, …} with bare names, as the hashes of Triton kernels are printed; empty for anything else."""
+    """{name: number, …} with bare names, as the hashes of Triton kernels are printed; empty for
+    anything else.
+    """
     found = {}
     for part in text.strip().removeprefix("{").removesuffix("}").split(", "):
         name, _, value = part.partition(": ")
@@ -171,7 +179,9 @@ class _Reader:
             elif char in ")]}":
                 if not open_brackets or open_brackets.pop() != char:
                     break
-            elif not open_brackets and (char == "," or self.text.startswith(("  ->  ", "  # "), self.at)):
+            elif not open_brackets and (
+                char == "," or self.text.startswith(("  ->  ", "  # "), self.at)
+            ):
                 break
             self.at += 1
         if open_brackets or start == self.at:
@@ -188,12 +198,20 @@ def _plain(word: str) -> Any:
 
 def _number(word: str) -> int | float:
     value = float(word)
-    return int(word) if math.isfinite(value) and len(word) < 100 and word.lstrip("-").isdigit() else value
+    return (
+        int(word)
+        if math.isfinite(value) and len(word) < 100 and word.lstrip("-").isdigit()
+        else value
+    )
 
 
 def _tensor(found: re.Match[str]) -> TensorText:
     sizes = [part for part in found[4].split(", ") if part]
-    shape = tuple(int(size) for size in sizes) if all(size.isdigit() and len(size) < 19 for size in sizes) else None
+    shape = (
+        tuple(int(size) for size in sizes)
+        if all(size.isdigit() and len(size) < 19 for size in sizes)
+        else None
+    )
     return TensorText(found[1], int(found[2]) if found[2] else None, dtype_name(found[3]), shape)
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Max, Min, Mean and Norm over all elements prove about our columns, which are over the finite elements.
+"""What a Max, Min, Mean and Norm over all elements prove about our columns, which are over the
+finite elements.
 
-A NaN extreme proves one NaN at least and nothing of the finite elements: min and max stay null. An infinite one proves one
-infinity of its sign and hides the finite extreme. Such counts are the least there can be; they are 1 where the truth may be more.
-A finite Norm proves that every element is finite, and so do finite extremes of PyTorch; only then do Mean and Norm mean what our
-columns mean.
+A NaN extreme proves one NaN at least and nothing of the finite elements: min and max stay null. An
+infinite one proves one infinity of its sign and hides the finite extreme. Such counts are the least
+there can be; they are 1 where the truth may be more. A finite Norm proves that every element is
+finite, and so do finite extremes of PyTorch; only then do Mean and Norm mean what our columns mean.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _INTEGERS = ("int", "uint", "bool", "qint", "quint")
 
 
 def number(value: Any) -> float | None:
-    """A number out of JSON or CSV, None for anything else; the words nan, inf and -inf are numbers too."""
+    """A number out of JSON or CSV, None for anything else; the words nan, inf and -inf are numbers
+    too.
+    """
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, (int, float)):
@@ -32,11 +35,21 @@ def number(value: Any) -> float | None:
     return None
 
 
-def proven(dtype: str, largest: Any, smallest: Any, mean: Any = None, norm: Any = None, *, torch: bool = False) -> dict[str, Any]:
-    """Columns of table tensors that four statistics over all elements prove; dtype is our canonical name.
+def proven(
+    dtype: str,
+    largest: Any,
+    smallest: Any,
+    mean: Any = None,
+    norm: Any = None,
+    *,
+    torch: bool = False,
+) -> dict[str, Any]:
+    """Columns of table tensors that four statistics over all elements prove; dtype is our canonical
+    name.
 
-    torch: max and min are PyTorch's, which a NaN passes through; finite ones prove that every element is finite, and one that is
-    none proves that there is no NaN, and no infinity but of its own sign.
+    torch: max and min are PyTorch's, which a NaN passes through; finite ones prove that every
+    element is finite, and one that is none proves that there is no NaN, and no infinity but of its
+    own sign.
     """
     top, bottom, average, length = number(largest), number(smallest), number(mean), number(norm)
     found: dict[str, Any] = {}
@@ -52,7 +65,9 @@ def proven(dtype: str, largest: Any, smallest: Any, mean: Any = None, norm: Any 
         if "nan" in found:
             found.pop("max", None)
             found.pop("min", None)
-        elif torch and top is not None and bottom is not None:  # a NaN would be both, an infinity the extreme of its sign
+        elif (
+            torch and top is not None and bottom is not None
+        ):  # a NaN would be both, an infinity the extreme of its sign
             found["nan"] = 0
             found |= {"pos_inf": 0} if top < math.inf else {}
             found |= {"neg_inf": 0} if bottom > -math.inf else {}
@@ -64,12 +79,18 @@ def proven(dtype: str, largest: Any, smallest: Any, mean: Any = None, norm: Any 
     if length is not None and math.isfinite(length):
         found["l2norm"] = length
     if integer and dtype != "bool":
-        found |= {name: value for name, value in (("max_int", _exact(largest)), ("min_int", _exact(smallest))) if value is not None}
+        found |= {
+            name: value
+            for name, value in (("max_int", _exact(largest)), ("min_int", _exact(smallest)))
+            if value is not None
+        }
     return found
 
 
 def _exact(value: Any) -> int | None:
-    """An integer extreme that was written exactly; older writers went through float32, which is exact below 2**24."""
+    """An integer extreme that was written exactly; older writers went through float32, which is
+    exact below 2**24.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return value if -(1 << 63) <= value < 1 << 63 else None
     real = number(value)

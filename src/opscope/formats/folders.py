@@ -18,8 +18,12 @@ def folder_names(folder: Path) -> list[str]:
     return _listed(folder, _NONE)[1]
 
 
-def walk(folder: Path, depth: int, suffixes: str | tuple[str, ...] = "") -> Iterator[tuple[Path, list[str]]]:
-    """A folder and those below it to a depth, parents first, each with the sorted names of its files that end in a suffix."""
+def walk(
+    folder: Path, depth: int, suffixes: str | tuple[str, ...] = ""
+) -> Iterator[tuple[Path, list[str]]]:
+    """A folder and those below it to a depth, parents first, each with the sorted names of its
+    files that end in a suffix.
+    """
     stack = [(folder, 0)]
     while stack:
         here, level = stack.pop()
@@ -30,7 +34,9 @@ def walk(folder: Path, depth: int, suffixes: str | tuple[str, ...] = "") -> Iter
 
 
 def link_out(folder: Path) -> Path | None:
-    """The first link below a folder to something outside of it that is there; None where there is none."""
+    """The first link below a folder to something outside of it that is there; None where there is
+    none.
+    """
     top = os.path.realpath(folder)
     stack = [os.fspath(folder)]
     while stack:
@@ -43,10 +49,16 @@ def link_out(folder: Path) -> Path | None:
 
 
 def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
-    """Paths of the links and of the folders in a folder, which the listing itself tells apart; none where it cannot be listed."""
+    """Paths of the links and of the folders in a folder, which the listing itself tells apart; none
+    where it cannot be listed.
+    """
     try:
         with os.scandir(folder) as entries:
-            others = [(entry.path, entry.is_symlink()) for entry in entries if not entry.is_file(follow_symlinks=False)]
+            others = [
+                (entry.path, entry.is_symlink())
+                for entry in entries
+                if not entry.is_file(follow_symlinks=False)
+            ]
     except OSError:
         return [], []
     return [path for path, link in others if link], [path for path, link in others if not link]
@@ -61,7 +73,9 @@ _NONE = ("/",)  # no name ends like this
 
 
 def _listed(folder: Path, suffixes: str | tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Files with a suffix, and folders that are no links; nothing of a folder that cannot be listed."""
+    """Files with a suffix, and folders that are no links; nothing of a folder that cannot be
+    listed.
+    """
     files: list[str] = []
     folders: list[str] = []
     try:
@@ -69,7 +83,9 @@ def _listed(folder: Path, suffixes: str | tuple[str, ...]) -> tuple[list[str], l
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
-                elif entry.name.endswith(suffixes) and entry.is_file():  # a pipe would be waited for without end
+                elif (
+                    entry.name.endswith(suffixes) and entry.is_file()
+                ):  # a pipe would be waited for without end
                     files.append(entry.name)
     except OSError:
         return [], []

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run over foreign files: calls are known at once, tensor rows and their statistics are made when they are asked for.
+"""A run over foreign files: calls are known at once, tensor rows and their statistics are made when
+they are asked for.
 
-table("calls") reads no payload. table("tensors") reads every file once, on all cores, and fills the statistics columns;
-tensors_of reads only the files of one call. A file that cannot be read becomes one line of problems and a row without statistics.
+table("calls") reads no payload. table("tensors") reads every file once, on all cores, and fills the
+statistics columns; tensors_of reads only the files of one call. A file that cannot be read becomes
+one line of problems and a row without statistics.
 """
 
 from __future__ import annotations
@@ -45,10 +47,12 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignRun:
-    """A run given by its calls, a function that drafts the tensor rows of one call, and one that loads a file's values.
+    """A run given by its calls, a function that drafts the tensor rows of one call, and one that
+    loads a file's values.
 
-    A draft has every column but the measured ones; dtype "unknown" and shape None are taken from the file. load gets the
-    file, the key in it and the true element type. Values are looked for only inside root.
+    A draft has every column but the measured ones; dtype "unknown" and shape None are taken from
+    the file. load gets the file, the key in it and the true element type. Values are looked for
+    only inside root.
     """
 
     def __init__(
@@ -72,11 +76,15 @@ class ForeignRun:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """One line for each thing that is missing or torn, the ones met while measuring included."""
+        """One line for each thing that is missing or torn, the ones met while measuring
+        included.
+        """
         return tuple(dict.fromkeys((*self._tables.problems, *self._late)))
 
     def table(self, name: str) -> ArrowStream:
-        """Table "calls", "tensors", "stacks" or "judgements"; the tensors are measured when their stream is first opened."""
+        """Table "calls", "tensors", "stacks" or "judgements"; the tensors are measured when their
+        stream is first opened.
+        """
         from opscope.run.arrow import RowsTable
 
         return _MeasuredTable(self) if name == "tensors" else RowsTable(name, self.rows(name))
@@ -98,14 +106,20 @@ class ForeignRun:
         return tuple(self._measured(row) for row in self._draft(call)) if call is not None else ()
 
     def value(self, tensor: Tensor) -> Array:
-        """Elements of one row in its true type; MissingValueError when no file holds all of them."""
+        """Elements of one row in its true type; MissingValueError when no file holds all of
+        them.
+        """
         if tensor.value is None:
             raise MissingValueError(_missing(tensor))
-        values = self._load(self._inside(tensor.value.shard), tensor.value.key, find_dtype(tensor.dtype))
+        values = self._load(
+            self._inside(tensor.value.shard), tensor.value.key, find_dtype(tensor.dtype)
+        )
         if tensor.shape is None or tensor.shape == values.shape:
             return values
         if (values.ndim == 1 or values.size == 0) and math.prod(tensor.shape) == values.size:
-            return in_shape(values, tensor.shape, tensor.value.shard)  # a file of plain bytes or text has no shape of its own
+            return in_shape(
+                values, tensor.shape, tensor.value.shard
+            )  # a file of plain bytes or text has no shape of its own
         return values
 
     def _inside(self, shard: str) -> Path:
@@ -139,17 +153,24 @@ class ForeignRun:
         try:
             values = self.value(row)
             if row.shape is not None and row.shape != values.shape:
-                self._late.append(f"{self._root / row.value.shard}: holds shape {values.shape} where {row.shape} was announced")
+                self._late.append(
+                    f"{self._root / row.value.shard}: holds shape {values.shape} where "
+                    f"{row.shape} was announced"
+                )
             return measure(row, values)
         except (FormatError, MissingValueError, UsageError) as error:
             self._late.append(str(error))
         except MemoryError:
-            self._late.append(f"{self._root / row.value.shard}: too large for this machine's memory")
+            self._late.append(
+                f"{self._root / row.value.shard}: too large for this machine's memory"
+            )
         return msgspec.structs.replace(row, value=None)
 
 
 class _MeasuredTable:
-    """Table tensors of a foreign run; asking for its schema, as a database does for every table, measures nothing."""
+    """Table tensors of a foreign run; asking for its schema, as a database does for every table,
+    measures nothing.
+    """
 
     def __init__(self, run: ForeignRun) -> None:
         self._run = run
@@ -173,7 +194,8 @@ def _missing(tensor: Tensor) -> str:
 
 
 def measure(row: Tensor, values: Array) -> Tensor:
-    """The row with its type, shape and statistics taken from the values; strings are listed without statistics.
+    """The row with its type, shape and statistics taken from the values; strings are listed without
+    statistics.
 
     A type that NumPy does not have (hifloat8, int4) stays the row's: its values come decoded.
     """
@@ -182,7 +204,9 @@ def measure(row: Tensor, values: Array) -> Tensor:
         return msgspec.structs.replace(row, dtype=kind.name, shape=values.shape, value=None)
     announced = find_dtype(row.dtype)
     name = row.dtype if announced is not None and announced.numpy is None else kind.name
-    return msgspec.structs.replace(row, dtype=name, shape=tuple(values.shape), **_statistics(values))
+    return msgspec.structs.replace(
+        row, dtype=name, shape=tuple(values.shape), **_statistics(values)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """HiFloat8, the 8-bit float of Ascend with a tapered exponent: codes <-> numbers.
 
-A code is a sign bit, a prefix that says how many exponent bits D follow, the exponent (its first bit is its sign, the rest
-has an implicit leading one) and the mantissa (implicit leading one, except with the prefix 0000):
+A code is a sign bit, a prefix that says how many exponent bits D follow, the exponent (its first
+bit is its sign, the rest has an implicit leading one) and the mantissa (implicit leading one,
+except with the prefix 0000):
 
     prefix  D  mantissa bits  exponents
     11      4  1              -15..-8, 8..15
@@ -12,8 +13,9 @@ has an implicit leading one) and the mantissa (implicit leading one, except with
     0001    0  3              0
     0000    -  3              value = m * 0 for m = 0, else 2**(m - 23)
 
-0x00 is zero, 0x80 NaN, 0x6F and 0xEF the infinities; the largest finite number is 32768. Source: the decoder in the CANN
-runtime, with which all 256 codes were compared (specification of the CANN dump formats).
+0x00 is zero, 0x80 NaN, 0x6F and 0xEF the infinities; the largest finite number is 32768. Source:
+the decoder in the CANN runtime, with which all 256 codes were compared (specification of the CANN
+dump formats).
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ if TYPE_CHECKING:
 
 ZERO, NAN, INF, MINUS_INF = 0x00, 0x80, 0x6F, 0xEF
 MAX = 32768.0
-_PREFIXES = ((0x60, 0x60, 4, 1), (0x60, 0x40, 3, 2), (0x60, 0x20, 2, 3), (0x70, 0x10, 1, 3), (0x78, 0x08, 0, 3))
+_PREFIXES = (
+    (0x60, 0x60, 4, 1),
+    (0x60, 0x40, 3, 2),
+    (0x60, 0x20, 2, 3),
+    (0x70, 0x10, 1, 3),
+    (0x78, 0x08, 0, 3),
+)
 
 
 def _exponent(bits: int, width: int) -> int:
@@ -45,7 +53,9 @@ def _value(code: int) -> float:
     for mask, prefix, width, mantissa in _PREFIXES:
         if code & mask == prefix:
             exponent = _exponent(code >> mantissa & ((1 << width) - 1), width)
-            return float(sign * 2.0**exponent * (1 + (code & ((1 << mantissa) - 1)) / (1 << mantissa)))
+            return float(
+                sign * 2.0**exponent * (1 + (code & ((1 << mantissa) - 1)) / (1 << mantissa))
+            )
     return float(sign * 2.0 ** ((code & 7) - 23))
 
 
@@ -65,7 +75,8 @@ def decode(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def encode(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Nearest codes of numbers (ties to the even code), NaN to 0x80; magnitudes from 40960 up become infinite.
+    """Nearest codes of numbers (ties to the even code), NaN to 0x80; magnitudes from 40960 up
+    become infinite.
 
     An inverse of decode for every number the format holds; hardware may round ties away from zero.
     """
@@ -79,6 +90,8 @@ def encode(values: NDArray[Any]) -> NDArray[np.uint8]:
     tie = (at < len(numbers)) & (magnitude == bounds[np.minimum(at, len(bounds) - 1)])
     even = order[np.minimum(at, len(order) - 1)] % 2 == 0
     at = np.where(tie & ~even, at + 1, at)
-    codes = np.where(at < len(order), order[np.minimum(at, len(order) - 1)], np.uint8(INF)).astype(np.uint8)
+    codes = np.where(at < len(order), order[np.minimum(at, len(order) - 1)], np.uint8(INF)).astype(
+        np.uint8
+    )
     codes = np.where((x < 0) & (codes != ZERO), codes | np.uint8(0x80), codes)
     return np.where(np.isnan(x), np.uint8(NAN), codes).astype(np.uint8)

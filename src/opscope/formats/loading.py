@@ -17,7 +17,9 @@ from opscope.run.dtypes import DType
 
 
 def load_array(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:
-    """Elements of the array of this key in a file, in their true type; a .bin, .txt or .csv is flat where it has no shape of its own."""
+    """Elements of the array of this key in a file, in their true type; a .bin, .txt or .csv is flat
+    where it has no shape of its own.
+    """
     if not path.is_file():
         raise MissingValueError(f"{path}: is not there, or is no file")
     if path.suffix == ".npy":

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that a tool printed while a model ran: which files they are, and their lines with bounds on both."""
+"""Texts that a tool printed while a model ran: which files they are, and their lines with bounds on
+both.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,14 @@ _RANK = re.compile(r"(?:rank|proc)[_-]?(\d{1,6})")
 
 
 def find_logs(path: Path, looks_right: Callable[[bytes], bool]) -> list[Path]:
-    """The path itself, or the .txt, .log and .out files in a folder, whose first 64 KiB look right."""
-    files = [path] if path.is_file() else [path / name for name in file_names(path)[:_MAX_FILES] if name.endswith(_SUFFIXES)]
+    """The path itself, or the .txt, .log and .out files in a folder, whose first 64 KiB look
+    right.
+    """
+    files = (
+        [path]
+        if path.is_file()
+        else [path / name for name in file_names(path)[:_MAX_FILES] if name.endswith(_SUFFIXES)]
+    )
     return [file for file in files if looks_right(_head(file))]
 
 
@@ -50,8 +58,12 @@ class LogReader(Protocol):
         """One file."""
 
 
-def read_logs(path: Path, looks_right: Callable[[bytes], bool], reader: LogReader, *, what: str) -> None:
-    """Every log at a path given to the reader; FormatError saying that there is nothing of what when none holds a call."""
+def read_logs(
+    path: Path, looks_right: Callable[[bytes], bool], reader: LogReader, *, what: str
+) -> None:
+    """Every log at a path given to the reader; FormatError saying that there is nothing of what
+    when none holds a call.
+    """
     for process, file in enumerate(find_logs(path, looks_right)):
         reader.add(file, process, rank_of(file, process))
     if not reader.calls:
@@ -68,7 +80,9 @@ def take_lines(path: Path, take: Callable[[str], None], problems: list[str]) -> 
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """Lines without their ends; longer ones than 1 MiB are left out. FormatError for a file that cannot be read or is over 1 GiB."""
+    """Lines without their ends; longer ones than 1 MiB are left out. FormatError for a file that
+    cannot be read or is over 1 GiB.
+    """
     try:
         if path.stat().st_size > _SIZE_LIMIT:
             raise FormatError(path, "a text of more than 1 GiB is not read; cut it into steps")

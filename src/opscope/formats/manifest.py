@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list that opscope lays beside what it converts, so that reading it back loses nothing: opscope.jsonl.
+"""The list that opscope lays beside what it converts, so that reading it back loses nothing:
+opscope.jsonl.
 
-One JSON object a line, each with one key: {"opscope": {format, version, info}} first, then {"process": …}, {"call": …},
-{"stack": …}, {"judgement": …} and {"tensor": …}, the fields being the columns of docs/schema.md. A tensor's value names the file
-that holds it, relative to the list, and the key in that file. The dump's own files stay what their format says.
+One JSON object a line, each with one key: {"opscope": {format, version, info}} first, then
+{"process": …}, {"call": …}, {"stack": …}, {"judgement": …} and {"tensor": …}, the fields being the
+columns of docs/schema.md. A tensor's value names the file that holds it, relative to the list, and
+the key in that file. The dump's own files stay what their format says.
 """
 
 from __future__ import annotations
@@ -95,9 +97,13 @@ def has_manifest(folder: Path) -> bool:
 
 
 def parse_manifest(data: bytes, path: str | Path) -> Contents:
-    """The list out of its bytes; lines that are torn or wrong become problems. FormatError without a first line."""
+    """The list out of its bytes; lines that are torn or wrong become problems. FormatError without
+    a first line.
+    """
     decoder = msgspec.json.Decoder(Line)
-    found: dict[str, list[Any]] = {name: [] for name in ("process", "call", "stack", "judgement", "tensor")}
+    found: dict[str, list[Any]] = {
+        name: [] for name in ("process", "call", "stack", "judgement", "tensor")
+    }
     head: Head | None = None
     problems: list[str] = []
     at = 0
@@ -114,12 +120,26 @@ def parse_manifest(data: bytes, path: str | Path) -> Contents:
     if head is None:
         raise FormatError(path, "does not begin with the line of an opscope list", offset=0)
     if head.version > VERSION:
-        raise NewerFormatError(path, f"a list of version {head.version}; this opscope reads {VERSION}")
-    names = {"process": "processes", "call": "calls", "stack": "stacks", "judgement": "judgements", "tensor": "tensors"}
-    return Contents(info=head.info, problems=tuple(problems), **{names[name]: tuple(items) for name, items in found.items()})
+        raise NewerFormatError(
+            path, f"a list of version {head.version}; this opscope reads {VERSION}"
+        )
+    names = {
+        "process": "processes",
+        "call": "calls",
+        "stack": "stacks",
+        "judgement": "judgements",
+        "tensor": "tensors",
+    }
+    return Contents(
+        info=head.info,
+        problems=tuple(problems),
+        **{names[name]: tuple(items) for name, items in found.items()},
+    )
 
 
-def _decoded(decoder: msgspec.json.Decoder[Line], raw: bytes, where: str, problems: list[str]) -> Line | None:
+def _decoded(
+    decoder: msgspec.json.Decoder[Line], raw: bytes, where: str, problems: list[str]
+) -> Line | None:
     if len(raw) > _LINE_LIMIT:
         problems.append(f"{where}: a line of more than 64 MiB")
         return None
@@ -145,4 +165,10 @@ def open_manifest(folder: Path) -> Run:
         problems=contents.problems,
     )
     info = msgspec.structs.replace(contents.info, path=str(folder))
-    return ForeignRun(info, folder, tables, lambda call: by_call.get((call.process, call.index), ()), load=load_array)
+    return ForeignRun(
+        info,
+        folder,
+        tables,
+        lambda call: by_call.get((call.process, call.index), ()),
+        load=load_array,
+    )

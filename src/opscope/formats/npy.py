@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read NumPy's .npy files: the header alone, or the values memory-mapped, without ever unpickling.
 
-Layout of the format: numpy.lib.format, "NEP 1". Every length in the header is checked against the file before memory is taken.
+Layout of the format: numpy.lib.format, "NEP 1". Every length in the header is checked against the
+file before memory is taken.
 """
 
 from __future__ import annotations
@@ -20,20 +21,25 @@ from opscope.errors import FormatError
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 MAGIC = b"\x93NUMPY"
-_HEADER_LIMIT = 65536  # NumPy itself writes headers of 128 bytes; records with many fields are not tensors
+_HEADER_LIMIT = (
+    65536  # NumPy itself writes headers of 128 bytes; records with many fields are not tensors
+)
 _READ_WHOLE = 1 << 20  # smaller files are read: a mapping costs more time than the copy
 _DIMENSION_LIMIT = 1 << 62
 _RANK_LIMIT = 64
 _PLAIN = re.compile(
-    rb"\{\s*'descr'\s*:\s*'([^']{1,40})'\s*,\s*'fortran_order'\s*:\s*(True|False)\s*,\s*'shape'\s*:\s*\(([0-9,\s]{0,2000})\)\s*,?\s*\}\s*$"
+    rb"\{\s*'descr'\s*:\s*'([^']{1,40})'\s*,\s*'fortran_order'\s*:\s*(True|False)\s*,"
+    rb"\s*'shape'\s*:\s*\(([0-9,\s]{0,2000})\)\s*,?\s*\}\s*$"
 )
-# Types that NumPy has no letter for, as other writers write them; the elements are the bytes themselves.
+# Types that NumPy has no letter for, as other writers write them; the elements are the bytes
+# themselves.
 _BARE = re.compile(r"[<>=|]?([A-Za-z])([12])")
 _NAMED = {"E2": "bfloat16"}  # MindSpore 2.10
 
 
 class NpyHeader(msgspec.Struct, frozen=True):
-    """What stands before the values: NumPy type, shape, order, where the values begin and how many bytes they fill.
+    """What stands before the values: NumPy type, shape, order, where the values begin and how many
+    bytes they fill.
 
     said is the element type, by our name, where the file says one that NumPy has not.
     """
@@ -47,22 +53,36 @@ class NpyHeader(msgspec.Struct, frozen=True):
 
 
 def parse_npy_header(head: bytes, path: str | Path) -> NpyHeader:
-    """Header of an .npy file from its first bytes (at least the whole header); FormatError when it is not one."""
+    """Header of an .npy file from its first bytes (at least the whole header); FormatError when it
+    is not one.
+    """
     if not head.startswith(MAGIC):
         raise FormatError(path, "not an .npy file: the magic string is missing", offset=0)
     if len(head) < 10:
-        raise FormatError(path, f"cut short inside the .npy header ({len(head)} bytes)", offset=len(head))
+        raise FormatError(
+            path, f"cut short inside the .npy header ({len(head)} bytes)", offset=len(head)
+        )
     wide = head[6] >= 2
     start = 12 if wide else 10
     length = int.from_bytes(head[8:start], "little")
     if length > _HEADER_LIMIT:
-        raise FormatError(path, f".npy header claims {length} bytes, more than any tensor's", offset=8)
+        raise FormatError(
+            path, f".npy header claims {length} bytes, more than any tensor's", offset=8
+        )
     text = head[start : start + length]
     if len(text) < length:
-        raise FormatError(path, f"cut short inside the .npy header ({len(head)} of {start + length} bytes)", offset=len(head))
+        raise FormatError(
+            path,
+            f"cut short inside the .npy header ({len(head)} of {start + length} bytes)",
+            offset=len(head),
+        )
     found = _PLAIN.match(text)
     if found is None:
-        raise FormatError(path, "an .npy header this reader does not accept (records and objects are not tensors)", offset=start)
+        raise FormatError(
+            path,
+            "an .npy header this reader does not accept (records and objects are not tensors)",
+            offset=start,
+        )
     descr = found[1].decode("ascii", "replace")
     return _checked(descr, found[2] == b"True", _shape(found[3], path), start + length, path)
 
@@ -77,7 +97,13 @@ def _shape(text: bytes, path: str | Path) -> tuple[int, ...]:
     return shape
 
 
-def _checked(descr: str, fortran: bool, shape: tuple[int, ...], offset: int, path: str | Path) -> NpyHeader:  # noqa: FBT001
+def _checked(
+    descr: str,
+    fortran: bool,  # noqa: FBT001
+    shape: tuple[int, ...],
+    offset: int,
+    path: str | Path,
+) -> NpyHeader:
     dtype, said = _type(descr, path)
     if dtype.hasobject:
         raise FormatError(path, "holds pickled objects, which are never read", offset=10)
@@ -87,13 +113,17 @@ def _checked(descr: str, fortran: bool, shape: tuple[int, ...], offset: int, pat
 
 
 def _type(descr: str, path: str | Path) -> tuple[np.dtype[Any], str | None]:
-    """NumPy's type, plain bytes for one it has not (NumPy saves ml_dtypes' float8_e5m2 as "f1"), and what that is called here."""
+    """NumPy's type, plain bytes for one it has not (NumPy saves ml_dtypes' float8_e5m2 as "f1"),
+    and what that is called here.
+    """
     try:
         return np.dtype(descr), None
     except (TypeError, ValueError, SyntaxError):
         bare = _BARE.fullmatch(descr)
         if bare is None:
-            raise FormatError(path, f"element type {descr!r} is not one of NumPy's", offset=10) from None
+            raise FormatError(
+                path, f"element type {descr!r} is not one of NumPy's", offset=10
+            ) from None
         return np.dtype(f"V{bare[2]}"), _NAMED.get(bare[1] + bare[2])
 
 
@@ -103,10 +133,12 @@ def read_npy_header(path: str | Path) -> NpyHeader:
 
 
 def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
-    """Values of one file, mapped when large; true is the real element type where the file holds another one.
+    """Values of one file, mapped when large; true is the real element type where the file holds
+    another one.
 
-    bfloat16 and fp8 come as the bytes themselves ("|V2", "|V1", or unsigned integers) or widened to float32 (MindSpore,
-    msprobe); both are brought back to the true type, the second exactly, since only widened values stand there.
+    bfloat16 and fp8 come as the bytes themselves ("|V2", "|V1", or unsigned integers) or widened to
+    float32 (MindSpore, msprobe); both are brought back to the true type, the second exactly, since
+    only widened values stand there.
     """
     header, start = _open(path, first=_READ_WHOLE)
     dtype, count = np.dtype(header.dtype), math.prod(header.shape)
@@ -118,15 +150,23 @@ def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, 
         except (OSError, ValueError) as error:
             raise FormatError(path, f"cannot be read: {error}") from error
     values = in_shape(flat, header.shape, path, fortran=header.fortran)
-    return as_true_type(values, find_dtype(header.said) if true is None and header.said is not None else true, path)
+    return as_true_type(
+        values, find_dtype(header.said) if true is None and header.said is not None else true, path
+    )
 
 
-def in_shape(flat: np.ndarray[Any, Any], shape: Sequence[int], path: str | Path, *, fortran: bool = False) -> np.ndarray[Any, Any]:
-    """Elements in a shape; FormatError for one that no array can have, which an empty one may claim: (0, 2**63)."""
+def in_shape(
+    flat: np.ndarray[Any, Any], shape: Sequence[int], path: str | Path, *, fortran: bool = False
+) -> np.ndarray[Any, Any]:
+    """Elements in a shape; FormatError for one that no array can have, which an empty one may
+    claim: (0, 2**63).
+    """
     try:
         return flat.reshape(shape, order="F" if fortran else "C")
     except (ValueError, OverflowError) as error:
-        raise FormatError(path, f"{flat.size} elements in the shape {list(shape)}: {error}") from error
+        raise FormatError(
+            path, f"{flat.size} elements in the shape {list(shape)}: {error}"
+        ) from error
 
 
 def _open(path: str | Path, *, first: int) -> tuple[NpyHeader, bytes]:
@@ -142,11 +182,17 @@ def _open(path: str | Path, *, first: int) -> tuple[NpyHeader, bytes]:
         raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
     header = parse_npy_header(start, path)
     if size - header.offset < header.nbytes:
-        raise FormatError(path, f"cut short: {size - header.offset} of {header.nbytes} bytes of values", offset=size)
+        raise FormatError(
+            path,
+            f"cut short: {size - header.offset} of {header.nbytes} bytes of values",
+            offset=size,
+        )
     return header, start
 
 
-def as_true_type(values: np.ndarray[Any, Any], true: DType | None, path: str | Path) -> np.ndarray[Any, Any]:
+def as_true_type(
+    values: np.ndarray[Any, Any], true: DType | None, path: str | Path
+) -> np.ndarray[Any, Any]:
     """The same elements in their true type; FormatError when the stored ones cannot hold it."""
     if true is None or true.numpy is None:
         return values

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that ONNX Runtime prints of its nodes when built with onnxruntime_DEBUG_NODE_INPUTS_OUTPUTS=1, kept in a file.
+"""Text that ONNX Runtime prints of its nodes when built with
+onnxruntime_DEBUG_NODE_INPUTS_OUTPUTS=1, kept in a file.
 
     -----------
     MatMul node: /fc/MatMul
     Input 0 Name: x
      Shape: {4,16}
-    0.1, nan, ...                               with ORT_DEBUG_NODE_IO_DUMP_INPUT_DATA=1; cut down to the edges above 500 elements
-    Min=-1.5,Max=2,Inf=1,NaN=3,Zero=1           with ORT_DEBUG_NODE_IO_DUMP_STATISTICS_DATA=1; Inf counts both signs
+    0.1, nan, ...                      with ORT_DEBUG_NODE_IO_DUMP_INPUT_DATA=1; cut down to the
+                                       edges above 500 elements
+    Min=-1.5,Max=2,Inf=1,NaN=3,Zero=1  with ORT_DEBUG_NODE_IO_DUMP_STATISTICS_DATA=1; Inf counts
+                                       both signs
     -----------
     Output 0 Name: y
 
-Names of tensors are unique in a graph, so they are the edges. The text says no element type and rounds to eight digits: rows have
-dtype "unknown" and no values. Counts of a NaN or an infinity are exact where the elements are all printed or Inf and NaN are;
-extremes are as printed, and left out where a NaN or an infinity hides the finite ones. Read from the source of ONNX Runtime 1.24.
+Names of tensors are unique in a graph, so they are the edges. The text says no element type and
+rounds to eight digits: rows have dtype "unknown" and no values. Counts of a NaN or an infinity are
+exact where the elements are all printed or Inf and NaN are; extremes are as printed, and left out
+where a NaN or an infinity hides the finite ones. Read from the source of ONNX Runtime 1.24.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ class _Seen(msgspec.Struct):
 
     shape: tuple[int, ...] | None = None
     statistics: dict[str, str] = {}
-    printed: dict[str, int] | None = msgspec.field(default_factory=lambda: dict.fromkeys(("all", "nan", "pos_inf", "neg_inf"), 0))
+    printed: dict[str, int] | None = msgspec.field(
+        default_factory=lambda: dict.fromkeys(("all", "nan", "pos_inf", "neg_inf"), 0)
+    )
 
 
 def detect(path: Path) -> bool:
@@ -67,7 +73,11 @@ def open_text(path: Path) -> Run:
     builder = _Builder()
     read_logs(path, _looks_right, builder, what="nodes of ONNX Runtime")
     return MemoryRun(
-        RunInfo(path=str(path), format="onnxruntime"), builder.processes, builder.calls, builder.rows, problems=builder.problems
+        RunInfo(path=str(path), format="onnxruntime"),
+        builder.processes,
+        builder.calls,
+        builder.rows,
+        problems=builder.problems,
     )
 
 
@@ -117,17 +127,29 @@ class _Builder:
         count = self._names[self._step, known]
         self.calls.append(
             Call(
-                process=self._process, rank=self._rank, step=self._step, index=self._index, level="operator", phase="forward", op=op,
+                process=self._process,
+                rank=self._rank,
+                step=self._step,
+                index=self._index,
+                level="operator",
+                phase="forward",
+                op=op,
                 name=known if count == 1 else f"{known}#{count}",
             )
-        )  # fmt: skip
+        )
 
     def _start_row(self, io: str, slot: str, name: str) -> None:
         if io == "output" or name not in self._versions:
             self._next += 1
             self._versions[name] = self._next
         row = Tensor(
-            process=self._process, index=self._index, io=io, slot=slot, version=self._versions[name], dtype=UNKNOWN, tensor_name=name
+            process=self._process,
+            index=self._index,
+            io=io,
+            slot=slot,
+            version=self._versions[name],
+            dtype=UNKNOWN,
+            tensor_name=name,
         )
         self._row = (row, _Seen())
 
@@ -163,7 +185,10 @@ def _count(printed: dict[str, int], line: str) -> None:
 
 
 def _columns(seen: _Seen) -> dict[str, Any]:
-    found: dict[str, Any] = {"shape": seen.shape, **(_told(seen.statistics) if seen.statistics else {})}
+    found: dict[str, Any] = {
+        "shape": seen.shape,
+        **(_told(seen.statistics) if seen.statistics else {}),
+    }
     if seen.shape is not None:
         found["size"] = math.prod(seen.shape)
         if seen.printed is not None and seen.printed["all"] == found["size"]:
@@ -172,18 +197,33 @@ def _columns(seen: _Seen) -> dict[str, Any]:
 
 
 def _told(statistics: dict[str, str]) -> dict[str, Any]:
-    """Columns from Min, Max, Inf and NaN. The first element is the first extreme: a NaN there hides all others, elsewhere it is skipped."""
+    """Columns from Min, Max, Inf and NaN. The first element is the first extreme: a NaN there hides
+    all others, elsewhere it is skipped.
+    """
     smallest, largest = number(statistics.get("Min")), number(statistics.get("Max"))
     infinite, nan = int(statistics.get("Inf", 0)), int(statistics.get("NaN", 0))
     found: dict[str, Any] = {"nan": nan}
     if infinite == 0:
         found |= {"pos_inf": 0, "neg_inf": 0}
-    elif largest == math.inf and smallest != -math.inf and smallest is not None and not math.isnan(smallest):
+    elif (
+        largest == math.inf
+        and smallest != -math.inf
+        and smallest is not None
+        and not math.isnan(smallest)
+    ):
         found |= {"pos_inf": infinite, "neg_inf": 0}
-    elif smallest == -math.inf and largest != math.inf and largest is not None and not math.isnan(largest):
+    elif (
+        smallest == -math.inf
+        and largest != math.inf
+        and largest is not None
+        and not math.isnan(largest)
+    ):
         found |= {"pos_inf": 0, "neg_inf": infinite}
     else:
-        found |= {"pos_inf": 1 if largest == math.inf else None, "neg_inf": 1 if smallest == -math.inf else None}
+        found |= {
+            "pos_inf": 1 if largest == math.inf else None,
+            "neg_inf": 1 if smallest == -math.inf else None,
+        }
     for name, value in (("min", smallest), ("max", largest)):
         if value is not None and math.isfinite(value):
             found[name] = value

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Walk the pickle inside a .pt file without executing anything.
 
-Only the opcodes a tree of tensors needs are known; a global name is a word to compare and never imported; REDUCE is answered
-for the few builders below and gives a SavedObject (the name alone) for all others. Nothing in a file can run, whatever it says.
+Only the opcodes a tree of tensors needs are known; a global name is a word to compare and never
+imported; REDUCE is answered for the few builders below and gives a SavedObject (the name alone) for
+all others. Nothing in a file can run, whatever it says.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ _STACK_LIMIT = 1 << 20
 _RANK_LIMIT = 64
 
 _STORAGES = {
-    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",
+    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8",
     "BoolStorage": "bool", "ComplexDoubleStorage": "complex128", "ComplexFloatStorage": "complex64",
-    "QInt8Storage": "qint8", "QUInt8Storage": "quint8", "QInt32Storage": "qint32", "UntypedStorage": "uint8",
+    "QInt8Storage": "qint8", "QUInt8Storage": "quint8", "QInt32Storage": "qint32",
+    "UntypedStorage": "uint8",
     "Float8_e4m3fnStorage": "float8_e4m3fn", "Float8_e5m2Storage": "float8_e5m2",
 }  # fmt: skip
 
@@ -125,7 +129,9 @@ class Walker:
                 return self.pop()
             step = _OPCODES.get(opcode)
             if step is None:
-                raise self.fail(f"opcode {opcode:#04x} has no place in a saved tensor; the file is not read")
+                raise self.fail(
+                    f"opcode {opcode:#04x} has no place in a saved tensor; the file is not read"
+                )
             step(self)
         raise self.fail("cut short")
 
@@ -143,10 +149,20 @@ def _stack_global(walker: Walker) -> None:
 
 def _persistent(walker: Walker) -> None:
     parts = walker.pop()
-    if not (isinstance(parts, tuple) and len(parts) >= 5 and parts[0] == "storage" and isinstance(parts[1], Name)):
+    if not (
+        isinstance(parts, tuple)
+        and len(parts) >= 5
+        and parts[0] == "storage"
+        and isinstance(parts[1], Name)
+    ):
         raise walker.fail("a reference that is not a storage")
     _, kind, key, device, numel = parts[:5]
-    if not (isinstance(key, str) and isinstance(device, str) and isinstance(numel, int) and 0 <= numel < 1 << 62):
+    if not (
+        isinstance(key, str)
+        and isinstance(device, str)
+        and isinstance(numel, int)
+        and 0 <= numel < 1 << 62
+    ):
         raise walker.fail("a storage of no sensible key, device or size")
     dtype = _STORAGES.get(kind.text.rsplit(" ", 1)[-1])
     if dtype is None:
@@ -155,7 +171,11 @@ def _persistent(walker: Walker) -> None:
 
 
 def _ints(value: Any, walker: Walker) -> tuple[int, ...]:
-    if isinstance(value, (tuple, list)) and len(value) <= _RANK_LIMIT and all(type(part) is int and 0 <= part < 1 << 62 for part in value):
+    if (
+        isinstance(value, (tuple, list))
+        and len(value) <= _RANK_LIMIT
+        and all(type(part) is int and 0 <= part < 1 << 62 for part in value)
+    ):
         return tuple(value)
     raise walker.fail("a shape or stride that is not a short tuple of sizes")
 
@@ -164,7 +184,9 @@ def _tensor(args: tuple[Any, ...], walker: Walker) -> SavedTensor:
     if len(args) < 4 or not isinstance(args[0], Storage) or type(args[1]) is not int or args[1] < 0:
         raise walker.fail("a tensor without storage, offset, shape and stride")
     storage, dtype = args[0], args[0].dtype
-    if len(args) > 6 and isinstance(args[6], Name):  # _rebuild_tensor_v3 names the type; the storage is untyped
+    if len(args) > 6 and isinstance(
+        args[6], Name
+    ):  # _rebuild_tensor_v3 names the type; the storage is untyped
         named = find_dtype(args[6].text.replace(" ", "."))
         if named is None:
             raise walker.fail(f"element type {args[6].text!r} is unknown")
@@ -172,22 +194,33 @@ def _tensor(args: tuple[Any, ...], walker: Walker) -> SavedTensor:
     shape, stride = _ints(args[2], walker), _ints(args[3], walker)
     if len(shape) != len(stride):
         raise walker.fail("shape and stride differ in rank")
-    return SavedTensor(storage, dtype, args[1], shape, stride, bool(len(args) > 4 and args[4] is True))
+    return SavedTensor(
+        storage, dtype, args[1], shape, stride, bool(len(args) > 4 and args[4] is True)
+    )
 
 
 def _reduce(walker: Walker) -> None:
     args, target = walker.pop(), walker.pop()
     if not isinstance(target, Name) or not isinstance(args, tuple):
         raise walker.fail("a call of something that is not a name")
-    if target.text in {"torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v3"}:
+    if target.text in {
+        "torch._utils _rebuild_tensor_v2",
+        "torch._utils _rebuild_tensor",
+        "torch._utils _rebuild_tensor_v3",
+    }:
         walker.push(_tensor(args, walker))
-    elif target.text in {"torch._utils _rebuild_parameter", "torch._tensor _rebuild_from_type_v2"} and args:
+    elif (
+        target.text in {"torch._utils _rebuild_parameter", "torch._tensor _rebuild_from_type_v2"}
+        and args
+    ):
         walker.push(_wrapped(args))
     elif target.text == "collections OrderedDict":
         walker.push({})
     elif target.text == "torch Size":
         walker.push(args[0] if args else ())
-    elif target.text.startswith("torch_npu") and "rebuild" in target.text and args:  # an NPU tensor with its private format last
+    elif (
+        target.text.startswith("torch_npu") and "rebuild" in target.text and args
+    ):  # an NPU tensor with its private format last
         walker.push(_tensor(args, walker))
     else:
         walker.push(SavedObject(target.text))
@@ -197,7 +230,12 @@ def _wrapped(args: tuple[Any, ...]) -> Any:
     """The tensor inside a Parameter or a subclass of Tensor."""
     if isinstance(args[0], SavedTensor):
         return args[0]
-    if len(args) >= 3 and isinstance(args[2], tuple) and args[2] and isinstance(args[2][0], Storage):
+    if (
+        len(args) >= 3
+        and isinstance(args[2], tuple)
+        and args[2]
+        and isinstance(args[2][0], Storage)
+    ):
         return SavedObject(args[0].text if isinstance(args[0], Name) else "subclass")
     return SavedObject("subclass")
 
@@ -304,13 +342,41 @@ def _skip(width: int) -> Any:
 
 
 _OPCODES: dict[int, Any] = {
-    0x80: _skip(1), 0x95: _skip(8), ord("("): lambda walker: walker.push(_MARK), ord("c"): _global, 0x93: _stack_global,
-    ord("Q"): _persistent, ord("R"): _reduce, ord("b"): _build, ord("s"): _set_item, ord("u"): _set_items,
-    ord("a"): lambda walker: _append(walker, [walker.pop()]), ord("e"): lambda walker: _append(walker, walker.marked()),
-    ord("t"): lambda walker: walker.push(tuple(walker.marked())), 0x85: _tuple(1), 0x86: _tuple(2), 0x87: _tuple(3),
-    ord(")"): _constant(()), 0x88: _constant(value=True), 0x89: _constant(value=False), ord("N"): _constant(None),
-    ord("]"): lambda walker: walker.push([]), ord("}"): lambda walker: walker.push({}),
-    ord("K"): _number("<B"), ord("M"): _number("<H"), ord("J"): _number("<i"), ord("G"): _number(">d"), 0x8A: _long,
-    ord("X"): _text(4), 0x8C: _text(1), 0x8D: _text(8), ord("B"): _octets(4), ord("C"): _octets(1),
-    ord("q"): _put(1), ord("r"): _put(4), 0x94: _memoize, ord("h"): _get(1), ord("j"): _get(4),
-}  # fmt: skip
+    0x80: _skip(1),
+    0x95: _skip(8),
+    ord("("): lambda walker: walker.push(_MARK),
+    ord("c"): _global,
+    0x93: _stack_global,
+    ord("Q"): _persistent,
+    ord("R"): _reduce,
+    ord("b"): _build,
+    ord("s"): _set_item,
+    ord("u"): _set_items,
+    ord("a"): lambda walker: _append(walker, [walker.pop()]),
+    ord("e"): lambda walker: _append(walker, walker.marked()),
+    ord("t"): lambda walker: walker.push(tuple(walker.marked())),
+    0x85: _tuple(1),
+    0x86: _tuple(2),
+    0x87: _tuple(3),
+    ord(")"): _constant(()),
+    0x88: _constant(value=True),
+    0x89: _constant(value=False),
+    ord("N"): _constant(None),
+    ord("]"): lambda walker: walker.push([]),
+    ord("}"): lambda walker: walker.push({}),
+    ord("K"): _number("<B"),
+    ord("M"): _number("<H"),
+    ord("J"): _number("<i"),
+    ord("G"): _number(">d"),
+    0x8A: _long,
+    ord("X"): _text(4),
+    0x8C: _text(1),
+    0x8D: _text(8),
+    ord("B"): _octets(4),
+    ord("C"): _octets(1),
+    ord("q"): _put(1),
+    ord("r"): _put(4),
+    0x94: _memoize,
+    ord("h"): _get(1),
+    ord("j"): _get(4),
+}

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps of ptdbg_ascend: a text file called .pkl, one JSON array a line, and a folder of .npy beside it.
+"""Dumps of ptdbg_ascend: a text file called .pkl, one JSON array a line, and a folder of .npy
+beside it.
 
-    [step]/rank{id}/{prefix}dump.pkl     ["Functional_conv2d_0_forward_input.0", 1, [], "torch.float32", [2, 3], [max, min, mean[, l2norm]]]
-                                         ["Functional_conv2d_0_forward_stack_info", [[path, line, function, code], …]]
+    [step]/rank{id}/{prefix}dump.pkl  ["Functional_conv2d_0_forward_input.0", 1, [],
+                                      "torch.float32", [2, 3], [max, min, mean[, l2norm]]]
+                                         ["Functional_conv2d_0_forward_stack_info", [[path, line,
+                                         function, code], …]]
     [step]/rank{id}/{prefix}dump/*.npy    Functional_conv2d_0_forward_input.0.npy
 
-The name notwithstanding, a .pkl is read as text and never unpickled; one that is no text is refused. Stack lines stand before or
-after the tensors of their API. bfloat16 (and on some devices float16) lies as float32 in the .npy, the type in the .pkl is true.
-Statistics are over all elements and mapped by extremes.py. Keyword arguments were never recorded.
+The name notwithstanding, a .pkl is read as text and never unpickled; one that is no text is
+refused. Stack lines stand before or after the tensors of their API. bfloat16 (and on some devices
+float16) lies as float32 in the .npy, the type in the .pkl is true. Statistics are over all elements
+and mapped by extremes.py. Keyword arguments were never recorded.
 """
 
 from __future__ import annotations
@@ -44,7 +48,10 @@ _SIZE_LIMIT = 2 << 30
 _LINE_LIMIT = 1 << 24
 _DEPTH = 5
 _STACK = "_stack_info"
-_NAME = re.compile(r"(?P<call>.+_\d{1,15}_(?P<phase>forward|backward))_(?P<io>input|output)(?:\.(?P<slot>\d[\d.]{0,60}))?")
+_NAME = re.compile(
+    r"(?P<call>.+_\d{1,"
+    r"15}_(?P<phase>forward|backward))_(?P<io>input|output)(?:\.(?P<slot>\d[\d.]{0,60}))?"
+)
 _CALL = re.compile(
     r"(?:(?P<prefix>Functional|Tensor|Torch|VF|Aten|NPU|Distributed|Module)_)?(?P<api>.+)_(?P<number>\d{1,15})_(?:forward|backward)"
 )
@@ -53,7 +60,9 @@ _RANK = re.compile(r"rank(\d{1,9})")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a .pkl about a tensor or a scalar: whose it is, where, and what is known of it."""
+    """One line of a .pkl about a tensor or a scalar: whose it is, where, and what is known of
+    it.
+    """
 
     call: str
     io: str
@@ -79,9 +88,15 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def parse_pkl(data: bytes, path: str | Path) -> Parsed:
-    """The text of a .pkl; lines that make no sense become problems. FormatError for a real pickle."""
+    """The text of a .pkl; lines that make no sense become problems. FormatError for a real
+    pickle.
+    """
     if data[:1] == b"\x80" or b"\0" in data[:4096]:
-        raise FormatError(path, "a real pickle, which is never loaded; ptdbg_ascend writes text under this name", offset=0)
+        raise FormatError(
+            path,
+            "a real pickle, which is never loaded; ptdbg_ascend writes text under this name",
+            offset=0,
+        )
     lines: list[Line] = []
     stacks: dict[str, tuple[str, ...]] = {}
     problems: list[str] = []
@@ -97,7 +112,9 @@ def parse_pkl(data: bytes, path: str | Path) -> Parsed:
     return Parsed(tuple(lines), stacks, tuple(problems))
 
 
-def _take(text: bytes, path: str | Path, lines: list[Line], stacks: dict[str, tuple[str, ...]]) -> None:
+def _take(
+    text: bytes, path: str | Path, lines: list[Line], stacks: dict[str, tuple[str, ...]]
+) -> None:
     if len(text) > _LINE_LIMIT:
         raise FormatError(path, "a line of more than 16 MiB")
     value = parse_json(text, path)
@@ -105,7 +122,9 @@ def _take(text: bytes, path: str | Path, lines: list[Line], stacks: dict[str, tu
         raise FormatError(path, "not an array that begins with a name")
     if value[0].endswith(_STACK):
         frames = value[1] if isinstance(value[1], list) else []
-        stacks[value[0][: -len(_STACK)]] = tuple(_frame(frame) for frame in frames if isinstance(frame, list) and len(frame) >= 3)
+        stacks[value[0][: -len(_STACK)]] = tuple(
+            _frame(frame) for frame in frames if isinstance(frame, list) and len(frame) >= 3
+        )
         return
     found = _NAME.fullmatch(value[0])
     if found is None or len(value) < 5:
@@ -124,10 +143,21 @@ def _line(found: re.Match[str], value: list[Any]) -> Line:
     statistics = value[5] if len(value) > 5 and isinstance(value[5], list) else []
     slot = (found["slot"] or "0").rstrip(".")
     if said.startswith("<class"):
-        return Line(found["call"], found["io"], slot, {}, statistics[0] if statistics else None, is_scalar=True)
+        return Line(
+            found["call"],
+            found["io"],
+            slot,
+            {},
+            statistics[0] if statistics else None,
+            is_scalar=True,
+        )
     dtype = known.name if known else said[:64] or UNKNOWN
     sizes = value[4] if isinstance(value[4], list) else []
-    shape = tuple(sizes) if all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and len(sizes) <= 64 else None
+    shape = (
+        tuple(sizes)
+        if all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and len(sizes) <= 64
+        else None
+    )
     columns = proven(dtype, *[*statistics, None, None, None, None][:4], torch=True)
     if shape is not None:
         columns["size"] = math.prod(shape)
@@ -145,7 +175,13 @@ def _is_text(path: Path) -> bool:
             head = stream.read(4096)
     except OSError:
         return False
-    return re.match(rb'\s*\["[^"]{1,1000}_(?:stack_info"|(?:forward|backward)_(?:input|output)[\d.]*")\s*,', head) is not None
+    return (
+        re.match(
+            rb'\s*\["[^"]{1,1000}_(?:stack_info"|(?:forward|backward)_(?:input|output)[\d.]*")\s*,',
+            head,
+        )
+        is not None
+    )
 
 
 def _places(root: Path) -> Iterator[_Place]:
@@ -175,11 +211,27 @@ def open_dump(path: Path) -> Run:
     by_rank: dict[int, list[_Place]] = defaultdict(list)
     for place in _places(path):
         by_rank[place.rank].append(place)
-    processes = [builder.add_process(i, sorted(by_rank[rank], key=lambda p: (p.step, p.text))) for i, rank in enumerate(sorted(by_rank))]
+    processes = [
+        builder.add_process(i, sorted(by_rank[rank], key=lambda p: (p.step, p.text)))
+        for i, rank in enumerate(sorted(by_rank))
+    ]
     if not builder.read:
-        raise FormatError(path, builder.problems[0] if builder.problems else "no .pkl of ptdbg_ascend below it")
-    tables = Tables(calls=tuple(builder.calls), processes=tuple(processes), stacks=tuple(builder.stacks), problems=tuple(builder.problems))
-    return ForeignRun(RunInfo(path=str(path), format="ptdbg_ascend"), builder.root, tables, builder.draft, load=load_value)
+        raise FormatError(
+            path, builder.problems[0] if builder.problems else "no .pkl of ptdbg_ascend below it"
+        )
+    tables = Tables(
+        calls=tuple(builder.calls),
+        processes=tuple(processes),
+        stacks=tuple(builder.stacks),
+        problems=tuple(builder.problems),
+    )
+    return ForeignRun(
+        RunInfo(path=str(path), format="ptdbg_ascend"),
+        builder.root,
+        tables,
+        builder.draft,
+        load=load_value,
+    )
 
 
 FORMAT = Format("ptdbg_ascend", detect, open_dump)
@@ -234,7 +286,12 @@ class _Builder:
         self._index += len(grouped)
 
     def _call(
-        self, name: str, lines: list[Line], indices: dict[str, int], stacks: dict[str, tuple[str, ...]], about: tuple[int, _Place]
+        self,
+        name: str,
+        lines: list[Line],
+        indices: dict[str, int],
+        stacks: dict[str, tuple[str, ...]],
+        about: tuple[int, _Place],
     ) -> Call:
         process, place = about
         found = _CALL.fullmatch(name)
@@ -244,12 +301,23 @@ class _Builder:
         frames = stacks.get(name, ())
         source = user_line(frames) or (user_line(stacks.get(forward, ())) if forward else None)
         return Call(
-            process=process, rank=place.rank, step=place.step, index=indices[name], level="module" if prefix in {None, "Module"} else "api",
-            phase="communication" if prefix == "Distributed" else "backward" if backward else "forward",
-            op=api if prefix in {None, "Module"} else f"{prefix}.{api}", name=name,
-            forward_index=indices.get(forward) if forward else None, stack=self._stack(process, frames), source=source,
+            process=process,
+            rank=place.rank,
+            step=place.step,
+            index=indices[name],
+            level="module" if prefix in {None, "Module"} else "api",
+            phase="communication"
+            if prefix == "Distributed"
+            else "backward"
+            if backward
+            else "forward",
+            op=api if prefix in {None, "Module"} else f"{prefix}.{api}",
+            name=name,
+            forward_index=indices.get(forward) if forward else None,
+            stack=self._stack(process, frames),
+            source=source,
             args=None if backward else _arguments(lines),
-        )  # fmt: skip
+        )
 
     def _stack(self, process: int, frames: tuple[str, ...]) -> int | None:
         if not frames:
@@ -258,7 +326,9 @@ class _Builder:
         return len(self.stacks) - 1
 
     def draft(self, call: Call) -> list[Tensor]:
-        """Rows of one call: the file's values where it is there, else the statistics of the .pkl."""
+        """Rows of one call: the file's values where it is there, else the statistics of the
+        .pkl.
+        """
         lines, prefix, files = self._lines[call.process, call.index]
         rows = []
         for line in lines:
@@ -267,8 +337,16 @@ class _Builder:
             columns = dict(line.columns)
             file = f"{line.call}_{line.io}.{line.slot}.npy"
             if file in files:
-                columns = {"dtype": columns["dtype"], "shape": columns["shape"], "value": ValueRef(f"{prefix}/{file}", "")}
-            rows.append(Tensor(process=call.process, index=call.index, io=line.io, slot=line.slot, **columns))
+                columns = {
+                    "dtype": columns["dtype"],
+                    "shape": columns["shape"],
+                    "value": ValueRef(f"{prefix}/{file}", ""),
+                }
+            rows.append(
+                Tensor(
+                    process=call.process, index=call.index, io=line.io, slot=line.slot, **columns
+                )
+            )
         return rows
 
 

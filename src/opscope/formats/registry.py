@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which formats there are, and opening a run whatever wrote it.
 
-A new format is one module with a Format in it and one line in BUILTIN; another package adds one through the entry-point
-group "opscope.formats", whose entries are Format objects. Modules are loaded only when a path is opened. The native
-format is tried first, then the built-in ones in order, then those of other packages.
+A new format is one module with a Format in it and one line in BUILTIN; another package adds one
+through the entry-point group "opscope.formats", whose entries are Format objects. Modules are
+loaded only when a path is opened. The native format is tried first, then the built-in ones in
+order, then those of other packages.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _MAX_LISTED = 2000  # directory entries looked at to say what a directory holds
 
 
 class Format(msgspec.Struct, frozen=True):
-    """One format: its name, whether a path is in it (judged by content, never raising for bad content), and opening it."""
+    """One format: its name, whether a path is in it (judged by content, never raising for bad
+    content), and opening it.
+    """
 
     name: str
     detect: Callable[[Path], bool]
@@ -65,7 +68,9 @@ class Unavailable(msgspec.Struct, frozen=True):
 
 
 def later(reference: str) -> Callable[[Path], Run]:
-    """A function "module:name" whose module is loaded when it is first called, so that detecting a format stays quick."""
+    """A function "module:name" whose module is loaded when it is first called, so that detecting a
+    format stays quick.
+    """
 
     def opening(path: Path) -> Run:
         module, _, name = reference.partition(":")
@@ -96,7 +101,9 @@ def _load(name: str, module: str, attribute: str) -> Format | Unavailable:
 
 
 def open_run(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Run:
-    """Open a run of any known format, detected by its content; raises what find_format and the format's reader raise."""
+    """Open a run of any known format, detected by its content; raises what find_format and the
+    format's reader raise.
+    """
     found = find_format(path, builtin=builtin)
     return found.open(Path(path))
 
@@ -104,8 +111,9 @@ def open_run(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) 
 def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Format:
     """The format a path is in, by its content.
 
-    FormatError says what the path looks like when no format knows it, and which link leads out of it; UsageError for a URL;
-    UnavailableError when a format that could not be loaded might have known it.
+    FormatError says what the path looks like when no format knows it, and which link leads out of
+    it; UsageError for a URL; UnavailableError when a format that could not be loaded might have
+    known it.
     """
     if "://" in os.fspath(path):
         raise UsageError(f"{path}: URLs cannot be opened; copy the run here first")
@@ -121,15 +129,24 @@ def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTI
             return found
     reason = f"no known dump or run: {describe(place)}"
     if missing:
-        raise UnavailableError(f"{place}: {reason}; not tried: " + ", ".join(f"{lost.name} ({lost.reason})" for lost in missing))
+        raise UnavailableError(
+            f"{place}: {reason}; not tried: "
+            + ", ".join(f"{lost.name} ({lost.reason})" for lost in missing)
+        )
     raise FormatError(place, reason)
 
 
 def _check_links(place: Path) -> None:
-    """FormatError where a link in a folder leads out of it: what a dump from somebody else names is not read in its place."""
+    """FormatError where a link in a folder leads out of it: what a dump from somebody else names is
+    not read in its place.
+    """
     link = link_out(place) if place.is_dir() else None
     if link is not None:
-        raise FormatError(link, f"a link that leads out of {place}, which is not followed; cp -rL makes a copy with what links name")
+        raise FormatError(
+            link,
+            f"a link that leads out of {place}, which is not followed; cp -rL makes a copy "
+            "with what links name",
+        )
 
 
 def describe(path: Path) -> str:
@@ -144,11 +161,20 @@ def _describe_directory(path: Path) -> str:
     entries = list(islice(path.iterdir(), _MAX_LISTED))
     if not entries:
         return "an empty directory"
-    below = (file.parent.relative_to(path) for depth in ("*", "*/*", "*/*/*") for file in path.glob(f"{depth}/run.json"))
+    below = (
+        file.parent.relative_to(path)
+        for depth in ("*", "*/*", "*/*/*")
+        for file in path.glob(f"{depth}/run.json")
+    )
     runs = sorted(map(str, islice(below, _MAX_LISTED)))
     if runs:
-        return f"it holds runs, open one of them: {', '.join(runs[:5])}{', …' if len(runs) > 5 else ''}"
-    kinds = Counter("directories" if entry.is_dir() else f"{entry.suffix or 'other'} files" for entry in entries)
+        return (
+            "it holds runs, open one of them: "
+            f"{', '.join(runs[:5])}{', …' if len(runs) > 5 else ''}"
+        )
+    kinds = Counter(
+        "directories" if entry.is_dir() else f"{entry.suffix or 'other'} files" for entry in entries
+    )
     return "a directory of " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(5))
 
 
@@ -168,8 +194,17 @@ def _describe_file(path: Path) -> str:
 
 
 def _is_text(start: bytes) -> bool:
-    """Whether the first bytes of a file are text in UTF-8, which the last character may be cut of."""
+    """Whether the first bytes of a file are text in UTF-8, which the last character may be cut
+    of.
+    """
     try:
-        return codecs.getincrementaldecoder("utf-8")().decode(start).replace("\n", "").replace("\t", "").replace("\r", "").isprintable()
+        return (
+            codecs.getincrementaldecoder("utf-8")()
+            .decode(start)
+            .replace("\n", "")
+            .replace("\t", "")
+            .replace("\r", "")
+            .isprintable()
+        )
     except UnicodeDecodeError:
         return False

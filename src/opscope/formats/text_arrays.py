@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays as text, read back exactly: .txt is flat, one element a line, under "# shape=(4, 16) dtype=float16"; .csv has a column for
-each index and one for the value, under a header "i0,i1,value:float16".
+"""Arrays as text, read back exactly: .txt is flat, one element a line, under "# shape=(4, 16)
+dtype=float16"; .csv has a column for each index and one for the value, under a header
+"i0,i1,value:float16".
 
 Numbers are printed with as many digits as their type needs to come back the same; nan, -nan, inf
 and -inf by name (the other bits of a NaN are lost); complex as (1+2j).
@@ -42,19 +43,33 @@ def write_txt(path: Path, values: np.ndarray[Any, Any]) -> None:
 def write_csv(path: Path, values: np.ndarray[Any, Any]) -> None:
     """Write an array as a .csv of indices and values."""
     with path.open("w", encoding="ascii", newline="\n") as stream:
-        stream.write("".join(f"i{axis}," for axis in range(values.ndim)) + f"value:{dtype_of_numpy(values.dtype).name}\n")
+        stream.write(
+            "".join(f"i{axis}," for axis in range(values.ndim))
+            + f"value:{dtype_of_numpy(values.dtype).name}\n"
+        )
         places = np.ndindex(*values.shape)
         for part in _batches(values):
             rows = zip(itertools.islice(places, len(part)), part, strict=True)
-            stream.write("".join("".join(f"{i}," for i in place) + f"{_printed(value)}\n" for place, value in rows))
+            stream.write(
+                "".join(
+                    "".join(f"{i}," for i in place) + f"{_printed(value)}\n"
+                    for place, value in rows
+                )
+            )
 
 
 def _batches(values: np.ndarray[Any, Any]) -> Iterator[list[Any]]:
-    """Elements in C order as Python numbers, some at a time; narrow floats are widened, which is exact."""
+    """Elements in C order as Python numbers, some at a time; narrow floats are widened, which is
+    exact.
+    """
     flat = values.reshape(-1)
     for start in range(0, flat.size, _BATCH):
         part = flat[start : start + _BATCH]
-        wide = part.astype(np.float32) if part.dtype.kind == "V" or (part.dtype.kind == "f" and part.dtype.itemsize < 4) else part
+        wide = (
+            part.astype(np.float32)
+            if part.dtype.kind == "V" or (part.dtype.kind == "f" and part.dtype.itemsize < 4)
+            else part
+        )
         yield (
             [np.float32(value) if wide.dtype == np.float32 else value for value in wide.tolist()]
             if wide.dtype.kind == "f"
@@ -68,7 +83,11 @@ def _printed(value: Any) -> str:
     if isinstance(value, (float, np.floating)) and math.isnan(value):
         return "-nan" if math.copysign(1.0, value) < 0 else "nan"
     if isinstance(value, np.float32):
-        return np.format_float_positional(value, trim="-") if 1e-4 <= abs(value) < 1e7 or value == 0 else str(value)
+        return (
+            np.format_float_positional(value, trim="-")
+            if 1e-4 <= abs(value) < 1e7 or value == 0
+            else str(value)
+        )
     return repr(value)
 
 
@@ -83,7 +102,9 @@ def read_txt(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
         raise FormatError(path, "the first line's shape is not numbers", offset=0)
     shape = tuple(int(size) for size in sizes) if head else values.shape
     if math.prod(shape) != values.size:
-        raise FormatError(path, f"{values.size} elements where the first line says {shape}", offset=len(text))
+        raise FormatError(
+            path, f"{values.size} elements where the first line says {shape}", offset=len(text)
+        )
     return in_shape(values, shape, path)
 
 
@@ -98,13 +119,20 @@ def read_csv(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
     if rank > _RANK_LIMIT:
         raise FormatError(path, f"a .csv of {rank} indices", offset=0)
     lines = rest.splitlines()
-    values = _numbers(path, "\n".join(line.rpartition(",")[2] for line in lines), find_dtype(head[2]) or true, skip=0)
+    values = _numbers(
+        path,
+        "\n".join(line.rpartition(",")[2] for line in lines),
+        find_dtype(head[2]) or true,
+        skip=0,
+    )
     last = lines[-1].split(",")[:rank] if lines else []
     if not all(part.isdecimal() and len(part) < 19 for part in last):
         raise FormatError(path, "the last line has no indices", offset=len(text))
     shape = tuple(int(part) + 1 for part in last) if lines else (0,) * max(rank, 1)
     if math.prod(shape) != values.size:
-        raise FormatError(path, f"{values.size} elements where the last line says {shape}", offset=len(text))
+        raise FormatError(
+            path, f"{values.size} elements where the last line says {shape}", offset=len(text)
+        )
     return in_shape(values, shape, path)
 
 
@@ -123,10 +151,16 @@ def _numbers(path: Path, text: str, dtype: DType | None, *, skip: int) -> np.nda
             numbers = [complex(word) for word in words]
         else:
             numbers = [float(word) for word in words]
-        wanted = dtype.to_numpy() if dtype is not None and dtype.numpy is not None else np.dtype(np.float64)
+        wanted = (
+            dtype.to_numpy()
+            if dtype is not None and dtype.numpy is not None
+            else np.dtype(np.float64)
+        )
         if kind == "float" and wanted.itemsize < 8:
             with np.errstate(over="ignore"):  # a number that the type cannot hold is its infinity
                 return np.array(numbers, np.float64).astype(np.float32).astype(wanted)
         return np.array(numbers, dtype=wanted)
     except (ValueError, OverflowError) as error:
-        raise FormatError(path, f"not numbers of {dtype.name if dtype else 'float64'}: {error}", offset=skip) from None
+        raise FormatError(
+            path, f"not numbers of {dtype.name if dtype else 'float64'}: {error}", offset=skip
+        ) from None

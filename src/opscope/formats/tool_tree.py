@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording in the tree of the tool whose settings asked for it: `opscope run --layout mindspore|acl|msprobe`.
+"""A recording in the tree of the tool whose settings asked for it: `opscope run --layout
+mindspore|acl|msprobe`.
 
-The writers of `opscope convert` make the tree; here stands what the settings say of it: which calls, whole tensors or statistics,
-which statistics, the ends of each tensor only, overflow files.
+The writers of `opscope convert` make the tree; here stands what the settings say of it: which
+calls, whole tensors or statistics, which statistics, the ends of each tensor only, overflow files.
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ Array = np.ndarray[Any, Any]
 KINDS = {"mindspore": "mindspore", "acl": "cann", "msprobe": "msprobe"}
 # Column of statistic.csv -> its name in statistic_category, in the order of the file.
 COLUMNS = {
-    "Max Value": "max", "Min Value": "min", "Avg Value": "avg", "Count": "count", "Negative Zero Count": "negative zero count",
-    "Positive Zero Count": "positive zero count", "NaN Count": "nan count", "Negative Inf Count": "negative inf count",
-    "Positive Inf Count": "positive inf count", "Zero Count": "zero count", "MD5 Value": "md5", "L2Norm Value": "l2norm",
+    "Max Value": "max", "Min Value": "min", "Avg Value": "avg", "Count": "count",
+    "Negative Zero Count": "negative zero count", "Positive Zero Count": "positive zero count",
+    "NaN Count": "nan count", "Negative Inf Count": "negative inf count",
+    "Positive Inf Count": "positive inf count", "Zero Count": "zero count", "MD5 Value": "md5",
+    "L2Norm Value": "l2norm",
 }  # fmt: skip
 FIXED = 10  # columns before the statistics: Op Type to Shape
 ACL_HEADER = (
-    "Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape", "Max Value", "Min Value", "Avg Value", "Count", "Nan Count",
-    "Negative Inf Count", "Positive Inf Count",
+    "Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape", "Max Value", "Min Value",
+    "Avg Value", "Count", "Nan Count", "Negative Inf Count", "Positive Inf Count",
 )  # fmt: skip
 Key = tuple[int, int, str, str]
 
@@ -54,15 +57,23 @@ Key = tuple[int, int, str, str]
 def write_tool_tree(run: Run, tool: str, export: Export, out: Path) -> Written:
     """Write a run as this tool would have dumped it; out must be new or empty.
 
-    mindspore: the tree of synchronous dump, or of asynchronous dump with .npy or CANN dump files, as the settings chose. acl: CANN
-    dump files, statistics as one csv for each operator. msprobe: dump.json and what belongs to it. Calls without a value stay in
-    tables and graphs. Whatever could not be written is a line in the answer's failures.
+    mindspore: the tree of synchronous dump, or of asynchronous dump with .npy or CANN dump files,
+    as the settings chose. acl: CANN dump files, statistics as one csv for each operator. msprobe:
+    dump.json and what belongs to it. Calls without a value stay in tables and graphs. Whatever
+    could not be written is a line in the answer's failures.
     """
     view = _View(run, export)
     kind = KINDS[tool]
-    if tool == "mindspore" and not export.synchronous and export.file_format == "bin" and export.data == "tensor":
+    if (
+        tool == "mindspore"
+        and not export.synchronous
+        and export.file_format == "bin"
+        and export.data == "tensor"
+    ):
         kind = "cann"
-    written = convert_run(view.run, Job(out=out, kind=kind, net=safe_name(export.net_name)), _nobody)
+    written = convert_run(
+        view.run, Job(out=out, kind=kind, net=safe_name(export.net_name)), _nobody
+    )
     if kind == "mindspore":
         _finish_mindspore(out, view, export)
         if not export.synchronous:
@@ -78,29 +89,46 @@ def _nobody(done: int) -> None:
 
 
 class _View:
-    """The part of a run the settings want, its values cut to their ends, their md5 taken as they pass."""
+    """The part of a run the settings want, its values cut to their ends, their md5 taken as they
+    pass.
+    """
 
     def __init__(self, run: Run, export: Export) -> None:
         self._run, self._sample = run, export.sample
         self.digests: dict[Key, str] = {}
         self._md5 = "md5" in (export.statistics or ())
         wanted = [call for call in calls_of(run) if _wants(call, export.only)]
-        tensors = [row for call in wanted for row in tensors_of(run, call) if export.only != "exception" or row.io == "input"]
+        tensors = [
+            row
+            for call in wanted
+            for row in tensors_of(run, call)
+            if export.only != "exception" or row.io == "input"
+        ]
         self.calls: Sequence[Call] = wanted
         self.run = MemoryRun(
-            run.info, run.processes, wanted, tensors, records(run, "stacks"), value=self._value, problems=run.problems
-        )  # fmt: skip
+            run.info,
+            run.processes,
+            wanted,
+            tensors,
+            records(run, "stacks"),
+            value=self._value,
+            problems=run.problems,
+        )
 
     def _value(self, tensor: Tensor) -> Array:
         values = self._run.value(tensor)
         if self._md5:
             key = (tensor.process, tensor.index, tensor.io, tensor.slot)
-            self.digests[key] = hashlib.md5(np.ascontiguousarray(values).tobytes(), usedforsecurity=False).hexdigest()
+            self.digests[key] = hashlib.md5(
+                np.ascontiguousarray(values).tobytes(), usedforsecurity=False
+            ).hexdigest()
         return values if self._sample is None else ends(values, self._sample)
 
 
 def ends(values: Array, count: int) -> Array:
-    """The first and the last count elements, flat; a tensor of no more than twice as many stays as it is."""
+    """The first and the last count elements, flat; a tensor of no more than twice as many stays as
+    it is.
+    """
     if values.size <= 2 * count:
         return values
     flat = values.reshape(-1)
@@ -114,7 +142,9 @@ def _wants(call: Call, only: str) -> bool:
 
 
 def _finish_mindspore(out: Path, view: _View, export: Export) -> None:
-    """Leave of a MindSpore tree what the settings asked for: statistics, tensors or both, and their columns."""
+    """Leave of a MindSpore tree what the settings asked for: statistics, tensors or both, and their
+    columns.
+    """
     wanted = export.statistics or DEFAULT_STATISTICS
     digests = _digests_in_order(view)
     for table in sorted(out.glob("rank_*/*/*/*/statistic.csv")):
@@ -141,12 +171,18 @@ def _forget_manifest(out: Path) -> None:
 
 def safe_name(name: str) -> str:
     """A name of one folder, whatever the settings say."""
-    return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name) or "Net"
+    return (
+        "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name) or "Net"
+    )
 
 
 def _digests_in_order(view: _View) -> dict[tuple[int, int], dict[tuple[str, str], list[str]]]:
-    """md5 of every tensor with statistics, by (rank, step), then by name of the call and side, in the order of its rows."""
-    found: dict[tuple[int, int], dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
+    """md5 of every tensor with statistics, by (rank, step), then by name of the call and side, in
+    the order of its rows.
+    """
+    found: dict[tuple[int, int], dict[tuple[str, str], list[str]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     if not view.digests:
         return {}
     for call in view.calls:
@@ -157,7 +193,9 @@ def _digests_in_order(view: _View) -> dict[tuple[int, int], dict[tuple[str, str]
     return found
 
 
-def _choose_columns(table: Path, wanted: Sequence[str], digests: Mapping[tuple[str, str], list[str]]) -> None:
+def _choose_columns(
+    table: Path, wanted: Sequence[str], digests: Mapping[tuple[str, str], list[str]]
+) -> None:
     """Rewrite a statistic.csv with these statistics only."""
     with table.open(encoding="utf-8", newline="") as stream:
         header, *rows = csv.reader(stream)
@@ -170,36 +208,54 @@ def _choose_columns(table: Path, wanted: Sequence[str], digests: Mapping[tuple[s
         for row in rows:
             waiting = left.get((row[1], row[5]), [])
             digest = waiting.pop(0) if waiting else ""
-            statistics = [digest if COLUMNS[name] == "md5" else row[place[COLUMNS[name]]] for name in chosen]
+            statistics = [
+                digest if COLUMNS[name] == "md5" else row[place[COLUMNS[name]]] for name in chosen
+            ]
             writer.writerow(row[:FIXED] + statistics)
 
 
 def _make_asynchronous(out: Path, calls: Iterable[Call], export: Export) -> None:
-    """Move rank_R/NET/GRAPH/ITERATION to TIME/DEVICE/NET/GRAPH/ITERATION, and lay overflow files as JSON beside the operators."""
+    """Move rank_R/NET/GRAPH/ITERATION to TIME/DEVICE/NET/GRAPH/ITERATION, and lay overflow files as
+    JSON beside the operators.
+    """
     began = time.strftime("%Y%m%d%H%M%S")
     overflowed = [call for call in calls if call.status and call.level == "operator"]
     for rank in sorted(out.glob("rank_*")):
         device = rank.name.removeprefix("rank_")
         target = out / began / device
         target.mkdir(parents=True, exist_ok=True)
-        for folder in sorted(path for path in rank.iterdir() if path.is_dir() and path.name == safe_name(export.net_name)):
+        for folder in sorted(
+            path
+            for path in rank.iterdir()
+            if path.is_dir() and path.name == safe_name(export.net_name)
+        ):
             folder.rename(target / folder.name)
         for iteration in target.glob("*/*/*"):
-            mine = [call for call in overflowed if str(call.rank) == device and str(call.step) == iteration.name]
+            mine = [
+                call
+                for call in overflowed
+                if str(call.rank) == device and str(call.step) == iteration.name
+            ]
             for place, call in enumerate(mine):
                 _write_overflow(iteration, call, place)
 
 
 def _write_overflow(folder: Path, call: Call, place: int) -> None:
     task, stream = call.task or 0, call.stream or 0
-    record = opdebug.decode(opdebug.encode(task=task, stream=stream, status=call.status or 0), folder)
+    record = opdebug.decode(
+        opdebug.encode(task=task, stream=stream, status=call.status or 0), folder
+    )
     name = f"Opdebug.Node_OpDebug.{task}.{stream}.{1_600_000_000_000_000 + place}.output.0.json"
     (folder / name).write_text(json.dumps(record.document, indent=4), encoding="utf-8")
 
 
 def _write_acl_statistics(out: Path, view: _View) -> None:
-    """One csv for each operator in place of its dump file, with the columns of CANN's own device statistics."""
-    for path in [path for path in out.rglob("*") if path.is_file() and not path.name.startswith("Opdebug")]:
+    """One csv for each operator in place of its dump file, with the columns of CANN's own device
+    statistics.
+    """
+    for path in [
+        path for path in out.rglob("*") if path.is_file() and not path.name.startswith("Opdebug")
+    ]:
         path.unlink()
     starts = [process.start for process in view.run.processes if process.start]
     began = time.strftime("%Y%m%d%H%M%S", time.gmtime(min(starts, default=1.6e9)))
@@ -209,7 +265,10 @@ def _write_acl_statistics(out: Path, view: _View) -> None:
             continue
         folder = out / began / str(call.rank) / "opscope" / "0" / str(call.step)
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{safe_name(call.op)}.{safe_name(call.name)}.{call.task or 0}.{call.stream or 0}.{1_600_000_000_000_000 + call.index}.csv"
+        name = (
+            f"{safe_name(call.op)}.{safe_name(call.name)}.{call.task or 0}.{call.stream or 0}"
+            f".{1_600_000_000_000_000 + call.index}.csv"
+        )
         with (folder / name[-250:]).open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(ACL_HEADER)
@@ -219,5 +278,8 @@ def _write_acl_statistics(out: Path, view: _View) -> None:
 def _acl_row(row: Tensor) -> list[Any]:
     shape = "x".join(map(str, row.shape or ())) or "-"
     values = msgspec.structs.asdict(row)
-    statistics = ["" if values[name] is None else values[name] for name in ("max", "min", "mean", "size", "nan", "neg_inf", "pos_inf")]
+    statistics = [
+        "" if values[name] is None else values[name]
+        for name in ("max", "min", "mean", "size", "nan", "neg_inf", "pos_inf")
+    ]
     return [row.io, row.slot, "", f"DT_{row.dtype.upper()}", row.layout or "ND", shape, *statistics]

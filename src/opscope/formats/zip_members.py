@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of a zip whose bytes are at hand: where each lies. For files that hold few members and are opened by the thousand.
+"""The members of a zip whose bytes are at hand: where each lies. For files that hold few members
+and are opened by the thousand.
 
-Layout: APPNOTE.TXT 6.3 of PKWARE: a directory at the end, found by its end record, whose 64-bit form comes before it.
+Layout: APPNOTE.TXT 6.3 of PKWARE: a directory at the end, found by its end record, whose 64-bit
+form comes before it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _IN_64 = 0xFFFFFFFF
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member: where its header lies, the bytes of its content, and whether they lie there as they are."""
+    """One member: where its header lies, the bytes of its content, and whether they lie there as
+    they are.
+    """
 
     header: int
     size: int
@@ -31,7 +35,9 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def members_of(data: Data) -> dict[str, Member]:
-    """Members by name, in the order of the directory; ValueError, which says why, where the bytes are no whole zip."""
+    """Members by name, in the order of the directory; ValueError, which says why, where the bytes
+    are no whole zip.
+    """
     start, stop = _directory(data)
     found: dict[str, Member] = {}
     while start < stop:
@@ -69,7 +75,9 @@ def _directory(data: Data) -> tuple[int, int]:
 
 
 def _end_record(data: Data) -> int:
-    """Where the end record lies: the last whose comment ends with the file, as a comment may hold the same bytes; else the last."""
+    """Where the end record lies: the last whose comment ends with the file, as a comment may hold
+    the same bytes; else the last.
+    """
     last = len(data) - _END.size
     fitting = -1
     at = data.rfind(b"PK\x05\x06", max(0, last - _COMMENT))
@@ -85,22 +93,32 @@ def _end_record(data: Data) -> int:
 
 
 def _long(extra: bytes, fields: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Packed size, size and place of a member, those that need 64 bits taken from the extra fields."""
+    """Packed size, size and place of a member, those that need 64 bits taken from the extra
+    fields.
+    """
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)
         at += 4
         if kind == 1:
             numbers = iter(struct.unpack_from(f"<{min(length, len(extra) - at) // 8}Q", extra, at))
-            size, packed, header = (next(numbers, _IN_64) if field == _IN_64 else field for field in (fields[1], fields[0], fields[2]))
+            size, packed, header = (
+                next(numbers, _IN_64) if field == _IN_64 else field
+                for field in (fields[1], fields[0], fields[2])
+            )
             return packed, size, header
         at += length
     return fields
 
 
 def content_of(data: Data, member: Member) -> int:
-    """Where the content of a plain member begins; ValueError where no such member lies there whole."""
-    if member.header + _LOCAL.size > len(data) or data[member.header : member.header + 4] != b"PK\x03\x04":
+    """Where the content of a plain member begins; ValueError where no such member lies there
+    whole.
+    """
+    if (
+        member.header + _LOCAL.size > len(data)
+        or data[member.header : member.header + 4] != b"PK\x03\x04"
+    ):
         raise ValueError("is not where the directory says")
     begin: int = member.header + _LOCAL.size + sum(_LOCAL.unpack_from(data, member.header)[9:11])
     if begin + member.size > len(data):

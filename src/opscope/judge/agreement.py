@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a target agrees with its golden, from all metrics of their values.
 
-What statistics and digests tell, and what is allowed where inputs differ already, is judged for all rows at once
-(compare.pair.tensors, compare.side.conditions).
+What statistics and digests tell, and what is allowed where inputs differ already, is judged for all
+rows at once (compare.pair.tensors, compare.side.conditions).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ EQUAL, AGREE, DIFFER, UNKNOWN = "equal", "agree", "differ", "unknown"
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict of one pair of tensors, one of equal, agree, differ, unknown, with the error, what is allowed of it, and why."""
+    """The verdict of one pair of tensors, one of equal, agree, differ, unknown, with the error,
+    what is allowed of it, and why.
+    """
 
     verdict: str
     error: float | None = None
@@ -31,8 +33,9 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 def agrees(found: Pair, tolerance: Tolerance) -> Agreement:
     """Answers whether the output of a call whose inputs agree lies within a tolerance.
 
-    A pair measured with allowed=tolerance.allowed(max_golden) is judged element by element; otherwise a difference
-    that neither the largest absolute nor the largest relative error nor the ULPs decide is judged by the share of the scale.
+    A pair measured with allowed=tolerance.allowed(max_golden) is judged element by element;
+    otherwise a difference that neither the largest absolute nor the largest relative error nor the
+    ULPs decide is judged by the share of the scale.
     """
     if found.differing == 0:
         return Agreement(verdict=EQUAL, error=0.0, allowed=0.0, words="the same numbers")
@@ -44,14 +47,27 @@ def agrees(found: Pair, tolerance: Tolerance) -> Agreement:
     absolute, relative = tolerance.allowed(found.max_golden)
     bound = absolute + relative * (found.max_golden or 0.0)
     if within is None:
-        within = found.beyond == 0 if found.allowed == (absolute, relative) else (found.max_abs or 0.0) <= bound
+        within = (
+            found.beyond == 0
+            if found.allowed == (absolute, relative)
+            else (found.max_abs or 0.0) <= bound
+        )
     if within:
-        return Agreement(verdict=AGREE, error=found.max_abs, allowed=bound, words=f"within {tolerance.reason}")
-    return Agreement(verdict=DIFFER, error=found.max_abs, allowed=bound, words=_beyond_words(found, tolerance, bound))
+        return Agreement(
+            verdict=AGREE, error=found.max_abs, allowed=bound, words=f"within {tolerance.reason}"
+        )
+    return Agreement(
+        verdict=DIFFER,
+        error=found.max_abs,
+        allowed=bound,
+        words=_beyond_words(found, tolerance, bound),
+    )
 
 
 def _within_at_once(found: Pair, tolerance: Tolerance) -> bool | None:
-    """Whether every element is within the tolerance; None where only a count of the elements beyond it can tell."""
+    """Whether every element is within the tolerance; None where only a count of the elements beyond
+    it can tell.
+    """
     absolute, relative = tolerance.allowed(found.max_golden)
     if found.differing == 0:
         return True
@@ -60,7 +76,11 @@ def _within_at_once(found: Pair, tolerance: Tolerance) -> bool | None:
     by_ulp = tolerance.ulp > 0 and found.ulp_max is not None and found.ulp_max <= tolerance.ulp
     if by_ulp or found.max_abs <= absolute or (found.max_rel or 0.0) <= relative:
         return True
-    return None if relative and found.max_abs <= absolute + relative * (found.max_golden or 0.0) else False
+    return (
+        None
+        if relative and found.max_abs <= absolute + relative * (found.max_golden or 0.0)
+        else False
+    )
 
 
 def nonfinite_words(found: Pair) -> str:

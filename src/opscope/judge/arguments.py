@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scalar arguments of a call, out of column args of table calls.
 
-The column is `{"args": […], "kwargs": {…}}`; a tensor stands as {"tensor": SLOT}, a float that is not finite as
-{"float": "-inf"}. Slots are "0", "1.0", "kwargs.value". A text that is not such a tree has no scalars: it comes from a file.
+The column is `{"args": […], "kwargs": {…}}`; a tensor stands as {"tensor": SLOT}, a float that is
+not finite as {"float": "-inf"}. Slots are "0", "1.0", "kwargs.value". A text that is not such a
+tree has no scalars: it comes from a file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _NON_FINITE = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "nan": math
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """Scalars of one call by slot (numbers, not bools), in order, and the words that say its element types."""
+    """Scalars of one call by slot (numbers, not bools), in order, and the words that say its
+    element types.
+    """
 
     scalars: tuple[tuple[str, float | int], ...] = ()
     dtypes: tuple[tuple[str, str], ...] = ()
@@ -31,7 +34,9 @@ class Arguments(msgspec.Struct, frozen=True):
         return None
 
     def element(self, position: int) -> Arguments:
-        """What the i-th call of an operator over lists sees: shared scalars, and of a scalar list its i-th."""
+        """What the i-th call of an operator over lists sees: shared scalars, and of a scalar list
+        its i-th.
+        """
         kept = []
         for slot, value in self.scalars:
             head, dot, last = slot.rpartition(".")
@@ -78,7 +83,12 @@ def parse_arguments(text: str | None) -> Arguments:
     return Arguments(tuple(scalars), tuple(dtypes))
 
 
-def _walk(value: Any, slot: str, found: tuple[list[tuple[str, float | int]], list[tuple[str, str]]], depth: int) -> None:
+def _walk(
+    value: Any,
+    slot: str,
+    found: tuple[list[tuple[str, float | int]], list[tuple[str, str]]],
+    depth: int,
+) -> None:
     if isinstance(value, bool) or depth == 0:
         return
     if isinstance(value, int | float):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of operators by how their results err: which rule of judge.tolerance an operator falls under."""
+"""Kinds of operators by how their results err: which rule of judge.tolerance an operator falls
+under.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from functools import lru_cache
 
 from opscope.operators.catalogue import traits_of
 
-# Correct results of these need not be alike: random numbers, bases and orders that are not unique, contents of fresh memory.
+# Correct results of these need not be alike: random numbers, bases and orders that are not unique,
+# contents of fresh memory.
 UNJUDGED = {
     "random": "random numbers: alike only where both sides drew the same",
     "basis": "a factorisation or an order that is not unique",
@@ -18,12 +21,22 @@ UNJUDGED = {
 
 @lru_cache(maxsize=8192)
 def kind_of(name: str) -> str:
-    """The rule an operator falls under: a key of judge.tolerance's rules; "unknown" is judged most leniently."""
+    """The rule an operator falls under: a key of judge.tolerance's rules; "unknown" is judged most
+    leniently.
+    """
     if unjudged_kind(name):
         return "unjudged"
     known = traits_of(name)
     exact = known.moves or known.view or known.predicate
-    implied = "cast" if known.cast else "product" if known.contraction else "exact" if exact else "unknown"
+    implied = (
+        "cast"
+        if known.cast
+        else "product"
+        if known.contraction
+        else "exact"
+        if exact
+        else "unknown"
+    )
     return known.tolerance or implied
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer overflow and negative-to-unsigned conversion decided from the values of a call's inputs, exactly.
+"""Integer overflow and negative-to-unsigned conversion decided from the values of a call's inputs,
+exactly.
 
-What cannot be decided exactly (large integer matrix products whose float64 estimate is within its own error of the limit)
-is not accused.
+What cannot be decided exactly (large integer matrix products whose float64 estimate is within its
+own error of the limit) is not accused.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ NEGATION, ARITHMETIC, UNSIGNED = 0x8, 0x10, 0x80
 _EXACT_ELEMENTS = 1 << 16  # up to here Python's own integers are fast enough
 
 
-def integer_overflow(op: str, arguments: Arguments, arrays: Mapping[str, Array], *, dtype: str) -> int:
+def integer_overflow(
+    op: str, arguments: Arguments, arrays: Mapping[str, Array], *, dtype: str
+) -> int:
     """Bits 0x8, 0x10 and 0x80 of one call.
 
-    arrays: values of the tensor arguments by slot, as they were before the call, in their true types. dtype: element type of
-    the result. 0 when the result is not of an integer type, or nothing left its range.
+    arrays: values of the tensor arguments by slot, as they were before the call, in their true
+    types. dtype: element type of the result. 0 when the result is not of an integer type, or
+    nothing left its range.
     """
     name = family(op).removeprefix("_foreach_")
     bounds = integer_range(dtype)
@@ -59,7 +63,9 @@ def _cast_bits(name: str, arrays: Mapping[str, Array], dtype: str) -> int:
 
 
 def _operands(arguments: Arguments, arrays: Mapping[str, Array]) -> list[Array] | None:
-    found: dict[str, Array] = {slot: array for slot, array in arrays.items() if not slot.startswith("kwargs.")}
+    found: dict[str, Array] = {
+        slot: array for slot, array in arrays.items() if not slot.startswith("kwargs.")
+    }
     for slot, value in arguments.scalars:
         if slot.startswith("kwargs.") or "." in slot:
             continue
@@ -80,7 +86,12 @@ def _outside(values: Array, bounds: tuple[int, int]) -> bool:
     return bool(np.any((values < bounds[0]) | (values > bounds[1])))
 
 
-def _estimated(exact: Callable[[], Array], estimate: Callable[[], tuple[Array, float]], work: int, bounds: tuple[int, int]) -> bool:
+def _estimated(
+    exact: Callable[[], Array],
+    estimate: Callable[[], tuple[Array, float]],
+    work: int,
+    bounds: tuple[int, int],
+) -> bool:
     """Decide exactly where that is cheap, else by a float64 estimate and the error it can have."""
     if work <= _EXACT_ELEMENTS:
         return _outside(exact(), bounds)
@@ -89,10 +100,14 @@ def _estimated(exact: Callable[[], Array], estimate: Callable[[], tuple[Array, f
 
 
 def _pair(a: Array, b: Array, bounds: tuple[int, int], combine: Callable[[Any, Any], Any]) -> bool:
-    """a and b combined element by element: screened in float64, decided by Python's integers where the screen cannot."""
+    """a and b combined element by element: screened in float64, decided by Python's integers where
+    the screen cannot.
+    """
     with np.errstate(over="ignore"):
         rough = np.asarray(combine(a.astype(np.float64), b.astype(np.float64)))
-    margin = (np.abs(rough) + np.abs(a.astype(np.float64)) + np.abs(b.astype(np.float64))) * 2.0**-50
+    margin = (
+        np.abs(rough) + np.abs(a.astype(np.float64)) + np.abs(b.astype(np.float64))
+    ) * 2.0**-50
     if np.any((rough - margin > bounds[1]) | (rough + margin < bounds[0])):
         return True
     unsure = (rough + margin > bounds[1]) | (rough - margin < bounds[0])
@@ -132,14 +147,26 @@ def _check_pow(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bo
         return True
     a, b = np.broadcast_arrays(base, exponent)
     unsure = np.broadcast_to(rough * 2.0 > bounds[1], a.shape)
-    return bool(np.any(unsure)) and _outside(np.asarray(_wide(a[unsure]) ** _wide(b[unsure]), dtype=object), bounds)
+    return bool(np.any(unsure)) and _outside(
+        np.asarray(_wide(a[unsure]) ** _wide(b[unsure]), dtype=object), bounds
+    )
 
 
 def _check_sum(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:  # noqa: ARG001
-    """A whole sum only; sums along a dimension are judged by the sum of each sign, which bounds them all."""
+    """A whole sum only; sums along a dimension are judged by the sum of each sign, which bounds
+    them all.
+    """
     values = operands[0].reshape(-1)
-    high = int(np.sum(_wide(values[values > 0]))) if values.size <= _EXACT_ELEMENTS else float(np.sum(values[values > 0], dtype=np.float64))
-    low = int(np.sum(_wide(values[values < 0]))) if values.size <= _EXACT_ELEMENTS else float(np.sum(values[values < 0], dtype=np.float64))
+    high = (
+        int(np.sum(_wide(values[values > 0])))
+        if values.size <= _EXACT_ELEMENTS
+        else float(np.sum(values[values > 0], dtype=np.float64))
+    )
+    low = (
+        int(np.sum(_wide(values[values < 0])))
+        if values.size <= _EXACT_ELEMENTS
+        else float(np.sum(values[values < 0], dtype=np.float64))
+    )
     if low >= bounds[0] and high <= bounds[1]:
         return False
     one_value_out = len(operands) == 1 and values.size <= _EXACT_ELEMENTS
@@ -160,6 +187,8 @@ def _check_matmul(operands: list[Array], bounds: tuple[int, int], alpha: int) ->
 
 _PAIRS = frozenset({"add", "sub", "rsub", "mul", "pow", "mm", "bmm", "matmul", "mv", "dot"})
 _CHECKS: dict[str, Callable[[list[Any], tuple[int, int], int], bool]] = {
-    "add": _check_add, "sub": _check_sub, "rsub": _check_rsub, "mul": _check_mul, "square": _check_square, "pow": _check_pow,
-    "sum": _check_sum, "mm": _check_matmul, "bmm": _check_matmul, "matmul": _check_matmul, "mv": _check_matmul, "dot": _check_matmul,
+    "add": _check_add, "sub": _check_sub, "rsub": _check_rsub, "mul": _check_mul,
+    "square": _check_square, "pow": _check_pow,
+    "sum": _check_sum, "mm": _check_matmul, "bmm": _check_matmul, "matmul": _check_matmul,
+    "mv": _check_matmul, "dot": _check_matmul,
 }  # fmt: skip

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer arithmetic that leaves its type: bits 0x10 (add, sub, mul, mac) and 0x8 (negating the most negative integer).
+"""Integer arithmetic that leaves its type: bits 0x10 (add, sub, mul, mac) and 0x8 (negating the
+most negative integer).
 
-Two ways to decide. From the exact extremes of the operands, by interval arithmetic: proven, excluded, or undecided; wrapping
-that cannot be proven is never accused. From the values themselves, exactly: that is what a recorder does when needs_values
-says that the extremes leave it open.
+Two ways to decide. From the exact extremes of the operands, by interval arithmetic: proven,
+excluded, or undecided; wrapping that cannot be proven is never accused. From the values themselves,
+exactly: that is what a recorder does when needs_values says that the extremes leave it open.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Operands(msgspec.Struct, frozen=True):
-    """Spans of the operands in order, tensors and scalars alike, and how many elements a reduction may run over."""
+    """Spans of the operands in order, tensors and scalars alike, and how many elements a reduction
+    may run over.
+    """
 
     spans: tuple[Span, ...]
     elements: int
@@ -64,15 +67,21 @@ class IntervalRules:
         return register
 
     def find(self, op: str) -> Interval | None:
-        """The rule of an operator, or None: its integers cannot overflow, or nothing is known of it."""
+        """The rule of an operator, or None: its integers cannot overflow, or nothing is known of
+        it.
+        """
         return self._rules.get(family(op).removeprefix("_foreach_"))
 
 
 INTERVALS = IntervalRules()
 
 
-def overflow_of(op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]) -> bool | None:
-    """Whether a call's integer results left their type: True proven, False excluded, None cannot be told from the extremes."""
+def overflow_of(
+    op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]
+) -> bool | None:
+    """Whether a call's integer results left their type: True proven, False excluded, None cannot be
+    told from the extremes.
+    """
     rule = INTERVALS.find(op)
     if rule is None or len(outputs) != 1:
         return False
@@ -93,10 +102,14 @@ def overflow_of(op: str, arguments: Arguments, inputs: Sequence[Reading], output
     return True if seen is not None and (seen[0] < span.low or seen[1] > span.high) else None
 
 
-def clipped_of(op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]) -> int | None:
-    """The bound of an integer type that a result lies at exactly while its true value lies beyond; None when that is not implied.
+def clipped_of(
+    op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]
+) -> int | None:
+    """The bound of an integer type that a result lies at exactly while its true value lies beyond;
+    None when that is not implied.
 
-    Conversions and the families with an interval rule. A byte hits its bounds by chance, so there only a conversion counts.
+    Conversions and the families with an interval rule. A byte hits its bounds by chance, so there
+    only a conversion counts.
     """
     bounds = integer_range(outputs[0].dtype) if len(outputs) == 1 else None
     seen = None if bounds is None else extremes(outputs[0])
@@ -106,7 +119,10 @@ def clipped_of(op: str, arguments: Arguments, inputs: Sequence[Reading], outputs
     if span is None and bounds[1] > 255:
         rule, operands = INTERVALS.find(op), _operands(arguments, inputs)
         span = None if rule is None or operands is None else rule(operands)
-    if span is None or any(extremes(r) is not None and r.dtype == outputs[0].dtype and _at_bound(extremes(r), bounds) for r in inputs):
+    if span is None or any(
+        extremes(r) is not None and r.dtype == outputs[0].dtype and _at_bound(extremes(r), bounds)
+        for r in inputs
+    ):
         return None
     if seen[1] == bounds[1] and span.high > bounds[1]:
         return bounds[1]
@@ -127,14 +143,18 @@ def _converted_span(op: str, inputs: Sequence[Reading]) -> Span | None:
     return Span(int(source.min), int(source.max))
 
 
-def integer_bits(op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]) -> int:
+def integer_bits(
+    op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]
+) -> int:
     """Bits 0x8 and 0x10 that the extremes prove; 0 when they prove none."""
     if overflow_of(op, arguments, inputs, outputs) is not True:
         return 0
     return NEGATION if family(op).removeprefix("_foreach_") in NEGATIONS else ARITHMETIC
 
 
-def needs_values(op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]) -> bool:
+def needs_values(
+    op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]
+) -> bool:
     """Whether only the values can tell if a call's integer results left their type."""
     return overflow_of(op, arguments, inputs, outputs) is None
 
@@ -152,7 +172,8 @@ def _operands(arguments: Arguments, inputs: Sequence[Reading]) -> Operands | Non
         if slot.startswith("kwargs."):
             continue
         if isinstance(value, float) and not value.is_integer():
-            return None  # a float scalar makes the result a float, or is a dimension's neighbour nobody adds
+            # a float scalar makes the result a float, or is a dimension's neighbour nobody adds
+            return None
         spans.append((slot, Span(int(value), int(value), attained=True)))
     spans.sort(key=lambda item: item[0])
     sizes = [reading.size or 0 for reading in inputs]
@@ -160,12 +181,20 @@ def _operands(arguments: Arguments, inputs: Sequence[Reading]) -> Operands | Non
 
 
 def _pairwise(a: Span, b: Span, values: Sequence[float]) -> Span:
-    """Ends among these values; attained when one operand is constant, so that the other's extremes meet it."""
-    return Span(min(values), max(values), (a.constant and b.attained) or (b.constant and a.attained))
+    """Ends among these values; attained when one operand is constant, so that the other's extremes
+    meet it.
+    """
+    return Span(
+        min(values), max(values), (a.constant and b.attained) or (b.constant and a.attained)
+    )
 
 
 def _scale(span: Span, factor: int) -> Span:
-    return Span(min(span.low * factor, span.high * factor), max(span.low * factor, span.high * factor), span.attained)
+    return Span(
+        min(span.low * factor, span.high * factor),
+        max(span.low * factor, span.high * factor),
+        span.attained,
+    )
 
 
 def _alpha(operands: Operands) -> int | None:
@@ -295,7 +324,11 @@ def _contract(operands: Operands) -> Span | None:
 @INTERVALS.of("addmm", "baddbmm", "addmv", "addcmul")
 def _multiply_add(operands: Operands) -> Span | None:
     """c + sums of products; factors beta, alpha and value are left to the values"""
-    scaled = [slot for slot, value in operands.arguments.scalars if slot.startswith("kwargs.") and value != 1]
+    scaled = [
+        slot
+        for slot, value in operands.arguments.scalars
+        if slot.startswith("kwargs.") and value != 1
+    ]
     if len(operands.spans) < 3 or scaled:
         return None
     product = _product_of(operands.spans[1], operands.spans[2])

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a difference looks like, in words: one explanation of the whole difference, applied and found true, or none.
+"""What a difference looks like, in words: one explanation of the whole difference, applied and
+found true, or none.
 
-An explanation is a change of golden that gives target (sign, factor, offset, rounding, another order of its elements, a missing
-bias, …) or a place outside of which both sides agree (judge.mismatch_places). Each is carried out, and what it leaves must be
-within rounding everywhere; what explains only a part is not said. The simplest that holds is answered.
+An explanation is a change of golden that gives target (sign, factor, offset, rounding, another
+order of its elements, a missing bias, …) or a place outside of which both sides agree
+(judge.mismatch_places). Each is carried out, and what it leaves must be within rounding everywhere;
+what explains only a part is not said. The simplest that holds is answered.
 """
 
 from __future__ import annotations
@@ -17,18 +19,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opscope.judge.mismatch_places import place_of
-from opscope.judge.mismatch_values import FEWEST, SIMPLE, Array, Explanation, Sides, probes, said, unlike
+from opscope.judge.mismatch_values import (
+    FEWEST,
+    SIMPLE,
+    Array,
+    Explanation,
+    Sides,
+    probes,
+    said,
+    unlike,
+)
 
 LARGEST = 1 << 24  # elements; larger arrays are not searched
 
 
 def explain(
-    target: Array, golden: Array, *, allowed: tuple[float, float] | None = None, others: Mapping[str, Array] | None = None
+    target: Array,
+    golden: Array,
+    *,
+    allowed: tuple[float, float] | None = None,
+    others: Mapping[str, Array] | None = None,
 ) -> Explanation | None:
-    """Answers what turns golden into target, or where they differ, where one explanation is the whole difference; else None.
+    """Answers what turns golden into target, or where they differ, where one explanation is the
+    whole difference; else None.
 
-    allowed is (absolute, relative), the difference that is no difference; by default a few roundings of the coarser type. others
-    are further tensors of the call by name, such as its bias. Arrays of more than 2**24 elements are not searched.
+    allowed is (absolute, relative), the difference that is no difference; by default a few
+    roundings of the coarser type. others are further tensors of the call by name, such as its bias.
+    Arrays of more than 2**24 elements are not searched.
     """
     if target.size != golden.size or not 1 < golden.size <= LARGEST:
         return None
@@ -50,10 +67,23 @@ def explain(
 
 
 def roundings(target: Array, golden: Array) -> tuple[float, float]:
-    """(absolute, relative) of a few roundings of the coarser of two types, beside the largest finite element of golden."""
-    unit = max((float(ml_dtypes.finfo(side.dtype).eps) if _floating(side.dtype) else 0.0) for side in (target, golden))  # type: ignore[no-untyped-call]
+    """(absolute, relative) of a few roundings of the coarser of two types, beside the largest
+    finite element of golden.
+    """
+    unit = max(
+        (float(ml_dtypes.finfo(side.dtype).eps) if _floating(side.dtype) else 0.0)
+        for side in (target, golden)
+    )  # type: ignore[no-untyped-call]
     share = unit * (64 if unit < 1e-4 else 2)
-    finite = np.abs(golden[np.isfinite(golden)].astype(np.complex128 if golden.dtype.kind == "c" else np.float64)) if unit else np.zeros(0)
+    finite = (
+        np.abs(
+            golden[np.isfinite(golden)].astype(
+                np.complex128 if golden.dtype.kind == "c" else np.float64
+            )
+        )
+        if unit
+        else np.zeros(0)
+    )
     return share * float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0, share
 
 
@@ -62,15 +92,30 @@ def _floating(dtype: np.dtype[Any]) -> bool:
 
 
 def _clipped(sides: Sides) -> Explanation | None:
-    if sides.golden.dtype.kind == "c" or np.isnan(sides.target).any() or np.isnan(sides.golden).any():
+    if (
+        sides.golden.dtype.kind == "c"
+        or np.isnan(sides.target).any()
+        or np.isnan(sides.golden).any()
+    ):
         return None
     low, high = float(sides.target.min()), float(sides.target.max())
-    if low == high or sides.wrong.sum() < 2 or sides.wrong.all() or not sides.same(np.clip(sides.golden, low, high)):
+    if (
+        low == high
+        or sides.wrong.sum() < 2
+        or sides.wrong.all()
+        or not sides.same(np.clip(sides.golden, low, high))
+    ):
         return None
-    over, under = sides.golden.max() > high + sides.absolute, sides.golden.min() < low - sides.absolute
+    over, under = (
+        sides.golden.max() > high + sides.absolute,
+        sides.golden.min() < low - sides.absolute,
+    )
     if over and under:
         return Explanation("clipped", f"target is golden held between {said(low)} and {said(high)}")
-    return Explanation("clipped", f"target is golden held {'at most' if over else 'at least'} {said(high if over else low)}")
+    return Explanation(
+        "clipped",
+        f"target is golden held {'at most' if over else 'at least'} {said(high if over else low)}",
+    )
 
 
 def _along(sides: Sides) -> Explanation | None:
@@ -83,12 +128,20 @@ def _along(sides: Sides) -> Explanation | None:
         added = np.mean(sides.target - sides.golden, axis=rest, keepdims=True)
         if np.isfinite(added).all() and sides.same(sides.golden + added):
             return Explanation(
-                "vector", f"target is golden plus a vector along dimension {axis}, as when a bias is missing, doubled or other"
+                "vector",
+                f"target is golden plus a vector along dimension {axis}, as when a bias is "
+                "missing, doubled or other",
             )
         power = np.sum(np.square(np.abs(sides.golden)), axis=rest, keepdims=True)
-        factor = np.sum(sides.target * np.conj(sides.golden), axis=rest, keepdims=True) / np.where(power == 0, 1, power)
+        factor = np.sum(sides.target * np.conj(sides.golden), axis=rest, keepdims=True) / np.where(
+            power == 0, 1, power
+        )
         if np.isfinite(factor).all() and sides.same(sides.golden * factor):
-            return Explanation("scales", f"target is golden times a vector along dimension {axis}, as when a scale of channels is other")
+            return Explanation(
+                "scales",
+                f"target is golden times a vector along dimension {axis}, as when a scale of "
+                "channels is other",
+            )
     return None
 
 
@@ -113,7 +166,9 @@ def _reordered(sides: Sides) -> Explanation | None:
     for order in itertools.permutations(range(golden.ndim)) if 2 <= golden.ndim <= 5 else ():
         turned = golden.transpose(order)
         if order != tuple(range(golden.ndim)) and turned.shape == shape and sides.same(turned):
-            return Explanation("transposed", f"target is golden with its dimensions in the order {list(order)}")
+            return Explanation(
+                "transposed", f"target is golden with its dimensions in the order {list(order)}"
+            )
     for order in itertools.permutations(range(golden.ndim)) if 2 <= golden.ndim <= 5 else ():
         turned = golden.transpose(order)
         places = probes(golden.size)
@@ -121,14 +176,23 @@ def _reordered(sides: Sides) -> Explanation | None:
         if unlike(sides.target.reshape(-1)[places], first, sides.absolute, sides.relative).any():
             continue
         if sides.same(turned.reshape(shape)):
-            words = f"target holds golden's elements with dimensions in the order {list(order)}, as when a layout is misread"
+            words = (
+                f"target holds golden's elements with dimensions in the order {list(order)}, "
+                "as when a layout is misread"
+            )
             same = order == tuple(range(golden.ndim))
-            return Explanation("reshaped", f"target is golden in another shape, {list(shape)}") if same else Explanation("layout", words)
+            return (
+                Explanation("reshaped", f"target is golden in another shape, {list(shape)}")
+                if same
+                else Explanation("layout", words)
+            )
     return None
 
 
 def _permuted(sides: Sides) -> Explanation | None:
-    """Slices of one dimension in another order: shifted, reversed, halves exchanged, heads or channels mixed up."""
+    """Slices of one dimension in another order: shifted, reversed, halves exchanged, heads or
+    channels mixed up.
+    """
     shape = sides.golden.shape
     for axis, length in enumerate(shape):
         if not 2 <= length <= 1 << 16 or np.unique(sides.golden.reshape(-1)[:4096]).size < FEWEST:
@@ -140,10 +204,15 @@ def _permuted(sides: Sides) -> Explanation | None:
 
 
 def _order(sides: Sides, axis: int) -> NDArray[np.int64] | None:
-    """For each slice of target the slice of golden that has the same fingerprint; None where they are not the same set."""
+    """For each slice of target the slice of golden that has the same fingerprint; None where they
+    are not the same set.
+    """
     length = sides.golden.shape[axis]
     weights = np.random.default_rng(0).uniform(1, 2, sides.golden.size // length)
-    prints = [np.nan_to_num(np.moveaxis(side, axis, 0).reshape(length, -1).real) @ weights for side in (sides.target, sides.golden)]
+    prints = [
+        np.nan_to_num(np.moveaxis(side, axis, 0).reshape(length, -1).real) @ weights
+        for side in (sides.target, sides.golden)
+    ]
     order_t, order_g = (np.argsort(one, kind="stable") for one in prints)
     slack = (sides.absolute + sides.relative * np.abs(prints[1]).max(initial=0.0)) * weights.size
     if not np.allclose(prints[0][order_t], prints[1][order_g], rtol=0.0, atol=slack + 1e-300):
@@ -154,7 +223,9 @@ def _order(sides: Sides, axis: int) -> NDArray[np.int64] | None:
 
 
 def order_words(order: NDArray[np.int64], axis: int) -> str:
-    """How slices are ordered, in words; order[i] is the slice of golden that stands at i in target."""
+    """How slices are ordered, in words; order[i] is the slice of golden that stands at i in
+    target.
+    """
     length, place = len(order), f"along dimension {axis}"
     numbers = np.arange(length)
     shift = int((numbers - order)[0]) % length
@@ -172,7 +243,9 @@ def order_words(order: NDArray[np.int64], axis: int) -> str:
     for size in (size for size in range(length // 2, 1, -1) if length % size == 0):
         blocks = order.reshape(-1, size)
         if (blocks == blocks[:, :1] + np.arange(size)).all() and not (blocks[:, 0] % size).any():
-            return order_words(blocks[:, 0] // size, axis).replace("slices", f"blocks of {size} slices", 1)
+            return order_words(blocks[:, 0] // size, axis).replace(
+                "slices", f"blocks of {size} slices", 1
+            )
     moved = np.flatnonzero(order != numbers)
     if moved.size == 2:
         return f"slices {place}: {int(moved[0])} and {int(moved[1])} exchanged"
@@ -191,10 +264,15 @@ def _shifted(sides: Sides) -> Explanation | None:
         t = np.moveaxis(sides.target, axis, 0)[ahead]
         g = np.moveaxis(sides.golden, axis, 0)[behind]
         if sides.same(g, t) and np.unique(g.reshape(-1)[:4096]).size >= FEWEST:
-            return Explanation("shifted", f"target is golden shifted by {shift} along dimension {axis}")
+            return Explanation(
+                "shifted", f"target is golden shifted by {shift} along dimension {axis}"
+            )
     return None
 
 
 _RULES: tuple[Callable[[Sides], Explanation | None], ...] = (
-    *SIMPLE, _clipped, _reordered, _permuted,
-)  # fmt: skip
+    *SIMPLE,
+    _clipped,
+    _reordered,
+    _permuted,
+)

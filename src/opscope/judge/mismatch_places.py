@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where two arrays differ, in words, when the place has a shape: rows, columns, slices, a period, the tail, a triangle."""
+"""Where two arrays differ, in words, when the place has a shape: rows, columns, slices, a period,
+the tail, a triangle.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,27 @@ PERIODS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def place_of(sides: Sides) -> Explanation | None:
-    """The place outside of which both sides agree and inside of which they differ, and what target holds there."""
+    """The place outside of which both sides agree and inside of which they differ, and what target
+    holds there.
+    """
     wrong = sides.wrong
     if wrong.all():
         return None
     count = int(wrong.sum())
     if count <= FEW and wrong.size > 4 * FEW:
         return _lone(sides, count)
-    found = _box(wrong, count) or _triangle(wrong, count) or _run(wrong.reshape(-1), count) or _period(wrong.reshape(-1), count)
+    found = (
+        _box(wrong, count)
+        or _triangle(wrong, count)
+        or _run(wrong.reshape(-1), count)
+        or _period(wrong.reshape(-1), count)
+    )
     if found is None:
         return _lone(sides, count)
     kind, words = found
-    return Explanation(kind, f"only {words} {'differs' if count == 1 else 'differ'}{_content(sides)}")
+    return Explanation(
+        kind, f"only {words} {'differs' if count == 1 else 'differ'}{_content(sides)}"
+    )
 
 
 def _content(sides: Sides) -> str:
@@ -49,30 +60,52 @@ def _lone(sides: Sides, count: int) -> Explanation | None:
     """No place with a shape: NaN alone, or very few elements, are told all the same."""
     t, g = sides.target[sides.wrong], sides.golden[sides.wrong]
     if np.isnan(t).all() and not np.isnan(g).any():
-        return Explanation("nan", f"finite elements agree; {count} of {sides.target.size} elements are NaN in target alone")
+        return Explanation(
+            "nan",
+            f"finite elements agree; {count} of {sides.target.size} elements are NaN in "
+            "target alone",
+        )
     if np.isnan(g).all() and not np.isnan(t).any():
-        return Explanation("nan", f"finite elements agree; {count} of {sides.target.size} elements are NaN in golden alone")
+        return Explanation(
+            "nan",
+            f"finite elements agree; {count} of {sides.target.size} elements are NaN in "
+            "golden alone",
+        )
     if not np.any(t):
-        return Explanation("zeros", f"{count} of {sides.target.size} elements are 0 in target, all others agree")
+        return Explanation(
+            "zeros", f"{count} of {sides.target.size} elements are 0 in target, all others agree"
+        )
     if count <= FEW:
         places = ", ".join(str([int(i) for i in place]) for place in np.argwhere(sides.wrong))
         return Explanation(
-            "elements", f"only {'element' if count == 1 else 'elements'} {places} of {sides.target.size} differ{'s' * (count == 1)}"
+            "elements",
+            f"only {'element' if count == 1 else 'elements'} {places} of {sides.target.size} "
+            f"differ{'s' * (count == 1)}",
         )
     return None
 
 
 def _box(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
     """A product of index sets, one for each dimension, that the difference fills."""
-    sets = [np.flatnonzero(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis))) for axis in range(wrong.ndim)]
+    sets = [
+        np.flatnonzero(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)))
+        for axis in range(wrong.ndim)
+    ]
     if count < FILLED * math.prod(len(one) for one in sets):
         return None
     parts = [(axis, one) for axis, one in enumerate(sets) if len(one) < wrong.shape[axis]]
     told = [_indices(one, wrong.shape[axis]) for axis, one in parts]
     if not parts or any(words is None for words in told):
         return None
-    names = [f"{words} {_axis_words(axis, wrong.ndim)}" for (axis, _), words in zip(parts, told, strict=True)]
-    tail = len(parts) == 1 and parts[0][1][-1] == wrong.shape[parts[0][0]] - 1 and _contiguous(parts[0][1])
+    names = [
+        f"{words} {_axis_words(axis, wrong.ndim)}"
+        for (axis, _), words in zip(parts, told, strict=True)
+    ]
+    tail = (
+        len(parts) == 1
+        and parts[0][1][-1] == wrong.shape[parts[0][0]] - 1
+        and _contiguous(parts[0][1])
+    )
     return "tail" if tail else "box", " and ".join(names)
 
 
@@ -88,12 +121,18 @@ def _contiguous(indices: NDArray[Any]) -> bool:
 
 
 def _indices(indices: NDArray[Any], length: int) -> str | None:
-    """A set of indices in words: one, a run, the last ones, every n-th, the same part of every n; None where it has no shape."""
+    """A set of indices in words: one, a run, the last ones, every n-th, the same part of every n;
+    None where it has no shape.
+    """
     first, last, count = int(indices[0]), int(indices[-1]), len(indices)
     if count == 1:
         return f"index {first} of {length}" if first != length - 1 else f"the last of {length}"
     if _contiguous(indices):
-        return f"the last {count} of {length}" if last == length - 1 else f"{first} to {last} of {length}"
+        return (
+            f"the last {count} of {length}"
+            if last == length - 1
+            else f"{first} to {last} of {length}"
+        )
     repeated = _repeated(indices, length)
     if repeated is not None:
         return repeated
@@ -103,24 +142,33 @@ def _indices(indices: NDArray[Any], length: int) -> str | None:
 def _repeated(indices: NDArray[Any], length: int) -> str | None:
     """The same part of every n indices: a tile, a lane, a stage of a pipeline."""
     gaps = np.diff(indices)
-    for period in sorted({int(indices[-1] - indices[-2]), *(int(gap) for gap in np.unique(gaps)[-3:]), *PERIODS}):
+    for period in sorted(
+        {int(indices[-1] - indices[-2]), *(int(gap) for gap in np.unique(gaps)[-3:]), *PERIODS}
+    ):
         if not 2 <= period <= length // 2:
             continue
         part = np.unique(indices % period)
         wanted = np.flatnonzero(np.isin(np.arange(length) % period, part))
         if len(part) < period and np.array_equal(wanted, indices):
             if len(part) == 1:
-                return f"every {({2: 'second', 3: 'third'}).get(period, f'{period}th')} from {int(part[0])}, of {length}"
+                return (
+                    f"every {({2: 'second', 3: 'third'}).get(period, f'{period}th')} from "
+                    f"{int(part[0])}, of {length}"
+                )
             if _contiguous(part):
                 return f"{int(part[0])} to {int(part[-1])} of every {period} of {length}"
     return None
 
 
 def _triangle(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
-    """All above or below a diagonal of the last two dimensions, as a wrong causal mask leaves it."""
+    """All above or below a diagonal of the last two dimensions, as a wrong causal mask leaves
+    it.
+    """
     if wrong.ndim < 2 or min(wrong.shape[-2:]) < 3:
         return None
-    rows, columns = np.nonzero(wrong.any(axis=tuple(range(wrong.ndim - 2))) if wrong.ndim > 2 else wrong)
+    rows, columns = np.nonzero(
+        wrong.any(axis=tuple(range(wrong.ndim - 2))) if wrong.ndim > 2 else wrong
+    )
     height, width = wrong.shape[-2:]
     copies = wrong.size // (height * width)
     for name, edge, mask in (
@@ -149,6 +197,13 @@ def _period(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
         if wrong.size < 4 * period or wrong.size % period:
             continue
         part = np.flatnonzero(wrong.reshape(-1, period).any(axis=0))
-        if len(part) < period and _contiguous(part) and count >= FILLED * len(part) * (wrong.size // period):
-            return "period", f"elements {int(part[0])} to {int(part[-1])} of every {period} in C order"
+        if (
+            len(part) < period
+            and _contiguous(part)
+            and count >= FILLED * len(part) * (wrong.size // period)
+        ):
+            return (
+                "period",
+                f"elements {int(part[0])} to {int(part[-1])} of every {period} in C order",
+            )
     return None

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explanations of a difference that look at elements alone, wherever they stand: a constant, the sign, a factor, an offset, a rounding."""
+"""Explanations of a difference that look at elements alone, wherever they stand: a constant, the
+sign, a factor, an offset, a rounding.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 FEWEST = 4  # elements that an explanation with a free number must hold for
-_NAMED = {math.sqrt(2): "sqrt(2)", math.sqrt(0.5): "1/sqrt(2)", math.pi: "pi", math.e: "e", math.log(2): "ln 2", 1 / math.log(2): "1/ln 2"}
+_NAMED = {
+    math.sqrt(2): "sqrt(2)",
+    math.sqrt(0.5): "1/sqrt(2)",
+    math.pi: "pi",
+    math.e: "e",
+    math.log(2): "ln 2",
+    1 / math.log(2): "1/ln 2",
+}
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -25,7 +34,9 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class Sides(msgspec.Struct, frozen=True):
-    """Both sides as float64 (complex128) of one shape, where they disagree, and how near is equal."""
+    """Both sides as float64 (complex128) of one shape, where they disagree, and how near is
+    equal.
+    """
 
     target: Array
     golden: Array
@@ -34,7 +45,9 @@ class Sides(msgspec.Struct, frozen=True):
     wrong: NDArray[np.bool_]
 
     def same(self, found: Array, wanted: Array | None = None) -> bool:
-        """Whether an array is target (or what is wanted) within rounding, NaN and infinities included."""
+        """Whether an array is target (or what is wanted) within rounding, NaN and infinities
+        included.
+        """
         target = self.target if wanted is None else wanted
         places = np.unravel_index(probes(found.size), found.shape)  # most explanations fail at once
         if unlike(target[places], found[places], self.absolute, self.relative).any():
@@ -48,7 +61,9 @@ def probes(size: int) -> NDArray[np.int64]:
 
 
 def unlike(target: Array, golden: Array, absolute: float, relative: float) -> NDArray[np.bool_]:
-    """Where two arrays of one shape differ by more than is allowed; NaN is NaN, and an infinity only itself."""
+    """Where two arrays of one shape differ by more than is allowed; NaN is NaN, and an infinity
+    only itself.
+    """
     with np.errstate(all="ignore"):
         far = ~(np.abs(target - golden) <= absolute + relative * np.abs(golden))
         return np.asarray(far & ~((target == golden) | (np.isnan(target) & np.isnan(golden))))
@@ -64,13 +79,17 @@ def _sign(sides: Sides) -> Explanation | None:
 
 def _constant(sides: Sides) -> Explanation | None:
     value = sides.target.reshape(-1)[0]
-    if sides.golden.size < FEWEST or not (np.isnan(sides.target).all() if np.isnan(value) else (sides.target == value).all()):
+    if sides.golden.size < FEWEST or not (
+        np.isnan(sides.target).all() if np.isnan(value) else (sides.target == value).all()
+    ):
         return None
     return Explanation("constant", f"target is {said(value)} everywhere")
 
 
 def factor_of(sides: Sides) -> Any:
-    """The factor that comes nearest to turning golden into target, over finite pairs; None where it is no number."""
+    """The factor that comes nearest to turning golden into target, over finite pairs; None where it
+    is no number.
+    """
     finite = np.isfinite(sides.target) & np.isfinite(sides.golden)
     t, g = sides.target[finite], sides.golden[finite]
     power = float(np.vdot(g, g).real)
@@ -81,7 +100,12 @@ def factor_of(sides: Sides) -> Any:
 
 def _scale(sides: Sides) -> Explanation | None:
     factor = factor_of(sides)
-    if factor is None or factor == 0 or not np.isfinite(factor) or not sides.same(sides.golden * factor):
+    if (
+        factor is None
+        or factor == 0
+        or not np.isfinite(factor)
+        or not sides.same(sides.golden * factor)
+    ):
         return None
     return Explanation("scale", f"target is golden times {factor_words(factor)}")
 
@@ -94,8 +118,17 @@ def factor_words(factor: Any) -> str:
     for known, words in _NAMED.items():
         if math.isclose(value, known, rel_tol=1e-5):
             return sign + words
-    for number, words in ((value, "{}"), (1 / value, "1/{}"), (value * value, "sqrt({})"), (1 / (value * value), "1/sqrt({})")):
-        if round(number) and abs(number) < 1e7 and math.isclose(number, round(number), rel_tol=2e-5):
+    for number, words in (
+        (value, "{}"),
+        (1 / value, "1/{}"),
+        (value * value, "sqrt({})"),
+        (1 / (value * value), "1/sqrt({})"),
+    ):
+        if (
+            round(number)
+            and abs(number) < 1e7
+            and math.isclose(number, round(number), rel_tol=2e-5)
+        ):
             return sign + words.format(round(number))
     return f"{factor:.6g}"
 
@@ -115,8 +148,14 @@ _GRIDS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
     ("bfloat16", lambda g: g.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)),
     ("TF32 (10 bits of mantissa)", lambda g: _cut(g, 13, nearest=True)),
     ("bfloat16, by cutting off", lambda g: _cut(g, 16, nearest=False)),
-    ("float8_e4m3fn", lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e4m3fn).astype(np.float64)),
-    ("float8_e5m2", lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e5m2).astype(np.float64)),
+    (
+        "float8_e4m3fn",
+        lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e4m3fn).astype(np.float64),
+    ),
+    (
+        "float8_e5m2",
+        lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e5m2).astype(np.float64),
+    ),
     ("integers", np.rint),
 )
 
@@ -137,7 +176,10 @@ def _rounded(sides: Sides) -> Explanation | None:
             continue
         if not np.array_equal(rounding(sides.target), sides.target, equal_nan=True):
             continue
-        if sides.same(rounding(sides.golden)) and np.unique(sides.target[np.isfinite(sides.target)]).size >= FEWEST:
+        if (
+            sides.same(rounding(sides.golden))
+            and np.unique(sides.target[np.isfinite(sides.target)]).size >= FEWEST
+        ):
             return Explanation("rounded", f"target is golden rounded to {name}")
     return None
 
@@ -156,4 +198,10 @@ def simple(sides: Sides) -> Iterator[Explanation]:
             yield found
 
 
-SIMPLE: tuple[Callable[[Sides], Explanation | None], ...] = (_constant, _sign, _scale, _offset, _rounded)
+SIMPLE: tuple[Callable[[Sides], Explanation | None], ...] = (
+    _constant,
+    _sign,
+    _scale,
+    _offset,
+    _rounded,
+)

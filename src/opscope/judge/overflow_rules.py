@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in the inputs made a call's result NaN or infinite, in words: one rule for each operator family."""
+"""What in the inputs made a call's result NaN or infinite, in words: one rule for each operator
+family.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ def _count(number: int, of: int | None, what: str) -> str:
 
 
 def _range(reading: Reading) -> str:
-    return f"[{reading.min:.6g}, {reading.max:.6g}]" if reading.min is not None and reading.max is not None else "nothing finite"
+    return (
+        f"[{reading.min:.6g}, {reading.max:.6g}]"
+        if reading.min is not None and reading.max is not None
+        else "nothing finite"
+    )
 
 
 def _limit(facts: Facts) -> str:
@@ -52,7 +58,11 @@ def division(facts: Facts) -> tuple[str, ...]:
 def reciprocal(facts: Facts) -> tuple[str, ...]:
     """1 / a"""
     a = _first(facts)
-    return (f"division by zero ({_count(a.zero, a.size, 'divisors are 0')})",) if a is not None and a.zero else ()
+    return (
+        (f"division by zero ({_count(a.zero, a.size, 'divisors are 0')})",)
+        if a is not None and a.zero
+        else ()
+    )
 
 
 @RULES.of("log", "log2", "log10", "log1p", "xlogy", "logit")
@@ -98,7 +108,9 @@ def softmax(facts: Facts) -> tuple[str, ...]:
     a = _first(facts)
     if a is None:
         return ()
-    return ("every element of a row is masked with -inf",) if a.neg_inf else (f"input in {_range(a)}",)
+    return (
+        ("every element of a row is masked with -inf",) if a.neg_inf else (f"input in {_range(a)}",)
+    )
 
 
 @RULES.of("pow")
@@ -124,7 +136,20 @@ def product(facts: Facts) -> tuple[str, ...]:
     return _leaves(facts)
 
 
-@RULES.of("add", "sub", "rsub", "sum", "mean", "cumsum", "var", "std", "linalg_vector_norm", "norm", "lerp", "mse_loss")
+@RULES.of(
+    "add",
+    "sub",
+    "rsub",
+    "sum",
+    "mean",
+    "cumsum",
+    "var",
+    "std",
+    "linalg_vector_norm",
+    "norm",
+    "lerp",
+    "mse_loss",
+)
 def addition(facts: Facts) -> tuple[str, ...]:
     """Sums"""
     if facts.nan and any(reading.neg_inf or reading.pos_inf for reading in facts.inputs):
@@ -140,14 +165,36 @@ def negative_log_likelihood(facts: Facts) -> tuple[str, ...]:
     a = _first(facts)
     if facts.nan:
         return ("mean over no target: every target is ignored",)
-    return ("a target's class has log-probability -inf",) if a is not None and a.neg_inf else _leaves(facts)
+    return (
+        ("a target's class has log-probability -inf",)
+        if a is not None and a.neg_inf
+        else _leaves(facts)
+    )
 
 
 @RULES.of(
-    "mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "mv", "addmv", "dot", "vdot", "linear", "einsum", "convolution",
-    "_convolution", "convolution_backward", "conv2d", "_scaled_mm", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_attention_math",
-)  # fmt: skip
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "addbmm",
+    "matmul",
+    "mv",
+    "addmv",
+    "dot",
+    "vdot",
+    "linear",
+    "einsum",
+    "convolution",
+    "_convolution",
+    "convolution_backward",
+    "conv2d",
+    "_scaled_mm",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_attention_math",
+)
 def contraction(facts: Facts) -> tuple[str, ...]:
     """Sums of products"""
     if any(reading.neg_inf for reading in facts.inputs):
@@ -169,15 +216,30 @@ def inverse_function(facts: Facts) -> tuple[str, ...]:
     return () if a is None else (f"argument in {_range(a)} lies outside of the function's domain",)
 
 
-@RULES.of("native_batch_norm", "native_layer_norm", "native_group_norm", "_native_batch_norm_legit", "batch_norm", "layer_norm")
+@RULES.of(
+    "native_batch_norm",
+    "native_layer_norm",
+    "native_group_norm",
+    "_native_batch_norm_legit",
+    "batch_norm",
+    "layer_norm",
+)
 def normalisation(facts: Facts) -> tuple[str, ...]:
     """(a - mean) / sqrt(var + eps)"""
     a = _first(facts)
-    return () if a is None else (f"input in {_range(a)}; a variance of 0 with eps 0, or sums beyond {_limit(facts)}",)
+    return (
+        ()
+        if a is None
+        else (f"input in {_range(a)}; a variance of 0 with eps 0, or sums beyond {_limit(facts)}",)
+    )
 
 
 def _leaves(facts: Facts) -> tuple[str, ...]:
-    ranges = [f"{reading.slot}: {_range(reading)}" for reading in facts.inputs[:3] if reading.min is not None]
+    ranges = [
+        f"{reading.slot}: {_range(reading)}"
+        for reading in facts.inputs[:3]
+        if reading.min is not None
+    ]
     if not ranges or not facts.infinite:
         return ()
     return (f"result leaves {_limit(facts)}; inputs {', '.join(ranges)}",)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules see of one tensor of a call: the statistics columns of its row. schema.Tensor is a Reading."""
+"""What the rules see of one tensor of a call: the statistics columns of its row. schema.Tensor is a
+Reading.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from opscope.judge.limits import integer_range, largest_finite
 
 
 class Reading(Protocol):
-    """Slot, type, and the statistics of table tensors; counts are null when the values were not read."""
+    """Slot, type, and the statistics of table tensors; counts are null when the values were not
+    read.
+    """
 
     @property
     def slot(self) -> str: ...
@@ -39,7 +43,12 @@ class Reading(Protocol):
 
 def is_read(reading: Reading) -> bool:
     """Whether its statistics are known; an integer tensor needs none to be sound."""
-    return reading.nan is not None or integer_range(reading.dtype) is not None or reading.dtype == "bool" or reading.size == 0
+    return (
+        reading.nan is not None
+        or integer_range(reading.dtype) is not None
+        or reading.dtype == "bool"
+        or reading.size == 0
+    )
 
 
 def is_finite(reading: Reading) -> bool:
@@ -48,7 +57,9 @@ def is_finite(reading: Reading) -> bool:
 
 
 def holds_lowest(reading: Reading) -> bool:
-    """Whether its smallest finite element is the lowest finite value of its type: a mask without infinities."""
+    """Whether its smallest finite element is the lowest finite value of its type: a mask without
+    infinities.
+    """
     largest = largest_finite(reading.dtype)
     return largest is not None and reading.min is not None and reading.min == -largest
 
@@ -67,6 +78,10 @@ def extremes(reading: Reading) -> tuple[int, int] | None:
     if reading.min_int is not None and reading.max_int is not None:
         return reading.min_int, reading.max_int
     exact = 2.0**53
-    if reading.min is None or reading.max is None or max(abs(reading.min), abs(reading.max)) > exact:
+    if (
+        reading.min is None
+        or reading.max is None
+        or max(abs(reading.min), abs(reading.max)) > exact
+    ):
         return None
     return int(reading.min), int(reading.max)

@@ -9,7 +9,9 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-def told_apart(results: Iterable[Result], alike: Callable[[Result, Result], bool]) -> list[tuple[Result, int]]:
+def told_apart(
+    results: Iterable[Result], alike: Callable[[Result, Result], bool]
+) -> list[tuple[Result, int]]:
     """Results that are not alike, and how often each came; in the order in which they came."""
     found: list[tuple[Result, int]] = []
     for result in results:

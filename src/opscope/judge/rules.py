@@ -14,7 +14,9 @@ from opscope.operators.catalogue import family
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a rule may look at: operator, scalars, and statistics of the tensors; write-only inputs are left out."""
+    """What a rule may look at: operator, scalars, and statistics of the tensors; write-only inputs
+    are left out.
+    """
 
     op: str
     arguments: Arguments
@@ -40,7 +42,8 @@ Rule = Callable[[Facts], "tuple[str, ...]"]
 class Rules:
     """One explaining rule for each operator family; a second rule for a family is an error.
 
-    A rule is asked when a call made NaN or infinities from sound inputs, and answers in words what in the inputs did it.
+    A rule is asked when a call made NaN or infinities from sound inputs, and answers in words what
+    in the inputs did it.
     """
 
     def __init__(self) -> None:
@@ -67,6 +70,10 @@ class Rules:
 RULES = Rules()
 
 
-def facts_of(op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]) -> Facts:
+def facts_of(
+    op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]
+) -> Facts:
     """Facts of a call, without the inputs whose previous content cannot show in the result."""
-    return Facts(op, arguments, tuple(r for r in inputs if not is_overwritten(op, r.slot)), tuple(outputs))
+    return Facts(
+        op, arguments, tuple(r for r in inputs if not is_overwritten(op, r.slot)), tuple(outputs)
+    )

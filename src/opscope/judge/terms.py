@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many terms one element of an operator's result sums up, and what their magnitudes add up to: what judge.tolerance asks for."""
+"""How many terms one element of an operator's result sums up, and what their magnitudes add up to:
+what judge.tolerance asks for.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ NEIGHBOURS = {"bicubic": 16, "trilinear": 8, "bilinear": 4, "linear": 2, "sample
 
 
 class Extent(Protocol):
-    """Of an input: its number of elements, its norm and its extremes, over the finite elements; rows of table tensors have them."""
+    """Of an input: its number of elements, its norm and its extremes, over the finite elements;
+    rows of table tensors have them.
+    """
 
     @property
     def size(self) -> int | None: ...
@@ -33,11 +37,14 @@ class Extent(Protocol):
 
 
 def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
-    """Answers how many terms one element of the result sums up, from the shapes of tensors; at least 1.
+    """Answers how many terms one element of the result sums up, from the shapes of tensors; at
+    least 1.
 
-    Of products: the multiplications of all elements, which are the elements of both operands and the result multiplied and rooted
-    (of m x k by k x n it is k), rounded up. Of norms and softmaxes: the last dimensions; of other reductions: elements (of losses that
-    pick one of each row: rows) read for each element written, and of interpolations at least the neighbours that one is taken from.
+    Of products: the multiplications of all elements, which are the elements of both operands and
+    the result multiplied and rooted (of m x k by k x n it is k), rounded up. Of norms and
+    softmaxes: the last dimensions; of other reductions: elements (of losses that
+    pick one of each row: rows) read for each element written, and of interpolations at least the
+    neighbours that one is taken from.
     """
     name = family(op)
     kind = families.kind_of(op)
@@ -63,7 +70,9 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
 
 
 def _norm_terms(name: str, inputs: Sequence[Shape]) -> int:
-    """Layer norms run over what their weight covers, batch norms over all but the channels, others over at most one sample."""
+    """Layer norms run over what their weight covers, batch norms over all but the channels, others
+    over at most one sample.
+    """
     shape = inputs[0]
     total = math.prod(shape)
     if "batch" in name or name.startswith("bn"):
@@ -76,10 +85,14 @@ def _norm_terms(name: str, inputs: Sequence[Shape]) -> int:
     return max(1, total // max(1, shape[0] if shape else 1))
 
 
-def _product_terms(name: str, inputs: Sequence[Shape], outputs: Sequence[Shape], sizes: list[int]) -> int:
+def _product_terms(
+    name: str, inputs: Sequence[Shape], outputs: Sequence[Shape], sizes: list[int]
+) -> int:
     if "conv" in name and ("backward" in name or "grad" in name or "backprop" in name):
         return max(
-            1, max(sizes[0], *(math.prod(shape) for shape in outputs)) // max(1, min(shape[1] if len(shape) > 1 else 1 for shape in inputs))
+            1,
+            max(sizes[0], *(math.prod(shape) for shape in outputs))
+            // max(1, min(shape[1] if len(shape) > 1 else 1 for shape in inputs)),
         )
     if "conv" in name:
         filters = [shape for shape in inputs[1:] if len(shape) >= 3]
@@ -90,7 +103,9 @@ def _product_terms(name: str, inputs: Sequence[Shape], outputs: Sequence[Shape],
 
 
 def _inner(operands: Sequence[Shape], outputs: Sequence[Shape]) -> int:
-    """Inner dimension of a product of the last two operands with two dimensions or more; 0 where there are none."""
+    """Inner dimension of a product of the last two operands with two dimensions or more; 0 where
+    there are none.
+    """
     matrices = [shape for shape in operands if len(shape) >= 2]
     if len(matrices) < 2:
         return 0
@@ -102,20 +117,30 @@ def _inner(operands: Sequence[Shape], outputs: Sequence[Shape]) -> int:
 
 
 def magnitude_of(op: str, terms: int, inputs: Sequence[Extent]) -> float | None:
-    """Answers what the terms' magnitudes add up to, of products and sums, from the norms of the inputs; None where they are unknown.
+    """Answers what the terms' magnitudes add up to, of products and sums, from the norms of the
+    inputs; None where they are unknown.
 
-    Of n terms a b, by Cauchy and Schwarz, at most |row of a| |column of b|, each at most min(sqrt(n) max|a|, |a|); and about
-    n rms(a) rms(b), twice which is taken where it is less.
+    Of n terms a b, by Cauchy and Schwarz, at most |row of a| |column of b|, each at most
+    min(sqrt(n) max|a|, |a|); and about n rms(a) rms(b), twice which is taken where it is less.
     """
     name = family(op)
     kind = families.kind_of(op)
-    known = [extent for extent in inputs if extent.size and extent.l2norm is not None and extent.min is not None and extent.max is not None]
+    known = [
+        extent
+        for extent in inputs
+        if extent.size
+        and extent.l2norm is not None
+        and extent.min is not None
+        and extent.max is not None
+    ]
     wanted = 2 if kind == "product" else 1
     if kind not in ("product", "sum") or len(known) < wanted or len(known) != len(inputs):
         return None
     factors = sorted((_factor(extent, terms) for extent in known), reverse=True)[:wanted]
     total = math.prod(factors) if kind == "product" else factors[0] * math.sqrt(terms)
-    return total / terms if name in ("mean", "nanmean", "reducemean") or "avg_pool" in name else total
+    return (
+        total / terms if name in ("mean", "nanmean", "reducemean") or "avg_pool" in name else total
+    )
 
 
 def _factor(extent: Extent, terms: int) -> float:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integers that wrapped: how far a wrapped value is followed, what it would be unwrapped, and when wrapping is what was wanted.
+"""Integers that wrapped: how far a wrapped value is followed, what it would be unwrapped, and when
+wrapping is what was wanted.
 
-A wrapped value stays finite, so nothing of it shows until it becomes a float that has no root or logarithm. It is followed through
-arithmetic, conversions and moves; remainders, bit operations, comparisons and indexing end it. Hashes, checksums and generators of
-random numbers compute modulo a power of two on purpose.
+A wrapped value stays finite, so nothing of it shows until it becomes a float that has no root or
+logarithm. It is followed through arithmetic, conversions and moves; remainders, bit operations,
+comparisons and indexing end it. Hashes, checksums and generators of random numbers compute modulo a
+power of two on purpose.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ REMAINDERS = frozenset({"remainder", "fmod", "floor_divide", "__rshift__"})
 
 
 class Wrapped(msgspec.Struct, frozen=True):
-    """From which origins a value wrapped, and between which values it would lie unwrapped; None where that is not known."""
+    """From which origins a value wrapped, and between which values it would lie unwrapped; None
+    where that is not known.
+    """
 
     bits: int
     span: Span | None
@@ -42,8 +46,16 @@ class Wrapped(msgspec.Struct, frozen=True):
 Seen = Sequence[tuple[Reading, "Wrapped | None"]]
 
 
-def wraps_of(op: str, status: int | None, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]) -> int:
-    """Bits of a call whose integers wrapped: as the recorder found by their values, else as their extremes prove."""
+def wraps_of(
+    op: str,
+    status: int | None,
+    arguments: Arguments,
+    inputs: Sequence[Reading],
+    outputs: Sequence[Reading],
+) -> int:
+    """Bits of a call whose integers wrapped: as the recorder found by their values, else as their
+    extremes prove.
+    """
     if not outputs or integer_range(outputs[0].dtype) is None:
         return 0
     return (status or 0) & WRAPS or integer_bits(op, arguments, inputs, outputs)
@@ -52,7 +64,13 @@ def wraps_of(op: str, status: int | None, arguments: Arguments, inputs: Sequence
 def is_bitwise(op: str) -> bool:
     """Whether an operator takes a number for its bits."""
     name = family(op)
-    return name.startswith("bitwise_") or name.strip("_").removeprefix("i") in {"and", "or", "xor", "lshift", "rshift"}
+    return name.startswith("bitwise_") or name.strip("_").removeprefix("i") in {
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+    }
 
 
 def reduces(op: str) -> bool:
@@ -71,16 +89,27 @@ def follows(op: str) -> bool:
 
 
 def scatters(op: str, arguments: Arguments, inputs: Sequence[Reading]) -> bool:
-    """Whether a product has a factor as hashes and linear congruential generators have: one odd, large number."""
+    """Whether a product has a factor as hashes and linear congruential generators have: one odd,
+    large number.
+    """
     if family(op) not in {"mul", "_foreach_mul", "addcmul"}:
         return False
-    constants = [reading.min_int for reading in inputs if reading.size == 1 and reading.min_int == reading.max_int]
-    factors = [*(value for _, value in arguments.scalars if isinstance(value, int)), *(one for one in constants if one is not None)]
+    constants = [
+        reading.min_int
+        for reading in inputs
+        if reading.size == 1 and reading.min_int == reading.max_int
+    ]
+    factors = [
+        *(value for _, value in arguments.scalars if isinstance(value, int)),
+        *(one for one in constants if one is not None),
+    ]
     return any(factor % 2 == 1 and abs(factor) >= MULTIPLIER for factor in factors)
 
 
 def unwrapped(op: str, arguments: Arguments, seen: Seen) -> Span | None:
-    """Between which values the result of a call lies whose wrapped inputs are taken unwrapped; None where that is not known."""
+    """Between which values the result of a call lies whose wrapped inputs are taken unwrapped; None
+    where that is not known.
+    """
     name, rule = family(op), INTERVALS.find(op)
     moved = rule is None and name not in QUOTIENTS
     operands = _operands(NO_ARGUMENTS if moved else arguments, seen)
@@ -89,7 +118,13 @@ def unwrapped(op: str, arguments: Arguments, seen: Seen) -> Span | None:
     if rule is None and not moved:
         return _ends("div", operands.spans)
     if rule is None:
-        return Span(min(span.low for span in operands.spans), max(span.high for span in operands.spans)) if operands.spans else None
+        return (
+            Span(
+                min(span.low for span in operands.spans), max(span.high for span in operands.spans)
+            )
+            if operands.spans
+            else None
+        )
     if name == "mul" and len(seen) == 2 and _same(seen[0][0], seen[1][0]):
         rule = INTERVALS.find("square") or rule
     return rule(operands)
@@ -108,26 +143,69 @@ def _operands(arguments: Arguments, seen: Seen) -> Operands | None:
         if span is None:
             return None
         spans.append((reading.slot, span))
-    spans += [(slot, Span(value, value, attained=True)) for slot, value in arguments.scalars if not slot.startswith("kwargs.")]
+    spans += [
+        (slot, Span(value, value, attained=True))
+        for slot, value in arguments.scalars
+        if not slot.startswith("kwargs.")
+    ]
     spans.sort(key=lambda item: item[0])
-    return Operands(tuple(span for _, span in spans), max((reading.size or 0 for reading, _ in seen), default=0), arguments)
+    return Operands(
+        tuple(span for _, span in spans),
+        max((reading.size or 0 for reading, _ in seen), default=0),
+        arguments,
+    )
 
 
 def _extremes(reading: Reading) -> Span | None:
-    low, high = (reading.min_int, reading.max_int) if reading.min_int is not None else (reading.min, reading.max)
+    low, high = (
+        (reading.min_int, reading.max_int)
+        if reading.min_int is not None
+        else (reading.min, reading.max)
+    )
     return None if low is None or high is None else Span(low, high)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "rsqrt": lambda a: 1.0 / np.sqrt(a), "acos": np.arccos, "asin": np.arcsin, "acosh": np.arccosh, "atanh": np.arctanh,
-    "div": np.divide, "true_divide": np.divide, "pow": np.power, "mul": np.multiply, "add": np.add, "sub": np.subtract,
-    "logit": lambda a: np.log(a / (1.0 - a)), "xlogy": lambda a, b: a * np.log(b),
-}  # fmt: skip
-UNARY = frozenset({"sqrt", "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "square", "reciprocal", "sinh", "cosh", "tan", "abs"})
+    "rsqrt": lambda a: 1.0 / np.sqrt(a),
+    "acos": np.arccos,
+    "asin": np.arcsin,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "div": np.divide,
+    "true_divide": np.divide,
+    "pow": np.power,
+    "mul": np.multiply,
+    "add": np.add,
+    "sub": np.subtract,
+    "logit": lambda a: np.log(a / (1.0 - a)),
+    "xlogy": lambda a, b: a * np.log(b),
+}
+UNARY = frozenset(
+    {
+        "sqrt",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "exp",
+        "exp2",
+        "expm1",
+        "square",
+        "reciprocal",
+        "sinh",
+        "cosh",
+        "tan",
+        "abs",
+    }
+)
 
 
-def is_finite_unwrapped(op: str, arguments: Arguments, seen: Seen, outputs: Sequence[Reading]) -> bool:
-    """Whether a call that made NaN or infinities would have made none of its wrapped inputs' true values, as far as extremes tell."""
+def is_finite_unwrapped(
+    op: str, arguments: Arguments, seen: Seen, outputs: Sequence[Reading]
+) -> bool:
+    """Whether a call that made NaN or infinities would have made none of its wrapped inputs' true
+    values, as far as extremes tell.
+    """
     operands = _operands(arguments, seen)
     span = None if operands is None else _ends(family(op), operands.spans)
     limits = [limit for out in outputs if (limit := largest_finite(out.dtype)) is not None]
@@ -135,14 +213,24 @@ def is_finite_unwrapped(op: str, arguments: Arguments, seen: Seen, outputs: Sequ
 
 
 def _ends(name: str, spans: Sequence[Span]) -> Span | None:
-    """Extremes of an element-wise function over its operands' corners, 0 among them where it lies between; None when not finite."""
+    """Extremes of an element-wise function over its operands' corners, 0 among them where it lies
+    between; None when not finite.
+    """
     function = getattr(np, name) if name in UNARY else FUNCTIONS.get(name)
     if function is None or not spans:
         return None
-    corners = [[float(value) for value in {span.low, span.high, *((0,) if span.low < 0 < span.high else ())}] for span in spans]
+    corners = [
+        [
+            float(value)
+            for value in {span.low, span.high, *((0,) if span.low < 0 < span.high else ())}
+        ]
+        for span in spans
+    ]
     with np.errstate(all="ignore"):
         try:
-            found: list[NDArray[Any]] = [function(*corner) for corner in itertools.product(*corners)]
+            found: list[NDArray[Any]] = [
+                function(*corner) for corner in itertools.product(*corners)
+            ]
         except (TypeError, ValueError, ZeroDivisionError):
             return None
     values = [float(value) for value in found]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over memory: statistics and digest of an array, by the compiled kernels, or by NumPy where those are missing."""
+"""One pass over memory: statistics and digest of an array, by the compiled kernels, or by NumPy
+where those are missing.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ __all__ = ["Statistics", "digest", "native_available", "statistics"]
 
 
 def statistics(array: NDArray[np.generic], *, digest: bool = True, threads: int = 1) -> Statistics:
-    """Answers counts, extremes, mean, l2norm and digest of an array of numbers (NumPy's and ml_dtypes' types).
+    """Answers counts, extremes, mean, l2norm and digest of an array of numbers (NumPy's and
+    ml_dtypes' types).
 
-    Any shape and strides. `threads` is the most that a large array is spread over; the answer does not depend on it. The global
-    interpreter lock is released meanwhile. Raises TypeError for elements that are no numbers.
+    Any shape and strides. `threads` is the most that a large array is spread over; the answer does
+    not depend on it. The global interpreter lock is released meanwhile. Raises TypeError for
+    elements that are no numbers.
     """
     number = compiled.NUMBERS.get(array.dtype.name)
     native = compiled.load() if number is not None else None

@@ -15,7 +15,9 @@ class Leaves(Protocol):
 
 
 class Tree:
-    """Walks an argument tree: finds its tensors with their slots, and writes it as JSON with slots in their place."""
+    """Walks an argument tree: finds its tensors with their slots, and writes it as JSON with slots
+    in their place.
+    """
 
     def __init__(self, leaves: Leaves) -> None:
         self.leaves = leaves
@@ -24,7 +26,10 @@ class Tree:
 
     def encode(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         positional = ", ".join(self._encode(value, str(i)) for i, value in enumerate(args))
-        named = ", ".join(f"{self.leaves.encode(key)}: {self._encode(value, f'kwargs.{key}')}" for key, value in kwargs.items())
+        named = ", ".join(
+            f"{self.leaves.encode(key)}: {self._encode(value, f'kwargs.{key}')}"
+            for key, value in kwargs.items()
+        )
         return f'{{"args": [{positional}], "kwargs": {{{named}}}}}'
 
     def find(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -44,7 +49,9 @@ class Tree:
             self.tensors.append((slot, value))
             return f'{{"tensor": "{slot}"}}'
         if isinstance(value, (list, tuple)):
-            return f"[{', '.join(self._encode(item, f'{slot}.{i}') for i, item in enumerate(value))}]"
+            return (
+                f"[{', '.join(self._encode(item, f'{slot}.{i}') for i, item in enumerate(value))}]"
+            )
         if type(value) in {int, float}:
             self.scalars.append(float(value))
         return self.leaves.encode(value)

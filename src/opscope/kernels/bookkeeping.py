@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bookkeeping of calls in plain Python: the reference of native/recorder.cpp, and what serves where that is not compiled.
+"""Bookkeeping of calls in plain Python: the reference of native/recorder.cpp, and what serves where
+that is not compiled.
 
-A framework's mode hands every operator call to `dispatch`, which runs it under observation. Every tensor state gets a
-version, each version is read once, and finished rows of tables calls and tensors wait until `take`. Nothing here knows
+A framework's mode hands every operator call to `dispatch`, which runs it under observation. Every
+tensor state gets a version, each version is read once, and finished rows of tables calls and
+tensors wait until `take`. Nothing here knows
 torch: all that is needed of a framework stands in `Binding`.
 
-Identity of a version (docs/schema.md): the storage, how often that storage was written, and which elements of it the
-tensor covers. Covering is independent of the order of dimensions, so a transposed or reshaped view has its base's version,
-while a slice has its own. A storage is known by its address, which is sound only while a weak reference holds it.
+Identity of a version (docs/schema.md): the storage, how often that storage was written, and which
+elements of it the tensor covers. Covering is independent of the order of dimensions, so a
+transposed or reshaped view has its base's version, while a slice has its own. A storage is known by
+its address, which is sound only while a weak reference holds it.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ from opscope.kernels.calls import (
 from opscope.kernels.flights import Flights
 
 DUE_SECONDS = 0.5
-MOST_REMEMBERED = 1 << 19  # forward calls of a step that gradients and recomputed calls are traced back to
+MOST_REMEMBERED = (
+    1 << 19
+)  # forward calls of a step that gradients and recomputed calls are traced back to
 
 
 class Binding(Protocol):
@@ -49,7 +54,14 @@ class Binding(Protocol):
     def release(self, reference: Any) -> None: ...
     def expired(self, reference: Any) -> bool: ...
     def handles(self, types: Sequence[type]) -> Any: ...
-    def declined(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+    def declined(
+        self,
+        mode: Any,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Any: ...
     def numbers(self, func: Any, args: Sequence[Any]) -> tuple[Any, ...]: ...
     def describe(self, func: Any) -> Operator: ...
     def target(self, func: Any) -> Any: ...
@@ -68,7 +80,9 @@ class Binding(Protocol):
     def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool: ...
     def label(self, tensor: Any) -> tuple[str | None, str | None]: ...
     def accumulates(self, node: Any) -> str | None: ...
-    def random_states(self, args: Sequence[Any], kwargs: dict[str, Any] | None) -> dict[str, Any]: ...
+    def random_states(
+        self, args: Sequence[Any], kwargs: dict[str, Any] | None
+    ) -> dict[str, Any]: ...
     def keep_random(self, states: dict[str, Any], sealed: bool) -> str | None: ...  # noqa: FBT001 - asked from C++ too
     def judge_draft(self, draft: Draft) -> int | None: ...
     def running_node(self) -> Any: ...
@@ -78,39 +92,56 @@ class Binding(Protocol):
     def fail(self, error: BaseException) -> None: ...
     def missed(self, op: str, error: BaseException) -> bool: ...
     def box_enter(self, box: Any, draft: Draft) -> None: ...
-    def batches(self, drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]: ...
+    def batches(
+        self, drafts: list[Draft], *, process: int, rank: int, levels: int
+    ) -> tuple[Any, Any]: ...
 
 
 class Checker(Protocol):
     """Makes calls for the program and judges those whose turn it is.
 
-    turn answers a tuple for a call that is not to be checked: for so many seconds or until sampling has taken so many
-    (budget.sampled), and for so many calls, none of the same operator, shapes, strides, types and arguments will be. rested
-    counts those that were made since the last time it was asked.
+    turn answers a tuple for a call that is not to be checked: for so many seconds or until sampling
+    has taken so many (budget.sampled), and for so many calls, none of the same operator, shapes,
+    strides, types and arguments will be. rested counts those that were made since the last time it
+    was asked.
     """
 
     budget: Any
 
     def checks(self, func: Any) -> bool: ...
-    def turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], rested: int = 0, /) -> Any: ...
-    def check(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], turn: Any, /) -> Any: ...
+    def turn(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], rested: int = 0, /
+    ) -> Any: ...
+    def check(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], turn: Any, /
+    ) -> Any: ...
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
 
 
 class Recorder(Flights):
-    """Versions, rows and names of the calls of one process; guarded by the GIL like the program it watches.
+    """Versions, rows and names of the calls of one process; guarded by the GIL like the program it
+    watches.
 
-    active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls of a backward pass,
-    overflowed by calls with status bits; pending counts statistics that are still on a device; watching is the seconds spent in
-    observing, the calls themselves left out; rested counts calls of which the checker does not know yet; gave_up is the seconds after
-    which a disk was found too slow for the black box, 0 if it was not.
+    active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls
+    of a backward pass, overflowed by calls with status bits; pending counts statistics that are
+    still on a device; watching is the seconds spent in observing, the calls themselves left out;
+    rested counts calls of which the checker does not know yet; gave_up is the seconds after which a
+    disk was found too slow for the black box, 0 if it was not.
     """
 
     binding: Binding
     rested = 0
     gave_up = 0.0
 
-    def __init__(self, binding: Binding, *, values: str = "anomaly", sample: int = 1, io: str = "both", selective: bool = False) -> None:
+    def __init__(
+        self,
+        binding: Binding,
+        *,
+        values: str = "anomaly",
+        sample: int = 1,
+        io: str = "both",
+        selective: bool = False,
+    ) -> None:
         self.binding = binding
         self.values = values
         self.sample = max(sample, 1)
@@ -139,10 +170,19 @@ class Recorder(Flights):
         Flights.__init__(self)
         self._fresh = False  # the call is one of compiled code: nothing that was read before holds
 
-    # -- calls ------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
-    def dispatch(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Run one operator under observation, for the mode that was asked; the binding is told where the watching fails."""
+    def dispatch(
+        self,
+        mode: Any,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one operator under observation, for the mode that was asked; the binding is told
+        where the watching fails.
+        """
         kwargs, args = kwargs or {}, self.binding.numbers(func, args)
         handled = self._guarded(self.binding.handles, types) if self.active and types else True
         if handled is NotImplemented:
@@ -160,37 +200,54 @@ class Recorder(Flights):
         try:
             result = self._made(func, types, args, kwargs)
         except BaseException as error:
-            self._attempted(func, self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000])
+            self._attempted(
+                func, self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000]
+            )
             raise
         ended = time.perf_counter()
         self._attempted(func, self._leave, draft, result, None)
         self.watching += begun - before + time.perf_counter() - ended
         return result
 
-    def _made(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _made(
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if self._checker is not None and not types:
             return self._checker.call(func, args, kwargs)
         return self._call(func, args, kwargs)
 
     def _call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The call itself, unheard by the program's function modes and subclasses: Recorder::make of native/recorder.cpp."""
+        """The call itself, unheard by the program's function modes and subclasses: Recorder::make
+        of native/recorder.cpp.
+        """
         straight = self._guarded(self.binding.straight, func, args)
         if straight is not None:
             return straight(*args, **kwargs)
         with self.binding.no_functions():
             return (self._guarded(self.binding.target, func) or func)(*args, **kwargs)
 
-    def enter_scope(self, level: str, op: str, module: str, tensors: Iterable[tuple[str, Any]]) -> int:
-        """Begin a module or API call and return its index; its tensors reuse versions and are never read for it."""
+    def enter_scope(
+        self, level: str, op: str, module: str, tensors: Iterable[tuple[str, Any]]
+    ) -> int:
+        """Begin a module or API call and return its index; its tensors reuse versions and are never
+        read for it.
+        """
         thread, site = get_ident(), self.binding.site()
-        draft = self._draft(level, op, module, self._phase(thread, site, backward=self.binding.running_node() is not None))
+        draft = self._draft(
+            level,
+            op,
+            module,
+            self._phase(thread, site, backward=self.binding.running_node() is not None),
+        )
         draft.site = site
         self._name(draft)
         draft.inputs = [self._touch("input", slot, tensor) for slot, tensor in tensors]
         self._push(draft)
         return draft.index
 
-    def leave_scope(self, index: int, tensors: Iterable[tuple[str, Any]], error: str | None = None) -> None:
+    def leave_scope(
+        self, index: int, tensors: Iterable[tuple[str, Any]], error: str | None = None
+    ) -> None:
         """End a module or API call, and whatever inside it was never left."""
         stack = self._open.get(get_ident(), [])
         if all(draft.index != index for draft in stack):
@@ -214,21 +271,27 @@ class Recorder(Flights):
             stack.pop()
 
     def open_calls(self) -> list[tuple[int, str]]:
-        """(index, module) of calls that were entered and not left, outermost first, those of this thread last."""
+        """(index, module) of calls that were entered and not left, outermost first, those of this
+        thread last.
+        """
         stacks = sorted(self._open.items(), key=lambda entry: entry[0] == get_ident())
         return [(draft.index, draft.module) for _, stack in stacks for draft in stack]
 
-    # -- steps and rows ---------------------------------------------------------------------------------------
+    # -- steps and rows ----------------------------------------------------------------------------
 
     def next_step(self) -> None:
-        """Count one step; storages that died are forgotten, so that their addresses may be used again."""
+        """Count one step; storages that died are forgotten, so that their addresses may be used
+        again.
+        """
         self.step += 1
         self.overflowed = False
         self._counts.clear()
         self._originals.clear()
         for address in [a for a, s in self._storages.items() if self.binding.expired(s.reference)]:
             self.binding.release(self._storages.pop(address).reference)
-        self._forward = {number: owner for number, owner in self._forward.items() if owner.step >= self.step - 2}
+        self._forward = {
+            number: owner for number, owner in self._forward.items() if owner.step >= self.step - 2
+        }
 
     def forget(self) -> None:
         """Drop every version, as when calls were made that nobody saw."""
@@ -238,7 +301,9 @@ class Recorder(Flights):
             storage.versions.clear()
 
     def take(self, process: int, rank: int, levels: int) -> tuple[Any, Any]:
-        """Rows of finished calls and of their tensors as Arrow batches, None for none; levels is 1 operator, 2 API, 4 module."""
+        """Rows of finished calls and of their tensors as Arrow batches, None for none; levels is 1
+        operator, 2 API, 4 module.
+        """
         self._settle(everything=not self.active)
         ready, self._finished = self._finished, []
         for remembered in (self._forward, self._originals):
@@ -276,7 +341,7 @@ class Recorder(Flights):
     def use_threads(self, threads: int, openmp: str) -> None:
         """Nothing to do: NumPy's passes run on the calling thread."""
 
-    # -- one operator call ------------------------------------------------------------------------------------
+    # -- one operator call -------------------------------------------------------------------------
 
     def _guarded(self, action: Any, *arguments: Any) -> Any:
         try:
@@ -287,7 +352,9 @@ class Recorder(Flights):
             return None
 
     def _attempted(self, func: Any, action: Any, *arguments: Any) -> Any:
-        """Do a part of the watching of one call; where that fails the call is missed, and nothing is known of tensors any more."""
+        """Do a part of the watching of one call; where that fails the call is missed, and nothing
+        is known of tensors any more.
+        """
         try:
             return action(*arguments)
         except BaseException as error:  # noqa: BLE001 - the recording boundary: the binding raises what is the program's own
@@ -320,14 +387,20 @@ class Recorder(Flights):
             draft.sampled = self.values == "sample" and self._count_up("sampled") % self.sample == 0
             self._fresh = draft.site is not None and draft.site.compiled
             for slot, tensor in tree.tensors:
-                seen = self._observe("input", slot, tensor, readable=head_of(slot) not in operator.filled)
+                seen = self._observe(
+                    "input", slot, tensor, readable=head_of(slot) not in operator.filled
+                )
                 draft.inputs += [seen, *self._parts(seen)]
             self._label_gradient(draft, node)
             self._guard(draft, operator, tree.scalars)
             if operator.random and self.values != "none":
                 draft.random = self.binding.random_states(args, kwargs)
         else:
-            draft.inputs = [self._touch("input", slot, tensor) for slot, tensor in tree.tensors if written(operator, slot)]
+            draft.inputs = [
+                self._touch("input", slot, tensor)
+                for slot, tensor in tree.tensors
+                if written(operator, slot)
+            ]
         self._push(draft)
         draft.function = func
         return draft
@@ -340,7 +413,8 @@ class Recorder(Flights):
             if seen.storage is not None and self._writes(operator, seen):
                 if not operator.awaits:
                     self._overwrite(seen.storage, seen.facts.extent)
-                # Autograd counts the write only after the dispatcher returns, and not for every tensor.
+                # Autograd counts the write only after the dispatcher returns, and not for every
+                # tensor.
                 seen.storage.rewritten(seen.facts.counter, seen.facts.counter + 1)
                 seen.storage.make(seen.facts.extent)
         if operator.awaits and error is None:
@@ -350,7 +424,9 @@ class Recorder(Flights):
                 if error is None:
                     self._outputs(draft, operator, result)
                 else:
-                    self.binding.judge_draft(draft)  # what it raised on is wanted as much as what it computed wrongly
+                    self.binding.judge_draft(
+                        draft
+                    )  # what it raised on is wanted as much as what it computed wrongly
             except BaseException:
                 draft.outputs.clear()
                 raise
@@ -362,7 +438,9 @@ class Recorder(Flights):
         self._guarded(self._after, draft, operator)
 
     def _void(self, draft: Draft) -> None:
-        """What a call of compiled code read or wrote may be rewritten by the next fused kernel, which nobody sees."""
+        """What a call of compiled code read or wrote may be rewritten by the next fused kernel,
+        which nobody sees.
+        """
         if self._fresh:
             self._fresh = False
             for seen in (*draft.inputs, *draft.outputs):
@@ -386,10 +464,14 @@ class Recorder(Flights):
         for slot, tensor in Tree(self.binding).find_result(result):
             draft.outputs += self._output(draft, operator, slot, tensor)
         for seen in draft.inputs:
-            if self._writes(operator, seen) and not any(out.tensor is seen.tensor for out in draft.outputs):
+            if self._writes(operator, seen) and not any(
+                out.tensor is seen.tensor for out in draft.outputs
+            ):
                 draft.outputs += self._output(draft, operator, seen.slot, seen.tensor)
         self._take_off(draft, result)
-        if anomalous(draft) or (operator.watched and any(is_integer(out.facts.dtype) for out in draft.outputs)):
+        if anomalous(draft) or (
+            operator.watched and any(is_integer(out.facts.dtype) for out in draft.outputs)
+        ):
             draft.status = self.binding.judge_draft(draft)
             self.overflowed = self.overflowed or bool(draft.status)
         if draft.sampled:
@@ -400,11 +482,17 @@ class Recorder(Flights):
                 draft.args = f'{draft.args[:-1]}, "random": {told}}}'
 
     def _keep_all(self, draft: Draft, operator: Operator) -> None:
-        """Store every tensor of a sampled call; what it overwrote comes from the copies that _guard made."""
+        """Store every tensor of a sampled call; what it overwrote comes from the copies that _guard
+        made.
+        """
         for seen in (*draft.inputs, *draft.outputs):
             overwritten = seen.io == "input" and self._writes(operator, seen)
             tensor = draft.before.get(seen.slot) if overwritten else seen.tensor
-            if tensor is not None and seen.version is not None and seen.version.statistics is not None:
+            if (
+                tensor is not None
+                and seen.version is not None
+                and seen.version.statistics is not None
+            ):
                 seen.value = self.binding.keep(tensor)
 
     def _after(self, draft: Draft, operator: Operator) -> None:
@@ -425,15 +513,21 @@ class Recorder(Flights):
             seen.tensor = None
         draft.before.clear()
         draft.random.clear()
-        if not any(flight.draft is draft for flight in self._flights):  # which waits until it is known what came
+        if not any(
+            flight.draft is draft for flight in self._flights
+        ):  # which waits until it is known what came
             self._finished.append(draft)
 
-    # -- placing a call ---------------------------------------------------------------------------------------
+    # -- placing a call ----------------------------------------------------------------------------
 
     def _place(self, operator: Operator, site: Site) -> tuple[Draft, Any]:
         thread = get_ident()
         node = self.binding.running_node()
-        phase = "communication" if operator.collective else self._phase(thread, site, backward=node is not None)
+        phase = (
+            "communication"
+            if operator.collective
+            else self._phase(thread, site, backward=node is not None)
+        )
         scope = self._open.get(thread)
         draft = self._draft("operator", operator.op, scope[-1].module if scope else "", phase)
         draft.operator, draft.site = operator, site
@@ -448,12 +542,16 @@ class Recorder(Flights):
         return draft, node
 
     def _own(self, draft: Draft) -> None:
-        """The first call that sees a new sequence number of its thread owns the autograd node made with it."""
+        """The first call that sees a new sequence number of its thread owns the autograd node made
+        with it.
+        """
         number = self.binding.next_sequence()
         if number <= self._sequence.get(draft.thread, -1):
             return
         self._sequence[draft.thread] = number
-        if number > 0 and draft.phase == "backward":  # create_graph: what a gradient is the gradient of stands in the forward pass
+        if (
+            number > 0 and draft.phase == "backward"
+        ):  # create_graph: what a gradient is the gradient of stands in the forward pass
             if draft.forward is not None:
                 self._forward[number - 1] = draft.forward
         elif number > 0:
@@ -473,7 +571,16 @@ class Recorder(Flights):
     def _draft(self, level: str, op: str, module: str, phase: str) -> Draft:
         thread = get_ident()
         scope = self._open.get(thread)
-        return Draft(self._count_up("index"), self.step, level, scope[-1].index if scope else None, phase, op, module, thread)
+        return Draft(
+            self._count_up("index"),
+            self.step,
+            level,
+            scope[-1].index if scope else None,
+            phase,
+            op,
+            module,
+            thread,
+        )
 
     def _count_up(self, what: str) -> int:
         number = self._next[what]
@@ -492,28 +599,40 @@ class Recorder(Flights):
     def _selects(self, draft: Draft) -> bool:
         partner = draft.forward if draft.phase == "backward" else None
         api = draft.site.api if draft.site is not None else None
-        others = (partner.op, partner.site.api if partner.site is not None else None) if partner is not None else (None, None)
+        others = (
+            (partner.op, partner.site.api if partner.site is not None else None)
+            if partner is not None
+            else (None, None)
+        )
         return self.binding.wanted(draft.op, draft.label, draft.module, draft.phase, api, *others)
 
     def _label_gradient(self, draft: Draft, node: Any) -> None:
         """The calls of an AccumulateGrad node hand a gradient to its parameter."""
-        if node is None or draft.forward is not None or not draft.inputs or type(node).__name__ != "AccumulateGrad":
+        if (
+            node is None
+            or draft.forward is not None
+            or not draft.inputs
+            or type(node).__name__ != "AccumulateGrad"
+        ):
             return
         storage = draft.inputs[0].storage
         if storage is not None and storage.role is None:
             storage.role, storage.name = "gradient", self.binding.accumulates(node)
 
-    # -- observing tensors ------------------------------------------------------------------------------------
+    # -- observing tensors -------------------------------------------------------------------------
 
     def _storage_of(self, io: str, tensor: Any, facts: Facts) -> Storage | None:
         if not facts.address:
             return None
         storage = self._storages.get(facts.address)
         if storage is None:
-            storage = Storage(self._count_up("storage"), self.binding.hold(tensor), counters=[0, facts.counter])
+            storage = Storage(
+                self._count_up("storage"), self.binding.hold(tensor), counters=[0, facts.counter]
+            )
             self._storages[facts.address] = storage
         elif io == "input" and facts.counter not in storage.counters:
-            # A view does not share its base's counter yet while the call that makes it is returning, so only inputs tell.
+            # A view does not share its base's counter yet while the call that makes it is
+            # returning, so only inputs tell.
             storage.rewritten(facts.counter)
         if storage.name is None:  # a parameter has no name before its module is first called
             role, name = self.binding.label(tensor)
@@ -527,8 +646,19 @@ class Recorder(Flights):
         if storage is None:
             return Observed(io, slot, tensor, facts, None, None, 1, ())
         key, order, copies = covering(facts)
-        if storage.awaited and self._awaited(storage, facts.extent):  # its content is nobody's yet: a version that is never read
-            return Observed(io, slot, tensor, facts, storage, Version(self._count_up("version"), order, unread=False), copies, order)
+        if storage.awaited and self._awaited(
+            storage, facts.extent
+        ):  # its content is nobody's yet: a version that is never read
+            return Observed(
+                io,
+                slot,
+                tensor,
+                facts,
+                storage,
+                Version(self._count_up("version"), order, unread=False),
+                copies,
+                order,
+            )
         if self._fresh or (io == "input" and facts.uncounted and self.binding.graphs_ran()):
             storage.versions.clear()
         version = storage.versions.get(key)
@@ -536,12 +666,25 @@ class Recorder(Flights):
             version = storage.versions[key] = Version(self._count_up("version"), order)
         return Observed(io, slot, tensor, facts, storage, version, copies, order)
 
-    def _observe(self, io: str, slot: str, tensor: Any, *, readable: bool = True, workspace: bool = False) -> Observed:
+    def _observe(
+        self, io: str, slot: str, tensor: Any, *, readable: bool = True, workspace: bool = False
+    ) -> Observed:
         seen = self._touch(io, slot, tensor)
         version = seen.version
-        if seen.storage is not None and workspace and seen.facts.dtype == "uint8" and self.values != "full":
-            seen.storage.blanked()  # reading gives memory that nobody has written pages, which cost again once written
-        if version is None or not version.unread or not readable or (seen.storage is not None and seen.storage.blank(seen.facts.extent)):
+        if (
+            seen.storage is not None
+            and workspace
+            and seen.facts.dtype == "uint8"
+            and self.values != "full"
+        ):
+            # reading gives memory that nobody has written pages, which cost again once written
+            seen.storage.blanked()
+        if (
+            version is None
+            or not version.unread
+            or not readable
+            or (seen.storage is not None and seen.storage.blank(seen.facts.extent))
+        ):
             return seen
         self._read_version(seen)
         return seen
@@ -554,7 +697,9 @@ class Recorder(Flights):
             version.unread = False
             version.order = seen.order
             version.statistics = self.binding.read(tensor)
-            seen.arrived = seen.io == "input" and bool(version.statistics and (version.statistics.nan or version.statistics.pos_inf))
+            seen.arrived = seen.io == "input" and bool(
+                version.statistics and (version.statistics.nan or version.statistics.pos_inf)
+            )
             memory = tensor if seen.facts.logical is None else self.binding.resolved(tensor)
             version.value = self.binding.keep(memory) if self.values == "full" else None
         elif seen.facts.staged:
@@ -577,17 +722,31 @@ class Recorder(Flights):
 
     def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> list[Observed]:
         readable = not (operator.begins or operator.allocator)
-        seen = self._observe("output", slot, tensor, readable=readable, workspace=operator.workspace)
-        if operator.allocator and seen.storage is not None and not any(seen.storage is given.storage for given in draft.inputs):
+        seen = self._observe(
+            "output", slot, tensor, readable=readable, workspace=operator.workspace
+        )
+        if (
+            operator.allocator
+            and seen.storage is not None
+            and not any(seen.storage is given.storage for given in draft.inputs)
+        ):
             seen.storage.blanked()
         return [seen, *self._parts(seen)]
 
     def _guard(self, draft: Draft, operator: Operator, scalars: list[float]) -> None:
-        """Copy the arguments that the call will overwrite, unless a non-finite result can be excluded."""
+        """Copy the arguments that the call will overwrite, unless a non-finite result can be
+        excluded.
+        """
         if self.values not in {"anomaly", "sample"} or not operator.writes:
             return
-        if not draft.sampled and (operator.bound == "overwritten" or excluded(operator, draft.inputs, scalars)):
+        if not draft.sampled and (
+            operator.bound == "overwritten" or excluded(operator, draft.inputs, scalars)
+        ):
             return
         for seen in draft.inputs:
-            if self._writes(operator, seen) and seen.version is not None and seen.version.statistics is not None:
+            if (
+                self._writes(operator, seen)
+                and seen.version is not None
+                and seen.version.statistics is not None
+            ):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)

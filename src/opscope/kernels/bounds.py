@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an in-place operator can make a non-finite result, told from the extremes of its inputs before it runs."""
+"""Whether an in-place operator can make a non-finite result, told from the extremes of its inputs
+before it runs.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,18 @@ from math import inf, isfinite, prod
 
 from opscope.kernels.calls import Observed, Operator
 
-LIMITS = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
+LIMITS = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
 
 
 def excluded(operator: Operator, inputs: list[Observed], scalars: list[float]) -> bool:
-    """Whether the extremes of its inputs exclude that an in-place operator makes a non-finite result."""
+    """Whether the extremes of its inputs exclude that an in-place operator makes a non-finite
+    result.
+    """
     rule = BOUNDS.get(operator.bound or "")
     if rule is None:
         return False
@@ -25,7 +34,9 @@ def excluded(operator: Operator, inputs: list[Observed], scalars: list[float]) -
             known.append((statistics.min, statistics.max))
     if not all(map(isfinite, scalars)):
         return False
-    limit = min((LIMITS[seen.facts.dtype] for seen in inputs if seen.facts.dtype in LIMITS), default=0.0)
+    limit = min(
+        (LIMITS[seen.facts.dtype] for seen in inputs if seen.facts.dtype in LIMITS), default=0.0
+    )
     return rule(known, scalars) < limit
 
 
@@ -62,7 +73,12 @@ def bound_quotient(known: Extremes, scalars: list[float]) -> float:
     if any(smallest(e) == 0.0 for e in divisors):
         return inf
     top = 1.0 + sum(map(largest, dividends)) * 2
-    return top * prod(max(1.0, 1.0 / smallest(e)) for e in divisors) * inverse(scalars) * scale(scalars)
+    return (
+        top
+        * prod(max(1.0, 1.0 / smallest(e)) for e in divisors)
+        * inverse(scalars)
+        * scale(scalars)
+    )
 
 
 def bound_square_root(known: Extremes, scalars: list[float]) -> float:
@@ -81,8 +97,9 @@ def bound_overwritten(known: Extremes, scalars: list[float]) -> float:  # noqa: 
     return 0.0
 
 
-# Bounds of the magnitude of the result of an in-place operator, from the extremes of its tensors and its scalars.
-# Each is coarse on purpose: it may only be too large. The names stand in Operator.bound.
+# Bounds of the magnitude of the result of an in-place operator, from the extremes of its tensors
+# and its scalars. Each is coarse on purpose: it may only be too large. The names stand in
+# Operator.bound.
 BOUNDS: dict[str, Callable[[Extremes, list[float]], float]] = {
     "sum": bound_sum,
     "product": bound_product,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of the bookkeeping in plain Python: operators, tensors, versions, storages, calls in the making."""
+"""Records of the bookkeeping in plain Python: operators, tensors, versions, storages, calls in the
+making.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,15 @@ from typing import Any
 
 import msgspec
 
-MOST_PIECES = 64  # of an uninitialised storage that are written apart from each other; beyond that it counts as written
+# of an uninitialised storage that are written apart from each other; beyond that it counts as
+# written
+MOST_PIECES = 64
 
 Span = tuple[tuple[int, int], ...]
 
 STATISTICS = (
-    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean", "l2norm", "min_int", "max_int",
+    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean",
+    "l2norm", "min_int", "max_int",
 )  # fmt: skip
 COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit")
 
@@ -25,8 +30,9 @@ COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit
 class Operator:
     """What the bookkeeper must know of one operator overload.
 
-    filled: those of the arguments it writes whose content before the call cannot show in the result. Of collectives: begins says
-    that outputs arrive later, functional that awaits (wait_tensor) tells when.
+    filled: those of the arguments it writes whose content before the call cannot show in the
+    result. Of collectives: begins says that outputs arrive later, functional that awaits
+    (wait_tensor) tells when.
     """
 
     op: str
@@ -50,12 +56,14 @@ UNKNOWN = Operator(op="", short="")
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is read of a tensor besides its memory; readable says whether its elements may be read on the host.
+    """What is read of a tensor besides its memory; readable says whether its elements may be read
+    on the host.
 
-    data is where the elements of a readable tensor of a subclass lie, lazy whether the memory is not the elements as they are.
+    data is where the elements of a readable tensor of a subclass lie, lazy whether the memory is
+    not the elements as they are.
     uncounted: a tensor of inference mode, to which writes are not counted.
-    Where logical is not None the tensor is composed: logical is its own shape, parts what it consists of besides its values, by
-    name, and all else is of the values.
+    Where logical is not None the tensor is composed: logical is its own shape, parts what it
+    consists of besides its values, by name, and all else is of the values.
     """
 
     address: int
@@ -79,12 +87,16 @@ class Facts(msgspec.Struct, frozen=True):
 
     @property
     def extent(self) -> range:
-        """The bytes of its storage from the first that it covers to the last; all where the size of its elements is not known."""
+        """The bytes of its storage from the first that it covers to the last; all where the size of
+        its elements is not known.
+        """
         if not self.item:
             return range(1 << 63)
         if 0 in self.shape:
             return range(0)
-        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=False))
+        last = sum(
+            (size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=False)
+        )
         return range(self.offset * self.item, (self.offset + last + 1) * self.item)
 
 
@@ -92,7 +104,8 @@ class Facts(msgspec.Struct, frozen=True):
 class Site:
     """Where in the program a call was made, resolved once for each distinct Python stack.
 
-    source is the innermost line of the user's code that autograd's engine did not pass; outer the innermost at all.
+    source is the innermost line of the user's code that autograd's engine did not pass; outer the
+    innermost at all.
     """
 
     stack: int | None
@@ -102,7 +115,8 @@ class Site:
     optimizer: bool = False
     gradient: bool = False
     closure: bool = False
-    compiled: bool = False  # made by code that torch.compile generated: what it fused rewrote memory that nobody saw
+    # made by code that torch.compile generated: what it fused rewrote memory that nobody saw
+    compiled: bool = False
     api: str | None = None
 
 
@@ -119,25 +133,33 @@ class Version:
 
 @dataclass(eq=False)
 class Storage:
-    """A storage that is held weakly: its number in the run, how often it was written, its versions in the present state."""
+    """A storage that is held weakly: its number in the run, how often it was written, its versions
+    in the present state.
+    """
 
     number: int
     reference: Any
     counters: list[int] = field(default_factory=list)
     versions: dict[Any, Version] = field(default_factory=dict)
     uninitialised: bool = False
-    made: list[range] = field(default_factory=list)  # bytes of an uninitialised storage that were written since
+    made: list[range] = field(
+        default_factory=list
+    )  # bytes of an uninitialised storage that were written since
     awaited: int = 0  # outputs of collectives that have not arrived
     role: str | None = None
     name: str | None = None
 
     def rewritten(self, *counters: int) -> None:
-        """Something wrote to it: what was read of it no longer holds; autograd's counter has one of these values now."""
+        """Something wrote to it: what was read of it no longer holds; autograd's counter has one of
+        these values now.
+        """
         self.versions.clear()
         self.counters = list(counters)
 
     def make(self, extent: range) -> None:
-        """A call wrote these bytes: the others of an uninitialised storage hold what the memory held before."""
+        """A call wrote these bytes: the others of an uninitialised storage hold what the memory
+        held before.
+        """
         if self.uninitialised:
             apart = [one for one in self.made if one.stop < extent.start or extent.stop < one.start]
             met = [one for one in self.made if one not in apart] + [extent]
@@ -146,7 +168,9 @@ class Storage:
 
     def blank(self, extent: range) -> bool:
         """Whether some of these bytes were never written."""
-        return self.uninitialised and not any(one.start <= extent.start and extent.stop <= one.stop for one in self.made)
+        return self.uninitialised and not any(
+            one.start <= extent.start and extent.stop <= one.stop for one in self.made
+        )
 
     def blanked(self) -> None:
         """What it holds is nobody's from now on."""
@@ -155,7 +179,9 @@ class Storage:
 
 @dataclass(eq=False)
 class Observed:
-    """One tensor row in the making; statistics are filled in from its version when the row is handed over."""
+    """One tensor row in the making; statistics are filled in from its version when the row is
+    handed over.
+    """
 
     io: str
     slot: str
@@ -170,13 +196,17 @@ class Observed:
     part: bool = False  # indices, sizes, scales of a composed tensor
 
     def statistics(self) -> dict[str, Any]:
-        """Statistics of the logical elements: those of the version, times how often an expanded tensor repeats them."""
+        """Statistics of the logical elements: those of the version, times how often an expanded
+        tensor repeats them.
+        """
         known = self.version.statistics if self.version is not None else None
         if known is None:
             return {}
         found = {name: getattr(known, name) for name in STATISTICS}
         if self.copies != 1:
-            found.update({name: found[name] * self.copies for name in COUNTS if found[name] is not None})
+            found.update(
+                {name: found[name] * self.copies for name in COUNTS if found[name] is not None}
+            )
             if found["l2norm"] is not None:
                 found["l2norm"] *= sqrt(self.copies)
         if self.version is not None and self.copies == 1 and self.order == self.version.order:
@@ -216,11 +246,17 @@ class Draft:
 
     @property
     def label(self) -> str:
-        return self.op.rpartition("::")[2].partition(".")[0] if self.level == "operator" else self.op.rpartition(".")[2]
+        return (
+            self.op.rpartition("::")[2].partition(".")[0]
+            if self.level == "operator"
+            else self.op.rpartition(".")[2]
+        )
 
     @property
     def source(self) -> str | None:
-        """The user's line: in backward the one inside a custom autograd function, else that of the forward call."""
+        """The user's line: in backward the one inside a custom autograd function, else that of the
+        forward call.
+        """
         if self.site is None:
             return None
         if self.site.source is not None or self.phase != "backward":
@@ -247,7 +283,9 @@ class Landing:
 
 @dataclass(eq=False)
 class Flight:
-    """A collective whose outputs are being filled; its rows wait until it is known what came. work is None for functional ones."""
+    """A collective whose outputs are being filled; its rows wait until it is known what came. work
+    is None for functional ones.
+    """
 
     work: Any
     step: int
@@ -257,19 +295,34 @@ class Flight:
 
     def meets(self, storage: Storage, extent: range) -> bool:
         """Whether one of its outputs shares bytes with these."""
-        return any(one.storage is storage and one.extent.start < extent.stop and extent.start < one.extent.stop for one in self.landings)
+        return any(
+            one.storage is storage
+            and one.extent.start < extent.stop
+            and extent.start < one.extent.stop
+            for one in self.landings
+        )
 
 
-SUFFIX = {"forward": "", "backward": "~bwd", "optimizer": "~opt", "recompute": "~re", "communication": "~comm"}
+SUFFIX = {
+    "forward": "",
+    "backward": "~bwd",
+    "optimizer": "~opt",
+    "recompute": "~re",
+    "communication": "~comm",
+}
 
 
 def call_name(label: str, module: str, phase: str, k: int) -> str:
-    """The name of the k-th call of this kind in a step, `blocks.2.attn:bmm#1` (docs/schema.md, column name)."""
+    """The name of the k-th call of this kind in a step, `blocks.2.attn:bmm#1` (docs/schema.md,
+    column name).
+    """
     return f"{module or '<root>'}:{label}{SUFFIX[phase]}#{k}"
 
 
 def forget_oldest(remembered: dict[Any, Any], *, most: int) -> None:
-    """Drop the half that was put in first when there are more: a step that never ends must not fill memory."""
+    """Drop the half that was put in first when there are more: a step that never ends must not fill
+    memory.
+    """
     if len(remembered) > most:
         for key in list(islice(remembered, len(remembered) // 2)):
             del remembered[key]
@@ -278,8 +331,9 @@ def forget_oldest(remembered: dict[Any, Any], *, most: int) -> None:
 def covering(facts: Facts) -> tuple[Any, Span, int]:
     """Which elements a tensor covers, in what order, and how often each is repeated.
 
-    Returns (key, order, copies): key is equal for two tensors of one storage exactly when they cover the same elements with the
-    same type; order is equal when they also run through them in the same order.
+    Returns (key, order, copies): key is equal for two tensors of one storage exactly when they
+    cover the same elements with the same type; order is equal when they also run through them in
+    the same order.
     """
     copies, dims = 1, []
     for size, stride in zip(facts.shape, facts.stride, strict=True):
@@ -289,7 +343,11 @@ def covering(facts: Facts) -> tuple[Any, Span, int]:
             copies *= size
         else:
             dims.append((size, stride))
-    return (facts.offset, facts.dtype, merge(sorted(dims, key=lambda d: (-d[1], -d[0])))), merge(dims), copies
+    return (
+        (facts.offset, facts.dtype, merge(sorted(dims, key=lambda d: (-d[1], -d[0])))),
+        merge(dims),
+        copies,
+    )
 
 
 def merge(dims: Iterable[tuple[int, int]]) -> Span:
@@ -324,13 +382,19 @@ def head_of(slot: str) -> str:
 
 
 def anomalous(draft: Draft) -> bool:
-    """Whether outputs hold a kind of non-finite value that no input held, or NaN or +Inf arrived that no recorded call made."""
+    """Whether outputs hold a kind of non-finite value that no input held, or NaN or +Inf arrived
+    that no recorded call made.
+    """
     if any(seen.arrived for seen in draft.inputs):
         return True
     kinds = ("nan", "pos_inf", "neg_inf")
 
     def held(rows: list[Observed]) -> set[str]:
-        known = [row.version.statistics for row in rows if row.version is not None and row.version.statistics is not None]
+        known = [
+            row.version.statistics
+            for row in rows
+            if row.version is not None and row.version.statistics is not None
+        ]
         return {kind for kind in kinds for statistics in known if getattr(statistics, kind)}
 
     made = held(draft.outputs)

@@ -11,7 +11,16 @@ from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
-from opscope.kernels.calls import Draft, Facts, Flight, Landing, Observed, Storage, covering, written
+from opscope.kernels.calls import (
+    Draft,
+    Facts,
+    Flight,
+    Landing,
+    Observed,
+    Storage,
+    covering,
+    written,
+)
 
 MOST_FLIGHTS = 64  # a program may begin collectives for ever and wait for none
 MOST_STEPS = 2
@@ -27,7 +36,10 @@ class Flights(ABC):
     def __init__(self) -> None:
         self._finished: list[Draft] = []
         self._flights: list[Flight] = []
-        self._waiting: dict[int, int] = {}  # by thread: what is called while it waits for a collective is the backend's own work
+        self._waiting: dict[
+            int, int
+            # by thread: what is called while it waits for a collective is the backend's own work
+        ] = {}
 
     @abstractmethod
     def _read_version(self, seen: Observed) -> None: ...
@@ -47,18 +59,31 @@ class Flights(ABC):
             self._land(flight)
 
     def _flight_of(self, work: Any) -> Flight | None:
-        return next((flight for flight in self._flights if flight.work is not None and flight.work is work), None)
+        return next(
+            (flight for flight in self._flights if flight.work is not None and flight.work is work),
+            None,
+        )
 
     def _take_off(self, draft: Draft, result: Any) -> None:
-        """After the outputs were observed: takes their versions out of the storages until they arrive."""
+        """After the outputs were observed: takes their versions out of the storages until they
+        arrive.
+        """
         if not draft.operator.begins:
             return
         work = self.binding.work_of(result)
         if work is None and not draft.operator.functional:
             return
         operator = draft.operator
-        given = [(seen.storage, covering(seen.facts)[0]) for seen in draft.inputs if seen.storage and not written(operator, seen.slot)]
-        outputs = draft.outputs if draft.selected else [seen for seen in draft.inputs if written(draft.operator, seen.slot)]
+        given = [
+            (seen.storage, covering(seen.facts)[0])
+            for seen in draft.inputs
+            if seen.storage and not written(operator, seen.slot)
+        ]
+        outputs = (
+            draft.outputs
+            if draft.selected
+            else [seen for seen in draft.inputs if written(draft.operator, seen.slot)]
+        )
         flight = Flight(work, self.step, [], draft if draft.selected else None)
         for seen in outputs:
             storage = seen.storage
@@ -68,14 +93,18 @@ class Flights(ABC):
             if not any(storage is one and key == other for one, other in given):
                 storage.versions.pop(key, None)
                 storage.awaited += 1
-                flight.landings.append(Landing(storage, key, seen.version, seen.tensor, seen.facts.extent))
+                flight.landings.append(
+                    Landing(storage, key, seen.version, seen.tensor, seen.facts.extent)
+                )
         if flight.landings:
             self._flights.append(flight)
             if len(self._flights) > MOST_FLIGHTS:
                 self._give_up(self._flights[0])
 
     def _awaited(self, storage: Storage, extent: range) -> bool:
-        """Whether what a tensor covers is still being filled by a collective; one that has completed lands."""
+        """Whether what a tensor covers is still being filled by a collective; one that has
+        completed lands.
+        """
         found = False
         for flight in [each for each in self._flights if each.meets(storage, extent)]:
             if self._completed(flight):
@@ -85,18 +114,30 @@ class Flights(ABC):
         return found
 
     def _overwrite(self, storage: Storage, extent: range) -> None:
-        """A call wrote where a collective's result was to arrive: what that was will not be known."""
-        for flight in [each for each in self._flights if storage.awaited and each.meets(storage, extent)]:
+        """A call wrote where a collective's result was to arrive: what that was will not be
+        known.
+        """
+        for flight in [
+            each for each in self._flights if storage.awaited and each.meets(storage, extent)
+        ]:
             self._give_up(flight)
 
     def _land_awaited(self, draft: Draft) -> None:
         """wait_tensor: what was begun on the storages of its arguments has arrived."""
-        for seen in [each for each in draft.inputs if each.storage is not None and each.storage.awaited]:
-            for flight in [each for each in self._flights if each.work is None and each.meets(seen.storage, seen.facts.extent)]:  # type: ignore[arg-type]
+        for seen in [
+            each for each in draft.inputs if each.storage is not None and each.storage.awaited
+        ]:
+            for flight in [
+                each
+                for each in self._flights
+                if each.work is None and each.meets(seen.storage, seen.facts.extent)
+            ]:  # type: ignore[arg-type]
                 self._land(flight)
 
     def _completed(self, flight: Flight) -> bool:
-        """On a device the program's own streams see to the order; what functional collectives began is waited for."""
+        """On a device the program's own streams see to the order; what functional collectives began
+        is waited for.
+        """
         if flight.work is None:
             return False
         if any(self.binding.facts(landing.tensor).staged for landing in flight.landings):
@@ -107,7 +148,9 @@ class Flights(ABC):
         if flight.futureless:
             return False
         try:
-            return flight.work.get_future().done() is True  # a future is told of what arrived before its work is
+            return (
+                flight.work.get_future().done() is True
+            )  # a future is told of what arrived before its work is
         except Exception:  # noqa: BLE001 - works that have none
             flight.futureless = True
             return False
@@ -121,7 +164,16 @@ class Flights(ABC):
                 landing.storage.versions[landing.key] = landing.version
                 facts: Facts = self.binding.facts(landing.tensor)
                 _, order, copies = covering(facts)
-                seen = Observed("output", "", landing.tensor, facts, landing.storage, landing.version, copies, order)
+                seen = Observed(
+                    "output",
+                    "",
+                    landing.tensor,
+                    facts,
+                    landing.storage,
+                    landing.version,
+                    copies,
+                    order,
+                )
                 self._read_version(seen)
         self._append(flight)
 
@@ -142,7 +194,9 @@ class Flights(ABC):
             self._finished.append(flight.draft)
 
     def _settle(self, *, everything: bool) -> None:
-        """Before rows leave: what has completed meanwhile is read; nobody has touched it, or it would have landed."""
+        """Before rows leave: what has completed meanwhile is read; nobody has touched it, or it
+        would have landed.
+        """
         for flight in list(self._flights):
             if self._completed(flight):
                 self._land(flight)

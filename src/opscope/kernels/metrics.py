@@ -7,10 +7,10 @@
     def signal_to_noise(target, golden):
         return 10 * np.log10(np.sum(golden**2) / np.sum((target - golden) ** 2))
 
-    opscope compare TARGET GOLDEN -o out.csv --metric mine:signal_to_noise      or --metric mine, for all that are marked in it
+    opscope compare TARGET GOLDEN -o out.csv --metric mine:signal_to_noise  or --metric mine, for all that are marked in it
 
 target and golden are float64 arrays of one shape (complex128, or integers as they are).
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class Metric(msgspec.Struct, frozen=True):
     function: Callable[[Array, Array], Any]
 
     def __call__(self, target: Array, golden: Array) -> float | str:
-        """The number of two arrays of one shape; what the function raises is answered as text, since other rows are not to blame."""
+        """The number of two arrays of one shape; what the function raises is answered as text,
+        since other rows are not to blame.
+        """
         with np.errstate(all="ignore"):
             try:
                 return float(self.function(_plain(target), _plain(golden)))
@@ -57,9 +59,11 @@ def metric(name: str) -> Callable[[Function], Function]:
 
 
 def find_metrics(paths: Iterable[str]) -> tuple[Metric, ...]:
-    """The metrics of import paths: "package.module:function", or "package.module" for all that are marked in it.
+    """The metrics of import paths: "package.module:function", or "package.module" for all that are
+    marked in it.
 
-    Modules are looked for in the current folder too. Raises UsageError for what cannot be imported or is no function.
+    Modules are looked for in the current folder too. Raises UsageError for what cannot be imported
+    or is no function.
     """
     return tuple(found for path in paths for found in _found(path))
 
@@ -68,9 +72,14 @@ def _found(path: str) -> list[Metric]:
     module_name, _, function_name = path.partition(":")
     module = _module(module_name, path)
     if not function_name:
-        marked = [value for value in vars(module).values() if callable(value) and hasattr(value, _MARK)]
+        marked = [
+            value for value in vars(module).values() if callable(value) and hasattr(value, _MARK)
+        ]
         if not marked:
-            raise UsageError(f"--metric {path}: no function in it is marked with @metric; name one as {path}:FUNCTION")
+            raise UsageError(
+                f"--metric {path}: no function in it is marked with @metric; name one as "
+                f"{path}:FUNCTION"
+            )
         return [Metric(str(getattr(value, _MARK)), value) for value in marked]
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -86,7 +95,9 @@ def _module(name: str, path: str) -> Any:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise UsageError(f"--metric {path}: {name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"--metric {path}: {name} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     finally:
         if added:
             sys.path.remove(here)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over two arrays: every metric of how target differs from golden, by the compiled kernel or by NumPy where it is missing."""
+"""One pass over two arrays: every metric of how target differs from golden, by the compiled kernel
+or by NumPy where it is missing.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,19 @@ __all__ = ["Pair", "measure", "pair"]
 
 
 def pair(
-    target: NDArray[Any], golden: NDArray[Any], *, threads: int = 1, kl: bool = False, allowed: tuple[float, float] = (0.0, 0.0)
+    target: NDArray[Any],
+    golden: NDArray[Any],
+    *,
+    threads: int = 1,
+    kl: bool = False,
+    allowed: tuple[float, float] = (0.0, 0.0),
 ) -> Pair:
     """Answers all metrics of two arrays of one shape, any strides, NumPy's and ml_dtypes' numbers.
 
-    Two types are compared in one that holds both. allowed is (absolute, relative) of Pair.beyond. kl asks for Pair.kl, which takes
-    passes of its own. threads is the most that large arrays are spread over; the answer does not depend on it. The global
-    interpreter lock is released meanwhile. Raises UsageError for shapes that differ and for elements that are no numbers.
+    Two types are compared in one that holds both. allowed is (absolute, relative) of Pair.beyond.
+    kl asks for Pair.kl, which takes passes of its own. threads is the most that large arrays are
+    spread over; the answer does not depend on it. The global interpreter lock is released
+    meanwhile. Raises UsageError for shapes that differ and for elements that are no numbers.
     """
     one, other = pair_reference.common(target, golden)
     native = compiled.load() if one.dtype.name in compiled.NUMBERS else None
@@ -31,7 +39,9 @@ def pair(
         found = pair_reference.pair(target, golden, allowed=allowed)
     else:
         sums = measure(native, one, other, allowed=allowed, threads=threads)
-        found = pair_reference.metrics(sums, allowed, alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("="))
+        found = pair_reference.metrics(
+            sums, allowed, alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("=")
+        )
     return msgspec.structs.replace(found, kl=pair_reference.kl(target, golden)) if kl else found
 
 
@@ -44,18 +54,28 @@ def measure(
     threads: int = 1,
     isa: str = "auto",
 ) -> Sums:
-    """The pass by the compiled kernel, over two arrays of one shape and type that has a number in compiled.NUMBERS."""
+    """The pass by the compiled kernel, over two arrays of one shape and type that has a number in
+    compiled.NUMBERS.
+    """
     target, golden = _steps_whole(target), _steps_whole(golden)
     found = _once(native, (target, golden), allowed, (0, threads), isa)
     squares, few = found.squares_target + found.squares_golden, 2.0 * max(1, found.compared)
     if target.dtype.name in ("float64", "complex128") and not few * 2.0**-959 < squares < 2.0**959:
         exponent = pair_reference.exponent_of(target, golden)
-        found = _once(native, (target, golden), allowed, (exponent, threads), isa) if exponent else found
+        found = (
+            _once(native, (target, golden), allowed, (exponent, threads), isa)
+            if exponent
+            else found
+        )
     return found
 
 
 def _once(
-    native: ModuleType, arrays: tuple[NDArray[Any], NDArray[Any]], allowed: tuple[float, float], settings: tuple[int, int], isa: str
+    native: ModuleType,
+    arrays: tuple[NDArray[Any], NDArray[Any]],
+    allowed: tuple[float, float],
+    settings: tuple[int, int],
+    isa: str,
 ) -> Sums:
     item = arrays[0].itemsize
     places = [(array.ctypes.data, [stride // item for stride in array.strides]) for array in arrays]
@@ -65,4 +85,8 @@ def _once(
 
 def _steps_whole(array: NDArray[Any]) -> NDArray[Any]:
     """The array, copied where its strides are no multiples of its elements."""
-    return np.ascontiguousarray(array) if any(stride % array.itemsize for stride in array.strides) else array
+    return (
+        np.ascontiguousarray(array)
+        if any(stride % array.itemsize for stride in array.strides)
+        else array
+    )

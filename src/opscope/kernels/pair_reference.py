@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two arrays have in common, in plain NumPy: the definition that the compiled kernel equals, and its stand-in where it is missing.
+"""What two arrays have in common, in plain NumPy: the definition that the compiled kernel equals,
+and its stand-in where it is missing.
 
-Let t and g be the elements of target and golden in C order. A pair (t, g) is *finite* when both are; every number below but the
-counts is over the finite pairs, d = |t - g|, all in float64. docs/metrics.md has the table of definitions and edges.
+Let t and g be the elements of target and golden in C order. A pair (t, g) is *finite* when both
+are; every number below but the counts is over the finite pairs, d = |t - g|, all in float64.
+docs/metrics.md has the table of definitions and edges.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ FLOOR = float(np.finfo(np.float32).eps)  # of kl, as msaccucmp has it
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass over target and golden tells; None where a metric is not defined (docs/metrics.md).
+    """What one pass over target and golden tells; None where a metric is not defined
+    (docs/metrics.md).
 
-    size counts elements, compared the finite pairs. differing counts unequal elements (NaN equals NaN, -0 equals 0);
-    first_mismatch and worst_index are places in C order of the first such element and of the one that differs most (a non-finite
-    element beside another value comes before every finite difference). nonfinite_mismatch counts elements of which at least one is
-    not finite and that are no equal pair. beyond counts finite pairs with d > absolute + relative * |g|, (absolute, relative) being
-    `allowed`. ulp_histogram[k] counts finite pairs whose ULP distance has bit length k: 0, 1, 2-3, 4-7, … Trailing zeros are left out.
+    size counts elements, compared the finite pairs. differing counts unequal elements (NaN equals
+    NaN, -0 equals 0); first_mismatch and worst_index are places in C order of the first such
+    element and of the one that differs most (a non-finite element beside another value comes before
+    every finite difference). nonfinite_mismatch counts elements of which at least one is not finite
+    and that are no equal pair. beyond counts finite pairs with d > absolute + relative * |g|,
+    (absolute, relative) being `allowed`. ulp_histogram[k] counts finite pairs whose ULP distance
+    has bit length k: 0, 1, 2-3, 4-7, … Trailing zeros are left out.
     """
 
     size: int
@@ -68,7 +73,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """What the pass itself gathers, before the metrics are worked out of it; sums are of values times 2**-exponent."""
+    """What the pass itself gathers, before the metrics are worked out of it; sums are of values
+    times 2**-exponent.
+    """
 
     size: int
     exponent: int
@@ -99,27 +106,44 @@ class Sums(msgspec.Struct, frozen=True):
     beyond: int
 
 
-def pair(target: NDArray[Any], golden: NDArray[Any], *, allowed: tuple[float, float] = (0.0, 0.0)) -> Pair:
+def pair(
+    target: NDArray[Any], golden: NDArray[Any], *, allowed: tuple[float, float] = (0.0, 0.0)
+) -> Pair:
     """Answers all metrics but kl of two arrays of one shape; kernels.pair.pair says more."""
     one, other = common(target, golden)
     exponent = exponent_of(one, other)
-    return metrics(gather(one, other, allowed, exponent), allowed, alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("="))
+    return metrics(
+        gather(one, other, allowed, exponent),
+        allowed,
+        alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("="),
+    )
 
 
 def exponent_of(target: NDArray[Any], golden: NDArray[Any]) -> int:
-    """By which power of two values are divided so that no square leaves float64: 0 unless a 64-bit float is beyond 2**±480."""
+    """By which power of two values are divided so that no square leaves float64: 0 unless a 64-bit
+    float is beyond 2**±480.
+    """
     if target.dtype.name not in ("float64", "complex128"):
         return 0
     finite = np.isfinite(target) & np.isfinite(golden)
-    parts = (part for array in (target, golden) for part in ((array.real, array.imag) if array.dtype.kind == "c" else (array,)))
+    parts = (
+        part
+        for array in (target, golden)
+        for part in ((array.real, array.imag) if array.dtype.kind == "c" else (array,))
+    )
     largest = max(float(np.max(np.abs(part), where=finite, initial=0.0)) for part in parts)
     return 0 if largest == 0 or 2.0**-480 < largest < 2.0**480 else math.frexp(largest)[1] + 1
 
 
 def common(target: NDArray[Any], golden: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both arrays in native byte order and in one type that holds either exactly; raises UsageError for other shapes or types."""
+    """Both arrays in native byte order and in one type that holds either exactly; raises UsageError
+    for other shapes or types.
+    """
     if target.shape != golden.shape:
-        raise UsageError(f"shapes {list(target.shape)} and {list(golden.shape)} differ; there is nothing to compare element by element")
+        raise UsageError(
+            f"shapes {list(target.shape)} and {list(golden.shape)} differ; there is nothing "
+            "to compare element by element"
+        )
     one, other = target.dtype.newbyteorder("="), golden.dtype.newbyteorder("=")
     if one != other:
         one = other = _union(one, other)
@@ -153,7 +177,9 @@ def _kind(dtype: np.dtype[Any]) -> str:
     raise UsageError(f"elements of type {dtype} are no numbers; nothing is measured of them")
 
 
-def gather(target: NDArray[Any], golden: NDArray[Any], allowed: tuple[float, float], exponent: int = 0) -> Sums:
+def gather(
+    target: NDArray[Any], golden: NDArray[Any], allowed: tuple[float, float], exponent: int = 0
+) -> Sums:
     """The pass: two arrays of one shape and type."""
     t, g = target.reshape(-1), golden.reshape(-1)
     kind = _kind(t.dtype)
@@ -165,13 +191,21 @@ def gather(target: NDArray[Any], golden: NDArray[Any], allowed: tuple[float, flo
         finite = np.asarray(~(one | other).any(axis=0))
         parts = _Parts(t, g, finite, exponent)
         distance = _distances(t, g)[finite]
-        return _sums(parts, equal, distance, allowed, (*one.sum(axis=1).tolist(), *other.sum(axis=1).tolist()))
+        return _sums(
+            parts,
+            equal,
+            distance,
+            allowed,
+            (*one.sum(axis=1).tolist(), *other.sum(axis=1).tolist()),
+        )
 
 
 class _Parts:
     """The finite pairs of two flat arrays as float64 times 2**-exponent."""
 
-    def __init__(self, t: NDArray[Any], g: NDArray[Any], finite: NDArray[np.bool_], exponent: int) -> None:
+    def __init__(
+        self, t: NDArray[Any], g: NDArray[Any], finite: NDArray[np.bool_], exponent: int
+    ) -> None:
         self.finite, self.exponent = finite, exponent
         self.t, self.g = _scaled(t[finite], exponent), _scaled(g[finite], exponent)
         if t.dtype.kind in "iu" and t.dtype.itemsize == 8:
@@ -183,10 +217,16 @@ class _Parts:
 
 
 def magnitude(values: NDArray[Any]) -> NDArray[Any]:
-    """Absolute values; of complex numbers the float64 sqrt(re^2 + im^2), every operation rounded."""
+    """Absolute values; of complex numbers the float64 sqrt(re^2 + im^2), every operation
+    rounded.
+    """
     if values.dtype.kind != "c":
         return np.asarray(np.abs(values))
-    return np.asarray(np.minimum(np.sqrt(values.real * values.real + values.imag * values.imag), np.finfo(np.float64).max))
+    return np.asarray(
+        np.minimum(
+            np.sqrt(values.real * values.real + values.imag * values.imag), np.finfo(np.float64).max
+        )
+    )
 
 
 def _scaled(values: NDArray[Any], exponent: int) -> NDArray[Any]:
@@ -195,11 +235,17 @@ def _scaled(values: NDArray[Any], exponent: int) -> NDArray[Any]:
         found = np.empty_like(wide)
         found.real, found.imag = np.ldexp(wide.real, -exponent), np.ldexp(wide.imag, -exponent)
         return found
-    return np.asarray(np.ldexp(values.astype(np.float64), -exponent)) if exponent else np.asarray(values.astype(np.float64))
+    return (
+        np.asarray(np.ldexp(values.astype(np.float64), -exponent))
+        if exponent
+        else np.asarray(values.astype(np.float64))
+    )
 
 
 def _classes(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where an element is NaN, +Inf, -Inf. A complex one is NaN when either part is, else +Inf when either part is infinite."""
+    """Where an element is NaN, +Inf, -Inf. A complex one is NaN when either part is, else +Inf when
+    either part is infinite.
+    """
     if values.dtype.kind in "biu":
         return np.zeros((3, values.size), np.bool_)
     if values.dtype.kind == "c":
@@ -210,9 +256,14 @@ def _classes(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _distances(t: NDArray[Any], g: NDArray[Any]) -> NDArray[np.uint64]:
-    """ULP distances: how many steps from one number of the type to the next lie between; of a complex one the larger of its parts'."""
+    """ULP distances: how many steps from one number of the type to the next lie between; of a
+    complex one the larger of its parts'.
+    """
     if t.dtype.kind == "c":
-        both = [_distances(np.ascontiguousarray(x), np.ascontiguousarray(y)) for x, y in ((t.real, g.real), (t.imag, g.imag))]
+        both = [
+            _distances(np.ascontiguousarray(x), np.ascontiguousarray(y))
+            for x, y in ((t.real, g.real), (t.imag, g.imag))
+        ]
         return np.maximum(*both)
     one, other = _ordinals(t), _ordinals(g)
     low, high = np.minimum(one, other), np.maximum(one, other)
@@ -230,7 +281,13 @@ def _ordinals(values: NDArray[Any]) -> NDArray[Any]:
     return np.where(bits < 0, sign - bits, bits)
 
 
-def _sums(p: _Parts, equal: NDArray[np.bool_], ulp: NDArray[np.uint64], allowed: tuple[float, float], nonfinite: tuple[int, ...]) -> Sums:
+def _sums(
+    p: _Parts,
+    equal: NDArray[np.bool_],
+    ulp: NDArray[np.uint64],
+    allowed: tuple[float, float],
+    nonfinite: tuple[int, ...],
+) -> Sums:
     real = p.t.dtype.kind != "c"
     size_t = p.t if real else magnitude(p.t)
     values_g = p.g if real else p.size_g
@@ -240,25 +297,45 @@ def _sums(p: _Parts, equal: NDArray[np.bool_], ulp: NDArray[np.uint64], allowed:
     zero = p.size_g == 0
     relative = p.d[~zero] / p.size_g[~zero]
     places = np.flatnonzero(p.finite)
-    worst = int(odd[0]) if odd.size else int(places[np.argmax(p.d)]) if p.d.size and p.d.max() > 0 else -1
+    worst = (
+        int(odd[0])
+        if odd.size
+        else int(places[np.argmax(p.d)])
+        if p.d.size and p.d.max() > 0
+        else -1
+    )
     lengths = np.bincount(_bit_lengths(ulp), minlength=BUCKETS)
     limit = np.ldexp(allowed[0], -p.exponent) + allowed[1] * p.size_g
     some = bool(p.d.size)
     return Sums(
-        size=equal.size, exponent=p.exponent, compared=int(p.d.size), differing=int(unequal.size),
-        first_mismatch=int(unequal[0]) if unequal.size else -1, worst_index=worst,
-        max_abs=float(p.d.max()) if some else 0.0, sum_abs=float(p.d.sum()), squares=float(np.square(p.d).sum()),
-        max_rel=float(relative.max()) if relative.size else 0.0, sum_rel=float(relative.sum()),
-        golden_zero_only=int((zero & (p.d != 0)).sum()), dot=float(dot.sum()),
-        squares_target=float(np.square(size_t).sum()), squares_golden=float(np.square(p.size_g).sum()),
-        mean_target=float(size_t.mean()) if some else 0.0, mean_golden=float(values_g.mean()) if some else 0.0,
-        variance_target=float(size_t.var()) if some else 0.0, variance_golden=float(values_g.var()) if some else 0.0,
+        size=equal.size,
+        exponent=p.exponent,
+        compared=int(p.d.size),
+        differing=int(unequal.size),
+        first_mismatch=int(unequal[0]) if unequal.size else -1,
+        worst_index=worst,
+        max_abs=float(p.d.max()) if some else 0.0,
+        sum_abs=float(p.d.sum()),
+        squares=float(np.square(p.d).sum()),
+        max_rel=float(relative.max()) if relative.size else 0.0,
+        sum_rel=float(relative.sum()),
+        golden_zero_only=int((zero & (p.d != 0)).sum()),
+        dot=float(dot.sum()),
+        squares_target=float(np.square(size_t).sum()),
+        squares_golden=float(np.square(p.size_g).sum()),
+        mean_target=float(size_t.mean()) if some else 0.0,
+        mean_golden=float(values_g.mean()) if some else 0.0,
+        variance_target=float(size_t.var()) if some else 0.0,
+        variance_golden=float(values_g.var()) if some else 0.0,
         max_golden=float(p.size_g.max()) if some else 0.0,
         within_1=int((p.d == 0).sum() + ((p.d != 0) & (p.d < THOUSANDTH * p.size_g)).sum()),
         within_5=int((p.d == 0).sum() + ((p.d != 0) & (p.d < 5 * THOUSANDTH * p.size_g)).sum()),
-        ulp_max=int(ulp.max()) if ulp.size else 0, histogram=tuple(lengths.tolist()), nonfinite=nonfinite,
-        nonfinite_mismatch=int(odd.size), beyond=int((p.d > limit).sum()),
-    )  # fmt: skip
+        ulp_max=int(ulp.max()) if ulp.size else 0,
+        histogram=tuple(lengths.tolist()),
+        nonfinite=nonfinite,
+        nonfinite_mismatch=int(odd.size),
+        beyond=int((p.d > limit).sum()),
+    )
 
 
 def _bit_lengths(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -272,32 +349,53 @@ def _bit_lengths(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def metrics(sums: Sums, allowed: tuple[float, float], *, alike: bool) -> Pair:
-    """The metrics from what the pass gathered; undefined ones are None. alike: both sides had one type, so ULPs mean something."""
+    """The metrics from what the pass gathered; undefined ones are None. alike: both sides had one
+    type, so ULPs mean something.
+    """
     n, e = sums.compared, sums.exponent
     found = Pair(
-        size=sums.size, compared=n, differing=sums.differing,
+        size=sums.size,
+        compared=n,
+        differing=sums.differing,
         first_mismatch=sums.first_mismatch if sums.first_mismatch >= 0 else None,
         worst_index=sums.worst_index if sums.worst_index >= 0 else None,
-        nan_target=sums.nonfinite[0], pos_inf_target=sums.nonfinite[1], neg_inf_target=sums.nonfinite[2],
-        nan_golden=sums.nonfinite[3], pos_inf_golden=sums.nonfinite[4], neg_inf_golden=sums.nonfinite[5],
-        nonfinite_mismatch=sums.nonfinite_mismatch, allowed=allowed, beyond=sums.beyond,
-    )  # fmt: skip
+        nan_target=sums.nonfinite[0],
+        pos_inf_target=sums.nonfinite[1],
+        neg_inf_target=sums.nonfinite[2],
+        nan_golden=sums.nonfinite[3],
+        pos_inf_golden=sums.nonfinite[4],
+        neg_inf_golden=sums.nonfinite[5],
+        nonfinite_mismatch=sums.nonfinite_mismatch,
+        allowed=allowed,
+        beyond=sums.beyond,
+    )
     if n == 0:
         return found
     histogram = list(sums.histogram) if alike else []
     while histogram and histogram[-1] == 0:
         histogram.pop()
     return msgspec.structs.replace(
-        found, max_abs=_up(sums.max_abs, e), mean_abs=_up(sums.sum_abs / n, e), rmse=_up(math.sqrt(sums.squares / n), e),
-        max_rel=math.inf if sums.golden_zero_only else sums.max_rel, mean_rel=sums.sum_rel / n, accumulated_relative=sums.sum_rel,
+        found,
+        max_abs=_up(sums.max_abs, e),
+        mean_abs=_up(sums.sum_abs / n, e),
+        rmse=_up(math.sqrt(sums.squares / n), e),
+        max_rel=math.inf if sums.golden_zero_only else sums.max_rel,
+        mean_rel=sums.sum_rel / n,
+        accumulated_relative=sums.sum_rel,
         cosine=cosine(sums.dot, sums.squares_target, sums.squares_golden),
         relative_euclidean=relative_euclidean(sums.squares, sums.squares_golden),
-        mean_target=_up(sums.mean_target, e), mean_golden=_up(sums.mean_golden, e),
-        std_target=_up(math.sqrt(sums.variance_target), e), std_golden=_up(math.sqrt(sums.variance_golden), e),
-        l2_target=_up(math.sqrt(sums.squares_target), e), l2_golden=_up(math.sqrt(sums.squares_golden), e),
-        max_golden=_up(sums.max_golden, e), within_1_1000=sums.within_1 / n, within_5_1000=sums.within_5 / n,
-        ulp_max=sums.ulp_max if alike else None, ulp_histogram=tuple(histogram),
-    )  # fmt: skip
+        mean_target=_up(sums.mean_target, e),
+        mean_golden=_up(sums.mean_golden, e),
+        std_target=_up(math.sqrt(sums.variance_target), e),
+        std_golden=_up(math.sqrt(sums.variance_golden), e),
+        l2_target=_up(math.sqrt(sums.squares_target), e),
+        l2_golden=_up(math.sqrt(sums.squares_golden), e),
+        max_golden=_up(sums.max_golden, e),
+        within_1_1000=sums.within_1 / n,
+        within_5_1000=sums.within_5 / n,
+        ulp_max=sums.ulp_max if alike else None,
+        ulp_histogram=tuple(histogram),
+    )
 
 
 def _up(value: float, exponent: int) -> float:
@@ -308,7 +406,9 @@ def _up(value: float, exponent: int) -> float:
 
 
 def cosine(dot: float, squares_target: float, squares_golden: float) -> float | None:
-    """sum(t g) / (|t| |g|) within [-1, 1]; 1 of two zero vectors, None where one of them is zero and has no direction."""
+    """sum(t g) / (|t| |g|) within [-1, 1]; 1 of two zero vectors, None where one of them is zero
+    and has no direction.
+    """
     if squares_target == 0 and squares_golden == 0:
         return 1.0
     if squares_target == 0 or squares_golden == 0:
@@ -324,13 +424,18 @@ def relative_euclidean(squares: float, squares_golden: float) -> float:
 
 
 def kl(target: NDArray[Any], golden: NDArray[Any]) -> float | None:
-    """Kullback-Leibler divergence of target from golden, as msaccucmp defines it: sum(p ln(p / q)), p of target.
+    """Kullback-Leibler divergence of target from golden, as msaccucmp defines it: sum(p ln(p / q)),
+    p of target.
 
-    Each side's finite pairs are scaled to 0 … 1 by its least and largest (left alone when these are equal), floored at float32's
-    epsilon and divided by their sum. None without a finite pair. Two more passes, with logarithms: taken only when asked for.
+    Each side's finite pairs are scaled to 0 … 1 by its least and largest (left alone when these are
+    equal), floored at float32's epsilon and divided by their sum. None without a finite pair. Two
+    more passes, with logarithms: taken only when asked for.
     """
     target, golden = common(target, golden)
-    t, g = (magnitude(x.reshape(-1)) if x.dtype.kind == "c" else x.reshape(-1).astype(np.float64) for x in (target, golden))
+    t, g = (
+        magnitude(x.reshape(-1)) if x.dtype.kind == "c" else x.reshape(-1).astype(np.float64)
+        for x in (target, golden)
+    )
     finite = np.isfinite(t) & np.isfinite(g)
     if not finite.any():
         return None

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels compute, in plain NumPy: the definition that the compiled kernels equal, and their stand-in where they are missing."""
+"""What the kernels compute, in plain NumPy: the definition that the compiled kernels equal, and
+their stand-in where they are missing.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ LIMIT = 65504.0
 class Statistics(msgspec.Struct, frozen=True):
     """What one pass over an array tells; fields are columns of table tensors, absent ones None.
 
-    `nan`, `pos_inf`, `neg_inf`, `zero`, `neg` and `pos` are counts that add up to `size`; `neg` and `pos` are of finite elements, and -0
-    is a zero. `near_limit` counts finite elements beyond 0.9 of the largest finite value (float16 and float8) or beyond 65504 (other
-    floating types); None where it is only known that there are some. `min`, `max`, `mean` and `l2norm` are over the finite elements, of
-    a complex array over the magnitudes; a complex element is NaN when either part is, else `pos_inf` when either part is infinite.
-    `min_int` and `max_int` are exact, of integers and booleans that fit in 64 signed bits. `digest` is what `digest()` answers.
+    `nan`, `pos_inf`, `neg_inf`, `zero`, `neg` and `pos` are counts that add up to `size`; `neg` and
+    `pos` are of finite elements, and -0 is a zero. `near_limit` counts finite elements beyond 0.9
+    of the largest finite value (float16 and float8) or beyond 65504 (other floating types); None
+    where it is only known that there are some. `min`, `max`, `mean` and `l2norm` are over the
+    finite elements, of a complex array over the magnitudes; a complex element is NaN when either
+    part is, else `pos_inf` when either part is infinite. `min_int` and `max_int` are exact, of
+    integers and booleans that fit in 64 signed bits. `digest` is what `digest()` answers.
     """
 
     size: int
@@ -50,7 +54,9 @@ class Statistics(msgspec.Struct, frozen=True):
 
 
 def mix(h: int) -> int:
-    """Scatters 64 bits over 64 bits, one to one: the finalizer of MurmurHash3 (Austin Appleby, public domain)."""
+    """Scatters 64 bits over 64 bits, one to one: the finalizer of MurmurHash3 (Austin Appleby,
+    public domain).
+    """
     h = ((h ^ (h >> 33)) * 0xFF51AFD7ED558CCD) & MASK
     h = ((h ^ (h >> 33)) * 0xC4CEB9FE1A85EC53) & MASK
     return h ^ (h >> 33)
@@ -60,10 +66,12 @@ KEYS: tuple[int, ...] = tuple(mix((i + 1) * GOLDEN & MASK) for i in range(BLOCK_
 
 
 def digest(array: NDArray[Any]) -> int:
-    """Answers 64 bits that depend on every bit of the array's elements and on where it stands, the same on every device.
+    """Answers 64 bits that depend on every bit of the array's elements and on where it stands, the
+    same on every device.
 
-    Let the bytes be those of the elements in C order, little-endian, padded with zeros to a multiple of 8, and w[0], w[1], … the
-    64-bit words they form. All arithmetic is modulo 2**64; lo and hi are a word's lower and upper 32 bits; mix() is above. With
+    Let the bytes be those of the elements in C order, little-endian, padded with zeros to a
+    multiple of 8, and w[0], w[1], … the 64-bit words they form. All arithmetic is modulo 2**64; lo
+    and hi are a word's lower and upper 32 bits; mix() is above. With
 
         key[i]     = mix((i + 1) * 0x9E3779B97F4A7C15)             i = 0 … 511
         x[b, i]    = w[512 b + i] ^ key[i]                         the last block may be short
@@ -71,19 +79,24 @@ def digest(array: NDArray[Any]) -> int:
         plain[b]   = sum over i of x[b, i]
         total      = sum over b of mix(product[b] ^ mix(plain[b] + (b + 1) * 0x9E3779B97F4A7C15))
 
-    the digest is mix(total + n * 0xC2B2AE3D27D4EB4F), n the number of bytes before padding. Type and shape are not part of it.
+    the digest is mix(total + n * 0xC2B2AE3D27D4EB4F), n the number of bytes before padding. Type
+    and shape are not part of it.
 
-    The keys make a word's share depend on its place in its block, the mix a block's share on its place in the array, so exchanged,
-    repeated and sign-flipped elements or blocks show. A change of a single word always changes `plain`. The product of a word's
-    halves is that of XXH3 (Yann Collet) and NH (Black et al., UMAC, 1999): arrays that differ in many words of a block agree with a
-    chance of about 2**-64, and at worst, where they differ in chosen bits of two words of one block, of 2**-33. It is no
-    cryptographic hash. Blocks can be summed in any order and on any number of threads.
+    The keys make a word's share depend on its place in its block, the mix a block's share on its
+    place in the array, so exchanged, repeated and sign-flipped elements or blocks show. A change of
+    a single word always changes `plain`. The product of a word's halves is that of XXH3 (Yann
+    Collet) and NH (Black et al., UMAC, 1999): arrays that differ in many words of a block agree
+    with a chance of about 2**-64, and at worst, where they differ in chosen bits of two words of
+    one block, of 2**-33. It is no cryptographic hash. Blocks can be summed in any order and on any
+    number of threads.
     """
     return _digest(_flat(array))
 
 
 def statistics(array: NDArray[Any], *, digest: bool = True) -> Statistics:
-    """Answers the statistics of an array of any shape and strides; raises TypeError for a type that is no number."""
+    """Answers the statistics of an array of any shape and strides; raises TypeError for a type that
+    is no number.
+    """
     limit = near_limit(array.dtype)
     flat = _flat(array)
     counts = np.zeros(7, np.int64)
@@ -102,28 +115,37 @@ def statistics(array: NDArray[Any], *, digest: bool = True) -> Statistics:
         if not low:
             return found
         mean, l2norm = _moments(flat, max(abs(float(min(low))), abs(float(max(high)))))
-    found = replace(found, min=float(min(low)) + 0.0, max=float(max(high)) + 0.0, mean=mean, l2norm=l2norm)
+    found = replace(
+        found, min=float(min(low)) + 0.0, max=float(max(high)) + 0.0, mean=mean, l2norm=l2norm
+    )
     if low[0].dtype.kind == "f" or int(max(high)) >= 2**63:
         return found
     return replace(found, min_int=int(min(low)), max_int=int(max(high)))
 
 
 def near_limit(dtype: np.dtype[Any]) -> float:
-    """Answers the magnitude beyond which a finite element is near its type's limit: infinity for integers; raises TypeError."""
+    """Answers the magnitude beyond which a finite element is near its type's limit: infinity for
+    integers; raises TypeError.
+    """
     if dtype.kind in "biu" or dtype.name.startswith(("int", "uint")):
         return math.inf
     if dtype.name in ("float32", "float64", "bfloat16", "complex64", "complex128"):
         return LIMIT
     if dtype.name.startswith("float") and dtype.itemsize <= 2:
         return NEAR * float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
-    raise TypeError(f"no statistics of elements of type {dtype}: they are no numbers of at most 64 bits (128 if complex)")
+    raise TypeError(
+        f"no statistics of elements of type {dtype}: they are no numbers of at most 64 bits "
+        "(128 if complex)"
+    )
 
 
 def magnitudes(part: NDArray[Any]) -> NDArray[Any]:
-    """Answers the numbers that statistics are taken of: floats in float64, integers as they are, of complex elements the magnitude.
+    """Answers the numbers that statistics are taken of: floats in float64, integers as they are, of
+    complex elements the magnitude.
 
-    The magnitude is the float64 sqrt(re * re + im * im), every operation rounded; a complex128 whose larger part is not within
-    2**±400 is first divided by a power of two, and a magnitude beyond the largest float64 is that.
+    The magnitude is the float64 sqrt(re * re + im * im), every operation rounded; a complex128
+    whose larger part is not within 2**±400 is first divided by a power of two, and a magnitude
+    beyond the largest float64 is that.
     """
     if part.dtype.kind == "b":
         return np.asarray(part.view(np.uint8) != 0).astype(np.int64)
@@ -149,12 +171,18 @@ def _counts(value: NDArray[Any], finite: NDArray[Any], limit: float) -> NDArray[
     """Answers nan, pos_inf, neg_inf, zero, neg, pos, near_limit."""
     near = 0 if limit == math.inf else int((np.abs(finite) > limit).sum())
     zero, neg = int((finite == 0).sum()), int((finite < 0).sum())
-    nan, pos_inf, neg_inf = int(np.isnan(value).sum()), int((value == np.inf).sum()), int((value == -np.inf).sum())
+    nan, pos_inf, neg_inf = (
+        int(np.isnan(value).sum()),
+        int((value == np.inf).sum()),
+        int((value == -np.inf).sum()),
+    )
     return np.array([nan, pos_inf, neg_inf, zero, neg, finite.size - zero - neg, near], np.int64)
 
 
 def _moments(flat: NDArray[Any], largest: float) -> tuple[float, float]:
-    """Answers mean and l2norm of the finite elements; scaled by a power of two, so that neither sums nor squares leave float64."""
+    """Answers mean and l2norm of the finite elements; scaled by a power of two, so that neither
+    sums nor squares leave float64.
+    """
     exponent = math.frexp(largest)[1]
     count, total, squares = 0, 0.0, 0.0
     for part in _parts(flat):
@@ -180,7 +208,9 @@ def _parts(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _words(flat: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.uint64]]]:
-    """Yields the number of the first block and the words of whole blocks; the last may be short and padded with zeros."""
+    """Yields the number of the first block and the words of whole blocks; the last may be short and
+    padded with zeros.
+    """
     content = flat.view(np.uint8)
     for start in range(0, content.size, CHUNK_BYTES):
         part = content[start : start + CHUNK_BYTES]
@@ -194,7 +224,11 @@ def _block_sums(words: NDArray[np.uint64], first: int) -> int:
     numbers = np.arange(first + 1, first + 1 + words.size // BLOCK_WORDS, dtype=np.uint64)
     total = int(_shares(words[:whole].reshape(-1, BLOCK_WORDS), numbers).sum(dtype=np.uint64))
     if whole != words.size:
-        total += int(_shares(words[whole:].reshape(1, -1), np.array([first + 1 + numbers.size], np.uint64))[0])
+        total += int(
+            _shares(words[whole:].reshape(1, -1), np.array([first + 1 + numbers.size], np.uint64))[
+                0
+            ]
+        )
     return total
 
 

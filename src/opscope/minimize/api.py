@@ -31,8 +31,9 @@ Stage = tuple[Candidate, Trial]
 class Minimized(msgspec.Struct, frozen=True, kw_only=True):
     """What minimising a folder gave.
 
-    ended: "done", "time" or "interrupted". outcome is what the new folder gave in a fresh process; directory is None when
-    nothing was written, because the failure did not show (told says what did).
+    ended: "done", "time" or "interrupted". outcome is what the new folder gave in a fresh process;
+    directory is None when nothing was written, because the failure did not show (told says what
+    did).
     """
 
     directory: str | None
@@ -64,12 +65,15 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
     tell: Callable[[str], None] = lambda line: None,  # noqa: ARG005
     progress: Progress = nobody,
 ) -> Minimized:
-    """Shrink the case of a repro folder while the same failure (class, operator, error pattern) stays, and write it to output.
+    """Shrink the case of a repro folder while the same failure (class, operator, error pattern)
+    stays, and write it to output.
 
-    Of the folder only data is read, none of its code runs. imports are libraries to load, those the case names among them; allowed are
-    patterns of operators that are called though they may touch more than their tensors; python is an interpreter that has what this
-    one lacks. Ctrl-C ends the search and keeps the best case so far. Raises FormatError for a folder that is none, UsageError when it
-    holds no repro.py or names a library that was not given, UnavailableError when it cannot be tried here.
+    Of the folder only data is read, none of its code runs. imports are libraries to load, those the
+    case names among them; allowed are patterns of operators that are called though they may touch
+    more than their tensors; python is an interpreter that has what this one lacks. Ctrl-C ends the
+    search and keeps the best case so far. Raises FormatError for a folder that is none, UsageError
+    when it holds no repro.py or names a library that was not given, UnavailableError when it cannot
+    be tried here.
     """
     script = directory.absolute() / SCRIPT
     if not script.is_file():
@@ -78,10 +82,17 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
     given = {Path(name).name for name in imports}  # a file may lie elsewhere by now
     unasked = [name for name in start.case.imports if Path(name).name not in given]
     if unasked:
-        raise UsageError(f"{directory}: its case loads {unasked[0]}, which is code: give it with --import if you trust it")
-    start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, imports=tuple(imports)))
+        raise UsageError(
+            f"{directory}: its case loads {unasked[0]}, which is code: give it with --import "
+            "if you trust it"
+        )
+    start = msgspec.structs.replace(
+        start, case=msgspec.structs.replace(start.case, imports=tuple(imports))
+    )
     progress(SECONDS, 0, int(limits.search))
-    with Oracle(start, imports=tuple(imports), limit=limits.call, python=python, allowed=allowed) as oracle:
+    with Oracle(
+        start, imports=tuple(imports), limit=limits.call, python=python, allowed=allowed
+    ) as oracle:
         start, probes = _probe(oracle, start)
         shown = [trial for trial in probes if _shows(start.case.failure, trial)]
         if not shown:
@@ -89,26 +100,42 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
         oracle.first, oracle.failure = shown[0], start.case.failure
         # A failure that comes and goes is asked for more often, so that it is not taken for gone.
         oracle.repeat = 1 if len(shown) == len(probes) else 4 * PROBES
-        tell(f"{start.case.op}: the failure shows {len(shown)}/{len(probes)}: {shown[0].told or shown[0].status}")
-        search = Search(oracle, start, shown[0], seconds=limits.search, tell=tell, progress=progress)
+        tell(
+            f"{start.case.op}: the failure shows {len(shown)}/{len(probes)}: "
+            f"{shown[0].told or shown[0].status}"
+        )
+        search = Search(
+            oracle, start, shown[0], seconds=limits.search, tell=tell, progress=progress
+        )
         ended, stages = _shrink(search)
         trials, limit = oracle.trials, oracle.patience.sure
     if start.case.failure.kind == "hang":
         stages = [(_limited(candidate, limit), trial) for candidate, trial in stages]
     best, outcome, written = _verified(stages, output, python, allowed)
     return Minimized(
-        directory=str(written), shown=len(shown), tried=len(probes), told=search.trial.told, ended=ended, trials=trials,
-        before=size_of(start), after=size_of(best), outcome=outcome,
-    )  # fmt: skip
+        directory=str(written),
+        shown=len(shown),
+        tried=len(probes),
+        told=search.trial.told,
+        ended=ended,
+        trials=trials,
+        before=size_of(start),
+        after=size_of(best),
+        outcome=outcome,
+    )
 
 
 def _probe(oracle: Oracle, start: Candidate) -> tuple[Candidate, list[Trial]]:
-    """The call as it is, a few times; where nothing was recorded as wrong but something is, that is the failure."""
+    """The call as it is, a few times; where nothing was recorded as wrong but something is, that is
+    the failure.
+    """
     oracle.learn(start)
     first = oracle.make(start, patient=True)
     if start.case.failure.kind == "none":
         ended = {"died": "crash", "hang": "hang"}.get(first.status, "mismatch")
-        start = msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=Failure(kind=ended)))
+        start = msgspec.structs.replace(
+            start, case=msgspec.structs.replace(start.case, failure=Failure(kind=ended))
+        )
         oracle.failure = start.case.failure
     hung = first.status == "hang"  # each more costs the time in which nothing happens
     probes = [first, oracle.make(start)] if hung else [oracle.make(start) for _ in range(PROBES)]
@@ -125,14 +152,19 @@ def _shows(failure: Failure, trial: Trial) -> bool:
 
 def _why(trial: Trial) -> str:
     if trial.status == "died":
-        return f"the process that makes the call ends by exit status {trial.code}, which is not the failure that was recorded"
+        return (
+            f"the process that makes the call ends by exit status {trial.code}, which is not the "
+            "failure that was recorded"
+        )
     if trial.status == "hang":
         return "the call does not return, which is not the failure that was recorded"
     return trial.told
 
 
 def _shrink(search: Search) -> tuple[str, list[Stage]]:
-    """Run the stages until nothing gives; how it ended, and the best candidate after each stage, the smallest last."""
+    """Run the stages until nothing gives; how it ended, and the best candidate after each stage,
+    the smallest last.
+    """
     stages = [(search.best, search.trial)]
     try:
         for stage in _stages(search):
@@ -154,7 +186,9 @@ def _stages(search: Search) -> Iterator[Callable[[Search], object]]:
         before = size_of(search.best)
         yield from (shrink_shapes, shrink_values)
         after = size_of(search.best)
-        if after.elements <= FEW or after.elements + after.telling > 0.8 * (before.elements + before.telling):
+        if after.elements <= FEW or after.elements + after.telling > 0.8 * (
+            before.elements + before.telling
+        ):
             break
     before_rest = search.best
     yield from (plain_arguments, usual_type, plain_strides)
@@ -165,16 +199,28 @@ def _stages(search: Search) -> Iterator[Callable[[Search], object]]:
 def _progress(search: Search) -> str:
     size = size_of(search.best)
     shapes = ", ".join(f"{slot}{list(shape)}" for slot, shape in size.shapes.items())
-    return f"{size.elements} elements, {size.telling} of them neither 0 nor 1, after {search.oracle.trials} trials: {shapes}"
+    return (
+        f"{size.elements} elements, {size.telling} of them neither 0 nor 1, after "
+        f"{search.oracle.trials} trials: {shapes}"
+    )
 
 
-def _verified(stages: Sequence[Stage], output: Path, python: str | None, allowed: Sequence[str]) -> tuple[Candidate, Outcome | None, Path]:
-    """Write the smallest case that fails in a fresh process too; the case as it was when none of the others does."""
+def _verified(
+    stages: Sequence[Stage], output: Path, python: str | None, allowed: Sequence[str]
+) -> tuple[Candidate, Outcome | None, Path]:
+    """Write the smallest case that fails in a fresh process too; the case as it was when none of
+    the others does.
+    """
     start = stages[0][0]
     for candidate, trial in reversed(stages[1:]):
         folder = free_folder(output)
         save(material(_told(candidate, start, trial)), folder)
-        outcome = execute(folder, repeat=1 if candidate.case.failure.kind == "hang" else 2, python=python, allowed=allowed)
+        outcome = execute(
+            folder,
+            repeat=1 if candidate.case.failure.kind == "hang" else 2,
+            python=python,
+            allowed=allowed,
+        )
         if outcome.exit_code == 1:
             write_issue(folder, read_case(folder), outcome)
             return candidate, outcome, folder
@@ -185,7 +231,9 @@ def _verified(stages: Sequence[Stage], output: Path, python: str | None, allowed
 
 
 def _limited(candidate: Candidate, limit: float) -> Candidate:
-    return msgspec.structs.replace(candidate, case=msgspec.structs.replace(candidate.case, limit=limit))
+    return msgspec.structs.replace(
+        candidate, case=msgspec.structs.replace(candidate.case, limit=limit)
+    )
 
 
 def _remove(folder: Path) -> None:
@@ -196,14 +244,23 @@ def _remove(folder: Path) -> None:
 
 
 def _told(candidate: Candidate, start: Candidate, trial: Trial) -> Candidate:
-    """The candidate with what was recorded of other tensors taken out of its case, and a note of where it comes from."""
+    """The candidate with what was recorded of other tensors taken out of its case, and a note of
+    where it comes from.
+    """
     was, now = size_of(start), size_of(candidate)
     sizes = f"{was.elements} elements to {now.elements}, {now.telling} of them neither 0 nor 1"
     note = f"shrunk from {sizes}: shapes and values are not the recorded ones"
-    warnings = tuple(warning for warning in start.case.warnings if not warning.startswith(("values of input", "shrunk from")))
+    warnings = tuple(
+        warning
+        for warning in start.case.warnings
+        if not warning.startswith(("values of input", "shrunk from"))
+    )
     candidate = settled(candidate)
     parts = tuple(msgspec.structs.replace(part, row=_plain(part.row)) for part in candidate.parts)
-    outputs = tuple(_output(slot, seen, candidate.case.device) for slot, seen in trial.seen.items()) or candidate.case.outputs
+    outputs = (
+        tuple(_output(slot, seen, candidate.case.device) for slot, seen in trial.seen.items())
+        or candidate.case.outputs
+    )
     case = msgspec.structs.replace(candidate.case, outputs=outputs, warnings=(*warnings, note))
     return msgspec.structs.replace(candidate, case=case, parts=parts)
 
@@ -213,5 +270,11 @@ def _plain(row: CaseTensor) -> CaseTensor:
 
 
 def _output(slot: str, seen: dict[str, Any], device: str) -> CaseOutput:
-    stats = {name: value for name, value in seen.items() if name not in {"dtype", "shape"} and value is not None}
-    return CaseOutput(slot=slot, dtype=seen["dtype"], shape=tuple(seen["shape"]), device=device, stats=stats)
+    stats = {
+        name: value
+        for name, value in seen.items()
+        if name not in {"dtype", "shape"} and value is not None
+    }
+    return CaseOutput(
+        slot=slot, dtype=seen["dtype"], shape=tuple(seen["shape"]), device=device, stats=stats
+    )

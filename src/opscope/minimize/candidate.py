@@ -25,14 +25,18 @@ INPUTS = "inputs.safetensors"
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One tensor of the call and its elements in kept shape (dimensions of stride 0 once); None: uninitialised memory."""
+    """One tensor of the call and its elements in kept shape (dimensions of stride 0 once); None:
+    uninitialised memory.
+    """
 
     row: CaseTensor
     values: Array | None
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A case and its values. bound: tensors keep the strides, offsets and shared memory of the record; else each has its own."""
+    """A case and its values. bound: tensors keep the strides, offsets and shared memory of the
+    record; else each has its own.
+    """
 
     case: Case
     parts: tuple[Part, ...]
@@ -51,12 +55,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_candidate(directory: Path) -> Candidate:
-    """The case of a repro folder with its values; FormatError for files that are not what they should be."""
+    """The case of a repro folder with its values; FormatError for files that are not what they
+    should be.
+    """
     case = read_case(directory)
     stored = read_tensors(directory / INPUTS)
     parts = tuple(
         # Each under a key of its own: tensors that shared one may be cut differently.
-        Part(row, None) if row.key is None else Part(msgspec.structs.replace(row, key=row.slot), stored.array(row.key, row.dtype, row.kept))
+        Part(row, None)
+        if row.key is None
+        else Part(
+            msgspec.structs.replace(row, key=row.slot), stored.array(row.key, row.dtype, row.kept)
+        )
         for row in case.tensors
     )
     states = {key: stored.array(key, "uint8", None) for key in case.random.states.values()}
@@ -64,12 +74,16 @@ def load_candidate(directory: Path) -> Candidate:
 
 
 def freed(candidate: Candidate) -> Candidate:
-    """Each tensor in memory of its own, without gaps, its dimensions in the order of memory they had."""
+    """Each tensor in memory of its own, without gaps, its dimensions in the order of memory they
+    had.
+    """
     return settled(msgspec.structs.replace(candidate, bound=False))
 
 
 def settled(candidate: Candidate) -> Candidate:
-    """Strides, offsets and buffers made to fit the shapes, where tensors are not bound to the recorded ones."""
+    """Strides, offsets and buffers made to fit the shapes, where tensors are not bound to the
+    recorded ones.
+    """
     if candidate.bound:
         return candidate
     parts, buffers = [], {}
@@ -77,19 +91,32 @@ def settled(candidate: Candidate) -> Candidate:
         row = part.row
         stride = strides_like(row.shape, row.stride)
         kept = kept_shape(row.shape, stride)
-        size = 1 + sum((length - 1) * step for length, step in zip(row.shape, stride, strict=True)) if 0 not in row.shape else 0
+        size = (
+            1 + sum((length - 1) * step for length, step in zip(row.shape, stride, strict=True))
+            if 0 not in row.shape
+            else 0
+        )
         buffers[str(number)] = Buffer(size=size, dtype=row.dtype)
         key = None if part.values is None else row.slot
-        row = msgspec.structs.replace(row, stride=stride, offset=0, buffer=str(number), key=key, kept=kept)
+        row = msgspec.structs.replace(
+            row, stride=stride, offset=0, buffer=str(number), key=key, kept=kept
+        )
         parts.append(Part(row, None if part.values is None else part.values.reshape(kept)))
-    case = msgspec.structs.replace(candidate.case, buffers=buffers, tensors=tuple(part.row for part in parts))
+    case = msgspec.structs.replace(
+        candidate.case, buffers=buffers, tensors=tuple(part.row for part in parts)
+    )
     return msgspec.structs.replace(candidate, case=case, parts=tuple(parts))
 
 
 def strides_like(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
-    """Strides without gaps for a shape, its dimensions in the order of these strides, those of stride 0 still repeated."""
+    """Strides without gaps for a shape, its dimensions in the order of these strides, those of
+    stride 0 still repeated.
+    """
     repeated = {axis for axis, step in enumerate(stride) if step == 0 and shape[axis] > 1}
-    order = sorted((axis for axis in range(len(shape)) if axis not in repeated), key=lambda axis: (-stride[axis], axis))
+    order = sorted(
+        (axis for axis in range(len(shape)) if axis not in repeated),
+        key=lambda axis: (-stride[axis], axis),
+    )
     dense = dict(zip(order, dense_strides([shape[axis] for axis in order]), strict=True))
     return tuple(dense.get(axis, 0) for axis in range(len(shape)))
 
@@ -114,8 +141,15 @@ def _stored(candidate: Candidate) -> tuple[Case, list[Entry]]:
     candidate = settled(candidate)
     rows = tuple(part.row for part in candidate.parts)
     arrays = {part.row.key: part for part in candidate.parts if part.row.key is not None}
-    entries = [_entry(key, part.row.dtype, part.row.kept, part.values) for key, part in arrays.items() if part.values is not None]
-    entries += [_entry(key, "uint8", tuple(state.shape), np.asarray(state)) for key, state in candidate.states.items()]
+    entries = [
+        _entry(key, part.row.dtype, part.row.kept, part.values)
+        for key, part in arrays.items()
+        if part.values is not None
+    ]
+    entries += [
+        _entry(key, "uint8", tuple(state.shape), np.asarray(state))
+        for key, state in candidate.states.items()
+    ]
     return msgspec.structs.replace(candidate.case, tensors=rows), entries
 
 
@@ -124,7 +158,9 @@ def _entry(key: str, dtype: str, shape: tuple[int, ...], values: Array) -> Entry
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a case is: elements its tensors hold, how many of them are neither zero nor one, bytes, shapes by slot."""
+    """How large a case is: elements its tensors hold, how many of them are neither zero nor one,
+    bytes, shapes by slot.
+    """
 
     elements: int
     telling: int

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain numbers in an argument tree: where they are, and the same tree with others in their place."""
+"""Plain numbers in an argument tree: where they are, and the same tree with others in their
+place.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,12 @@ def integer_leaves(tree: dict[str, Any]) -> list[tuple[Path, int]]:
 def replaced(tree: dict[str, Any], changes: Mapping[Path, Any]) -> dict[str, Any]:
     """The tree with other values at these paths."""
     return {
-        "args": [_replaced(node, ("args", place), changes) for place, node in enumerate(tree["args"])],
-        "kwargs": {key: _replaced(node, ("kwargs", key), changes) for key, node in tree["kwargs"].items()},
+        "args": [
+            _replaced(node, ("args", place), changes) for place, node in enumerate(tree["args"])
+        ],
+        "kwargs": {
+            key: _replaced(node, ("kwargs", key), changes) for key, node in tree["kwargs"].items()
+        },
     }
 
 

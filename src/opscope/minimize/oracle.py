@@ -27,7 +27,13 @@ class Oracle:
     """Tries candidates of one repro folder. Used as a with-block, which ends the workers."""
 
     def __init__(
-        self, candidate: Candidate, *, imports: tuple[str, ...], limit: float, python: str | None = None, allowed: Sequence[str] = ()
+        self,
+        candidate: Candidate,
+        *,
+        imports: tuple[str, ...],
+        limit: float,
+        python: str | None = None,
+        allowed: Sequence[str] = (),
     ) -> None:
         case = candidate.case
         self.limit = limit
@@ -38,22 +44,34 @@ class Oracle:
         self.first: Trial | None = None
         self.last: Trial | None = None
         self.failure: Failure = case.failure
-        self.trusted: Trial | None = None  # what a trusted kernel gave for the first candidate that it was asked about
+        self.trusted: Trial | None = (
+            None  # what a trusted kernel gave for the first candidate that it was asked about
+        )
         form = form_named(case.form)
         worker = SCRIPTS / form.worker
         self._code = form.section
         self._fork = (case.run_on or case.device).startswith("cpu")
         self._folder = Path(tempfile.mkdtemp(prefix="opscope-minimize-"))
-        # What makes the calls is written here, of the case alone: the script in a folder may be anybody's.
+        # What makes the calls is written here, of the case alone: the script in a folder may be
+        # anybody's.
         script = self._folder / f"case{worker.suffix}"
         script.write_text(form.script(case), encoding="utf-8")
         self._worker = Worker(worker, script, imports, clean=False, python=python, allowed=allowed)
-        self._clean = Worker(worker, script, (), clean=True, python=python, allowed=allowed) if imports and self._fork else None
+        self._clean = (
+            Worker(worker, script, (), clean=True, python=python, allowed=allowed)
+            if imports and self._fork
+            else None
+        )
 
     def __enter__(self) -> Oracle:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -64,14 +82,22 @@ class Oracle:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def make(self, candidate: Candidate, *, patient: bool = False) -> Trial:
-        """Make a candidate's call once (as often as self.repeat says) and judge it; patient: a hang is waited for as long as may be."""
+        """Make a candidate's call once (as often as self.repeat says) and judge it; patient: a hang
+        is waited for as long as may be.
+        """
         self.trials += 1
         write_trial(candidate, self._folder)
         judged = self._judged_by(candidate)
         if judged is not None and judged.status != "done":
             return Trial(status="cannot", told=judged.told or judged.status)
-        if judged is not None and self.trusted is not None and set(judged.undefined) - set(self.trusted.undefined):
-            return Trial(status="cannot", told="a trusted kernel leaves part of its results undefined")
+        if (
+            judged is not None
+            and self.trusted is not None
+            and set(judged.undefined) - set(self.trusted.undefined)
+        ):
+            return Trial(
+                status="cannot", told="a trusted kernel leaves part of its results undefined"
+            )
         hangs = self.failure.kind == "hang"
         limit = self.patience.limit(_elements(candidate)) if hangs and not patient else self.limit
         results = None if judged is None else str(self._folder / RESULTS)
@@ -88,29 +114,47 @@ class Oracle:
         return found
 
     def _request(self, candidate: Candidate, limit: float) -> dict[str, Any]:
-        return {"folder": str(self._folder), "code": self._code(candidate.case), "limit": limit, "repeat": self.repeat}
+        return {
+            "folder": str(self._folder),
+            "code": self._code(candidate.case),
+            "limit": limit,
+            "repeat": self.repeat,
+        }
 
     def learn(self, candidate: Candidate) -> None:
-        """Have a trusted kernel make the call, where there is one, to see whether it can, and how long it takes when it does not hang."""
+        """Have a trusted kernel make the call, where there is one, to see whether it can, and how
+        long it takes when it does not hang.
+        """
         write_trial(candidate, self._folder)
         self.trusted = self._asked_clean(candidate)
         if self.trusted is not None and self.trusted.status == "done":
             self.patience.learn(self.trusted.seconds)
 
     def _judged_by(self, candidate: Candidate) -> Trial | None:
-        """What the process without the case's libraries says of the call, its results in a file; None where they judge nothing.
+        """What the process without the case's libraries says of the call, its results in a file;
+        None where they judge nothing.
 
-        A kernel that raises, ends the process or hangs is judged by one that does not, where the latter can make the call at all:
-        shapes that do not fit each other end healthy kernels too, and in the same words.
+        A kernel that raises, ends the process or hangs is judged by one that does not, where the
+        latter can make the call at all: shapes that do not fit each other end healthy kernels too,
+        and in the same words.
         """
         kind = candidate.case.failure.kind
         returns = self.trusted is not None and self.trusted.status == "done"
-        return self._asked_clean(candidate) if kind in JUDGED_BY_REFERENCE or (kind in WITHOUT_RESULT and returns) else None
+        return (
+            self._asked_clean(candidate)
+            if kind in JUDGED_BY_REFERENCE or (kind in WITHOUT_RESULT and returns)
+            else None
+        )
 
     def _asked_clean(self, candidate: Candidate) -> Trial | None:
         if self._clean is None:
             return None
-        request = self._request(candidate, self.limit) | {"repeat": 1, "fork": True, "threads": 1, "results": str(self._folder / RESULTS)}
+        request = self._request(candidate, self.limit) | {
+            "repeat": 1,
+            "fork": True,
+            "threads": 1,
+            "results": str(self._folder / RESULTS),
+        }
         try:
             return self._clean.ask(request, self.limit + WORD)
         except UnavailableError:
@@ -118,9 +162,15 @@ class Oracle:
             return None
 
     def fails(self, candidate: Candidate) -> Trial | None:
-        """The trial, if the candidate fails in the same way as the first one did; None otherwise."""
+        """The trial, if the candidate fails in the same way as the first one did; None
+        otherwise.
+        """
         found = self.last = self.make(candidate)
-        return found if self.first is not None and same_failure(self.failure, self.first, found) else None
+        return (
+            found
+            if self.first is not None and same_failure(self.failure, self.first, found)
+            else None
+        )
 
 
 def _elements(candidate: Candidate) -> int:
@@ -128,7 +178,9 @@ def _elements(candidate: Candidate) -> int:
 
 
 def same_failure(failure: Failure, first: Trial, found: Trial) -> bool:
-    """Whether a candidate's failure is the recorded one, in class and pattern, and not another that shrinking made."""
+    """Whether a candidate's failure is the recorded one, in class and pattern, and not another that
+    shrinking made.
+    """
     if failure.kind == "hang":
         return found.status == "hang"
     if failure.kind == "crash":
@@ -140,7 +192,8 @@ def same_failure(failure: Failure, first: Trial, found: Trial) -> bool:
         return any(_alike(first.pattern[slot], found.pattern[slot]) for slot in common)
     if failure.kind == "mismatch":
         return found.grade >= min(2.0, first.grade) and any(
-            bool(first.pattern[slot]["classes"]) == bool(found.pattern[slot]["classes"]) for slot in common
+            bool(first.pattern[slot]["classes"]) == bool(found.pattern[slot]["classes"])
+            for slot in common
         )
     return failure.kind == "exception" or bool(common)
 

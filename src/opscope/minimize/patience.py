@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a call may take before it counts as hanging: several times what a healthy one was seen to take."""
+"""How long a call may take before it counts as hanging: several times what a healthy one was seen
+to take.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,18 @@ class Patience:
         self._seen.append(seconds)
 
     def limit(self, elements: int) -> float:
-        """Seconds to wait for a call on so many elements; from their number alone while no call has come back."""
+        """Seconds to wait for a call on so many elements; from their number alone while no call has
+        come back.
+        """
         healthy = self.healthy
-        return min(self.most, 2.0 + elements / 1e5 if healthy is None else max(LEAST, TIMES * healthy))
+        return min(
+            self.most, 2.0 + elements / 1e5 if healthy is None else max(LEAST, TIMES * healthy)
+        )
 
     @property
     def sure(self) -> float:
         """Seconds after which nobody doubts that a call hangs."""
         healthy = self.healthy
-        return self.most if healthy is None else min(self.most, max(SURE, round(10 * TIMES * healthy)))
+        return (
+            self.most if healthy is None else min(self.most, max(SURE, round(10 * TIMES * healthy)))
+        )

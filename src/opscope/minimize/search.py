@@ -19,10 +19,19 @@ class OutOfTime(Exception):  # noqa: N818 - the end of a search is not an error
 
 
 class Search:
-    """Asks the oracle about candidates and keeps each that still fails; ideas only ever make the best one smaller."""
+    """Asks the oracle about candidates and keeps each that still fails; ideas only ever make the
+    best one smaller.
+    """
 
     def __init__(
-        self, oracle: Oracle, best: Candidate, first: Trial, *, seconds: float, tell: Callable[[str], None], progress: Progress = nobody
+        self,
+        oracle: Oracle,
+        best: Candidate,
+        first: Trial,
+        *,
+        seconds: float,
+        tell: Callable[[str], None],
+        progress: Progress = nobody,
     ) -> None:
         self.oracle = oracle
         self.best = best
@@ -33,7 +42,9 @@ class Search:
         self._deadline = time.monotonic() + seconds
 
     def keeps(self, candidate: Candidate | None) -> bool:
-        """Whether a candidate fails in the same way; it is the best one then. OutOfTime when the search is over."""
+        """Whether a candidate fails in the same way; it is the best one then. OutOfTime when the
+        search is over.
+        """
         if candidate is None:
             return False
         left = self._deadline - time.monotonic()

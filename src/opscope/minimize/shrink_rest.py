@@ -28,7 +28,11 @@ def plain_strides(search: Search) -> None:
     """Tensors laid out in C order, all of them or one after the other."""
     if search.best.bound:
         return
-    odd = [place for place, part in enumerate(search.best.parts) if part.row.stride != dense_strides(part.row.shape)]
+    odd = [
+        place
+        for place, part in enumerate(search.best.parts)
+        if part.row.stride != dense_strides(part.row.shape)
+    ]
     if odd and not search.keeps(_dense(search.best, odd)):
         for place in odd:
             search.keeps(_dense(search.best, [place]))
@@ -39,20 +43,33 @@ def _dense(candidate: Candidate, places: list[int]) -> Candidate:
 
     for place in places:
         part = candidate.parts[place]
-        values = None if part.values is None else np.ascontiguousarray(np.broadcast_to(part.values, part.row.shape))
-        candidate = candidate.with_part(place, row=msgspec.structs.replace(part.row, stride=dense_strides(part.row.shape)), values=values)
+        values = (
+            None
+            if part.values is None
+            else np.ascontiguousarray(np.broadcast_to(part.values, part.row.shape))
+        )
+        candidate = candidate.with_part(
+            place,
+            row=msgspec.structs.replace(part.row, stride=dense_strides(part.row.shape)),
+            values=values,
+        )
     return settled(candidate)
 
 
 def usual_type(search: Search) -> None:
     """float32 for all floating tensors, when the failure is not one of their own type."""
-    floats = {part.row.dtype for part in search.best.parts if dtype_of(part.row.dtype).kind == "float"}
+    floats = {
+        part.row.dtype for part in search.best.parts if dtype_of(part.row.dtype).kind == "float"
+    }
     if floats - {USUAL}:
         search.keeps(settled(_cast(search.best)))
 
 
 def _cast(candidate: Candidate) -> Candidate:
-    parts = tuple(_cast_part(part) if dtype_of(part.row.dtype).kind == "float" else part for part in candidate.parts)
+    parts = tuple(
+        _cast_part(part) if dtype_of(part.row.dtype).kind == "float" else part
+        for part in candidate.parts
+    )
     args = _cast_args(candidate.case.args)
     return msgspec.structs.replace(candidate, parts=parts).with_args(args)
 
@@ -73,15 +90,28 @@ def _cast_args(node: Any) -> Any:
 
 
 def plain_arguments(search: Search) -> None:
-    """Keyword arguments left out, numbers brought to zero, one or two where the failure does not need them."""
+    """Keyword arguments left out, numbers brought to zero, one or two where the failure does not
+    need them.
+    """
     for key in list(search.best.case.args["kwargs"]):
         args = search.best.case.args
         if "tensor" not in str(args["kwargs"][key]):
-            search.keeps(search.best.with_args({**args, "kwargs": {name: node for name, node in args["kwargs"].items() if name != key}}))
+            search.keeps(
+                search.best.with_args(
+                    {
+                        **args,
+                        "kwargs": {
+                            name: node for name, node in args["kwargs"].items() if name != key
+                        },
+                    }
+                )
+            )
     for path, _ in list(number_leaves(search.best.case.args)):
         value = dict(number_leaves(search.best.case.args)).get(path)
         for simpler in simpler_numbers(value):
-            if search.keeps(search.best.with_args(replaced(search.best.case.args, {path: simpler}))):
+            if search.keeps(
+                search.best.with_args(replaced(search.best.case.args, {path: simpler}))
+            ):
                 break
 
 
@@ -92,4 +122,6 @@ def simpler_numbers(value: Any) -> Iterator[Any]:
     if isinstance(value, int):
         yield from (number for number in (0, 1, 2) if value > 2 and number < value)
     elif math.isfinite(value):
-        yield from (number for number in (0.0, 1.0, 0.5) if value not in {0.0, 1.0, 0.5} and number != value)
+        yield from (
+            number for number in (0.0, 1.0, 0.5) if value not in {0.0, 1.0, 0.5} and number != value
+        )

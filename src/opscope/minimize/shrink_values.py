@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simpler values: blocks to zero or one until only the telling elements are left, then those to round numbers."""
+"""Simpler values: blocks to zero or one until only the telling elements are left, then those to
+round numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ FEW = 24
 def shrink_values(search: Search) -> None:
     """Bring down the number of elements that are neither zero nor one, tensor by tensor."""
     for place in range(len(search.best.parts)):
-        if _has_values(search.best.parts[place]) and not any(search.keeps(filled(search.best, place, value)) for value in (0, 1)):
+        if _has_values(search.best.parts[place]) and not any(
+            search.keeps(filled(search.best, place, value)) for value in (0, 1)
+        ):
             _keep_few(search, place, 0)
             if telling(search.best, place, 0) > max(FEW, _size(search.best, place) // 2):
                 _keep_few(search, place, 1)
@@ -38,7 +42,11 @@ def round_values(search: Search) -> None:
         for digits in (1, 2, 3):
             values = search.best.parts[place].values
             made = None if values is None else rounded(values, digits)
-            if made is None or _same(made, values) or search.keeps(with_values(search.best, place, made)):
+            if (
+                made is None
+                or _same(made, values)
+                or search.keeps(with_values(search.best, place, made))
+            ):
                 break
 
 
@@ -53,9 +61,18 @@ def with_values(candidate: Candidate, place: int, values: Array) -> Candidate:
     """Other elements for one tensor, and for those that look at the same memory in the same way."""
     row = candidate.parts[place].row
     for number, other in enumerate(candidate.parts):
-        same = (other.row.buffer, other.row.shape, other.row.stride, other.row.offset) == (row.buffer, row.shape, row.stride, row.offset)
+        same = (other.row.buffer, other.row.shape, other.row.stride, other.row.offset) == (
+            row.buffer,
+            row.shape,
+            row.stride,
+            row.offset,
+        )
         if number == place or (candidate.bound and same and other.row.dtype == row.dtype):
-            candidate = candidate.with_part(number, values=values, row=msgspec.structs.replace(other.row, values="exact", stats={}))
+            candidate = candidate.with_part(
+                number,
+                values=values,
+                row=msgspec.structs.replace(other.row, values="exact", stats={}),
+            )
     return candidate
 
 
@@ -66,7 +83,9 @@ def telling(candidate: Candidate, place: int, neutral: int) -> int:
 
 
 def _keep_few(search: Search, place: int, neutral: int) -> None:
-    """ddmin over the elements that are not neutral: over blocks of them while they are many, then over single ones."""
+    """ddmin over the elements that are not neutral: over blocks of them while they are many, then
+    over single ones.
+    """
     while True:
         base = search.best
         values = base.parts[place].values
@@ -75,7 +94,11 @@ def _keep_few(search: Search, place: int, neutral: int) -> None:
         places = np.flatnonzero(flat != neutral)
         if places.size < 2:
             return
-        blocks = np.array_split(places, BLOCKS) if places.size > BLOCKS else [places[i : i + 1] for i in range(places.size)]
+        blocks = (
+            np.array_split(places, BLOCKS)
+            if places.size > BLOCKS
+            else [places[i : i + 1] for i in range(places.size)]
+        )
 
         def fails(chosen: list[Array], base: Candidate = base, flat: Array = flat) -> bool:
             made = np.full_like(flat, neutral)
@@ -89,12 +112,16 @@ def _keep_few(search: Search, place: int, neutral: int) -> None:
 
 
 def rounded(values: Array, digits: int) -> Array:
-    """The values with this many significant decimal digits, those that are not finite as they are."""
+    """The values with this many significant decimal digits, those that are not finite as they
+    are.
+    """
     wide = values.astype(np.float64)
     size = np.abs(wide)
     known = np.isfinite(wide) & (size > 0)
     unit = np.power(10.0, np.floor(np.log10(np.where(known, size, 1.0))) - digits + 1)
-    made: Array = np.where(known, np.round(np.where(known, wide, 0.0) / unit) * unit, wide).astype(values.dtype)
+    made: Array = np.where(known, np.round(np.where(known, wide, 0.0) / unit) * unit, wide).astype(
+        values.dtype
+    )
     return made
 
 

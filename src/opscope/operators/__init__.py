@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one catalogue of operators: what is known of each, in whatever world it is spelled (docs/operators.md)."""
+"""The one catalogue of operators: what is known of each, in whatever world it is spelled
+(docs/operators.md).
+"""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers every question about what an operator is, by its name alone.
 
-A name is looked up in the sheet of its own world first: aten's `select` is a view, a graph's `Select` chooses by a condition.
+A name is looked up in the sheet of its own world first: aten's `select` is a view, a graph's
+`Select` chooses by a condition.
 """
 
 from __future__ import annotations
@@ -11,11 +12,22 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from opscope.operators.rows import Row, Sheet, read_sheet
-from opscope.operators.spelling import API, COLLECTIVE, DISPATCHER, GRAPH, overload_of, word_of, world_of
+from opscope.operators.spelling import (
+    API,
+    COLLECTIVE,
+    DISPATCHER,
+    GRAPH,
+    overload_of,
+    word_of,
+    world_of,
+)
 from opscope.operators.traits import FLAGS, Traits
 
 SHIPPED = ("aten", "api", "mindspore", "ge", "collectives")
-SHEETS = (*SHIPPED, "torch")  # the last is what torch tells by itself, of words that no other sheet has
+SHEETS = (
+    *SHIPPED,
+    "torch",
+)  # the last is what torch tells by itself, of words that no other sheet has
 # Sheets in the order in which a name of each world is looked up.
 _ORDER = {
     DISPATCHER: SHEETS,
@@ -57,7 +69,11 @@ def traits_of(op: str) -> Traits:
     """What is known of an operator of any world; what nobody set is unset."""
     word, overload, world = family(op), overload_of(op), world_of(op)
     merged: dict[str, bool | str] = {}
-    for row in (*_matching(word), _find(world, word), _find(world, f"{word}.{overload}") if overload else {}):
+    for row in (
+        *_matching(word),
+        _find(world, word),
+        _find(world, f"{word}.{overload}") if overload else {},
+    ):
         merged |= row
     for trait, implied in _IMPLIED.items():
         if merged.get(trait):
@@ -70,13 +86,22 @@ def words_with(trait: str) -> frozenset[str]:
     """Every word whose row sets this flag."""
     if trait not in FLAGS:
         raise ValueError(f"{trait} is no flag of the catalogue")
-    return frozenset(word for name in SHEETS for word, row in sheet(name).rows.items() if row.get(trait) and "." not in word)
+    return frozenset(
+        word
+        for name in SHEETS
+        for word, row in sheet(name).rows.items()
+        if row.get(trait) and "." not in word
+    )
 
 
 def _find(world: str, word: str) -> Row:
-    return next((row for name in _ORDER[world] if (row := sheet(name).rows.get(word)) is not None), {})
+    return next(
+        (row for name in _ORDER[world] if (row := sheet(name).rows.get(word)) is not None), {}
+    )
 
 
 def _matching(word: str) -> Iterator[Row]:
     """Patterns that match, the first of them last: what it says counts."""
-    return (row for pattern, row in reversed(sheet("patterns").patterns) if pattern.search(word.lower()))
+    return (
+        row for pattern, row in reversed(sheet("patterns").patterns) if pattern.search(word.lower())
+    )

@@ -2,8 +2,9 @@
 """Reads the catalogue's data: one operator a line, its word and its traits.
 
 where             moves guards places
-where.default     -moves                 an overload; a minus takes a trait away
-/.*loss.*/        tolerance=loss         a pattern: for every word that it matches and that has no such trait of its own
+where.default     -moves          an overload; a minus takes a trait away
+/.*loss.*/        tolerance=loss  a pattern: for every word that it matches and that has no such
+                                  trait of its own
 """
 
 from __future__ import annotations

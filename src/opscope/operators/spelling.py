@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the spelling of an operator tells by itself: whose it is, its bare word, its overload, whether it works in place."""
+"""What the spelling of an operator tells by itself: whose it is, its bare word, its overload,
+whether it works in place.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ _VERSION = re.compile(r"(V\d+D?|Ext\d?)$")
 
 
 def world_of(op: str) -> str:
-    """Whose spelling it is: torch's dispatcher, an API's (torch.cat, Tensor.add_), a graph's (MatMul); "" where it does not tell.
+    """Whose spelling it is: torch's dispatcher, an API's (torch.cat, Tensor.add_), a graph's
+    (MatMul); "" where it does not tell.
 
     Calls of torch.distributed are a world of their own: their `gather` is not aten's.
     """
@@ -24,7 +27,9 @@ def world_of(op: str) -> str:
 
 
 def word_of(op: str) -> str:
-    """The bare word: no namespace, no overload, no in-place underscore; types of graphs in lower case and without their version."""
+    """The bare word: no namespace, no overload, no in-place underscore; types of graphs in lower
+    case and without their version.
+    """
     word = _last(op)
     if _CAMEL.fullmatch(word):
         word = _VERSION.sub("", word).lower()
@@ -32,7 +37,9 @@ def word_of(op: str) -> str:
 
 
 def overload_of(op: str) -> str:
-    """What stands behind the dot of a name of torch's dispatcher ("self" of aten::where.self), or an empty text."""
+    """What stands behind the dot of a name of torch's dispatcher ("self" of aten::where.self), or
+    an empty text.
+    """
     return op.rpartition("::")[2].partition(".")[2] if "::" in op else ""
 
 

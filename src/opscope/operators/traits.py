@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of the catalogue: what can be known of an operator. docs/operators.md says what each decides, and where."""
+"""The columns of the catalogue: what can be known of an operator. docs/operators.md says what each
+decides, and where.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +9,44 @@ import msgspec
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an operator; a trait that is not set is not known to hold. Slots are first components ("0"), comma between."""
+    """What is known of an operator; a trait that is not set is not known to hold. Slots are first
+    components ("0"), comma between.
+    """
 
     # What becomes of elements.
     view: bool = False  # the outputs are the same elements, or some of them, under another shape
-    moves: bool = False  # every element of an output is one of an input (or a scalar), unchanged; nothing is computed
+    # every element of an output is one of an input (or a scalar), unchanged; nothing is computed
+    moves: bool = False
     pointwise: bool = False  # an element of the output depends on those at its own place only
     weighed: bool = False  # reads parameters: an input of another shape is another batch
-    contraction: bool = False  # a sum of products, which is rounded or overflows while it is accumulated
+    contraction: bool = (
+        False  # a sum of products, which is rounded or overflows while it is accumulated
+    )
     cast: bool = False  # one element type in, another out
     # Where elements come from.
     allocates: bool = False  # outputs hold what the memory held before
     random: bool = False  # draws random numbers
-    brings: bool = False  # values come in from outside of the recorded program: shared memory, a mapped file
+    brings: bool = (
+        False  # values come in from outside of the recorded program: shared memory, a mapped file
+    )
     places: bool = False  # a scalar argument can become an element of the output as it stands
     # What is done about values that are not finite.
     guards: bool = False  # is run on such values knowingly, or only chooses among elements
     masks: bool = False  # puts a constant where elements are chosen by their place
     predicate: bool = False  # asks what a value is: the answer is not what became of it
     leaves: bool = False  # the value leaves the tensors for the program's own variables
-    silent: bool = False  # to be read by it says nothing: only the shape is read, or it is written over
+    silent: bool = (
+        False  # to be read by it says nothing: only the shape is read, or it is written over
+    )
     order: bool = False  # an infinite scalar is the order of a norm, not a value
-    flips: bool = False  # an infinity goes in and one of the other sign comes out, without an overflow
+    flips: bool = (
+        False  # an infinity goes in and one of the other sign comes out, without an overflow
+    )
     # Arguments by slot.
     scratch: str = ""  # outputs for the backward kernel alone: padded, or in part never written
     overwrites: str = ""  # the argument whose previous content cannot show in what is left in it
-    bound: str = ""  # how the magnitude of what is written is bounded by the inputs': a rule of kernels.bounds
+    # how the magnitude of what is written is bounded by the inputs': a rule of kernels.bounds
+    bound: str = ""
     # How results err, and how errors are carried.
     watched: bool = False  # integers wrap in silence in it: judged by their values
     sums: bool = False  # on absolute values it gives the sum of its terms' magnitudes
@@ -45,8 +59,11 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     idle: bool = False  # nothing is computed: left out or called once more, no result differs
     linear_update: bool = False  # a part of optimizers that only add and multiply
     # Of calls that exchange values with other ranks.
-    alike: bool = False  # after it every rank of the group holds the same; after others that may differ by rank
-    shaped: bool = False  # what it is called with must have the same shapes on every rank of the group
+    # after it every rank of the group holds the same; after others that may differ by rank
+    alike: bool = False
+    shaped: bool = (
+        False  # what it is called with must have the same shapes on every rank of the group
+    )
     alone: bool = False  # is not called by every rank of the group
     # Between frameworks.
     dropped: bool = False  # what it gives is told by no other call: left out of the alignment

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the scalar arguments of two calls differ, in words. Tensors, types and devices are no arguments in this sense."""
+"""How the scalar arguments of two calls differ, in words. Tensors, types and devices are no
+arguments in this sense.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,15 @@ _DEPTH = 16
 
 
 def difference(target: str | None, golden: str | None) -> str:
-    """`argument 4 is 0.001, golden has 1e-05`: scalars that both sides give and that differ; "" when there are none."""
+    """`argument 4 is 0.001, golden has 1e-05`: scalars that both sides give and that differ; ""
+    when there are none.
+    """
     if not target or not golden or target == golden:
         return ""
     try:
-        mine, theirs = (dict(_scalars(msgspec.json.decode(text), "", 0)) for text in (target, golden))
+        mine, theirs = (
+            dict(_scalars(msgspec.json.decode(text), "", 0)) for text in (target, golden)
+        )
     except (msgspec.DecodeError, RecursionError, ValueError):
         return ""
     found = [
@@ -49,11 +55,15 @@ def _given(arguments: dict[str, Any], name: str) -> str:
 
 
 def _unlike(name: str, mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Whether an argument differs; one that only one side gives counts unless it says nothing (None, False)."""
+    """Whether an argument differs; one that only one side gives counts unless it says nothing
+    (None, False).
+    """
     a, b = mine.get(name), theirs.get(name)
     if name not in mine or name not in theirs:
         return (a if name in mine else b) not in (None, False)
-    return bool(a != b and not (isinstance(a, float) and isinstance(b, float) and a != a and b != b))  # noqa: PLR0124 - NaN
+    return bool(
+        a != b and not (isinstance(a, float) and isinstance(b, float) and a != a and b != b)  # noqa: PLR0124 - NaN
+    )
 
 
 def _said(value: Any) -> str:
@@ -70,7 +80,13 @@ def _scalars(tree: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
             return
         for name, value in tree.items():
             if name not in _PLACES:
-                inner = "" if depth == 0 and name in {"args", "kwargs"} else f"{path}.{name}" if path else str(name)
+                inner = (
+                    ""
+                    if depth == 0 and name in {"args", "kwargs"}
+                    else f"{path}.{name}"
+                    if path
+                    else str(name)
+                )
                 yield from _scalars(value, inner, depth + 1)
     elif isinstance(tree, list):
         for place, value in enumerate(tree):

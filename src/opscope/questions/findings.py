@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what the analysis found to findings: rows become slots, bits become words, one finding for each line and operator."""
+"""From what the analysis found to findings: rows become slots, bits become words, one finding for
+each line and operator.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ Whole = Mapping[int, "tuple[Call, list[Tensor]]"]
 class Accusation(msgspec.Struct, frozen=True, kw_only=True):
     """What the analysis says of one call; evidence is one record of findings' evidence.
 
-    order: reached ones 0, those that nobody hid 1, hidden ones 2. judged: the bits come from the call itself.
-    forward: of a gradient whose forward call has no row. inside: the composite operator that the program called, which has no row.
+    order: reached ones 0, those that nobody hid 1, hidden ones 2. judged: the bits come from the
+    call itself.
+    forward: of a gradient whose forward call has no row. inside: the composite operator that the
+    program called, which has no row.
     """
 
     process: int
@@ -46,19 +50,35 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, ...]:
-    """Findings of these accusations, most likely culprit first; a line that fails in several steps is one finding."""
+    """Findings of these accusations, most likely culprit first; a line that fails in several steps
+    is one finding.
+    """
     calls = whole_calls(tables, _keys((one.process, one.index) for one in accusations))
-    forward = {(call.process, call.forward_index) for call, _ in calls.values() if call.forward_index is not None}
-    owners = {(call.process, call.parent) for call, _ in calls.values() if call.parent is not None and is_conversion(call)}
-    partners = whole_calls(tables, _keys((process, index) for process, index in forward | owners if index is not None))
+    forward = {
+        (call.process, call.forward_index)
+        for call, _ in calls.values()
+        if call.forward_index is not None
+    }
+    owners = {
+        (call.process, call.parent)
+        for call, _ in calls.values()
+        if call.parent is not None and is_conversion(call)
+    }
+    partners = whole_calls(
+        tables, _keys((process, index) for process, index in forward | owners if index is not None)
+    )
     lines = library_lines(tables.run, (call for call, _ in (*calls.values(), *partners.values())))
     made: list[tuple[int, Finding]] = []
     for one in accusations:
         found = calls.get(key(one.process, one.index))
         if found is not None:
             finding = _for_owner(_finding(one, found[0], found[1], partners), found[0], partners)
-            place = lines.get((one.process, one.index)) or lines.get((one.process, _or_none(found[0].forward_index)))
-            made.append((one.order, finding if place is None else _with_evidence(finding, "library", place)))
+            place = lines.get((one.process, one.index)) or lines.get(
+                (one.process, _or_none(found[0].forward_index))
+            )
+            made.append(
+                (one.order, finding if place is None else _with_evidence(finding, "library", place))
+            )
     made = _callers_last(_wrong_before_failure(made))
     made.sort(key=lambda item: (item[0], *_position(item[1]), item[1].rank))
     return _once(made)
@@ -81,26 +101,55 @@ def _position(finding: Finding) -> tuple[int, int]:
 
 
 def _wrong_before_failure(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
-    """A kernel that gave wrong results before the first overflow or crash counts as much: what fails later may come of it."""
-    failures = [(order, *_position(finding)) for order, finding in made if finding.kind in {"overflow-origin", "crash"}]
+    """A kernel that gave wrong results before the first overflow or crash counts as much: what
+    fails later may come of it.
+    """
+    failures = [
+        (order, *_position(finding))
+        for order, finding in made
+        if finding.kind in {"overflow-origin", "crash"}
+    ]
     if not failures:
         return made
     first, *position = min(failures)
     return [
-        (min(order, first) if finding.kind == "replay-mismatch" and [*_position(finding)] < position else order, finding)
+        (
+            min(order, first)
+            if finding.kind == "replay-mismatch" and [*_position(finding)] < position
+            else order,
+            finding,
+        )
         for order, finding in made
     ]
 
 
 def _callers_last(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
-    """A wrong operator whose kernel calls another wrong one comes after it: the fault is the other's."""
-    wrong = {finding.op.rpartition(".")[0] for _, finding in made if finding.kind == "replay-mismatch" and finding.op is not None}
+    """A wrong operator whose kernel calls another wrong one comes after it: the fault is the
+    other's.
+    """
+    wrong = {
+        finding.op.rpartition(".")[0]
+        for _, finding in made
+        if finding.kind == "replay-mismatch" and finding.op is not None
+    }
     found = []
     for order, finding in made:
-        inner = [name for record in finding.evidence for name in record.get("inside") or () if name in wrong]
+        inner = [
+            name
+            for record in finding.evidence
+            for name in record.get("inside") or ()
+            if name in wrong
+        ]
         if finding.kind == "replay-mismatch" and inner:
             words = f"its kernel calls {', '.join(inner)}, which is wrong itself"
-            found.append((order + 1, msgspec.structs.replace(finding, reasons=(*finding.reasons, words), confidence="suspected")))
+            found.append(
+                (
+                    order + 1,
+                    msgspec.structs.replace(
+                        finding, reasons=(*finding.reasons, words), confidence="suspected"
+                    ),
+                )
+            )
         else:
             found.append((order, finding))
     return found
@@ -114,22 +163,35 @@ def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole
     inputs = [tensor for tensor in tensors if tensor.io == "input"]
     outputs = [tensor for tensor in tensors if tensor.io == "output"]
     status = _status(call, inputs, outputs) if one.judged else Status()
-    partner = None if call.forward_index is None else partners.get(key(call.process, call.forward_index))
+    partner = (
+        None if call.forward_index is None else partners.get(key(call.process, call.forward_index))
+    )
     return Finding(
-        kind=one.kind, rank=call.rank, step=call.step, index=call.index, call=call.name, op=one.inside or call.op, phase=call.phase,
-        module=call.module, source=call.source,
-        forward=one.forward if partner is None else Forward(call=partner[0].name, op=partner[0].op, source=partner[0].source),
+        kind=one.kind,
+        rank=call.rank,
+        step=call.step,
+        index=call.index,
+        call=call.name,
+        op=one.inside or call.op,
+        phase=call.phase,
+        module=call.module,
+        source=call.source,
+        forward=one.forward
+        if partner is None
+        else Forward(call=partner[0].name, op=partner[0].op, source=partner[0].source),
         status=hex(status.bits) if status.bits else None,
         reasons=tuple(dict.fromkeys((*status.reasons, *one.reasons))),
         confidence=one.confidence,
         evidence=(one.evidence,) if one.evidence else (),
         inputs=tuple(slot_of(tensor) for tensor in inputs),
         outputs=tuple(slot_of(tensor) for tensor in outputs),
-    )  # fmt: skip
+    )
 
 
 def is_conversion(call: Call) -> bool:
-    """Whether a back end put the call in to convert the result of another kernel, its parent: no line of a program asked for it."""
+    """Whether a back end put the call in to convert the result of another kernel, its parent: no
+    line of a program asked for it.
+    """
     if call.parent is None or call.op != "Cast" or not call.args:
         return False
     try:
@@ -141,8 +203,14 @@ def is_conversion(call: Call) -> bool:
 
 
 def _for_owner(finding: Finding, call: Call, partners: Whole) -> Finding:
-    """The finding with the kernel that a back end's conversion belongs to: its operator, line and inputs; outputs are as converted."""
-    owner = partners.get(key(call.process, call.parent)) if call.parent is not None and is_conversion(call) else None
+    """The finding with the kernel that a back end's conversion belongs to: its operator, line and
+    inputs; outputs are as converted.
+    """
+    owner = (
+        partners.get(key(call.process, call.parent))
+        if call.parent is not None and is_conversion(call)
+        else None
+    )
     if owner is None:
         return finding
     kernel, rows = owner
@@ -150,10 +218,17 @@ def _for_owner(finding: Finding, call: Call, partners: Whole) -> Finding:
     first = {**(finding.evidence[0] if finding.evidence else {}), "converted_by": call.name}
     words = f"the back end converts its result ({types}) in {call.name}"
     return msgspec.structs.replace(
-        finding, index=kernel.index, call=kernel.name, op=kernel.op, phase=kernel.phase, module=kernel.module, source=kernel.source,
-        reasons=(*finding.reasons, words), evidence=(first, *finding.evidence[1:]),
+        finding,
+        index=kernel.index,
+        call=kernel.name,
+        op=kernel.op,
+        phase=kernel.phase,
+        module=kernel.module,
+        source=kernel.source,
+        reasons=(*finding.reasons, words),
+        evidence=(first, *finding.evidence[1:]),
         inputs=tuple(slot_of(tensor) for tensor in rows if tensor.io == "input"),
-    )  # fmt: skip
+    )
 
 
 def _status(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Status:
@@ -168,20 +243,35 @@ def _status(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> 
 def slot_of(tensor: Tensor) -> Slot:
     """A tensor row as a finding shows it: type, shape, and the statistics that are known."""
     stats = {name: value for name in STATISTICS if (value := getattr(tensor, name)) is not None}
-    return Slot(slot=tensor.slot, dtype=tensor.dtype, shape=tensor.shape, stats=stats, tensor_name=tensor.tensor_name, role=tensor.role)
+    return Slot(
+        slot=tensor.slot,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        stats=stats,
+        tensor_name=tensor.tensor_name,
+        role=tensor.role,
+    )
 
 
 Site = tuple[Any, ...]
 
 
 def _site(order: int, finding: Finding) -> Site:
-    """What makes two findings the same fault: the operator and the line; the call's name where no line is known."""
+    """What makes two findings the same fault: the operator and the line; the call's name where no
+    line is known.
+    """
     place = (order, finding.rank, finding.kind, finding.op, finding.phase)
-    return (*place, finding.call) if finding.source is None else (*place, finding.module, finding.source)
+    return (
+        (*place, finding.call)
+        if finding.source is None
+        else (*place, finding.module, finding.source)
+    )
 
 
 def _once(made: list[tuple[int, Finding]]) -> tuple[Finding, ...]:
-    """One finding for each site; where it comes back, in the same step and in later ones, is evidence of the first."""
+    """One finding for each site; where it comes back, in the same step and in later ones, is
+    evidence of the first.
+    """
     first: dict[Site, Finding] = {}
     again: dict[Site, list[Finding]] = {}
     for order, finding in made:
@@ -198,7 +288,11 @@ def _repeated(finding: Finding, again: list[Finding]) -> Finding:
         return finding
     steps = sorted({other.step for other in again} - {finding.step})
     same = [other.call for other in again if other.step == finding.step]
-    repeated = {"times": len(again) + 1, "again_in_steps": steps[:MAX_LISTED], "also_in_this_step": same[:MAX_LISTED]}
+    repeated = {
+        "times": len(again) + 1,
+        "again_in_steps": steps[:MAX_LISTED],
+        "also_in_this_step": same[:MAX_LISTED],
+    }
     return msgspec.structs.replace(finding, evidence=(*finding.evidence, repeated))
 
 

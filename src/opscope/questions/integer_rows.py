@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls whose integer arithmetic nobody judged while it ran, and whose values are large enough to leave their type.
+"""Calls whose integer arithmetic nobody judged while it ran, and whose values are large enough to
+leave their type.
 
-opscope's own recorder judges integers by their values while they are there, and writes what it found as the call's status.
+opscope's own recorder judges integers by their values while they are there, and writes what it
+found as the call's status.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ def integer_keys(tables: Tables) -> NDArray[np.int64]:
     candidates = _candidates(tables.run)
     if not candidates.size:
         return candidates
-    ops = [op for (op,) in tables.rows("SELECT DISTINCT op FROM calls WHERE status IS NULL") if _judged(op)]
+    ops = [
+        op
+        for (op,) in tables.rows("SELECT DISTINCT op FROM calls WHERE status IS NULL")
+        if _judged(op)
+    ]
     if not ops:
         return merged([])
     found = tables.rows(_UNJUDGED, [ops], wanted=candidates)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line of an installed library that the user's own line led to: who only calls `trainer.train()` wants to know the layer too."""
+"""The line of an installed library that the user's own line led to: who only calls
+`trainer.train()` wants to know the layer too.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ FRAMEWORK = "torch/"
 
 
 def library_lines(run: Run, calls: Iterable[Call]) -> Mapping[tuple[int, int], str]:
-    """`/full/path/modeling_gpt2.py:178` by (process, index): the innermost line of a library, torch apart, below the user's own line."""
+    """`/full/path/modeling_gpt2.py:178` by (process, index): the innermost line of a library, torch
+    apart, below the user's own line.
+    """
     wanted: dict[tuple[int, int], list[Call]] = {}
     for call in calls:
         if call.stack is not None and call.source is not None:
@@ -34,7 +38,9 @@ def library_lines(run: Run, calls: Iterable[Call]) -> Mapping[tuple[int, int], s
 
 
 def library_line(frames: Sequence[str], source: str) -> str | None:
-    """The innermost frame of an installed package other than torch that lies below the line of source; frames are innermost first."""
+    """The innermost frame of an installed package other than torch that lies below the line of
+    source; frames are innermost first.
+    """
     for frame in frames:
         place = frame.rpartition(" in ")[0]
         if place == source:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a run that can matter for soundness: calls that touch anything not finite, and their tensors.
+"""The part of a run that can matter for soundness: calls that touch anything not finite, and their
+tensors.
 
-screen() reads a few numeric columns of all rows; a clean run needs no more. load() then makes records of the calls the screen
-chose, so that what is held in Python is what is wrong with a run, not its size.
+screen() reads a few numeric columns of all rows; a clean run needs no more. load() then makes
+records of the calls the screen chose, so that what is held in Python is what is wrong with a run,
+not its size.
 """
 
 from __future__ import annotations
@@ -86,8 +88,9 @@ _CALL_COLUMNS = tuple(name for name in Node.__struct_fields__ if name not in {"i
 class Screen(msgspec.Struct, frozen=True):
     """Keys of the calls worth loading, sorted and unique, and counts for the summary.
 
-    bad: NaN, infinities, or masks at the lowest finite value; odd: a status bit, a value at a limit, integers that may have
-    left their type; unread: tensors without statistics; near: rows with values near the limit of their type.
+    bad: NaN, infinities, or masks at the lowest finite value; odd: a status bit, a value at a
+    limit, integers that may have left their type; unread: tensors without statistics; near: rows
+    with values near the limit of their type.
     """
 
     tensors: int
@@ -102,15 +105,27 @@ class Screen(msgspec.Struct, frozen=True):
         return not self.bad.size and not self.odd.size
 
 
-_LOWEST = tuple(-largest for name in ("float16", "bfloat16", "float32", "float64") if (largest := largest_finite(name)) is not None)
-_CLIPPED = tuple(sorted({largest for name in NARROW if (largest := largest_finite(name)) is not None}))
+_LOWEST = tuple(
+    -largest
+    for name in ("float16", "bfloat16", "float32", "float64")
+    if (largest := largest_finite(name)) is not None
+)
+_CLIPPED = tuple(
+    sorted({largest for name in NARROW if (largest := largest_finite(name)) is not None})
+)
 
 
 def screen(tables: Tables, status: Sequence[NDArray[np.int64]]) -> Screen:
-    """One pass over the statistics of every tensor row; status are keys of the calls that have a status bit."""
+    """One pass over the statistics of every tensor row; status are keys of the calls that have a
+    status bit.
+    """
     bad, odd, unread = [], [], []
     tensors = near = 0
-    for batch in columns(tables.run, "tensors", ("process", "index", "nan", "pos_inf", "neg_inf", "min", "max", "near_limit")):
+    for batch in columns(
+        tables.run,
+        "tensors",
+        ("process", "index", "nan", "pos_inf", "neg_inf", "min", "max", "near_limit"),
+    ):
         wrong, clipped, blank = _suspects(batch)
         tensors += len(wrong)
         near += _near(batch)
@@ -126,7 +141,9 @@ def screen(tables: Tables, status: Sequence[NDArray[np.int64]]) -> Screen:
 
 
 def _near(batch: Mapping[str, NDArray[Any]]) -> int:
-    """Rows of narrow types with values near their limit; those of wide types lie above every narrow limit."""
+    """Rows of narrow types with values near their limit; those of wide types lie above every narrow
+    limit.
+    """
     near = filled(batch["near_limit"]) != 0
     if not near.any():
         return 0
@@ -134,8 +151,12 @@ def _near(batch: Mapping[str, NDArray[Any]]) -> int:
     return int(np.count_nonzero(near & (largest < _CLIPPED[-1])))
 
 
-def _suspects(batch: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Rows that are not finite or hold a finite mask, rows at the limit of a narrow type, rows without statistics."""
+def _suspects(
+    batch: Mapping[str, NDArray[Any]],
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Rows that are not finite or hold a finite mask, rows at the limit of a narrow type, rows
+    without statistics.
+    """
     wrong = (filled(batch["nan"]) + filled(batch["pos_inf"]) + filled(batch["neg_inf"])) != 0
     low, high = filled(batch["min"]), filled(batch["max"])
     clipped = np.zeros(len(low), dtype=bool)
@@ -149,7 +170,12 @@ def _suspects(batch: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.bool_], NDA
 
 
 def matching(
-    tables: Tables, table: str, wanted: NDArray[np.int64], names: Sequence[str], *, extra: str | None = None
+    tables: Tables,
+    table: str,
+    wanted: NDArray[np.int64],
+    names: Sequence[str],
+    *,
+    extra: str | None = None,
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of the wanted calls, as tuples of these columns; extra is one more expression of SQL."""
     listed = ", ".join([*(f'"{name}"' for name in names), *([extra] if extra else [])])
@@ -174,7 +200,9 @@ def load(tables: Tables, wanted: NDArray[np.int64]) -> dict[int, Node]:
 
 
 def is_index(row: Row) -> bool:
-    """Whether it is a part of a sparse, nested or quantised tensor that says where its values are (`0.indices`): no operand."""
+    """Whether it is a part of a sparse, nested or quantised tensor that says where its values are
+    (`0.indices`): no operand.
+    """
     named = row.slot.split(".")[2 if row.slot.startswith("kwargs.") else 1 :]
     return bool(named) and named[-1].isidentifier() and is_integer(row.dtype)
 
@@ -183,11 +211,15 @@ def rows_of_calls(run: Run, wanted: NDArray[np.int64], column: str) -> Iterator[
     """One column of table calls for these calls, each with the number of its call."""
     if wanted.size:
         with open_tables(run) as tables:
-            for process, index, value in matching(tables, "calls", wanted, ("process", "index", column)):
+            for process, index, value in matching(
+                tables, "calls", wanted, ("process", "index", column)
+            ):
                 yield key(process, index), value
 
 
-def whole_calls(tables: Tables, wanted: NDArray[np.int64], *, tensors: bool = True) -> dict[int, tuple[Call, list[Tensor]]]:
+def whole_calls(
+    tables: Tables, wanted: NDArray[np.int64], *, tensors: bool = True
+) -> dict[int, tuple[Call, list[Tensor]]]:
     """Complete records of a few calls and, unless they are not wanted, their tensors, by key."""
     calls: dict[int, tuple[Call, list[Tensor]]] = {}
     if not wanted.size:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking a run: one connection for all queries of a scan, and calls as numbers, (process, index) packed into one int64."""
+"""Asking a run: one connection for all queries of a scan, and calls as numbers, (process, index)
+packed into one int64.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,17 @@ class _KeyTable:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         kinds = _COLUMNS.values()
         children = [
-            c_array_from_buffers(arrow_schema(kind), len(values), [None, np.ascontiguousarray(values)], null_count=0)
+            c_array_from_buffers(
+                arrow_schema(kind), len(values), [None, np.ascontiguousarray(values)], null_count=0
+            )
             for kind, values in zip(kinds, self._columns, strict=True)
         ]
-        whole = c_array_from_buffers(schema_of(_COLUMNS), len(self._columns[0]), [None], null_count=0, children=children)
-        return CArrayStream.from_c_arrays([whole], schema_of(_COLUMNS)).__arrow_c_stream__(requested_schema)
+        whole = c_array_from_buffers(
+            schema_of(_COLUMNS), len(self._columns[0]), [None], null_count=0, children=children
+        )
+        return CArrayStream.from_c_arrays([whole], schema_of(_COLUMNS)).__arrow_c_stream__(
+            requested_schema
+        )
 
 
 def key(process: int, index: int) -> int:
@@ -74,7 +82,11 @@ def _by_process(keys: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
     """Numbers of calls, sorted, by process."""
     ordered = np.sort(keys)
     processes, starts = np.unique(processes_of(ordered), return_index=True)
-    return dict(zip(processes.tolist(), np.split(ordered & _INDEX, starts[1:]), strict=True)) if len(keys) else {}
+    return (
+        dict(zip(processes.tolist(), np.split(ordered & _INDEX, starts[1:]), strict=True))
+        if len(keys)
+        else {}
+    )
 
 
 class Tables:
@@ -85,14 +97,19 @@ class Tables:
         self._opened = opened
         self._connection: Any = None
 
-    def rows(self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None) -> list[tuple[Any, ...]]:
+    def rows(
+        self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None
+    ) -> list[tuple[Any, ...]]:
         """All rows of a query of our own.
 
-        wanted gives it a view wanted(process, "index") of these calls, and near_calls and near_tensors, which hold at least their rows.
+        wanted gives it a view wanted(process, "index") of these calls, and near_calls and
+        near_tensors, which hold at least their rows.
         """
         return list(self.stream(query, parameters, wanted=wanted))
 
-    def stream(self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None) -> Iterator[tuple[Any, ...]]:
+    def stream(
+        self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
         """The same, fetched as they are asked for."""
         if self._connection is None:
             self._connection = self._opened.enter_context(connect(self.run))

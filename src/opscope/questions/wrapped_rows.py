@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that read integers which wrapped, directly or through arithmetic and conversions: all finite, so nothing else finds them."""
+"""Calls that read integers which wrapped, directly or through arithmetic and conversions: all
+finite, so nothing else finds them.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,25 @@ from opscope.questions.tables import Tables, key, merged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_WRAPPED = f'SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index") WHERE (status & {WRAPS}) <> 0'  # noqa: S608
+_WRAPPED = (
+    'SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index") '  # noqa: S608
+    f"WHERE (status & {WRAPS}) <> 0"
+)
 _READERS = """
     WITH RECURSIVE reached(process, version) AS (
-        SELECT process, version FROM near_tensors SEMI JOIN wanted USING (process, "index") WHERE io = 'output' AND version IS NOT NULL
+        SELECT process, version FROM near_tensors SEMI JOIN wanted USING (process, "index")
+        WHERE io = 'output' AND version IS NOT NULL
         UNION
         SELECT o.process, o.version
         FROM reached r
         JOIN tensors i ON i.process = r.process AND i.version = r.version AND i.io = 'input'
-        JOIN calls c ON c.process = i.process AND c."index" = i."index" AND c.op IN (SELECT unnest(?))
-        JOIN tensors o ON o.process = i.process AND o."index" = i."index" AND o.io = 'output' AND o.version IS NOT NULL)
+        JOIN calls c ON c.process = i.process AND c."index" = i."index"
+        AND c.op IN (SELECT unnest(?))
+        JOIN tensors o ON o.process = i.process AND o."index" = i."index" AND o.io = 'output'
+        AND o.version IS NOT NULL)
     SELECT DISTINCT i.process, i."index"
-    FROM reached r JOIN tensors i ON i.process = r.process AND i.version = r.version AND i.io = 'input'
+    FROM reached r JOIN tensors i ON i.process = r.process AND i.version = r.version
+    AND i.io = 'input'
 """
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording by `import opscope` alone, in a program whose environment has OPSCOPE="-o runs/x …", be it torch's or MindSpore's.
+"""Recording by `import opscope` alone, in a program whose environment has OPSCOPE="-o runs/x …", be
+it torch's or MindSpore's.
 
-It serves programs that are not started by `opscope run`, and those whose interpreter skips sitecustomize (python -I). Under
-`opscope run` record/bootstrap has done all this before.
+It serves programs that are not started by `opscope run`, and those whose interpreter skips
+sitecustomize (python -I). Under `opscope run` record/bootstrap has done all this before.
 """
 
 # mypy: allow-untyped-calls
@@ -23,7 +24,9 @@ FAMILY = "opscope.cli"
 
 
 def activate() -> None:
-    """Begin a recording once torch has been imported, at once if it is; nothing where record/bootstrap waits for it."""
+    """Begin a recording once torch has been imported, at once if it is; nothing where
+    record/bootstrap waits for it.
+    """
     if any(getattr(finder, "starts_opscope", False) for finder in sys.meta_path):
         return
     after = AfterImport(FRAMEWORKS, begin)
@@ -34,7 +37,9 @@ def activate() -> None:
 
 
 def begin(framework: str) -> None:
-    """Join the recording of the environment, or make the run that OPSCOPE asks for; never in opscope's own commands."""
+    """Join the recording of the environment, or make the run that OPSCOPE asks for; never in
+    opscope's own commands.
+    """
     if FAMILY in sys.modules:
         return
     try:
@@ -59,14 +64,17 @@ def _make() -> None:
     from opscope.run.store.layout import read_run_file
 
     recording = record()
-    # Registered before the session's own handler, so that it runs after it: the run is sealed when everything is written.
+    # Registered before the session's own handler, so that it runs after it: the run is sealed when
+    # everything is written.
     atexit.register(recording.__exit__, None, None, None)
     recording.__enter__()
     run = recording.path
     if run is not None:
         tell(f"recording into {_shown(run)}")
         # Processes that this one starts join it, as they would below `opscope run`.
-        os.environ.update(child_environment(os.environ, recording.config, run, read_run_file(run).run_id))
+        os.environ.update(
+            child_environment(os.environ, recording.config, run, read_run_file(run).run_id)
+        )
 
 
 def _shown(run: Path) -> str:

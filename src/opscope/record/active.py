@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recording this process is in, if any, and what the program chose for it: the state that functions without a session need."""
+"""The recording this process is in, if any, and what the program chose for it: the state that
+functions without a session need.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Active:
     def __init__(self) -> None:
         self._session: Session | None = None
         self.chosen = Chosen()
-        self.marks: list[Callable[[], None]] = []  # recordings of other frameworks that count steps too
+        self.marks: list[
+            Callable[[], None]
+        ] = []  # recordings of other frameworks that count steps too
         self.joined: Path | None = None  # the launcher's run, where another framework has joined it
         self._started: Started | None = None
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On an Ascend host, CANN's process logs, graph dumps and exception dumps go under the run, one set for each run.
+"""On an Ascend host, CANN's process logs, graph dumps and exception dumps go under the run, one set
+for each run.
 
-So `opscope aicore RUN` needs nothing else. What the user set stays; nothing is set where there is no Ascend software.
+So `opscope aicore RUN` needs nothing else. What the user set stays; nothing is set where there is
+no Ascend software.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def is_ascend_host(environment: Mapping[str, str]) -> bool:
 
 
 def collection(environment: Mapping[str, str], run: Path) -> dict[str, str]:
-    """Variables for the command, those left out that the environment has already; makes the folders. Empty on other hosts."""
+    """Variables for the command, those left out that the environment has already; makes the
+    folders. Empty on other hosts.
+    """
     if not is_ascend_host(environment):
         return {}
     folder = run.absolute() / FOLDER
@@ -32,8 +36,15 @@ def collection(environment: Mapping[str, str], run: Path) -> dict[str, str]:
         for name in (LOGS, GRAPHS, DUMPS):
             (folder / name).mkdir(parents=True, exist_ok=True)
     # A dump scene of NPU_COLLECT_PATH or of the user's own wins; two of them exclude each other.
-    dumps = any(environment.get(name) for name in ("NPU_COLLECT_PATH", "ASCEND_DUMP_SCENE", "ASCEND_DUMP_PATH"))
-    return {name: value for name, value in wanted.items() if name not in environment and not (dumps and name.startswith("ASCEND_DUMP"))}
+    dumps = any(
+        environment.get(name)
+        for name in ("NPU_COLLECT_PATH", "ASCEND_DUMP_SCENE", "ASCEND_DUMP_PATH")
+    )
+    return {
+        name: value
+        for name, value in wanted.items()
+        if name not in environment and not (dumps and name.startswith("ASCEND_DUMP"))
+    }
 
 
 def has_logs(run: Path) -> bool:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recording is asked to do, and the one place where its options are named.
 
-The same words serve `opscope run`, the environment variable OPSCOPE (one string, shell quoting) and `--config FILE` (TOML, the
-words without their dashes, or another tool's JSON). A word later in that order of precedence wins: file, then OPSCOPE, then the
-command line.
+The same words serve `opscope run`, the environment variable OPSCOPE (one string, shell quoting) and
+`--config FILE` (TOML, the words without their dashes, or another tool's JSON). A word later in that
+order of precedence wins: file, then OPSCOPE, then the command line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ Words = dict[str, str | bool]
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """One option: its word without dashes, what it does, and what it takes (None: nothing, it is a switch)."""
+    """One option: its word without dashes, what it does, and what it takes (None: nothing, it is a
+    switch).
+    """
 
     word: str
     takes: str | None = None
@@ -57,42 +59,107 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option(word="output", short="-o", takes="PATH", help="directory of the run; an existing one gets a sibling [runs/NAME-TIME]"),
+    Option(
+        word="output",
+        short="-o",
+        takes="PATH",
+        help="directory of the run; an existing one gets a sibling [runs/NAME-TIME]",
+    ),
     Option(word="tag", takes="NAME", help="name of the run where -o gives none"),
     Option(word="shared", help="others may read the run, as the umask says; else only you"),
-    Option(word="keep-argv", help="keep the command line whole; else values that may be secret are ***"),
+    Option(
+        word="keep-argv", help="keep the command line whole; else values that may be secret are ***"
+    ),
     Option(
         word="values",
         takes="KIND",
         choices=VALUES,
-        help="values kept: none, anomaly (inputs of an origin), overflow (outputs too), sample, full [anomaly]",
+        help="values kept: none, anomaly (inputs of an origin), overflow (outputs too), sample, "
+        "full [anomaly]",
     ),
     Option(word="sample", takes="N", help="with --values sample: every Nth call [10]"),
-    Option(word="steps", takes="STEPS", help="steps recorded, 0|5-8; recording ends after the last one"),
+    Option(
+        word="steps", takes="STEPS", help="steps recorded, 0|5-8; recording ends after the last one"
+    ),
     Option(word="ranks", takes="RANKS", help="ranks recorded, 0,7"),
-    Option(word="ops", takes="PATTERN", help="operators recorded: globs over operator, name and module, name-regex(RE)"),
+    Option(
+        word="ops",
+        takes="PATTERN",
+        help="operators recorded: globs over operator, name and module, name-regex(RE)",
+    ),
     Option(word="skip", takes="PATTERN", help="operators left out"),
-    Option(word="set-dump", help="record only what the program chose with opscope.set_dump(module or operator)"),
-    Option(word="phases", takes="PHASES", help="forward, backward, optimizer, recompute, communication"),
-    Option(word="io", takes="SIDE", choices=("input", "output", "both"), help="tensors recorded: input, output or both [both]"),
+    Option(
+        word="set-dump",
+        help="record only what the program chose with opscope.set_dump(module or operator)",
+    ),
+    Option(
+        word="phases", takes="PHASES", help="forward, backward, optimizer, recompute, communication"
+    ),
+    Option(
+        word="io",
+        takes="SIDE",
+        choices=("input", "output", "both"),
+        help="tensors recorded: input, output or both [both]",
+    ),
     Option(word="levels", takes="LEVELS", help="operator, module, api [operator,module]"),
-    Option(word="keep", takes="KEEP", help="steps kept whole: last:N or all; those with a finding stay anyway [last:100]"),
-    Option(word="on-overflow", takes="ACTION", choices=ON_OVERFLOW, help="at the first overflow: keep going or stop the program [keep]"),
-    Option(word="around", takes="N", help="record step N and the one before it, then end the program cleanly"),
+    Option(
+        word="keep",
+        takes="KEEP",
+        help="steps kept whole: last:N or all; those with a finding stay anyway [last:100]",
+    ),
+    Option(
+        word="on-overflow",
+        takes="ACTION",
+        choices=ON_OVERFLOW,
+        help="at the first overflow: keep going or stop the program [keep]",
+    ),
+    Option(
+        word="around",
+        takes="N",
+        help="record step N and the one before it, then end the program cleanly",
+    ),
     Option(word="stop-after", help="end the program, cleanly, after the last of --steps"),
     Option(word="step-module", takes="PATH", help="a step is one forward call of this module"),
     Option(word="seed", takes="N", help="seed python, NumPy and torch"),
     Option(word="deterministic", help="deterministic algorithms only"),
-    Option(word="torch-flags", takes="FLAGS", help="NAME=VALUE[,…]: torch's settings held at these values, by their names in a run"),
-    Option(word="sync", help="wait for the device after every operator"),
-    Option(word="check", help="make calls again on a trusted substitute while the program runs, and judge them"),
-    Option(word="budget", takes="SHARE", help="with --check: share of the program's time it may take beyond first calls, or all [20%]"),
     Option(
-        word="substitute", takes="RULES", help="PATTERN=KIND[;…]: run these operators as cpu, float64, float32, decomposition, function:…"
+        word="torch-flags",
+        takes="FLAGS",
+        help="NAME=VALUE[,…]: torch's settings held at these values, by their names in a run",
     ),
-    Option(word="journal", takes="PATTERN", help="write inputs of these operators before each call, for when the process dies in it"),
-    Option(word="layout", takes="LAYOUT", choices=LAYOUTS, help="also write the run in that tool's own tree, to --config's path"),
-    Option(word="config", takes="FILE", help="options from a TOML file, data_dump.json, acl.json or msprobe's config.json"),
+    Option(word="sync", help="wait for the device after every operator"),
+    Option(
+        word="check",
+        help="make calls again on a trusted substitute while the program runs, and judge them",
+    ),
+    Option(
+        word="budget",
+        takes="SHARE",
+        help="with --check: share of the program's time it may take beyond first calls, or all "
+        "[20%]",
+    ),
+    Option(
+        word="substitute",
+        takes="RULES",
+        help="PATTERN=KIND[;…]: run these operators as cpu, float64, float32, decomposition, "
+        "function:…",
+    ),
+    Option(
+        word="journal",
+        takes="PATTERN",
+        help="write inputs of these operators before each call, for when the process dies in it",
+    ),
+    Option(
+        word="layout",
+        takes="LAYOUT",
+        choices=LAYOUTS,
+        help="also write the run in that tool's own tree, to --config's path",
+    ),
+    Option(
+        word="config",
+        takes="FILE",
+        help="options from a TOML file, data_dump.json, acl.json or msprobe's config.json",
+    ),
 )
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 _BY_FIELD = {option.field: option for option in OPTIONS}
@@ -101,8 +168,8 @@ _BY_FIELD = {option.field: option for option in OPTIONS}
 class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What to record, where to, and what to do about it.
 
-    output is a path or None (runs/{tag or script}-{time}); sample keeps the values of every Nth call when values is "sample";
-    seed is below 2**32, NumPy's limit.
+    output is a path or None (runs/{tag or script}-{time}); sample keeps the values of every Nth
+    call when values is "sample"; seed is below 2**32, NumPy's limit.
     """
 
     output: str | None = None
@@ -153,13 +220,23 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
         for field, default in msgspec.structs.asdict(RecordConfig()).items():
             value = getattr(self, field)
             if field != "selection" and value != default:
-                words[field] = value if isinstance(value, bool) else ",".join(value) if isinstance(value, tuple) else str(value)
+                words[field] = (
+                    value
+                    if isinstance(value, bool)
+                    else ",".join(value)
+                    if isinstance(value, tuple)
+                    else str(value)
+                )
         return words
 
     def to_options(self) -> str:
-        """The option string that parse_options reads back to this; only what differs from the defaults."""
+        """The option string that parse_options reads back to this; only what differs from the
+        defaults.
+        """
         words = ((_BY_FIELD[field].word, value) for field, value in self.words().items())
-        return shlex.join(f"--{word}" if value is True else f"--{word}={value}" for word, value in words)
+        return shlex.join(
+            f"--{word}" if value is True else f"--{word}={value}" for word, value in words
+        )
 
 
 def parse_options(options: str | Sequence[str]) -> RecordConfig:
@@ -168,7 +245,9 @@ def parse_options(options: str | Sequence[str]) -> RecordConfig:
 
 
 def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
-    """Options by field name, later layers winning; a config file named in any of them comes before all."""
+    """Options by field name, later layers winning; a config file named in any of them comes before
+    all.
+    """
     words: Words = {}
     for layer in layers:
         words.update(layer)
@@ -182,7 +261,11 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         wanted = _number(text["around"], what="--around", least=0)
         text.setdefault("steps", step_and_before(wanted))
         words = {"stop_after": True, **words}
-    selected = {field: text[field] for field in ("steps", "ranks", "ops", "skip", "phases", "io") if field in text}
+    selected = {
+        field: text[field]
+        for field in ("steps", "ranks", "ops", "skip", "phases", "io")
+        if field in text
+    }
     return RecordConfig(
         output=text.get("output"),
         tag=text.get("tag"),
@@ -210,7 +293,9 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
 
 
 def read_words(options: str | Sequence[str]) -> Words:
-    """Options by field name, nothing but the words checked; UsageError for a word that is not an option."""
+    """Options by field name, nothing but the words checked; UsageError for a word that is not an
+    option.
+    """
     rest = list(reversed(_split(options) if isinstance(options, str) else options))
     words: Words = {}
     while rest:
@@ -228,12 +313,18 @@ def read_words(options: str | Sequence[str]) -> Words:
     return words
 
 
-def split_command(arguments: Sequence[str], *, more: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Part `[options] [--] CMD…` into the options and the command: it starts after `--`, or at the first word that is no option.
+def split_command(
+    arguments: Sequence[str], *, more: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Part `[options] [--] CMD…` into the options and the command: it starts after `--`, or at the
+    first word that is no option.
 
-    more are further options that take a value. One that is not known ends nothing, so that it is reported rather than run.
+    more are further options that take a value. One that is not known ends nothing, so that it is
+    reported rather than run.
     """
-    takes_value = {flag for flag, option in _BY_FLAG.items() if option.takes is not None} | set(more)
+    takes_value = {flag for flag, option in _BY_FLAG.items() if option.takes is not None} | set(
+        more
+    )
     place = 0
     while place < len(arguments):
         word = arguments[place]
@@ -246,7 +337,8 @@ def split_command(arguments: Sequence[str], *, more: Sequence[str] = ()) -> tupl
 
 
 def read_file(path: Path) -> Words:
-    """Options from a file: TOML, `steps = "0|5-8"`, `stop-after = true`, or another tool's JSON (formats.settings.recording).
+    """Options from a file: TOML, `steps = "0|5-8"`, `stop-after = true`, or another tool's JSON
+    (formats.settings.recording).
 
     UsageError names the file and the word.
     """
@@ -261,10 +353,18 @@ def read_file(path: Path) -> Words:
     for key, value in table.items():
         field = key.replace("-", "_")
         if field not in _BY_FIELD or field == "config":
-            raise UsageError(f"{path}: unknown option {key!r}{_near(key, [option.word for option in OPTIONS])}")
+            raise UsageError(
+                f"{path}: unknown option {key!r}{_near(key, [option.word for option in OPTIONS])}"
+            )
         words[field] = _word_of(value, _BY_FIELD[field], path)
-    if any(rule.kind.startswith("function") for rule in parse_rules(str(words.get("substitute", "*=cpu")))):
-        raise UsageError(f"{path}: a file of options runs no function of a module; give function:… with --substitute on the command line")
+    if any(
+        rule.kind.startswith("function")
+        for rule in parse_rules(str(words.get("substitute", "*=cpu")))
+    ):
+        raise UsageError(
+            f"{path}: a file of options runs no function of a module; give function:… with "
+            "--substitute on the command line"
+        )
     return words
 
 
@@ -277,7 +377,9 @@ def read_text(path: Path) -> str:
             raise UsageError(f"{path}: more than {_LARGEST >> 20} MiB; no file of options")
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}; --config needs a file that can be read") from error
+        raise UsageError(
+            f"{path}: {error.strerror or error}; --config needs a file that can be read"
+        ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
@@ -299,7 +401,11 @@ def read_settings(path: Path, text: str) -> Recording:
 def _word_of(value: object, option: Option, path: Path) -> str | bool:
     if option.takes is None and isinstance(value, bool):
         return value
-    if option.takes is not None and isinstance(value, list) and all(isinstance(part, str | int) for part in value):
+    if (
+        option.takes is not None
+        and isinstance(value, list)
+        and all(isinstance(part, str | int) for part in value)
+    ):
         return ",".join(map(str, value))
     if option.takes is not None and isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
@@ -311,7 +417,9 @@ def _toml() -> Any:
     try:
         return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError as error:
-        raise UsageError("--config needs Python 3.11, or the package tomli: pip install tomli") from error
+        raise UsageError(
+            "--config needs Python 3.11, or the package tomli: pip install tomli"
+        ) from error
 
 
 def _split(options: str) -> list[str]:
@@ -366,7 +474,10 @@ def _flags(text: str | None) -> str | None:
     """The text of settings, once they are known to be some."""
     for item in text.split(",") if text is not None else ():
         if not re.fullmatch(r"[a-z][a-z0-9_.]*=\w+", item.strip(), re.ASCII):
-            raise UsageError(f"--torch-flags {text!r}: write NAME=VALUE[,NAME=VALUE], such as backends.cudnn.allow_tf32=False")
+            raise UsageError(
+                f"--torch-flags {text!r}: write NAME=VALUE[,NAME=VALUE], such as "
+                "backends.cudnn.allow_tf32=False"
+            )
     return text
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways a process ends, so that its last rows are written: return, exception, os._exit; and fork, which must not write.
+"""The ways a process ends, so that its last rows are written: return, exception, os._exit; and
+fork, which must not write.
 
-These are the only functions of the interpreter that opscope replaces. No signal handler is installed: what SIGTERM or
-SIGKILL cut off is at most the rows of the last half second, and the black box still names the call in flight.
+These are the only functions of the interpreter that opscope replaces. No signal handler is
+installed: what SIGTERM or SIGKILL cut off is at most the rows of the last half second, and the
+black box still names the call in flight.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def watch(session: Session) -> None:
 
 
 def watch_return(session: Session) -> None:
-    # Non-daemon threads still run at atexit's usual time; threading's own callbacks come before, when they have been joined.
+    # Non-daemon threads still run at atexit's usual time; threading's own callbacks come before,
+    # when they have been joined.
     atexit.register(session.close)
     session.cleanup.callback(atexit.unregister, session.close)
 
@@ -71,7 +74,9 @@ def watch_fork(session: Session) -> None:
 
 
 def watch_threads(session: Session, enter: Callable[[], None], leave: Callable[[], None]) -> None:
-    """Run `enter` and `leave` in every thread that is started through threading while the session lasts."""
+    """Run `enter` and `leave` in every thread that is started through threading while the session
+    lasts.
+    """
     previous = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     @functools.wraps(previous)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beginning a recording in this process: below `opscope run`, by the environment, or in a with-block of the program."""
+"""Beginning a recording in this process: below `opscope run`, by the environment, or in a
+with-block of the program.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 
 def join_from_environment(environ: Mapping[str, str] | None = None) -> Session | None:
-    """Join the recording that OPSCOPE_RUN and OPSCOPE_RUN_ID name; called once torch has been imported."""
+    """Join the recording that OPSCOPE_RUN and OPSCOPE_RUN_ID name; called once torch has been
+    imported.
+    """
     environ = os.environ if environ is None else environ
     run, identity = environ.get("OPSCOPE_RUN"), environ.get("OPSCOPE_RUN_ID")
     if not run or not identity or active.session is not None:
@@ -62,8 +66,13 @@ def begin(config: RecordConfig, run: Path) -> Session:
 
 
 def attach_blackbox(session: Session, recorder: TorchRecorder) -> None:
-    """Give the process its black box; a disk that has no room for it ends the recording, not the program."""
-    contain(session.fail, lambda: recorder.book.attach(BlackBox.create(session.writer.directory / BLACKBOX)))
+    """Give the process its black box; a disk that has no room for it ends the recording, not the
+    program.
+    """
+    contain(
+        session.fail,
+        lambda: recorder.book.attach(BlackBox.create(session.writer.directory / BLACKBOX)),
+    )
 
 
 class Part(Protocol):
@@ -78,10 +87,12 @@ class Part(Protocol):
 
 
 class Recording:
-    """A with-block that records what torch and MindSpore do inside it; inside an outer recording it joins that one.
+    """A with-block that records what torch and MindSpore do inside it; inside an outer recording it
+    joins that one.
 
-    path of the finished or joined run, None before the block is entered. start, stop and step overrule the rules of docs/schema.md.
-    A framework that is imported inside the block is not recorded.
+    path of the finished or joined run, None before the block is entered. start, stop and step
+    overrule the rules of docs/schema.md. A framework that is imported inside the block is not
+    recorded.
     """
 
     def __init__(self, config: RecordConfig) -> None:
@@ -111,11 +122,16 @@ class Recording:
             deterministic=config.deterministic,
         )
         if self.path.name != wanted.name:
-            print(f"opscope: {wanted} exists, recording into {wanted.with_name(self.path.name)}", file=sys.stderr)
+            print(
+                f"opscope: {wanted} exists, recording into {wanted.with_name(self.path.name)}",
+                file=sys.stderr,
+            )
         self._parts = list(_parts(config, self.path))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         if not self._parts or self._joined or self.path is None:
             return
         for part in self._parts:
@@ -149,7 +165,9 @@ def _not_sealed(error: BaseException) -> None:
 
 
 def _parts(config: RecordConfig, run: Path) -> Iterator[Part]:
-    """A recording of each framework that the program has imported; of torch where it has imported none."""
+    """A recording of each framework that the program has imported; of torch where it has imported
+    none.
+    """
     if "mindspore" in sys.modules:
         from opscope.record.mindspore.inside import InsideRecording
 
@@ -161,11 +179,14 @@ def _parts(config: RecordConfig, run: Path) -> Iterator[Part]:
 def record(path: str | os.PathLike[str] | None = None, **options: Any) -> Recording:
     """Record what torch or MindSpore does inside a with-block into a run directory.
 
-    options are those of `opscope run` with underscores: values="full", steps="0|5-8", keep="all", …; what OPSCOPE in the
-    environment says holds where they say nothing. Raises UsageError for one that cannot be used.
+    options are those of `opscope run` with underscores: values="full", steps="0|5-8", keep="all",
+    …; what OPSCOPE in the environment says holds where they say nothing. Raises UsageError for one
+    that cannot be used.
     """
     words: dict[str, str | bool] = {
-        name: value if isinstance(value, bool) else str(value) for name, value in options.items() if value is not None
+        name: value if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
     }
     if path is not None:
         words["output"] = os.fspath(path)
@@ -181,9 +202,11 @@ def mark_step() -> None:
 
 
 def set_dump(target: object, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - as mindspore.set_dump is called
-    """Choose a module or an operator to be recorded, before its first call, where --set-dump (dump_mode 2) is on.
+    """Choose a module or an operator to be recorded, before its first call, where --set-dump
+    (dump_mode 2) is on.
 
-    target is an nn.Module, an operator (torch.ops.aten.bmm), a Cell or primitive of MindSpore, or a PATTERN of names; enabled False
-    takes a choice back, for a module inside a chosen one too. Raises UsageError for anything else.
+    target is an nn.Module, an operator (torch.ops.aten.bmm), a Cell or primitive of MindSpore, or a
+    PATTERN of names; enabled False takes a choice back, for a module inside a chosen one too.
+    Raises UsageError for anything else.
     """
     active.chosen.choose(target, enabled=enabled)

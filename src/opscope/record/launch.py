@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command with recording switched on in every Python process below it.
 
-The launcher makes the run directory, gives the command an environment in which record/bootstrap starts a recording wherever
-torch is imported, waits, and seals the run. Standard streams are the command's own. The environment:
+The launcher makes the run directory, gives the command an environment in which record/bootstrap
+starts a recording wherever torch is imported, waits, and seals the run. Standard streams are the
+command's own. The environment:
 
     PYTHONPATH         record/bootstrap in front of what was there
     OPSCOPE            the options, as RecordConfig.to_options writes them
     OPSCOPE_RUN        absolute path of the run directory;  OPSCOPE_RUN_ID  what a process must know to join it
     OPSCOPE_HOME       the directory that holds this opscope, for interpreters that have none;  OPSCOPE_VERSION  its version
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -35,7 +36,15 @@ from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
 from opscope.run.descriptor import identity
 from opscope.run.printable import printable
-from opscope.run.store.layout import BLACKBOX, RUN_FILE, create_run, process_directories, read_process, seal_run, update_process
+from opscope.run.store.layout import (
+    BLACKBOX,
+    RUN_FILE,
+    create_run,
+    process_directories,
+    read_process,
+    seal_run,
+    update_process,
+)
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
@@ -53,8 +62,9 @@ Say = Callable[[str], None]
 class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """How the command ended and what was recorded of it.
 
-    run is None when there is none to read (it could not be made, or an outer `opscope run` has it); exit_code is the
-    command's, 128 + n when signal n ended it; nothing_recorded says why, when no process recorded.
+    run is None when there is none to read (it could not be made, or an outer `opscope run` has it);
+    exit_code is the command's, 128 + n when signal n ended it; nothing_recorded says why, when no
+    process recorded.
     """
 
     run: Path | None
@@ -73,8 +83,8 @@ def say(line: str) -> None:
 def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> LaunchResult:
     """Run a command under recording and wait for it; UsageError when there is no such command.
 
-    Inside an outer `opscope run` the command joins its recording. A run directory that cannot be made is told, and the
-    command runs without recording.
+    Inside an outer `opscope run` the command joins its recording. A run directory that cannot be
+    made is told, and the command runs without recording.
     """
     check_command(command)
     start = time.monotonic()
@@ -109,19 +119,34 @@ def directory_identity(run: Path | None) -> tuple[int, int] | None:
     return None
 
 
-def _prepare(config: RecordConfig, command: Sequence[str], tell: Say) -> tuple[Path | None, dict[str, str]]:
+def _prepare(
+    config: RecordConfig, command: Sequence[str], tell: Say
+) -> tuple[Path | None, dict[str, str]]:
     run_id = uuid.uuid4().hex
     wanted = Path(config.output) if config.output is not None else default_path(config, command)
-    facts: dict[str, Any] = {"run_id": run_id, "version": VERSION, "seed": config.seed, "deterministic": config.deterministic}
+    facts: dict[str, Any] = {
+        "run_id": run_id,
+        "version": VERSION,
+        "seed": config.seed,
+        "deterministic": config.deterministic,
+    }
     try:
-        facts |= {"packages": packages(command), "shared": config.shared, "keep_argv": config.keep_argv}
+        facts |= {
+            "packages": packages(command),
+            "shared": config.shared,
+            "keep_argv": config.keep_argv,
+        }
         run = create_run(wanted, command=command, config=config.words(), **facts)
     except UsageError as error:
         tell(f"not recording: {error}; the command runs without it")
         return None, dict(os.environ)
     # The path as the user wrote it is the one to read and to copy.
     shown = wanted.with_name(run.name)
-    tell(f"{wanted} exists, recording into {shown}" if run.name != wanted.name else f"recording into {shown}")
+    tell(
+        f"{wanted} exists, recording into {shown}"
+        if run.name != wanted.name
+        else f"recording into {shown}"
+    )
     child = child_environment(os.environ, config, run, run_id)
     return shown, {**child, **collection(os.environ, run)}
 
@@ -133,9 +158,13 @@ def check_command(command: Sequence[str], *, verb: str = "run") -> None:
     if shutil.which(command[0]) is not None:
         return
     if command[0].endswith(".py") and Path(command[0]).exists():
-        raise UsageError(f"{command[0]} is not a program; write: opscope {verb} -- python {shlex.join(command)}")
+        raise UsageError(
+            f"{command[0]} is not a program; write: opscope {verb} -- python {shlex.join(command)}"
+        )
     if Path(command[0]).is_file():
-        raise UsageError(f"{command[0]}: may not be run; chmod +x it, or name the program that runs it before it")
+        raise UsageError(
+            f"{command[0]}: may not be run; chmod +x it, or name the program that runs it before it"
+        )
     raise UsageError(f"{command[0]}: no such command; what follows -- is run as it stands")
 
 
@@ -153,7 +182,9 @@ def default_path(config: RecordConfig, command: Sequence[str]) -> Path:
 
 
 def script_name(command: Sequence[str]) -> str:
-    """What a user would call the command: its first .py file, else the module after -m, else its first word."""
+    """What a user would call the command: its first .py file, else the module after -m, else its
+    first word.
+    """
     script = next((word for word in command if word.endswith(".py")), None)
     if script is None and "-m" in command[1:-1]:
         return command[command.index("-m", 1) + 1]
@@ -161,7 +192,9 @@ def script_name(command: Sequence[str]) -> str:
 
 
 def packages(command: Sequence[str]) -> dict[str, str]:
-    """Versions of what matters to numbers; empty when the command uses another interpreter's packages than this one."""
+    """Versions of what matters to numbers; empty when the command uses another interpreter's
+    packages than this one.
+    """
     found = shutil.which(command[0])
     if found is None or Path(found).parent != Path(sys.executable).parent:
         return {}
@@ -174,7 +207,9 @@ def packages(command: Sequence[str]) -> dict[str, str]:
     return versions
 
 
-def child_environment(environment: Mapping[str, str], config: RecordConfig, run: Path, identity: str) -> dict[str, str]:
+def child_environment(
+    environment: Mapping[str, str], config: RecordConfig, run: Path, identity: str
+) -> dict[str, str]:
     """The environment in which every Python process below records into run (absolute)."""
     path = environment.get("PYTHONPATH", "")
     package = Path(__file__).parents[1]
@@ -192,11 +227,15 @@ def child_environment(environment: Mapping[str, str], config: RecordConfig, run:
     if config.sync:
         child.update(CUDA_LAUNCH_BLOCKING="1", ASCEND_LAUNCH_BLOCKING="1")
     if config.deterministic:
-        child.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch.use_deterministic_algorithms asks of CUDA users
+        child.setdefault(
+            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+        )  # what torch.use_deterministic_algorithms asks of CUDA users
     return child
 
 
-def _finish(result: LaunchResult, run: Path, command: Sequence[str], ending: Ending) -> LaunchResult:
+def _finish(
+    result: LaunchResult, run: Path, command: Sequence[str], ending: Ending
+) -> LaunchResult:
     """Say in the run how the command ended, and find out what it recorded."""
     started = run / STARTED
     was_started = started.exists()
@@ -207,25 +246,52 @@ def _finish(result: LaunchResult, run: Path, command: Sequence[str], ending: End
         _note_ending(directory, ending)
     seal_run(run)
     without_graph = (run / MINDSPORE).is_dir()
-    why = None if directories else NO_GRAPH if without_graph else why_nothing(command, started=was_started, notes=notes)
+    why = (
+        None
+        if directories
+        else NO_GRAPH
+        if without_graph
+        else why_nothing(command, started=was_started, notes=notes)
+    )
     if ending.code and has_logs(run):
-        notes = (*notes, f"CANN's logs are in the run; an AI Core error is explained by: opscope aicore {shlex.quote(str(run))}")
-    return msgspec.structs.replace(result, processes=len(directories), notes=notes, nothing_recorded=why)
+        notes = (
+            *notes,
+            (
+                "CANN's logs are in the run; an AI Core error is explained by: opscope aicore "
+                f"{shlex.quote(str(run))}"
+            ),
+        )
+    return msgspec.structs.replace(
+        result, processes=len(directories), notes=notes, nothing_recorded=why
+    )
 
 
 def _note_ending(directory: Path, ending: Ending) -> None:
-    """A process that was killed could not write how it ended; of the command itself the launcher knows."""
+    """A process that was killed could not write how it ended; of the command itself the launcher
+    knows.
+    """
     try:
         process = read_process(directory, -1)
         if process.pid == ending.pid and process.exit_code is None and process.signal is None:
-            update_process(directory, exit_code=ending.code, signal=ending.signal, idle=_idle(directory) if ending.signal else None)
+            update_process(
+                directory,
+                exit_code=ending.code,
+                signal=ending.signal,
+                idle=_idle(directory) if ending.signal else None,
+            )
     except (FormatError, OSError):
         return  # torn by what killed the process: readers say so
 
 
 def _idle(directory: Path) -> float:
-    """Seconds since the tables of a process last grew: its writer flushes every second while calls are made."""
-    times = [path.stat().st_mtime for path in (*directory.glob("*.arrow"), directory / BLACKBOX) if path.exists()]
+    """Seconds since the tables of a process last grew: its writer flushes every second while calls
+    are made.
+    """
+    times = [
+        path.stat().st_mtime
+        for path in (*directory.glob("*.arrow"), directory / BLACKBOX)
+        if path.exists()
+    ]
     return round(max(0.0, time.time() - max(times)), 1) if times else 0.0
 
 
@@ -247,15 +313,22 @@ def why_nothing(command: Sequence[str], *, started: bool, notes: Sequence[str]) 
     flag = isolating_flag(command)
     if flag is not None:
         way_out = f"leave {flag} out, or import opscope in the program"
-        return f"nothing recorded: python {flag} skips sitecustomize, by which opscope starts; {way_out}"
+        return (
+            f"nothing recorded: python {flag} skips sitecustomize, by which opscope starts; "
+            f"{way_out}"
+        )
     return (
-        "nothing recorded: no process imported torch or mindspore, and no Python process came up with PYTHONPATH as opscope set it:"
-        f" {Path(command[0]).name} is no Python program, or clears the environment, or uses python -I, -E or -S"
+        "nothing recorded: no process imported torch or mindspore, and no Python process came "
+        "up with PYTHONPATH as opscope set it:"
+        f" {Path(command[0]).name} is no Python program, or clears the environment, or uses "
+        "python -I, -E or -S"
     )
 
 
 def isolating_flag(command: Sequence[str]) -> str | None:
-    """The option of a Python interpreter in this command that keeps sitecustomize from being imported: -I, -E or -S."""
+    """The option of a Python interpreter in this command that keeps sitecustomize from being
+    imported: -I, -E or -S.
+    """
     for place, word in enumerate(command):
         if not re.fullmatch(r"(python|pypy)[0-9.]*", Path(word).name):
             continue

@@ -1,20 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank this process is: torch.distributed when initialised, else what the launcher's variables say."""
+"""Which rank this process is: torch.distributed when initialised, else what the launcher's
+variables say.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 
-RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK_ID")  # the last one is msrun's and HCCL's
-LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "DEVICE_ID")
+RANK_VARIABLES = (
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "RANK_ID",
+)  # the last one is msrun's and HCCL's
+LOCAL_VARIABLES = (
+    "LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "SLURM_LOCALID",
+    "DEVICE_ID",
+)
 WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "RANK_SIZE")
 
 
 def exchanging() -> bool:
     """Whether this process has a process group of torch.distributed."""
     distributed = sys.modules.get("torch.distributed")
-    return distributed is not None and distributed.is_available() and bool(distributed.is_initialized())
+    return (
+        distributed is not None
+        and distributed.is_available()
+        and bool(distributed.is_initialized())
+    )
 
 
 def known_rank(environ: Mapping[str, str]) -> int | None:

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 
 def arrow_batches(drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]:
-    """Arrow batches of tables calls and tensors, None for one without rows; levels: 1 operator, 2 API, 4 module."""
+    """Arrow batches of tables calls and tensors, None for one without rows; levels: 1 operator, 2
+    API, 4 module.
+    """
     drafts = [draft for draft in drafts if levels >> LEVELS.index(draft.level) & 1]
     calls: list[Row] = [call_row(draft, process=process, rank=rank) for draft in drafts]
     tensors: list[Row] = [row for draft in drafts for row in tensor_rows(draft, process=process)]
-    return (encode_rows("calls", calls) if calls else None, encode_rows("tensors", tensors) if tensors else None)
+    return (
+        encode_rows("calls", calls) if calls else None,
+        encode_rows("tensors", tensors) if tensors else None,
+    )
 
 
 def call_row(draft: Draft, *, process: int, rank: int) -> Call:

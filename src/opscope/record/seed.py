@@ -9,7 +9,8 @@ import sys
 
 
 def seed_all(seed: int = 1234, *, deterministic: bool = False) -> None:
-    """Seed python, NumPy, and torch and MindSpore where they are imported; deterministic asks them for such algorithms.
+    """Seed python, NumPy, and torch and MindSpore where they are imported; deterministic asks them
+    for such algorithms.
 
     seed is below 2**32, NumPy's limit. Hash randomisation of child processes is seeded too.
     """

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process's recording: takes rows from a recorder, hands them to the run's writer, knows when to stop.
+"""One process's recording: takes rows from a recorder, hands them to the run's writer, knows when
+to stop.
 
-A session never raises into the program it watches. Its writer works on a background thread; a failure there, or in the
-recorder, ends recording with one line on stderr.
+A session never raises into the program it watches. Its writer works on a background thread; a
+failure there, or in the recorder, ends recording with one line on stderr.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from opscope.run.store.writer import ProcessWriter
 
 
-STEP_SECONDS = 0.1  # for which the rows of steps that have ended may wait, so that short steps go to the disk together
+# for which the rows of steps that have ended may wait, so that short steps go to the disk together
+STEP_SECONDS = 0.1
 MOST_MISSED = 100  # calls that could not be recorded; what then still could is not worth their time
 
 
@@ -70,12 +72,14 @@ class Session:
         self._quiet = 0.0
         self._handing = threading.RLock()  # a signal handler of the program may end a step too
         self._handed = 0.0
-        self._ended: list[tuple[int, bool]] = []  # steps whose rows wait, and whether they have a finding
+        self._ended: list[
+            tuple[int, bool]
+        ] = []  # steps whose rows wait, and whether they have a finding
         writer.idle = self._hand_over_when_idle
         self._missed = 0
         self._first_missed = ""
 
-    # -- life -------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def start(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -86,12 +90,18 @@ class Session:
             recorder.pause()
 
     def close(self, exit_code: int | None = None) -> None:
-        """Stop recording and write out what is left; a second call takes off what the first, inside of a call, could not."""
+        """Stop recording and write out what is left; a second call takes off what the first, inside
+        of a call, could not.
+        """
         if self.closed:
             contain(self._note, self._leave)
             return
         self.closed = True
-        for part in (self.cleanup.close, self._write_rest, lambda: self.writer.close(self.exit_code if exit_code is None else exit_code)):
+        for part in (
+            self.cleanup.close,
+            self._write_rest,
+            lambda: self.writer.close(self.exit_code if exit_code is None else exit_code),
+        ):
             contain(self._note, part)
 
     def _write_rest(self) -> None:
@@ -108,15 +118,26 @@ class Session:
     def _facts(self, recorder: Recorder) -> dict[str, Any]:
         """What process.json says of the whole recording."""
         beneath = recorder.beneath.facts() if recorder.beneath is not None else {}
-        wall, watching = time.perf_counter() - self._started, recorder.book.watching + beneath.get("checked", {}).get("seconds", 0.0)
+        wall, watching = (
+            time.perf_counter() - self._started,
+            recorder.book.watching + beneath.get("checked", {}).get("seconds", 0.0),
+        )
         return {
-            "overhead": round(wall / max(wall - watching, 1e-9), 4) if 0 < watching < wall else None,
+            "overhead": round(wall / max(wall - watching, 1e-9), 4)
+            if 0 < watching < wall
+            else None,
             "hidden_calls": max(captured_calls() - self._captured, 0),
             "steps": recorder.book.step,
             "skipped_steps": tuple(self.skipped),
             "idle": self.idle,
-            "missed": f"{self._missed} calls could not be recorded, the first {self._first_missed}" if self._missed else None,
-            **({"torch": {**self.writer.process.torch, **recorder.settings()}} if recorder.book.step == 0 else {}),
+            "missed": f"{self._missed} calls could not be recorded, the first {self._first_missed}"
+            if self._missed
+            else None,
+            **(
+                {"torch": {**self.writer.process.torch, **recorder.settings()}}
+                if recorder.book.step == 0
+                else {}
+            ),
             **beneath,
         }
 
@@ -151,12 +172,19 @@ class Session:
         return self.writer.failed is not None or self.writer.process.failed is not None
 
     def device_lost(self, device: str, error: BaseException) -> None:
-        """A device can be asked no more: its tensors have no statistics from now on, their calls are still recorded."""
+        """A device can be asked no more: its tensors have no statistics from now on, their calls
+        are still recorded.
+        """
         why = str(error).partition("\n")[0]
-        tell(f"statistics of {device} end here: {type(error).__name__}: {why}; calls are still recorded")
+        tell(
+            f"statistics of {device} end here: {type(error).__name__}: {why}; calls are still "
+            "recorded"
+        )
 
     def missed(self, op: str, error: BaseException) -> bool:
-        """A call could not be recorded, which is said once; recording ends when it happens too often. Whether it lasts."""
+        """A call could not be recorded, which is said once; recording ends when it happens too
+        often. Whether it lasts.
+        """
         if self.closed or self._said:
             self.fail(error)
             return False
@@ -186,7 +214,7 @@ class Session:
         if self.recorder is not None and not self.closed:
             contain(self.fail, self.recorder.step_marked)
 
-    # -- what recorders tell ----------------------------------------------------------------------------------
+    # -- what recorders tell -----------------------------------------------------------------------
 
     def scaler_updated(self) -> None:
         """GradScaler.update ran."""
@@ -227,21 +255,27 @@ class Session:
             recorder.pause()
 
     def note(self, kind: str, key: str, value: str) -> None:
-        """Write something rare about the program into process.json at once; of each kind the first MOST_NOTES."""
+        """Write something rare about the program into process.json at once; of each kind the first
+        MOST_NOTES.
+        """
         known = self.writer.process.torch.get(kind, {})
         if key not in known and len(known) < MOST_NOTES:
             self.writer.update(torch={**self.writer.process.torch, kind: {**known, key: value}})
 
-    def keep_value(self, memory: memoryview, *, dtype: str, shape: tuple[int, ...], seal: bool) -> tuple[str, str] | None:
+    def keep_value(
+        self, memory: memoryview, *, dtype: str, shape: tuple[int, ...], seal: bool
+    ) -> tuple[str, str] | None:
         found = self.writer.keep_value(memory, dtype=dtype, shape=shape, seal=seal)
         return (found.shard, found.key) if found is not None else None
 
-    # -- inner ------------------------------------------------------------------------------------------------
+    # -- inner -------------------------------------------------------------------------------------
 
     def _wants_recording(self) -> bool:
         selection = self.config.selection
         step = self.recorder.book.step if self.recorder is not None else 0
-        return selection.wants_step(step) and (selection.ranks is None or selection.wants_rank(self.rank))
+        return selection.wants_step(step) and (
+            selection.ranks is None or selection.wants_rank(self.rank)
+        )
 
     def raised(self, kind: type[BaseException]) -> None:
         """An exception that nobody caught ends the program."""
@@ -256,7 +290,9 @@ class Session:
         self.idle = round(max(since, self._quiet if since < 1 else 0.0), 1)
 
     def drain(self, *, end: bool = False) -> None:
-        """Hand finished rows to the writer; at the end of a step (or of all) also those that wait for a device."""
+        """Hand finished rows to the writer; at the end of a step (or of all) also those that wait
+        for a device.
+        """
         self._hear()
         if self.recorder is None or not self.recorder.fetch(end=end):
             return
@@ -271,15 +307,20 @@ class Session:
         self._quiet, self._heard = now - self._heard, now
 
     def _step_due(self, recorder: Recorder, step: int, *, finding: bool) -> bool:
-        """Whether the rows of the step that has just ended, and of those before it that wait, are to be handed over now.
+        """Whether the rows of the step that has just ended, and of those before it that wait, are
+        to be handed over now.
 
-        Those of the first step are, those with a finding, the last ones of a segment of the tables, and all where ranks exchange
-        tensors: what has arrived by then is told by the thread that makes the calls, never by the writer's.
+        Those of the first step are, those with a finding, the last ones of a segment of the tables,
+        and all where ranks exchange
+        tensors: what has arrived by then is told by the thread that makes the calls, never by the
+        writer's.
         """
         segment = max(1, (self.config.keep_last or 1 << 30) // 4)
         alone = recorder.beneath is None and not exchanging()
         waited = time.monotonic() - self._handed
-        return finding or step == 0 or not alone or (step + 1) % segment == 0 or waited >= STEP_SECONDS
+        return (
+            finding or step == 0 or not alone or (step + 1) % segment == 0 or waited >= STEP_SECONDS
+        )
 
     def _hand_over(self, recorder: Recorder) -> None:
         self._handed = time.monotonic()
@@ -295,7 +336,13 @@ class Session:
     def _hand_over_when_idle(self) -> None:
         """On the writer's thread: a program that makes no more calls has its last steps on disk."""
         recorder = self.recorder
-        if recorder is None or self.closed or recorder.book.pending or not self._ended or exchanging():
+        if (
+            recorder is None
+            or self.closed
+            or recorder.book.pending
+            or not self._ended
+            or exchanging()
+        ):
             return
         if not self._handing.acquire(blocking=False):
             return
@@ -310,12 +357,16 @@ class Session:
 
 
 def captured_calls() -> int:
-    """Operators that torch.compile took into graphs since the process began, by dynamo's own count."""
+    """Operators that torch.compile took into graphs since the process began, by dynamo's own
+    count.
+    """
     dynamo = sys.modules.get("torch._dynamo.utils")
     return int(dynamo.counters["stats"]["calls_captured"]) if dynamo is not None else 0
 
 
 def graphs_remain() -> bool:
-    """Whether a graph compiled before this moment may still run; torch.compiler.reset() drops them all."""
+    """Whether a graph compiled before this moment may still run; torch.compiler.reset() drops them
+    all.
+    """
     dynamo = sys.modules.get("torch._dynamo.convert_frame")
     return dynamo is not None and bool(getattr(dynamo.output_codes, "seen_ids", True))

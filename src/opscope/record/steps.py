@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a training step ends (docs/schema.md, Steps): a small state machine fed by what the program does.
+"""When a training step ends (docs/schema.md, Steps): a small state machine fed by what the program
+does.
 
-The last optimizer step that follows a backward pass ends a step; with several optimizers, all that are in use have to have
-stepped. GradScaler's update ends a step whose optimizer it skipped. Marks by the user, or a module whose forward calls
-are counted, take over for good. Without an optimizer the model that was called first begins a step when it is called again
-after a backward pass, or, where it infers, from a line that called it in this step before.
+The last optimizer step that follows a backward pass ends a step; with several optimizers, all that
+are in use have to have stepped. GradScaler's update ends a step whose optimizer it skipped. Marks
+by the user, or a module whose forward calls are counted, take over for good. Without an optimizer
+the model that was called first begins a step when it is called again after a backward pass, or,
+where it infers, from a line that called it in this step before.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from collections.abc import Callable, Hashable
 class Steps:
     """Tells `end(skipped)` whenever a step is over; `live` names the optimizers that exist now."""
 
-    def __init__(self, end: Callable[[bool], None], live: Callable[[], set[Hashable]], *, module: str | None = None) -> None:
+    def __init__(
+        self,
+        end: Callable[[bool], None],
+        live: Callable[[], set[Hashable]],
+        *,
+        module: str | None = None,
+    ) -> None:
         self.module = module
         self.marked = False
         self._end = end
@@ -41,27 +49,44 @@ class Steps:
             self._asked = 0
         self._backward = self._learns = True
 
-    def model_enters(self, model: Hashable, line: Hashable = None, *, infers: bool = False, continues: bool = False) -> None:
-        """The program calls a model from a line outside of any model; where there is no optimizer, that may begin a step.
+    def model_enters(
+        self,
+        model: Hashable,
+        line: Hashable = None,
+        *,
+        infers: bool = False,
+        continues: bool = False,
+    ) -> None:
+        """The program calls a model from a line outside of any model; where there is no optimizer,
+        that may begin a step.
 
-        Once the model that was called first has come back, others that the step calls begin none. infers: no gradient can come of the
-        call. continues: it takes up what was computed before in the same pass, as a cell does its state. Of a call that is neither
-        nobody knows whether a backward pass will follow; in a program that had none it infers.
+        Once the model that was called first has come back, others that the step calls begin none.
+        infers: no gradient can come of the
+        call. continues: it takes up what was computed before in the same pass, as a cell does its
+        state. Of a call that is neither nobody knows whether a backward pass will follow; in a
+        program that had none it infers.
         """
         if self._first is None:
             self._first = model
         first, call = model == self._first, (model, line)
         again = call in self._calls and (infers or not (continues or self._learns))
         begins = first and (self._backward or again)
-        if (begins or (again and not self._returned)) and not self._depth and not self._optimized(infers=infers):
+        if (
+            (begins or (again and not self._returned))
+            and not self._depth
+            and not self._optimized(infers=infers)
+        ):
             self._returned = self._returned or begins
             lines = set() if first else {each for each in self._calls if each[0] == self._first}
             self._finish(skipped=False)
-            self._calls = lines  # a model that was called between calls of the first has not brought that one back
+            # a model that was called between calls of the first has not brought that one back
+            self._calls = lines
         self._calls.add(call)
 
     def _optimized(self, *, infers: bool) -> bool:
-        """Whether an optimizer exists; looking for one is slow, so it is looked for the 1st, 2nd, 4th, 8th … time."""
+        """Whether an optimizer exists; looking for one is slow, so it is looked for the 1st, 2nd,
+        4th, 8th … time.
+        """
         self._asked += 1
         if (infers or not self._has_optimizer) and self._asked & (self._asked - 1) == 0:
             self._has_optimizer = bool(self._live())
@@ -103,7 +128,8 @@ class Steps:
         self._entered = True
 
     def mark(self, *, idle: bool = False) -> None:
-        """The program itself says that a step is over; idle: nothing has run since the last one ended.
+        """The program itself says that a step is over; idle: nothing has run since the last one
+        ended.
 
         The first time that is the end of the step whose optimizer was noticed just before.
         """

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 class Substituting:
-    """A with-block in which matching operators of this thread run on a substitute, in backward passes too.
+    """A with-block in which matching operators of this thread run on a substitute, in backward
+    passes too.
 
-    calls says how often each operator did, refused which ones could not and why; both stay readable after the block.
+    calls says how often each operator did, refused which ones could not and why; both stay readable
+    after the block.
     """
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
@@ -47,9 +49,10 @@ class Substituting:
 def substitute(pattern: str, *, to: str | Callable[..., Any] = "cpu") -> Substituting:
     """Run operators that match a PATTERN on a substitute inside a with-block, forward and backward.
 
-    to is cpu, float64, float32, decomposition, or function:package.module:name, or a function itself, which is called with the
-    operator's arguments. A gradient counts as its own operator: `aten::native_group_norm*` takes in its backward as well, if
-    backward() is called inside the block. Raises UsageError for a pattern or kind that cannot be read.
+    to is cpu, float64, float32, decomposition, or function:package.module:name, or a function
+    itself, which is called with the operator's arguments. A gradient counts as its own operator:
+    `aten::native_group_norm*` takes in its backward as well, if backward() is called inside the
+    block. Raises UsageError for a pattern or kind that cannot be read.
     """
     if callable(to):
         to = f"function:{to.__module__}:{to.__qualname__}"

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 # What a user or a scheduler sends to the process it knows, the launcher, and means for the command.
-FORWARDED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+FORWARDED = frozenset(
+    {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+)
 
 LOOK_SECONDS = 0.5
 
@@ -24,15 +26,21 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def supervise(command: Sequence[str], environment: Mapping[str, str]) -> Ending:
-    """Run a command to its end; OSError when it cannot be started. Only the main thread can do this.
+    """Run a command to its end; OSError when it cannot be started. Only the main thread can do
+    this.
 
-    Signals that were sent to this process alone are passed on. One that the terminal sends (Ctrl-C) reaches the command
-    without our help, since both are in the foreground, and would arrive twice if it were passed on.
+    Signals that were sent to this process alone are passed on. One that the terminal sends (Ctrl-C)
+    reaches the command without our help, since both are in the foreground, and would arrive twice
+    if it were passed on.
     """
     early: list[int] = []
-    # Caught signals are the default again in the command, ignored ones (nohup) stay ignored: both as the shell had it.
+    # Caught signals are the default again in the command, ignored ones (nohup) stay ignored: both
+    # as the shell had it.
     caught = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
-    handlers = {number: signal.signal(number, lambda received, _: early.append(received)) for number in caught}
+    handlers = {
+        number: signal.signal(number, lambda received, _: early.append(received))
+        for number in caught
+    }
     try:
         # A shell's <(…) hands over descriptors, so they stay open.
         process = subprocess.Popen(command, env=dict(environment), close_fds=False)
@@ -41,11 +49,16 @@ def supervise(command: Sequence[str], environment: Mapping[str, str]) -> Ending:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     died_of = -process.returncode if process.returncode < 0 else None
-    return Ending(pid=process.pid, code=process.returncode if died_of is None else 128 + died_of, signal=died_of)
+    return Ending(
+        pid=process.pid,
+        code=process.returncode if died_of is None else 128 + died_of,
+        signal=died_of,
+    )
 
 
 def _wait(process: subprocess.Popen[bytes], early: list[int]) -> None:
-    """Wait for the command's end, passing signals on; early are those that came while it was being started.
+    """Wait for the command's end, passing signals on; early are those that came while it was being
+    started.
 
     The signals are blocked only now: a command would inherit the mask.
     """
@@ -55,7 +68,8 @@ def _wait(process: subprocess.Popen[bytes], early: list[int]) -> None:
         for number in early:
             process.send_signal(number)
         while process.poll() is None:
-            # SIGCHLD that comes while this thread is not waiting may go to one that does not block it (a library's), and is lost.
+            # SIGCHLD that comes while this thread is not waiting may go to one that does not block
+            # it (a library's), and is lost.
             received = signal.sigtimedwait(waited, LOOK_SECONDS)
             if received is not None and _was_sent_to_us(received, process.pid):
                 process.send_signal(received.si_signo)
@@ -65,7 +79,9 @@ def _wait(process: subprocess.Popen[bytes], early: list[int]) -> None:
 
 
 def _was_sent_to_us(received: signal.struct_siginfo, child: int) -> bool:
-    """Whether a process sent it (si_code <= 0, as SI_FROMUSER of siginfo.h says), and not the command itself."""
+    """Whether a process sent it (si_code <= 0, as SI_FROMUSER of siginfo.h says), and not the
+    command itself.
+    """
     return received.si_signo in FORWARDED and received.si_code <= 0 and received.si_pid != child
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays the calls of a run: every one again from its recorded inputs, on its device and on trusted substitutes.
+"""Replays the calls of a run: every one again from its recorded inputs, on its device and on
+trusted substitutes.
 
-Calls are made in processes of their own, several at a time. Results are appended to a file as they come, so that a replay
-that was interrupted goes on where it stopped.
+Calls are made in processes of their own, several at a time. Results are appended to a file as they
+come, so that a replay that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -39,15 +40,20 @@ RESULTS = "replayed.jsonl"
 LISTED = 200
 LIKE = "like another"
 RECORDED = "recorded outputs"
-BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.replay.worker import main; main(*{arguments!r})"
+BOOTSTRAP = (
+    "import sys; sys.path[:] = {path!r}; from opscope.replay.worker import main; "
+    "main(*{arguments!r})"
+)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How calls are replayed. device: where, None for the recorded one; repeat: how often; timeout: seconds for one call.
+    """How calls are replayed. device: where, None for the recorded one; repeat: how often; timeout:
+    seconds for one call.
 
-    synthesise invents inputs from statistics where values were not kept; limit is the most calls replayed. python is the interpreter
-    that has MindSpore, for runs of it; imports are libraries whose kernels make the calls, in a process of their own. allowed are
-    patterns of operators that are called though they may touch more than their tensors.
+    synthesise invents inputs from statistics where values were not kept; limit is the most calls
+    replayed. python is the interpreter that has MindSpore, for runs of it; imports are libraries
+    whose kernels make the calls, in a process of their own. allowed are patterns of operators that
+    are called though they may touch more than their tensors.
     """
 
     device: str | None = None
@@ -62,14 +68,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def patience(self) -> float:
-        """Seconds for one answer: the other interpreter has to start first, and ends what hangs itself."""
+        """Seconds for one answer: the other interpreter has to start first, and ends what hangs
+        itself.
+        """
         return self.timeout if self.python is None else self.timeout + START
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One replayed call; reason says why there is no verdict. The rest is what substitute.recorded.Replay holds.
+    """One replayed call; reason says why there is no verdict. The rest is what
+    substitute.recorded.Replay holds.
 
-    like: the index of the call of the same signature that was made for it, where inputs are invented (signatures.py).
+    like: the index of the call of the same signature that was made for it, where inputs are
+    invented (signatures.py).
     """
 
     process: int
@@ -107,16 +117,27 @@ def replay(
     output: Path | None = None,
     progress: Progress = nobody,
 ) -> Document:
-    """Replay the selected operator and API calls of a run; findings are those that are wrong or flaky.
+    """Replay the selected operator and API calls of a run; findings are those that are wrong or
+    flaky.
 
-    output is a directory in which results are kept and from which an interrupted replay goes on. The document's summary counts
-    verdicts, lists ill-conditioned calls and those that could not be replayed with the reason. complete is false when none could.
+    output is a directory in which results are kept and from which an interrupted replay goes on.
+    The document's summary counts verdicts, lists ill-conditioned calls and those that could not be
+    replayed with the reason. complete is false when none could.
     """
-    lines = list(replay_calls(run, selection=selection, plan=plan, output=output, progress=progress))
+    lines = list(
+        replay_calls(run, selection=selection, plan=plan, output=output, progress=progress)
+    )
     return document_of(run, lines, selection)
 
 
-def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: Path | None, progress: Progress = nobody) -> Iterator[Line]:
+def replay_calls(
+    run: Run,
+    *,
+    selection: Selection | None,
+    plan: Plan,
+    output: Path | None,
+    progress: Progress = nobody,
+) -> Iterator[Line]:
     """One line for each call, in the order of the run."""
     wanted = [call for call in calls(run, selection) if call.level in ("operator", "api")]
     wanted = wanted[: plan.limit] if plan.limit is not None else wanted
@@ -125,11 +146,23 @@ def replay_calls(run: Run, *, selection: Selection | None, plan: Plan, output: P
     done = {key: line for key, line in done.items() if key in known}
     spoken = spoken_for(run, wanted)
     with contextlib.ExitStack() as opened:
-        file = None if output is None else opened.enter_context(results_file(output, plan, fresh=not done))
+        file = (
+            None
+            if output is None
+            else opened.enter_context(results_file(output, plan, fresh=not done))
+        )
         for first in (True, False):
             if not first:  # what was held against recorded results says nothing of the other calls
-                spoken = {key: leader for key, leader in spoken.items() if done[leader].against != RECORDED}
-            waiting = [call for call in wanted if (call.process, call.index) not in done.keys() | spoken.keys()]
+                spoken = {
+                    key: leader
+                    for key, leader in spoken.items()
+                    if done[leader].against != RECORDED
+                }
+            waiting = [
+                call
+                for call in wanted
+                if (call.process, call.index) not in done.keys() | spoken.keys()
+            ]
             for line in opened.enter_context(contextlib.closing(spread(run, waiting, plan))):
                 done[line.process, line.index] = line
                 if file is not None:
@@ -145,22 +178,44 @@ def _after(call: Call, first: Line) -> Line:
     """The line of a call that another one of its signature speaks for."""
     if first.reason is not None:
         return line_of(call, {"reason": first.reason})
-    return line_of(call, {"values": first.values, "device": first.device, "verdict": {"verdict": LIKE}, "like": first.index})
+    return line_of(
+        call,
+        {
+            "values": first.values,
+            "device": first.device,
+            "verdict": {"verdict": LIKE},
+            "like": first.index,
+        },
+    )
 
 
-# -- results on disk ----------------------------------------------------------------------------------------------
+# -- results on disk -------------------------------------------------------------------------------
 
 
 def head_of(plan: Plan) -> dict[str, Any]:
     """What results must have in common to be continued."""
     other = {
-        name: value for name, value in (("python", plan.python), ("imports", list(plan.imports)), ("allowed", list(plan.allowed))) if value
+        name: value
+        for name, value in (
+            ("python", plan.python),
+            ("imports", list(plan.imports)),
+            ("allowed", list(plan.allowed)),
+        )
+        if value
     }
-    return {"opscope": 1, "device": plan.device, "repeat": plan.repeat, "synthesise": plan.synthesise, **other}
+    return {
+        "opscope": 1,
+        "device": plan.device,
+        "repeat": plan.repeat,
+        "synthesise": plan.synthesise,
+        **other,
+    }
 
 
 def read_results(output: Path, plan: Plan) -> dict[tuple[int, int], Line]:
-    """Results that are there already; a last line that was torn is left out. UsageError for those of another plan."""
+    """Results that are there already; a last line that was torn is left out. UsageError for those
+    of another plan.
+    """
     path = output / RESULTS
     if not path.exists():
         return {}
@@ -169,7 +224,9 @@ def read_results(output: Path, plan: Plan) -> dict[tuple[int, int], Line]:
         try:
             head = msgspec.json.decode(file.readline())
         except msgspec.DecodeError as error:
-            raise FormatError(path, f"is not a replay's file: {error}; give another directory with -o") from error
+            raise FormatError(
+                path, f"is not a replay's file: {error}; give another directory with -o"
+            ) from error
         if head != head_of(plan):
             raise UsageError(f"{path} was made with other options; give another directory with -o")
         for text in file:
@@ -187,14 +244,16 @@ def results_file(output: Path, plan: Plan, *, fresh: bool) -> Any:
             (output / RESULTS).write_bytes(msgspec.json.encode(head_of(plan)) + b"\n")
         file = (output / RESULTS).open("r+b")
     except OSError as error:
-        raise UsageError(f"{output} cannot be written ({error.strerror}); give another directory with -o") from error
+        raise UsageError(
+            f"{output} cannot be written ({error.strerror}); give another directory with -o"
+        ) from error
     content = file.read()
     file.seek(content.rfind(b"\n") + 1)  # over a line that was torn
     file.truncate()
     return file
 
 
-# -- processes ----------------------------------------------------------------------------------------------------
+# -- processes -------------------------------------------------------------------------------------
 
 
 class Worker:
@@ -204,13 +263,22 @@ class Worker:
         arguments = (path, msgspec.to_builtins(plan))
         search = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry)]
         code = BOOTSTRAP.format(path=search, arguments=arguments)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPSCOPE", "PYTHON"))}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("OPSCOPE", "PYTHON"))
+        }
         # A process that is killed in a kernel removes nothing: where it puts its files is ours.
-        self._place = tempfile.TemporaryDirectory(prefix="opscope-replay-", ignore_cleanup_errors=True)
+        self._place = tempfile.TemporaryDirectory(
+            prefix="opscope-replay-", ignore_cleanup_errors=True
+        )
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-I", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             env=environment | {"TMPDIR": self._place.name},
-        )  # fmt: skip
+        )
         self.call: Call | None = None
         self.since = 0.0
 
@@ -231,7 +299,9 @@ class Worker:
         return found
 
     def end(self) -> str:
-        """End the process and say how it ended; it is asked first, so that it ends what it started, unless somebody is in a hurry."""
+        """End the process and say how it ended; it is asked first, so that it ends what it started,
+        unless somebody is in a hurry.
+        """
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -257,13 +327,20 @@ def spread(run: Run, waiting: Sequence[Call], plan: Plan) -> Generator[Line]:
             worker.ask(rest.pop())
         while any(worker.call is not None for worker in workers):
             for place, worker in ready(workers, plan.patience):
-                call, found = worker.call, worker.answer() if time.monotonic() - worker.since < plan.patience else None
+                call, found = (
+                    worker.call,
+                    worker.answer() if time.monotonic() - worker.since < plan.patience else None,
+                )
                 if call is None:
                     continue
                 if found is None:
                     slow = time.monotonic() - worker.since >= plan.patience
                     ended = worker.end()
-                    found = {"reason": f"no answer after {plan.patience:g} s" if slow else f"the process died in it ({ended})"}
+                    found = {
+                        "reason": f"no answer after {plan.patience:g} s"
+                        if slow
+                        else f"the process died in it ({ended})"
+                    }
                     worker = workers[place] = Worker(run.info.path, plan)  # noqa: PLW2901 - takes its place
                 worker.call = None
                 yield line_of(call, found)
@@ -281,19 +358,27 @@ def ready(workers: Sequence[Worker], timeout: float) -> list[tuple[int, Worker]]
     pipes: list[Any] = [worker.process.stdout for worker in busy]
     readable, _, _ = select.select(pipes, [], [], max(0.0, first + timeout - time.monotonic()))
     late = time.monotonic() - timeout
-    return [(place, w) for place, w in enumerate(workers) if w.call is not None and (w.process.stdout in readable or w.since <= late)]
+    return [
+        (place, w)
+        for place, w in enumerate(workers)
+        if w.call is not None and (w.process.stdout in readable or w.since <= late)
+    ]
 
 
 def line_of(call: Call, found: dict[str, Any]) -> Line:
     facts = {"process": call.process, "index": call.index, "rank": call.rank, "step": call.step}
-    return msgspec.convert({**facts, "call": call.name, "op": call.op, "phase": call.phase, **found}, Line)
+    return msgspec.convert(
+        {**facts, "call": call.name, "op": call.op, "phase": call.phase, **found}, Line
+    )
 
 
-# -- what it says -------------------------------------------------------------------------------------------------
+# -- what it says ----------------------------------------------------------------------------------
 
 
 def document_of(run: Run, lines: Sequence[Line], selection: Selection | None = None) -> Document:
-    """Findings of the wrong and the flaky, counts of the others; incomplete when no call was replayed."""
+    """Findings of the wrong and the flaky, counts of the others; incomplete when no call was
+    replayed.
+    """
     counts: dict[str, int] = {}
     for line in lines:
         counts[line.word] = counts.get(line.word, 0) + 1
@@ -307,21 +392,41 @@ def document_of(run: Run, lines: Sequence[Line], selection: Selection | None = N
         warnings.append("no operator or API call of the run was selected; see opscope show")
     invented = sum(line.values == "synthesised" and line.like is None for line in lines)
     if invented:
-        told = "they judge this machine's kernels, not the recorded results, each kernel once for the shapes and types it was called with"
-        warnings.append(f"{invented} calls were made with inputs SYNTHESISED from statistics: {told}")
+        told = (
+            "they judge this machine's kernels, not the recorded results, each kernel once for "
+            "the shapes and types it was called with"
+        )
+        warnings.append(
+            f"{invented} calls were made with inputs SYNTHESISED from statistics: {told}"
+        )
     if left_out:
-        warnings.append(f"{len(left_out)} of {len(lines)} calls could not be replayed; the reasons are in the summary")
+        warnings.append(
+            f"{len(left_out)} of {len(lines)} calls could not be replayed; the reasons are in "
+            "the summary"
+        )
     summary = {
-        "calls": len(lines), "verdicts": counts, "warnings": warnings, "first": suspects[0].call if suspects else None,
-        "ill_conditioned": [facts_of(line) for line in lines if line.word == "ill-conditioned"][:LISTED],
-        "not_replayed": [{"call": line.call, "op": line.op, "step": line.step, "reason": line.reason} for line in left_out][:LISTED],
+        "calls": len(lines),
+        "verdicts": counts,
+        "warnings": warnings,
+        "first": suspects[0].call if suspects else None,
+        "ill_conditioned": [facts_of(line) for line in lines if line.word == "ill-conditioned"][
+            :LISTED
+        ],
+        "not_replayed": [
+            {"call": line.call, "op": line.op, "step": line.step, "reason": line.reason}
+            for line in left_out
+        ][:LISTED],
         "reasons": reasons,
-    }  # fmt: skip
+    }
     return Document(
-        opscope=VERSION, verb="replay", runs=(run.info.path,), verdict="found" if suspects else "clean",
-        complete=not run.problems and len(left_out) < len(lines), findings=tuple(finding_of(run, line) for line in suspects),
+        opscope=VERSION,
+        verb="replay",
+        runs=(run.info.path,),
+        verdict="found" if suspects else "clean",
+        complete=not run.problems and len(left_out) < len(lines),
+        findings=tuple(finding_of(run, line) for line in suspects),
         summary=summary,
-    )  # fmt: skip
+    )
 
 
 def facts_of(line: Line) -> dict[str, Any]:
@@ -335,21 +440,28 @@ def facts_of(line: Line) -> dict[str, Any]:
 
 
 NATURES = {
-    "persistent": "the same wrong bits come every time: the kernel itself, or hardware that always fails in this way",
-    "transient": "making it again gives the right result: a fault of that moment, one that needs the calls before it, or another kernel"
+    "persistent": "the same wrong bits come every time: the kernel itself, or hardware that "
+    "always fails in this way",
+    "transient": "making it again gives the right result: a fault of that moment, one that needs "
+    "the calls before it, or another kernel"
     " than this machine has",
-    "intermittent": "wrong in some runs and right in others: a race in the kernel, or unstable hardware",
-    "unstable": "wrong every time, with other bits: a race in the kernel, memory that it does not write, or unstable hardware",
+    "intermittent": "wrong in some runs and right in others: a race in the kernel, or unstable "
+    "hardware",
+    "unstable": "wrong every time, with other bits: a race in the kernel, memory that it does not "
+    "write, or unstable hardware",
 }
 
 
 def finding_of(run: Run, line: Line) -> Finding:
     """The finding of a wrong or flaky call."""
-    row = next(call for call in calls(run) if (call.process, call.index) == (line.process, line.index))
+    row = next(
+        call for call in calls(run) if (call.process, call.index) == (line.process, line.index)
+    )
     told = line.verdict
     wrong = line.word == "wrong"
     where = (
-        f"element {list(told['worst'])} of output {told.get('slot')}: {told.get('got')}, {told.get('expected')} expected"
+        f"element {list(told['worst'])} of output {told.get('slot')}: {told.get('got')}, "
+        f"{told.get('expected')} expected"
         if told.get("worst")
         else ""
     )
@@ -359,12 +471,26 @@ def finding_of(run: Run, line: Line) -> Finding:
     reasons = [str(told.get("reason", "")), where, old or nature]
     tensors = tensors_of(run, row)
     slots = {
-        io: tuple(Slot(slot=t.slot, dtype=t.dtype, shape=t.shape, tensor_name=t.tensor_name, role=t.role) for t in tensors if t.io == io)
+        io: tuple(
+            Slot(slot=t.slot, dtype=t.dtype, shape=t.shape, tensor_name=t.tensor_name, role=t.role)
+            for t in tensors
+            if t.io == io
+        )
         for io in ("input", "output")
     }
     return Finding(
-        kind="replay-mismatch" if wrong else "nondeterminism", rank=row.rank, step=row.step, index=row.index, call=row.name, op=row.op,
-        phase=row.phase, module=row.module, source=row.source, reasons=tuple(filter(None, reasons)),
+        kind="replay-mismatch" if wrong else "nondeterminism",
+        rank=row.rank,
+        step=row.step,
+        index=row.index,
+        call=row.name,
+        op=row.op,
+        phase=row.phase,
+        module=row.module,
+        source=row.source,
+        reasons=tuple(filter(None, reasons)),
         confidence="proven" if not wrong or line.against == RECORDED else "likely",
-        evidence=(msgspec.to_builtins(msgspec.structs.replace(line, metrics=())),), inputs=slots["input"], outputs=slots["output"],
-    )  # fmt: skip
+        evidence=(msgspec.to_builtins(msgspec.structs.replace(line, metrics=())),),
+        inputs=slots["input"],
+        outputs=slots["output"],
+    )

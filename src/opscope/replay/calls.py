@@ -34,7 +34,9 @@ DEFAULTS = ("float32", "float64", "float16", "bfloat16")
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):
-    """A call ready to be made: memories as bytes, recorded outputs by slot as (element type, array); values says what fills the inputs."""
+    """A call ready to be made: memories as bytes, recorded outputs by slot as (element type,
+    array); values says what fills the inputs.
+    """
 
     call: Plain
     memories: list[Any]
@@ -45,11 +47,15 @@ class Again(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def again(run: Run, call: Call) -> Again:
-    """The call with its recorded inputs. UsageError or MissingValueError say why it cannot be made again."""
+    """The call with its recorded inputs. UsageError or MissingValueError say why it cannot be made
+    again.
+    """
     if call.level == "module":
         raise UsageError("a module runs code of its own; its operators are replayed one by one")
     if call.error:
-        raise UsageError(f"it ended with an error when it was recorded: {call.error.splitlines()[0][:120]}")
+        raise UsageError(
+            f"it ended with an error when it was recorded: {call.error.splitlines()[0][:120]}"
+        )
     if call.level == "operator" and call.op.partition("::")[0] in COLLECTIVES:
         raise UsageError("it needs a process group")
     if traits_of(call.op).allocates or family(call.op) == "set":
@@ -62,8 +68,8 @@ def again(run: Run, call: Call) -> Again:
 def gradient(run: Run, call: Call) -> Again:
     """The gradient of a function: the function's own call, and the gradients that came into it.
 
-    Dumps differ in which gradients they mean (substitute/gradients.py): other is the second way to read them, in which they are
-    told apart by shape.
+    Dumps differ in which gradients they mean (substitute/gradients.py): other is the second way to
+    read them, in which they are told apart by shape.
     """
     forward = forward_of(run, call)
     whole = from_material(assemble(run, forward, form="torch"))
@@ -72,22 +78,48 @@ def gradient(run: Run, call: Call) -> Again:
     tensors, memories = dict(whole.call.tensors), list(whole.memories)
     for place, (row, (array, _)) in enumerate(zip(rows, incoming, strict=True)):
         dense = np.ascontiguousarray(array)
-        laid = Laid(memory=len(memories), dtype=dtype_of(row.dtype).name, shape=array.shape, stride=dense_strides(array.shape))
+        laid = Laid(
+            memory=len(memories),
+            dtype=dtype_of(row.dtype).name,
+            shape=array.shape,
+            stride=dense_strides(array.shape),
+        )
         tensors[f"grads.{place}"] = laid
         memories.append(dense.reshape(-1).view(np.uint8))
     wanted = differentiable(run, forward, tensors)
-    kwargs = {**whole.call.args["kwargs"], GRADS: [{"tensor": f"grads.{i}"} for i in range(len(rows))], WANTED: list(wanted)}
+    kwargs = {
+        **whole.call.args["kwargs"],
+        GRADS: [{"tensor": f"grads.{i}"} for i in range(len(rows))],
+        WANTED: list(wanted),
+    }
     plain = msgspec.structs.replace(
-        whole.call, op=GRADIENT + whole.call.op, tensors=tensors, memories=tuple(Memory(size=m.size) for m in memories),
+        whole.call,
+        op=GRADIENT + whole.call.op,
+        tensors=tensors,
+        memories=tuple(Memory(size=m.size) for m in memories),
         args={"args": whole.call.args["args"], "kwargs": {**kwargs, ARGUMENTS: False}},
-    )  # fmt: skip
-    outgoing = {row.slot: row for row in tensors_of(run, call) if row.io == "output" and row.value is not None and row.shape is not None}
+    )
+    outgoing = {
+        row.slot: row
+        for row in tensors_of(run, call)
+        if row.io == "output" and row.value is not None and row.shape is not None
+    }
     outputs = {slot: (dtype_of(row.dtype).name, run.value(row)) for slot, row in outgoing.items()}
-    values = "synthesised" if "synthesised" in (whole.values, *(kind for _, kind in incoming)) else "recorded"
-    found = Again(call=plain, memories=memories, outputs=outputs, values=values, device=whole.device)
-    other = msgspec.structs.replace(plain, args={**plain.args, "kwargs": {**kwargs, ARGUMENTS: True}})
+    values = (
+        "synthesised"
+        if "synthesised" in (whole.values, *(kind for _, kind in incoming))
+        else "recorded"
+    )
+    found = Again(
+        call=plain, memories=memories, outputs=outputs, values=values, device=whole.device
+    )
+    other = msgspec.structs.replace(
+        plain, args={**plain.args, "kwargs": {**kwargs, ARGUMENTS: True}}
+    )
     apart = told_apart(list(outputs.values()), [tensors[slot].shape for slot in wanted])
-    return msgspec.structs.replace(found, other=msgspec.structs.replace(found, call=other, outputs=apart))
+    return msgspec.structs.replace(
+        found, other=msgspec.structs.replace(found, call=other, outputs=apart)
+    )
 
 
 def forward_of(run: Run, call: Call) -> Call:
@@ -99,7 +131,9 @@ def forward_of(run: Run, call: Call) -> Call:
 
 def call_at(run: Run, process: int, index: int) -> Call:
     """A call by its number; UsageError when the run has none."""
-    row = next(sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None)
+    row = next(
+        sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None
+    )
     if row is None:
         raise UsageError(f"call #{index} is not in the run")
     found: Call = record_of("calls", row)
@@ -119,16 +153,30 @@ def values_of(run: Run, row: Tensor) -> tuple[Array, str]:
 def differentiable(run: Run, forward: Call, tensors: Mapping[str, Laid]) -> tuple[str, ...]:
     """Slots of a function's inputs that have a gradient, in the order of its arguments."""
     known = {row.slot: row for row in tensors_of(run, forward) if row.io == "input"}
-    floats = [slot for slot, laid in tensors.items() if not slot.startswith("grads.") and dtype_of(laid.dtype).kind in ("float", "complex")]
-    return tuple(slot for slot in floats if slot not in known or known[slot].requires_grad is not False)
+    floats = [
+        slot
+        for slot, laid in tensors.items()
+        if not slot.startswith("grads.") and dtype_of(laid.dtype).kind in ("float", "complex")
+    ]
+    return tuple(
+        slot for slot in floats if slot not in known or known[slot].requires_grad is not False
+    )
 
 
-def told_apart(found: list[tuple[str, Array]], shapes: list[tuple[int, ...]]) -> dict[str, tuple[str, Any]]:
+def told_apart(
+    found: list[tuple[str, Array]], shapes: list[tuple[int, ...]]
+) -> dict[str, tuple[str, Any]]:
     """Recorded gradients by the place of the input they belong to."""
     outputs: dict[str, tuple[str, Any]] = {}
     for dtype, array in found:
-        straight = [i for i, shape in enumerate(shapes) if shape == array.shape and str(i) not in outputs]
-        turned = [i for i, shape in enumerate(shapes) if shape == array.shape[::-1] and array.ndim == 2 and str(i) not in outputs]
+        straight = [
+            i for i, shape in enumerate(shapes) if shape == array.shape and str(i) not in outputs
+        ]
+        turned = [
+            i
+            for i, shape in enumerate(shapes)
+            if shape == array.shape[::-1] and array.ndim == 2 and str(i) not in outputs
+        ]
         if straight:
             outputs[str(straight[0])] = (dtype, array)
         elif turned:
@@ -147,28 +195,45 @@ def from_material(material: Material) -> Again:
     memories = filled(material, names)
     tensors = {
         tensor.slot: Laid(
-            memory=names.index(tensor.buffer), dtype=tensor.dtype, shape=tensor.shape, stride=tensor.stride, offset=tensor.offset
+            memory=names.index(tensor.buffer),
+            dtype=tensor.dtype,
+            shape=tensor.shape,
+            stride=tensor.stride,
+            offset=tensor.offset,
         )
         for tensor in case.tensors
-    }  # fmt: skip
+    }
     plain = Plain(
-        op=case.op, args=case.args, tensors=tensors, memories=tuple(Memory(size=m.size) for m in memories),
-        flags=Flags(default_dtype=default_type(case)), random=generator_state(material),
-    )  # fmt: skip
+        op=case.op,
+        args=case.args,
+        tensors=tensors,
+        memories=tuple(Memory(size=m.size) for m in memories),
+        flags=Flags(default_dtype=default_type(case)),
+        random=generator_state(material),
+    )
     loads = {entry.key: entry for entry in material.expected}
     outputs = {
-        out.slot: (dtype_of(out.dtype).name, loads[out.key].load()) for out in case.outputs if out.key is not None and out.key in loads
+        out.slot: (dtype_of(out.dtype).name, loads[out.key].load())
+        for out in case.outputs
+        if out.key is not None and out.key in loads
     }
     values = "synthesised" if "synthesised" in kinds else "recorded"
     return Again(call=plain, memories=memories, outputs=outputs, values=values, device=case.device)
 
 
 def default_type(case: Case) -> str:
-    """The program's default element type where the call has it: its result is floating, no input is, no argument names a type."""
+    """The program's default element type where the call has it: its result is floating, no input
+    is, no argument names a type.
+    """
     inputs = [dtype_of(tensor.dtype).name for tensor in case.tensors]
-    if names_type([*case.args["args"], *case.args["kwargs"].values()]) or any(name in DEFAULTS for name in inputs):
+    if names_type([*case.args["args"], *case.args["kwargs"].values()]) or any(
+        name in DEFAULTS for name in inputs
+    ):
         return DEFAULTS[0]
-    return next((name for out in case.outputs if (name := dtype_of(out.dtype).name) in DEFAULTS), DEFAULTS[0])
+    return next(
+        (name for out in case.outputs if (name := dtype_of(out.dtype).name) in DEFAULTS),
+        DEFAULTS[0],
+    )
 
 
 def names_type(node: object) -> bool:
@@ -186,7 +251,9 @@ def generator_state(material: Material) -> bytes | None:
 
 
 def filled(material: Material, names: list[str]) -> list[Array]:
-    """The memories with the elements of the call's tensors in them; recorded ones are written last, over invented ones."""
+    """The memories with the elements of the call's tensors in them; recorded ones are written last,
+    over invented ones.
+    """
     case = material.case
     memories = {name: np.zeros(size_of(case, name), np.uint8) for name in names}
     entries = {entry.key: entry for entry in material.inputs}
@@ -198,7 +265,13 @@ def filled(material: Material, names: list[str]) -> list[Array]:
             loaded[tensor.key] = entries[tensor.key].load()
         dtype = dtype_of(tensor.dtype).to_numpy()
         strides = tuple(step * dtype.itemsize for step in tensor.stride)
-        place: Array = np.ndarray(tensor.kept, dtype, memories[tensor.buffer].data, tensor.offset * dtype.itemsize, strides)
+        place: Array = np.ndarray(
+            tensor.kept,
+            dtype,
+            memories[tensor.buffer].data,
+            tensor.offset * dtype.itemsize,
+            strides,
+        )
         place[...] = loaded[tensor.key].astype(dtype, copy=False).reshape(tensor.kept)
     return [memories[name] for name in names]
 

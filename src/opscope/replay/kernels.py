@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes recorded calls by the kernels of the user's libraries, in a process apart from the one that judges them.
+"""Makes recorded calls by the kernels of the user's libraries, in a process apart from the one that
+judges them.
 
-One line of JSON in, one out; results go through a file. A library that replaced a kernel through torch.library cannot vouch for itself.
+One line of JSON in, one out; results go through a file. A library that replaced a kernel through
+torch.library cannot vouch for itself.
 """
 
 from __future__ import annotations
@@ -26,12 +28,17 @@ if TYPE_CHECKING:
 
     from opscope.run.schema import Call
 
-BOOTSTRAP = "import sys; sys.path[:] = {path!r}; from opscope.replay.kernels import main; main(*{arguments!r})"
+BOOTSTRAP = (
+    "import sys; sys.path[:] = {path!r}; from opscope.replay.kernels import main; "
+    "main(*{arguments!r})"
+)
 RESULTS = "results.pt"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """One request: the call, whether a gradient is read the other way (replayed_call.gradient), where and how often it is made."""
+    """One request: the call, whether a gradient is read the other way (replayed_call.gradient),
+    where and how often it is made.
+    """
 
     process: int
     index: int
@@ -41,7 +48,9 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Kernels:
-    """A process that has loaded the libraries; started when first asked, and again when a kernel ended it. Used as a with-block."""
+    """A process that has loaded the libraries; started when first asked, and again when a kernel
+    ended it. Used as a with-block.
+    """
 
     def __init__(self, path: str, imports: Sequence[str]) -> None:
         self._folder = tempfile.mkdtemp(prefix="opscope-replay-")
@@ -56,12 +65,18 @@ class Kernels:
         self._end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def trials(self, call: Call, *, other: bool, device: str, repeat: int) -> list[dict[str, torch.Tensor]]:
-        """Outputs by slot, each time the call was made; UnavailableError when it cannot be, or ends its process."""
+    def trials(
+        self, call: Call, *, other: bool, device: str, repeat: int
+    ) -> list[dict[str, torch.Tensor]]:
+        """Outputs by slot, each time the call was made; UnavailableError when it cannot be, or ends
+        its process.
+        """
         import torch
 
         process = self._process = self._process or self._start()
-        request = Asked(process=call.process, index=call.index, other=other, device=device, repeat=repeat)
+        request = Asked(
+            process=call.process, index=call.index, other=other, device=device, repeat=repeat
+        )
         answer = b""
         if process.stdin is not None and process.stdout is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -70,17 +85,24 @@ class Kernels:
             answer = process.stdout.readline()
         if not answer:
             code = self._end()
-            raise UnavailableError(f"the process died in it ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+            raise UnavailableError(
+                f"the process died in it ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+            )
         reason = msgspec.json.decode(answer, type=str)
         if reason:
             raise UnavailableError(reason)
-        found: list[dict[str, torch.Tensor]] = torch.load(Path(self._folder) / RESULTS, weights_only=True)
+        found: list[dict[str, torch.Tensor]] = torch.load(
+            Path(self._folder) / RESULTS, weights_only=True
+        )
         return found
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-I", "-c", self._code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )  # fmt: skip
+            [sys.executable, "-I", "-c", self._code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
     def _end(self) -> int:
         process, self._process = self._process, None
@@ -109,7 +131,9 @@ def load_libraries(imports: Sequence[str]) -> None:
 
 
 def main(path: str, imports: Sequence[str], folder: str) -> None:
-    """Answer requests until there are no more: the reason why a call cannot be made, or nothing once its results are in the file."""
+    """Answer requests until there are no more: the reason why a call cannot be made, or nothing
+    once its results are in the file.
+    """
     from opscope.formats.registry import open_run
     from opscope.substitute.recorded import one_thread
 
@@ -141,5 +165,11 @@ def made(run: Any, request: Asked, target: Path) -> str:
         trials = trials_of(bound, request.device, request.repeat)
     except (OpscopeError, MemoryError, *FAILURES) as error:
         return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-    torch.save([{slot: tensor.detach().cpu().clone() for slot, tensor in outputs.items()} for outputs in trials], target)
+    torch.save(
+        [
+            {slot: tensor.detach().cpu().clone() for slot, tensor in outputs.items()}
+            for outputs in trials
+        ],
+        target,
+    )
     return ""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays the primitives of a MindSpore run under an interpreter that has MindSpore.
 
-The process of the MindSpore form makes the call in its own types, in float64, and in float64 on inputs that are off by one rounding.
-The last tells how far the call amplifies rounding, in place of a second kernel of the same type.
+The process of the MindSpore form makes the call in its own types, in float64, and in float64 on
+inputs that are off by one rounding. The last tells how far the call amplifies rounding, in place of
+a second kernel of the same type.
 """
 
 from __future__ import annotations
@@ -39,13 +40,18 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 NEEDED = "it needs MindSpore: --python PATH names an interpreter that has it"
-# The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 roundings off.
-APPROXIMATE = re.compile(r".*(Exp|Log|Sigmoid|Tanh|GeLU|Gelu|Erf|Softmax|SiLU|Swish|Mish|Elu|ELU|Softplus|LSTM|GRU|Entropy).*")
+# The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 roundings
+# off.
+APPROXIMATE = re.compile(
+    r".*(Exp|Log|Sigmoid|Tanh|GeLU|Gelu|Erf|Softmax|SiLU|Swish|Mish|Elu|ELU|Softplus|LSTM|GRU|Entropy).*"
+)
 APPROXIMATION = 4096
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of a call by slot: every time it was made, in a wider type, and there on nudged inputs; types are those of MindSpore."""
+    """Results of a call by slot: every time it was made, in a wider type, and there on nudged
+    inputs; types are those of MindSpore.
+    """
 
     trials: list[dict[str, Array]]
     wide: dict[str, Array]
@@ -54,9 +60,20 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MindSporeReplayer:
-    """Makes calls of one run in a process of another interpreter. Used as a with-block, which ends the process."""
+    """Makes calls of one run in a process of another interpreter. Used as a with-block, which ends
+    the process.
+    """
 
-    def __init__(self, run: Run, *, python: str, device: str | None, repeat: int, timeout: float, allowed: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        python: str,
+        device: str | None,
+        repeat: int,
+        timeout: float,
+        allowed: Sequence[str] = (),
+    ) -> None:
         self.run = run
         self.python = python
         self.device = device
@@ -76,24 +93,40 @@ class MindSporeReplayer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def replay(self, call: Call, *, synthesise: bool) -> dict[str, Any]:
-        """The verdict of one primitive as plain data; UsageError, MissingValueError, UnavailableError say why there is none."""
+        """The verdict of one primitive as plain data; UsageError, MissingValueError,
+        UnavailableError say why there is none.
+        """
         start = time.perf_counter()
         material = FORM.build(self.run, call)
         values = filled_by(material)
         if values == "synthesised" and not synthesise:
-            raise UsageError("values of its inputs were not kept; --synthesise invents some from the statistics")
+            raise UsageError(
+                "values of its inputs were not kept; --synthesise invents some from the statistics"
+            )
         if traits_of(call.op).random:
             raise UsageError("it draws random numbers, and the generator's state was not recorded")
         device, found = self._make(material)
         result = judged(
-            material, made_from(self._place, found), exact=values == "recorded" and not updated(self.run, material), device=device
+            material,
+            made_from(self._place, found),
+            exact=values == "recorded" and not updated(self.run, material),
+            device=device,
         )
-        return {"values": values, "device": device, "substitute": f"mindspore {found.told}".strip(), **result,
-                "seconds": time.perf_counter() - start}  # fmt: skip
+        return {
+            "values": values,
+            "device": device,
+            "substitute": f"mindspore {found.told}".strip(),
+            **result,
+            "seconds": time.perf_counter() - start,
+        }
 
     def _make(self, material: Material) -> tuple[str, Trial]:
-        """Make the call where it is asked for, else where it was recorded, else on the CPU: the device, and what the process says."""
-        devices = [self.device] if self.device else list(dict.fromkeys([material.case.device, "cpu"]))
+        """Make the call where it is asked for, else where it was recorded, else on the CPU: the
+        device, and what the process says.
+        """
+        devices = (
+            [self.device] if self.device else list(dict.fromkeys([material.case.device, "cpu"]))
+        )
         shutil.rmtree(self._place, ignore_errors=True)
         self._place.mkdir()
         (self._place / FILE).write_bytes(encode_case(material.case))
@@ -101,10 +134,22 @@ class MindSporeReplayer:
         if self._worker is None:
             script = self._folder / SCRIPT
             script.write_text(FORM.script(material.case), encoding="utf-8")
-            self._worker = Worker(SCRIPTS / FORM.worker, script, (), clean=False, python=self.python, allowed=self.allowed)
+            self._worker = Worker(
+                SCRIPTS / FORM.worker,
+                script,
+                (),
+                clean=False,
+                python=self.python,
+                allowed=self.allowed,
+            )
         found = Trial(status="cannot")
         for device in devices:
-            request = {"folder": str(self._place), "code": FORM.section(material.case), "repeat": self.repeat, "device": device}
+            request = {
+                "folder": str(self._place),
+                "code": FORM.section(material.case),
+                "repeat": self.repeat,
+                "device": device,
+            }
             found = self._worker.ask(request, self.timeout)
             if found.status == "done":
                 return device, found
@@ -122,8 +167,12 @@ def filled_by(material: Material) -> str:
 
 
 def updated(run: Run, material: Material) -> bool:
-    """Whether the call writes its operands: MindSpore dumps them once it is done, so that they are not what it read."""
-    return run.info.format == "mindspore" and bool(material.case.args["kwargs"].get("side_effect_mem"))
+    """Whether the call writes its operands: MindSpore dumps them once it is done, so that they are
+    not what it read.
+    """
+    return run.info.format == "mindspore" and bool(
+        material.case.args["kwargs"].get("side_effect_mem")
+    )
 
 
 def made_from(folder: Path, found: Trial) -> Made:
@@ -131,68 +180,130 @@ def made_from(folder: Path, found: Trial) -> Made:
 
     def load(name: str) -> dict[str, Array]:
         paths = {slot: folder / f"{name}.{slot}.npy" for slot in found.seen}
-        return {slot: np.load(path, allow_pickle=False) for slot, path in paths.items() if path.exists()}
+        return {
+            slot: np.load(path, allow_pickle=False) for slot, path in paths.items() if path.exists()
+        }
 
     return Made(
-        trials=[load(f"results.{number}") for number in range(found.tried)], wide=load("wide") if found.told else {},
+        trials=[load(f"results.{number}") for number in range(found.tried)],
+        wide=load("wide") if found.told else {},
         nudged=[load(f"nudged.{number}") for number in range(2)] if found.told else [],
         types={slot: str(told["dtype"]) for slot, told in found.seen.items()},
-    )  # fmt: skip
+    )
 
 
 def judged(material: Material, made: Made, *, exact: bool, device: str) -> dict[str, Any]:
-    """Verdict, nature and counts, as substitute.recorded.Replay has them, of the recorded outputs or of what was made now."""
+    """Verdict, nature and counts, as substitute.recorded.Replay has them, of the recorded outputs
+    or of what was made now.
+    """
     kept = {entry.key for entry in material.expected} & set(made.types) if exact else set()
     recorded = {entry.key: entry.load() for entry in material.expected if entry.key in kept}
-    elsewhere = bool(recorded) and device.partition(":")[0] != material.case.device.partition(":")[0]
+    elsewhere = (
+        bool(recorded) and device.partition(":")[0] != material.case.device.partition(":")[0]
+    )
     results = told_apart(made.trials, alike)
     verdicts = [judge_all(material, made, outputs, trusted=None) for outputs, _ in results]
-    wrong = sum(count for (_, count), each in zip(results, verdicts, strict=True) if gravest(each).verdict == "wrong")
-    outputs = judge_all(material, made, recorded, trusted=made.trials[0] if elsewhere else None) if recorded else ()
+    wrong = sum(
+        count
+        for (_, count), each in zip(results, verdicts, strict=True)
+        if gravest(each).verdict == "wrong"
+    )
+    outputs = (
+        judge_all(material, made, recorded, trusted=made.trials[0] if elsewhere else None)
+        if recorded
+        else ()
+    )
     against = "recorded outputs" if recorded else f"outputs on {device}"
     slots = outputs or verdicts[0]
-    if gravest(slots).verdict != "wrong" and wrong and not elsewhere:  # this device errs, whatever was recorded
-        slots, against = next(each for each in verdicts if gravest(each).verdict == "wrong"), f"outputs on {device}"
+    if (
+        gravest(slots).verdict != "wrong" and wrong and not elsewhere
+    ):  # this device errs, whatever was recorded
+        slots, against = (
+            next(each for each in verdicts if gravest(each).verdict == "wrong"),
+            f"outputs on {device}",
+        )
     found = gravest(slots)
-    first = told_apart([{slot: array for slot, array in trial.items() if slot == "0"} for trial in made.trials], alike)
-    if len(first) > 1 and found.verdict != "wrong":  # what a kernel keeps in further results may be left as the memory was
-        found = Replayed(verdict="flaky", slot="0", reason=f"{len(first)} different results in {len(made.trials)} runs")
+    first = told_apart(
+        [{slot: array for slot, array in trial.items() if slot == "0"} for trial in made.trials],
+        alike,
+    )
+    if (
+        len(first) > 1 and found.verdict != "wrong"
+    ):  # what a kernel keeps in further results may be left as the memory was
+        found = Replayed(
+            verdict="flaky",
+            slot="0",
+            reason=f"{len(first)} different results in {len(made.trials)} runs",
+        )
     return {
-        "verdict": msgspec.to_builtins(found), "against": against,
-        "tried": len(made.trials), "wrong": wrong, "distinct": len(results),
-        "nature": nature_of(wrong, len(made.trials), len(results)) if found.verdict == "wrong" else None,
+        "verdict": msgspec.to_builtins(found),
+        "against": against,
+        "tried": len(made.trials),
+        "wrong": wrong,
+        "distinct": len(results),
+        "nature": nature_of(wrong, len(made.trials), len(results))
+        if found.verdict == "wrong"
+        else None,
         "metrics": metrics_of(material, made, recorded or made.trials[0], slots),
-    }  # fmt: skip
+    }
 
 
 def alike(one: dict[str, Array], other: dict[str, Array]) -> bool:
     """Whether two results have the same elements, NaN equal to NaN and 0 to -0."""
     return one.keys() == other.keys() and all(
-        array.tobytes() == other[slot].tobytes() or (array.dtype.kind in "fc" and np.array_equal(array, other[slot], equal_nan=True))
+        array.tobytes() == other[slot].tobytes()
+        or (array.dtype.kind in "fc" and np.array_equal(array, other[slot], equal_nan=True))
         for slot, array in one.items()
     )
 
 
-def judge_all(material: Material, made: Made, target: dict[str, Array], *, trusted: dict[str, Array] | None) -> tuple[Replayed, ...]:
-    """The verdict of each output; trusted is what another device than the recorded one gave in the same types."""
-    return tuple(judge_slot(material, made, slot, array, trusted=trusted) for slot, array in target.items())
+def judge_all(
+    material: Material, made: Made, target: dict[str, Array], *, trusted: dict[str, Array] | None
+) -> tuple[Replayed, ...]:
+    """The verdict of each output; trusted is what another device than the recorded one gave in the
+    same types.
+    """
+    return tuple(
+        judge_slot(material, made, slot, array, trusted=trusted) for slot, array in target.items()
+    )
 
 
-def judge_slot(material: Material, made: Made, slot: str, target: Array, *, trusted: dict[str, Array] | None) -> Replayed:
+def judge_slot(
+    material: Material, made: Made, slot: str, target: Array, *, trusted: dict[str, Array] | None
+) -> Replayed:
     case = material.case
     now, dtype = made.trials[0][slot], type_of(material, made, slot)
     true = made.wide.get(slot)
     if (true if true is not None else now).size != target.size:
-        return Replayed(verdict="unknown", slot=slot, reason=f"it gives the shape {list(now.shape)} here", size=target.size)
+        return Replayed(
+            verdict="unknown",
+            slot=slot,
+            reason=f"it gives the shape {list(now.shape)} here",
+            size=target.size,
+        )
     if true is None and np.shares_memory(now, target):
-        return Replayed(verdict="unknown", slot=slot, reason="MindSpore has no kernel of a wider type here", size=target.size)
+        return Replayed(
+            verdict="unknown",
+            slot=slot,
+            reason="MindSpore has no kernel of a wider type here",
+            size=target.size,
+        )
     count = terms_of(case.op, [tensor.shape for tensor in case.tensors], [now.shape])
-    near = true is not None and dtype in ROUNDOFF and approximate(case.op, now, true, unit=ROUNDOFF[dtype])
+    near = (
+        true is not None
+        and dtype in ROUNDOFF
+        and approximate(case.op, now, true, unit=ROUNDOFF[dtype])
+    )
     own = own_side(made, slot, dtype, trusted=trusted, approximated=near)
-    sides = Sides(dtype=dtype, target=shaped(target, now), own=shaped(own, now), true=shaped(true, now))
+    sides = Sides(
+        dtype=dtype, target=shaped(target, now), own=shaped(own, now), true=shaped(true, now)
+    )
     found = judge_output(slot, sides, Terms(op=case.op, count=count))
     if found.verdict == "wrong" and slot != "0":
-        reason = f"result {slot} is other here, which kernels may leave out or keep for the gradient in a form of their own"
+        reason = (
+            f"result {slot} is other here, which kernels may leave out or keep for the "
+            "gradient in a form of their own"
+        )
         return msgspec.structs.replace(found, verdict="unknown", reason=reason)
     return found
 
@@ -206,8 +317,12 @@ def approximate(op: str, now: Array, true: Array, *, unit: float) -> bool:
     return bool(both.any() and float(error.max()) <= APPROXIMATION * unit * float(size.max()))
 
 
-def own_side(made: Made, slot: str, dtype: str, *, trusted: dict[str, Array] | None, approximated: bool) -> Array | None:
-    """What a trusted kernel of the same type gives: another device's, else that of inputs off by a rounding, the farther of two."""
+def own_side(
+    made: Made, slot: str, dtype: str, *, trusted: dict[str, Array] | None, approximated: bool
+) -> Array | None:
+    """What a trusted kernel of the same type gives: another device's, else that of inputs off by a
+    rounding, the farther of two.
+    """
     if trusted is not None:
         return trusted[slot]
     if dtype not in ROUNDOFF or slot not in made.wide:
@@ -221,7 +336,9 @@ def own_side(made: Made, slot: str, dtype: str, *, trusted: dict[str, Array] | N
 
 
 def shaped(array: Any, like: Array) -> Any:
-    """In float64 and in the shape that MindSpore gives: its CPU back end dumps some from before a reshape."""
+    """In float64 and in the shape that MindSpore gives: its CPU back end dumps some from before a
+    reshape.
+    """
     if array is None:
         return None
     wide = array.astype(np.float64) if array.dtype.kind not in "biuc" else array
@@ -230,10 +347,15 @@ def shaped(array: Any, like: Array) -> Any:
 
 def type_of(material: Material, made: Made, slot: str) -> str:
     """The element type of an output: the recorded one, else that of MindSpore."""
-    return next((dtype_of(out.dtype).name for out in material.case.outputs if out.slot == slot), made.types[slot])
+    return next(
+        (dtype_of(out.dtype).name for out in material.case.outputs if out.slot == slot),
+        made.types[slot],
+    )
 
 
-def metrics_of(material: Material, made: Made, target: dict[str, Array], slots: tuple[Replayed, ...]) -> tuple[dict[str, Any], ...]:
+def metrics_of(
+    material: Material, made: Made, target: dict[str, Array], slots: tuple[Replayed, ...]
+) -> tuple[dict[str, Any], ...]:
     """The standard checker's columns for each output, against the wider result."""
     import torch
 
@@ -245,7 +367,9 @@ def metrics_of(material: Material, made: Made, target: dict[str, Array], slots: 
     for slot, array in target.items():
         true = made.wide.get(slot)
         if true is not None and true.size == array.size:
-            mine = torch.from_numpy(np.array(array, np.float64)).to(dtype_named(type_of(material, made, slot)))
+            mine = torch.from_numpy(np.array(array, np.float64)).to(
+                dtype_named(type_of(material, made, slot))
+            )
             columns = columns_of(mine.reshape(true.shape), torch.from_numpy(np.array(true)))
             found.append({"slot": slot, "verdict": verdicts.get(slot, ""), **columns})
     return tuple(found)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that one call speaks for: of what is made with invented inputs, one of each signature judges the kernel.
+"""Calls that one call speaks for: of what is made with invented inputs, one of each signature
+judges the kernel.
 
-A signature is the operator, its arguments (floats by sign and by whether they are 0 or 1) and, of each tensor, slot, type, shape, strides
-and device.
+A signature is the operator, its arguments (floats by sign and by whether they are 0 or 1) and, of
+each tensor, slot, type, shape, strides and device.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _INVENTED = """
 WITH kept AS (SELECT DISTINCT process, version FROM tensors WHERE value.shard IS NOT NULL),
 told AS (SELECT DISTINCT process, "index" FROM judgements)
 SELECT t.process AS process, t."index" AS at,
-       md5(string_agg(concat_ws('|', t.io, t.slot, t.dtype, t.shape, t.stride, t.device, t.layout, t.tensor_class), ';'
+       md5(string_agg(concat_ws('|', t.io, t.slot, t.dtype, t.shape, t.stride, t.device, t.layout,
+       t.tensor_class), ';'
                       ORDER BY t.io, t.slot)) AS form
 FROM tensors AS t LEFT JOIN kept AS k ON k.process = t.process AND k.version = t.version
 GROUP BY t.process, t."index"
@@ -33,7 +35,9 @@ HAVING bool_or(t.io = 'input' AND t.value.shard IS NULL AND k.version IS NULL)
 
 
 def spoken_for(run: Run, calls: Sequence[Call]) -> dict[Key, Key]:
-    """For each call whose inputs would be invented the earlier call of the same signature; the first of each is not in it."""
+    """For each call whose inputs would be invented the earlier call of the same signature; the
+    first of each is not in it.
+    """
     forms = {(row["process"], row["at"]): row["form"] for row in sql(run, _INVENTED)}
     whole = {(call.process, call.index): call for call in calls}
     first: dict[object, Key] = {}
@@ -42,8 +46,14 @@ def spoken_for(run: Run, calls: Sequence[Call]) -> dict[Key, Key]:
         form = forms.get(key)
         if form is None:
             continue
-        forward = None if call.forward_index is None else whole.get((call.process, call.forward_index))
-        beneath = None if forward is None or call.level == "operator" else (_said(forward), forms.get((forward.process, forward.index)))
+        forward = (
+            None if call.forward_index is None else whole.get((call.process, call.forward_index))
+        )
+        beneath = (
+            None
+            if forward is None or call.level == "operator"
+            else (_said(forward), forms.get((forward.process, forward.index)))
+        )
         leader = first.setdefault((call.op, call.phase, _said(call), form, beneath), key)
         if leader != key:
             found[key] = leader

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that replays calls of a run: one line `process index` in, one line of JSON out.
 
-A kernel that takes the process down with it costs one call; the one who asks starts another process.
+A kernel that takes the process down with it costs one call; the one who asks starts another
+process.
 """
 
 from __future__ import annotations
@@ -28,29 +29,43 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 LINE = 256
-# Functions that no keyword argument but out changes (of torch as old as ptdbg), by their names without underscores.
+# Functions that no keyword argument but out changes (of torch as old as ptdbg), by their names
+# without underscores.
 BARE = frozenset({
-    "matmul", "mm", "bmm", "mul", "rmul", "truediv", "neg", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu",
-    "abs", "sin", "cos", "square", "reciprocal", "erf", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
-    "t", "transpose", "permute", "view", "reshape",
+    "matmul", "mm", "bmm", "mul", "rmul", "truediv", "neg", "exp", "log", "sqrt", "rsqrt", "tanh",
+    "sigmoid", "relu", "abs", "sin", "cos", "square", "reciprocal", "erf", "maximum", "minimum",
+    "eq", "ne", "lt", "le", "gt", "ge", "t", "transpose", "permute", "view", "reshape",
 })  # fmt: skip
 CONJUGATED = """
 SELECT c.op FROM tensors AS mine
-JOIN tensors AS view ON view.process = mine.process AND view.version = mine.version AND view.io = 'output'
+JOIN tensors AS view ON view.process = mine.process AND view.version = mine.version
+AND view.io = 'output'
 JOIN calls AS c ON c.process = view.process AND c."index" = view."index"
-WHERE mine.process = ? AND mine."index" = ? AND mine.io = 'input' AND c.op IN ('aten::_conj.default', 'aten::_neg_view.default')
+WHERE mine.process = ? AND mine."index" = ? AND mine.io = 'input'
+AND c.op IN ('aten::_conj.default', 'aten::_neg_view.default')
 """
 FAILURES = (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError)
-OF_CALL = re.compile(r"^\S+: (?=argument|input|its )")  # a call's name, its own or that of the function whose gradient it is
+OF_CALL = re.compile(
+    r"^\S+: (?=argument|input|its )"
+)  # a call's name, its own or that of the function whose gradient it is
 
 
 class Replayer:
-    """Replays calls of one run on one device: those of MindSpore by mindspore, all others by kernels, where there are such."""
+    """Replays calls of one run on one device: those of MindSpore by mindspore, all others by
+    kernels, where there are such.
+    """
 
     def __init__(  # noqa: PLR0913 - options of a replay, each by its name
-        self, run: Run, *, device: str | None, repeat: int, synthesise: bool,
-        mindspore: MindSporeReplayer | None = None, kernels: Kernels | None = None, allowed: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        run: Run,
+        *,
+        device: str | None,
+        repeat: int,
+        synthesise: bool,
+        mindspore: MindSporeReplayer | None = None,
+        kernels: Kernels | None = None,
+        allowed: Sequence[str] = (),
+    ) -> None:
         self.run = run
         self.device = device
         self.repeat = repeat
@@ -77,27 +92,58 @@ class Replayer:
         from opscope.substitute.recorded import Recorded, replay_recorded, usable
 
         if self._lacks(call):
-            return {"reason": "its operator is a library's own: nothing independent of that library can judge it"}
+            return {
+                "reason": "its operator is a library's own: nothing independent of that library "
+                "can judge it"
+            }
         try:
             check_allowed(call.op, self.allowed)
             found = again(self.run, call)
             if found.values == "synthesised" and not self.synthesise:
-                return {"reason": "values of its inputs were not kept; --synthesise invents some from the statistics"}
+                return {
+                    "reason": "values of its inputs were not kept; --synthesise invents some from "
+                    "the statistics"
+                }
             exact = found.values == "recorded" and not overwritten(self.run, call)
-            recorded = Recorded(call=found.call, memories=found.memories, outputs=found.outputs, exact=exact)
+            recorded = Recorded(
+                call=found.call, memories=found.memories, outputs=found.outputs, exact=exact
+            )
             device = self.device or usable(found.device)
-            result = replay_recorded(recorded, device=device, repeat=self.repeat, trials=self._trials(call, device))
+            result = replay_recorded(
+                recorded, device=device, repeat=self.repeat, trials=self._trials(call, device)
+            )
             if found.other is not None and result.verdict.verdict in ("wrong", "unknown"):
-                recorded = msgspec.structs.replace(recorded, call=found.other.call, outputs=found.other.outputs)
-                second = replay_recorded(recorded, device=device, repeat=self.repeat, trials=self._trials(call, device, other=True))
+                recorded = msgspec.structs.replace(
+                    recorded, call=found.other.call, outputs=found.other.outputs
+                )
+                second = replay_recorded(
+                    recorded,
+                    device=device,
+                    repeat=self.repeat,
+                    trials=self._trials(call, device, other=True),
+                )
                 result = second if second.verdict.verdict not in ("wrong", "unknown") else result
         except FAILURES as error:
             return {"reason": told(error)}
-        if result.verdict.verdict == "wrong" and result.against == "recorded outputs" and not complete(self.run, call):
-            reason = "it gives another result; a ptdbg dump holds no keyword arguments, which it may have been called with"
+        if (
+            result.verdict.verdict == "wrong"
+            and result.against == "recorded outputs"
+            and not complete(self.run, call)
+        ):
+            reason = (
+                "it gives another result; a ptdbg dump holds no keyword arguments, which it "
+                "may have been called with"
+            )
             return {"reason": reason}
-        if result.verdict.verdict == "wrong" and result.against == "recorded outputs" and conjugated(self.run, call):
-            return {"reason": "it reads a conjugate or negated view, whose values a run tells as those of the tensor beneath"}
+        if (
+            result.verdict.verdict == "wrong"
+            and result.against == "recorded outputs"
+            and conjugated(self.run, call)
+        ):
+            return {
+                "reason": "it reads a conjugate or negated view, whose values a run tells as "
+                "those of the tensor beneath"
+            }
         return {"values": found.values, "device": device, **msgspec.to_builtins(result)}
 
     def _lacks(self, call: Call) -> bool:
@@ -114,11 +160,17 @@ class Replayer:
 
     def _trials(self, call: Call, device: str, *, other: bool = False) -> Any:
         """What the user's kernels give; None where this process is to make the call."""
-        return None if self.kernels is None else self.kernels.trials(call, other=other, device=device, repeat=self.repeat)
+        return (
+            None
+            if self.kernels is None
+            else self.kernels.trials(call, other=other, device=device, repeat=self.repeat)
+        )
 
 
 def check_allowed(op: str, allowed: Sequence[str]) -> None:
-    """UnavailableError for an operator that may touch more than its tensors, unless it is allowed."""
+    """UnavailableError for an operator that may touch more than its tensors, unless it is
+    allowed.
+    """
     from opscope.repro.scripts.allowing import why_refused
     from opscope.substitute.schema import find_operator
 
@@ -128,19 +180,25 @@ def check_allowed(op: str, allowed: Sequence[str]) -> None:
 
 
 def complete(run: Run, call: Call) -> bool:
-    """Whether the recorded arguments are all that the call had: ptdbg never wrote keyword arguments."""
+    """Whether the recorded arguments are all that the call had: ptdbg never wrote keyword
+    arguments.
+    """
     return run.info.format != "ptdbg_ascend" or call.op.rpartition(".")[2].strip("_") in BARE
 
 
 def overwritten(run: Run, call: Call) -> bool:
-    """Whether the recorded inputs are what the call made of them: ptdbg dumps both when a function has returned."""
+    """Whether the recorded inputs are what the call made of them: ptdbg dumps both when a function
+    has returned.
+    """
     from opscope.substitute.perform import writes_first
 
     return run.info.format == "ptdbg_ascend" and call.phase == "forward" and writes_first(call.op)
 
 
 def conjugated(run: Run, call: Call) -> bool:
-    """Whether an input is a lazy view by conjugation or negation, or the tensor beneath one: both are one version of one memory."""
+    """Whether an input is a lazy view by conjugation or negation, or the tensor beneath one: both
+    are one version of one memory.
+    """
     return next(sql(run, CONJUGATED, [call.process, call.index]), None) is not None
 
 
@@ -154,7 +212,9 @@ def main(path: str, options: dict[str, Any]) -> None:
     from opscope.formats.registry import open_run
     from opscope.substitute.recorded import one_thread
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a process of MindSpore ends with this one
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # so that a process of MindSpore ends with this one
     one_thread()
     opened_run = open_run(path)
     common = {"device": options["device"], "repeat": options["repeat"]}
@@ -165,10 +225,25 @@ def main(path: str, options: dict[str, Any]) -> None:
         other = None
         if options["python"] is not None:
             other = opened.enter_context(
-                MindSporeReplayer(run, python=options["python"], timeout=options["timeout"], allowed=options["allowed"], **common)
+                MindSporeReplayer(
+                    run,
+                    python=options["python"],
+                    timeout=options["timeout"],
+                    allowed=options["allowed"],
+                    **common,
+                )
             )
-        kernels = opened.enter_context(Kernels(path, options["imports"])) if options["imports"] else None
-        replayer = Replayer(run, synthesise=options["synthesise"], mindspore=other, kernels=kernels, allowed=options["allowed"], **common)
+        kernels = (
+            opened.enter_context(Kernels(path, options["imports"])) if options["imports"] else None
+        )
+        replayer = Replayer(
+            run,
+            synthesise=options["synthesise"],
+            mindspore=other,
+            kernels=kernels,
+            allowed=options["allowed"],
+            **common,
+        )
         while line := sys.stdin.readline(LINE):
             process, index = map(int, line.split())
             found = replayer.replay(call_at(run, process, index))

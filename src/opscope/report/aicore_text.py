@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AI Core errors as text: a short verdict for the terminal, and info.txt with the sections msaicerr's users know."""
+"""AI Core errors as text: a short verdict for the terminal, and info.txt with the sections
+msaicerr's users know.
+"""
 
 from __future__ import annotations
 
@@ -56,35 +58,66 @@ def aicore_lines(document: Document, *, width: int, written: str | None = None) 
 
 
 def _kinds(findings: Sequence[Finding]) -> Iterator[tuple[int, Finding, list[tuple[int, Finding]]]]:
-    """Number and finding of each different error, with those that repeat it; of very many only the first ones."""
+    """Number and finding of each different error, with those that repeat it; of very many only the
+    first ones.
+    """
     found: dict[Any, list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(findings, 1):
         error = part(finding, "error")
-        key = (finding.op, finding.call, error.get("function"), error.get("device"), finding.reasons, part(finding, "verdict").get("text"))
+        key = (
+            finding.op,
+            finding.call,
+            error.get("function"),
+            error.get("device"),
+            finding.reasons,
+            part(finding, "verdict").get("text"),
+        )
         found.setdefault(key, []).append((number, finding))
     kinds = list(found.values())
     for (number, finding), *again in kinds[:_SHOWN_KINDS]:
         yield number, finding, again
     if kinds[_SHOWN_KINDS:]:
         (number, finding), *_ = kinds[_SHOWN_KINDS]
-        yield number, finding, [one for kind in kinds[_SHOWN_KINDS:] for one in kind if one[0] != number]
+        yield (
+            number,
+            finding,
+            [one for kind in kinds[_SHOWN_KINDS:] for one in kind if one[0] != number],
+        )
 
 
 def _again(again: Sequence[tuple[int, Finding]]) -> str:
     times = [time for _, finding in again if (time := part(finding, "error").get("time"))]
     until = f", the last at {times[-1]}" if times else ""
-    which = ", ".join(str(number) for number, _ in again[:_SHOWN_AGAIN]) + (", …" if again[_SHOWN_AGAIN:] else "")
+    which = ", ".join(str(number) for number, _ in again[:_SHOWN_AGAIN]) + (
+        ", …" if again[_SHOWN_AGAIN:] else ""
+    )
     same = len({finding.reasons for _, finding in again}) == 1
-    return f"{len(again)} more {'like it' if same else 'errors'} ({which}){until}; all of them: --json, or -o FOLDER"
+    return (
+        f"{len(again)} more {'like it' if same else 'errors'} ({which}){until}; all of them: "
+        "--json, or -o FOLDER"
+    )
 
 
 def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator[Text]:
     error = part(finding, "error")
     head = f"AI Core error {number} of {count}  " if count > 1 else "AI Core error  "
-    known = [f"{name} {error[name]}" for name in ("stream", "task", "context") if error.get(name) is not None]
+    known = [
+        f"{name} {error[name]}"
+        for name in ("stream", "task", "context")
+        if error.get(name) is not None
+    ]
     task = ", ".join([*_device(finding), *known])
-    yield from folded(head, f"{finding.op or 'operator not known'}  {finding.call or ''}".rstrip(), width=width, style="bold red")
-    facts = [text for text in (task, core_list(finding), error.get("generation"), error.get("time")) if text]
+    yield from folded(
+        head,
+        f"{finding.op or 'operator not known'}  {finding.call or ''}".rstrip(),
+        width=width,
+        style="bold red",
+    )
+    facts = [
+        text
+        for text in (task, core_list(finding), error.get("generation"), error.get("time"))
+        if text
+    ]
     yield from folded("  where   ", "; ".join(facts), width=width)
     if error.get("function"):
         yield from folded("  kernel  ", str(error["function"]), width=width)
@@ -95,12 +128,19 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
     yield from _argument_lines(finding, width=width)
     for tensor in part(finding, "dump").get("tensors", ()):
         if tensor["troubles"]:
-            yield from folded("  dump    ", f"{tensor['label']}: {', '.join(tensor['troubles'])}", width=width)
+            yield from folded(
+                "  dump    ", f"{tensor['label']}: {', '.join(tensor['troubles'])}", width=width
+            )
     if part(finding, "reference").get("status") in ("agrees", "differs"):
         yield from folded("  cpu     ", part(finding, "reference")["text"], width=width)
     for place, verdict in enumerate(parts(finding, "verdict")):
         tag = "verdict  " if place == 0 else "or       "
-        yield from folded(tag, f"{verdict['text']} [{verdict['confidence']}]", width=width, style=_STYLES.get(verdict["confidence"], ""))
+        yield from folded(
+            tag,
+            f"{verdict['text']} [{verdict['confidence']}]",
+            width=width,
+            style=_STYLES.get(verdict["confidence"], ""),
+        )
         if place == 0:
             for advice in verdict["advice"]:
                 yield from folded("  next   ", advice, width=width)
@@ -109,20 +149,27 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
         said = f": {case['status']}, {case['reason']}" if case["status"] else ""
         yield from folded("case     ", f"{case['folder']}{said}", width=width)
     for item in part(finding, "missing").get("items", ())[:_SHOWN_MISSING]:
-        yield from folded("missing  ", f"{item['what']}: {item['how']}", width=width, style="yellow")
+        yield from folded(
+            "missing  ", f"{item['what']}: {item['how']}", width=width, style="yellow"
+        )
 
 
 def _device(finding: Finding) -> Iterator[str]:
     """`device 3`; `chip 4, die 1` of a chip with two devices whose own numbers no line tells."""
     error = part(finding, "error")
-    device, die = error.get("device"), next((core["die"] for core in part(finding, "cores").get("cores", ())), None)
+    device, die = (
+        error.get("device"),
+        next((core["die"] for core in part(finding, "cores").get("cores", ())), None),
+    )
     if device is not None:
         own = not die or "device_id" in error["failure"] or error.get("task") is not None
         yield f"device {device}" if own else f"chip {device}, die {die}"
 
 
 def code_of(finding: Finding, reason: str) -> str | None:
-    """The error code that a reason was read from: that of the first core with its bit; all words where the first is zero."""
+    """The error code that a reason was read from: that of the first core with its bit; all words
+    where the first is zero.
+    """
     name = reason.partition(":")[0]
     cores = part(finding, "cores").get("cores", ())
     found = next((core for core in cores if any(bit["name"] == name for bit in core["bits"])), None)
@@ -133,29 +180,45 @@ def code_of(finding: Finding, reason: str) -> str | None:
 
 
 def _argument_lines(finding: Finding, *, width: int) -> Iterator[Text]:
-    """Inputs and outputs with what was found out about their addresses; the others only where something is wrong."""
+    """Inputs and outputs with what was found out about their addresses; the others only where
+    something is wrong.
+    """
     checks = {check["tensor"]: check for check in part(finding, "addresses").get("checks", ())}
     shown = hidden = 0
     for tensor in part(finding, "arguments").get("tensors", ()):
         check = checks.get(tensor["label"], {})
         bad = check.get("status") in _TOLD
-        if not bad and (tensor["io"] not in ("input", "output", "unknown") or shown >= _SHOWN_TENSORS):
+        if not bad and (
+            tensor["io"] not in ("input", "output", "unknown") or shown >= _SHOWN_TENSORS
+        ):
             hidden += tensor["io"] in ("input", "output", "unknown")
             continue
         shown += 1
-        kind = one_line(tensor["dtype"], tensor["shape"], {}) if tensor["dtype"] else f"{tensor['size']} bytes"
+        kind = (
+            one_line(tensor["dtype"], tensor["shape"], {})
+            if tensor["dtype"]
+            else f"{tensor['size']} bytes"
+        )
         said = f"{check.get('status', '')}: {check['text']}" if bad else check.get("status", "")
-        tag = f"  {tensor['label'].replace('input', 'in').replace('output', 'out').replace('unknown', 'arg'):<6}  "
+        tag = (
+            "  "
+            f"{tensor['label'].replace('input', 'in').replace('output', 'out').replace('unknown', 'arg'):<6} "  # noqa: E501
+            " "
+        )
         yield from folded(tag, f"{kind}  {tensor['address'] or ''}  {said}".rstrip(), width=width)
     if hidden:
         yield line(f"          {hidden} more, with nothing wrong: info.txt (-o FOLDER)")
 
 
-_TOLD = frozenset(("null", "freed", "out of range", "not allocated", "unaligned", "overlapping", "unreadable"))
+_TOLD = frozenset(
+    ("null", "freed", "out of range", "not allocated", "unaligned", "overlapping", "unreadable")
+)
 
 
 def _messages(finding: Finding, *, width: int) -> Iterator[Text]:
-    for message in dict.fromkeys(core["message"] for core in part(finding, "cores").get("cores", ()) if core["message"]):
+    for message in dict.fromkeys(
+        core["message"] for core in part(finding, "cores").get("cores", ()) if core["message"]
+    ):
         yield from folded("  says    ", message, width=width)
 
 
@@ -163,21 +226,32 @@ def _place_lines(finding: Finding, *, width: int) -> Iterator[Text]:
     place = part(finding, "place")
     if not place:
         return
-    symbol = f"{place['symbol']}+{place['symbol_offset']:#x}  " if place.get("symbol") and place.get("symbol_offset") is not None else ""
+    symbol = (
+        f"{place['symbol']}+{place['symbol_offset']:#x}  "
+        if place.get("symbol") and place.get("symbol_offset") is not None
+        else ""
+    )
     source = place.get("source") or ""
     python = f"  from {place['python']}" if place.get("python") else ""
-    yield from folded("  pc      ", f"offset {place['offset']}  {symbol}{source}{python}".rstrip(), width=width)
+    yield from folded(
+        "  pc      ", f"offset {place['offset']}  {symbol}{source}{python}".rstrip(), width=width
+    )
     if place.get("text"):
         yield from folded("          ", place["text"], width=width)
 
 
 def core_list(finding: Finding) -> str:
-    """`8 vector cores 14-21`, `core 0`, both where a mixed kernel failed on both, empty without cores."""
+    """`8 vector cores 14-21`, `core 0`, both where a mixed kernel failed on both, empty without
+    cores.
+    """
     numbers: dict[str, set[int]] = {"core": set(), "vector core": set()}
     for core in part(finding, "cores").get("cores", ()):
         if core["core"] is not None:
             numbers["vector core" if "vec" in (core["kind"] or "") else "core"].add(core["core"])
-    said = (f"{word} {found[0]}" if len(found) == 1 else f"{len(found)} {word}s {spans(found)}" for word, found in _sorted(numbers))
+    said = (
+        f"{word} {found[0]}" if len(found) == 1 else f"{len(found)} {word}s {spans(found)}"
+        for word, found in _sorted(numbers)
+    )
     return ", ".join(said)
 
 
@@ -189,11 +263,16 @@ def spans(numbers: Sequence[int]) -> str:
     """`0, 2, 14-21` of sorted numbers."""
     starts = [numbers[0], *(second for first, second in pairwise(numbers) if second != first + 1)]
     ends = [*(first for first, second in pairwise(numbers) if second != first + 1), numbers[-1]]
-    return ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True))
+    return ", ".join(
+        str(start) if start == end else f"{start}-{end}"
+        for start, end in zip(starts, ends, strict=True)
+    )
 
 
 def info_text(finding: Finding) -> str:
-    """info.txt of one error: everything known, in the sections msaicerr writes, and a seventh with the verdict."""
+    """info.txt of one error: everything known, in the sections msaicerr writes, and a seventh with
+    the verdict.
+    """
     sections = (
         ("1. Basic information", _basic(finding)),
         ("2. AI Core DFX Register", _registers(finding)),
@@ -233,7 +312,18 @@ def _basic(finding: Finding) -> Iterator[str]:
     yield _row("error time", error.get("time") or "not in the log")
     yield _row("operator", finding.op or "not known")
     yield _row("node name", error.get("node") or "not known")
-    for name in ("device", "stream", "task", "context", "thread", "pid", "process", "generation", "soc", "tiling_key"):
+    for name in (
+        "device",
+        "stream",
+        "task",
+        "context",
+        "thread",
+        "pid",
+        "process",
+        "generation",
+        "soc",
+        "tiling_key",
+    ):
         if error.get(name) not in (None, ""):
             yield _row(name.replace("_", " "), error[name])
     yield _row("cores", core_list(finding) or "not in the log")
@@ -242,7 +332,10 @@ def _basic(finding: Finding) -> Iterator[str]:
     for name, value in error.get("failure", {}).items():
         yield _row(f"  {name}", value)
     for code in part(finding, "returned").get("codes", ()):
-        yield _row("return code", " ".join(str(code[key]) for key in ("code", "name", "text", "inner") if code.get(key)))
+        yield _row(
+            "return code",
+            " ".join(str(code[key]) for key in ("code", "name", "text", "inner") if code.get(key)),
+        )
     yield from _node(finding)
     yield from _kernel(finding)
     for item in error.get("dump_files", ()):
@@ -269,7 +362,9 @@ def _node(finding: Finding) -> Iterator[str]:
     for made in node["producers"]:
         original = f" from {', '.join(made['original'])}" if made["original"] else ""
         yield _row(
-            f"  input {made['slot']} comes from", f"{made['name']}:{made['index']} ({made['type'] or 'type not in this graph'}){original}"
+            f"  input {made['slot']} comes from",
+            f"{made['name']}:{made['index']} "
+            f"({made['type'] or 'type not in this graph'}){original}",
         )
     for name, value in node["attributes"].items():
         yield _row(f"  attribute {name}", value)
@@ -277,7 +372,11 @@ def _node(finding: Finding) -> Iterator[str]:
 
 def _described(desc: Part) -> str:
     shape = list(desc["shape"]) if desc.get("shape") is not None else "?"
-    origin = f", origin {desc['origin_format']} {list(desc['origin_shape'])}" if desc.get("origin_shape") is not None else ""
+    origin = (
+        f", origin {desc['origin_format']} {list(desc['origin_shape'])}"
+        if desc.get("origin_shape") is not None
+        else ""
+    )
     return f"{desc.get('dtype') or '?'} {desc.get('format') or '?'} {shape}{origin}"
 
 
@@ -290,7 +389,9 @@ def _kernel(finding: Finding) -> Iterator[str]:
         if name != "supportInfo":
             yield _row(f"  {name}", value)
     for name, value in (
-        (kernel["document"].get("supportInfo") or {}).items() if isinstance(kernel["document"].get("supportInfo"), dict) else ()
+        (kernel["document"].get("supportInfo") or {}).items()
+        if isinstance(kernel["document"].get("supportInfo"), dict)
+        else ()
     ):
         yield _row(f"  supportInfo.{name}", value)
     for path in kernel["objects"]:
@@ -299,9 +400,13 @@ def _kernel(finding: Finding) -> Iterator[str]:
 
 def _registers(finding: Finding) -> Iterator[str]:
     for core in part(finding, "cores").get("cores", ()):
-        place = ", ".join(f"{name} {core[name]}" for name in ("device", "die", "serial") if core[name] is not None)
-        yield f"core {core['core']} ({core['kind'] or 'AI Core'}; {place}): error code {core['code'] or '0'}" + (
-            f" ({', '.join(core['codes'])})" if len(core["codes"]) > 1 else ""
+        place = ", ".join(
+            f"{name} {core[name]}" for name in ("device", "die", "serial") if core[name] is not None
+        )
+        yield (
+            f"core {core['core']} ({core['kind'] or 'AI Core'}; {place}): error code "
+            f"{core['code'] or '0'}"
+            + (f" ({', '.join(core['codes'])})" if len(core["codes"]) > 1 else "")
         )
         for bit in core["bits"]:
             yield f"  bit {bit['number']} {bit['name']}: {bit['meaning']}"
@@ -328,10 +433,15 @@ def _line_number(finding: Finding) -> Iterator[str]:
         counter = core["pc"]
         if counter is None:
             continue
-        fixed = f"fixed {counter['fixed']} by the {counter['method']}" if counter["fixed"] else "not fixed: these registers do not hold it"
-        yield f"core {core['core']}: start {counter['start']}, current {counter['current']}, {fixed}"
+        fixed = (
+            f"fixed {counter['fixed']} by the {counter['method']}"
+            if counter["fixed"]
+            else "not fixed: these registers do not hold it"
+        )
+        yield f"core {core['core']}: start {counter['start']}, current {counter['current']}, {fixed}"  # noqa: E501
         offsets = ", ".join(
-            f"{name} {counter[key] or '?'}" for name, key in (("current", "current_offset"), ("heuristic", "heuristic_offset"))
+            f"{name} {counter[key] or '?'}"
+            for name, key in (("current", "current_offset"), ("heuristic", "heuristic_offset"))
         )
         yield f"  offset {counter['offset'] or '?'} ({offsets})"
     place = part(finding, "place")
@@ -345,7 +455,10 @@ def _line_number(finding: Finding) -> Iterator[str]:
                 if one.get("symbol") and one.get("symbol_offset") is not None
                 else "symbol not known"
             )
-            yield f"{label}: offset {one['offset']}, {symbol}, {one.get('source') or 'line not known'}"
+            yield (
+                f"{label}: offset {one['offset']}, {symbol}, "
+                f"{one.get('source') or 'line not known'}"
+            )
             for name in ("text", "python", "object", "hint"):
                 if one.get(name):
                     yield f"  {name}: {one[name]}"
@@ -357,10 +470,16 @@ def _memory(finding: Finding) -> Iterator[str]:
     for tensor in arguments.get("tensors", ()):
         shape = list(tensor["shape"]) if tensor["shape"] is not None else "shape ?"
         name = f" {tensor['name']}" if tensor["name"] else ""
-        said = f" (log: {tensor['said_address']})" if tensor["said_address"] != tensor["address"] else ""
+        said = (
+            f" (log: {tensor['said_address']})"
+            if tensor["said_address"] != tensor["address"]
+            else ""
+        )
         yield (
-            f"{tensor['label']}{name}: {tensor['dtype'] or 'dtype ?'} {tensor['format'] or ''} {shape}"
-            f" address {tensor['address'] or '?'}{said} size {tensor['size'] if tensor['size'] is not None else '?'}"
+            f"{tensor['label']}{name}: {tensor['dtype'] or 'dtype ?'} "
+            f"{tensor['format'] or ''} {shape}"
+            f" address {tensor['address'] or '?'}{said} size "
+            f"{tensor['size'] if tensor['size'] is not None else '?'}"
         )
     for check in addresses.get("checks", ()):
         yield f"  check {check['tensor']} {check['address']}: {check['status']}; {check['text']}"
@@ -371,13 +490,20 @@ def _memory(finding: Finding) -> Iterator[str]:
     for when in ("before", "after"):
         words = arguments.get(f"words_{when}", ())
         for at in range(0, len(words), 20):
-            yield f"args {when} execution ({at} to {min(at + 20, len(words))}): {', '.join(words[at : at + 20])}"
+            yield (
+                f"args {when} execution ({at} to {min(at + 20, len(words))}): "
+                f"{', '.join(words[at : at + 20])}"
+            )
     tiling = part(finding, "tiling")
     yield _row("tiling key", tiling.get("key") or "not in the log")
     yield _row("block dim", arguments.get("block_dim") or "not in the log")
     if tiling.get("held"):
         size = f" of {tiling['size']}" if tiling["size"] is not None else ""
-        yield _row("tiling data", f"{tiling['held']}{size} bytes, from {tiling['source']}{'; the rest was cut' if tiling['cut'] else ''}")
+        yield _row(
+            "tiling data",
+            f"{tiling['held']}{size} bytes, from "
+            f"{tiling['source']}{'; the rest was cut' if tiling['cut'] else ''}",
+        )
         yield _row("  bytes", tiling["bytes"])
     for name, value in part(finding, "error").get("description", {}).items():
         yield _row(f"  {name}", value)
@@ -387,13 +513,24 @@ def _dump(finding: Finding) -> Iterator[str]:
     yield from _core_file(part(finding, "core file"))
     dump = part(finding, "dump")
     if not dump:
-        item = next((item for item in part(finding, "missing").get("items", ()) if item["what"] == "exception dump"), None)
+        item = next(
+            (
+                item
+                for item in part(finding, "missing").get("items", ())
+                if item["what"] == "exception dump"
+            ),
+            None,
+        )
         yield f"no exception dump: {item['how']}" if item else "no exception dump"
         return
     yield _row("file", dump["file"])
     for tensor in dump["tensors"]:
-        said = one_line(tensor["dtype"] or "bytes", tensor["shape"], tensor["statistics"], full=True)
-        marks = [*tensor["troubles"]] + ([f"{tensor['denormal']} denormal"] if tensor["denormal"] else [])
+        said = one_line(
+            tensor["dtype"] or "bytes", tensor["shape"], tensor["statistics"], full=True
+        )
+        marks = [*tensor["troubles"]] + (
+            [f"{tensor['denormal']} denormal"] if tensor["denormal"] else []
+        )
         marks += ["all zero"] if tensor["all_zero"] and not tensor["zeroed"] else []
         yield f"{tensor['label']}: {said}{'; ' if marks else ''}{'; '.join(marks)}"
     yield from dump["problems"]
@@ -407,11 +544,17 @@ def _core_file(core: Part) -> Iterator[str]:
     yield _row("core file", core["file"])
     for block in core["blocks"]:
         failed = "" if block["copied"] else ", not copied"
-        yield f"  global memory {block['address']}: {block['size']} bytes, kind {block['type']}{failed}"
+        yield (
+            f"  global memory {block['address']}: {block['size']} bytes, kind "
+            f"{block['type']}{failed}"
+        )
     for local in core["locals"]:
         yield f"  {local['core']} {local['memory']}: {local['size']} bytes"
     for name, values in core["registers"].items():
-        yield f"  {name} registers: {', '.join(f'{address} {value}' for address, value in values.items())}"
+        yield (
+            f"  {name} registers: "
+            f"{', '.join(f'{address} {value}' for address, value in values.items())}"
+        )
 
 
 def _case(finding: Finding) -> Iterator[str]:
@@ -420,12 +563,16 @@ def _case(finding: Finding) -> Iterator[str]:
         yield _row("case", case["folder"])
         yield from (f"  lacks {text}" for text in case["lacks"])
         if case["status"]:
-            yield _row("  tried here", f"{case['status']} ({case['device'] or 'no device'}): {case['reason']}")
+            yield _row(
+                "  tried here",
+                f"{case['status']} ({case['device'] or 'no device'}): {case['reason']}",
+            )
     result = part(finding, "error").get("case_result")
     yield (
         f"the single-operator case: {result}"
         if result
-        else "not run yet; opscope aicore … --case-result reproduced|not-reproduced|PLOG_DIR takes its outcome"
+        else "not run yet; opscope aicore … --case-result reproduced|not-reproduced|PLOG_DIR takes "
+        "its outcome"
     )
 
 

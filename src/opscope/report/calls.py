@@ -21,22 +21,31 @@ WORD = {"input": "in", "output": "out"}
 WIDTH = 80  # a list of calls is as wide in a file as in a terminal
 
 
-def call_lines(call: Call, tensors: Sequence[Tensor], folders: Mapping[int, str], *, ranks: bool, here: Path) -> Iterator[Text]:
+def call_lines(
+    call: Call, tensors: Sequence[Tensor], folders: Mapping[int, str], *, ranks: bool, here: Path
+) -> Iterator[Text]:
     """A call of a list: name, operator, place (relative to here), and a line for each tensor."""
-    yield line((call.name, "bold"), f"  {call.op}", *([(f"  {call.error}", "red")] if call.error else []))
+    yield line(
+        (call.name, "bold"), f"  {call.op}", *([(f"  {call.error}", "red")] if call.error else [])
+    )
     rank = f"rank {call.rank}, " if ranks else ""
     source = f", {short_place(call.source, here=here)}" if call.source else ""
     yield line((f"  {rank}step {call.step}, #{call.index}, {call.phase}{source}", "dim"))
     for tensor in tensors:
         stats = row_statistics(tensor)
         style = "red" if _is_troubled(stats) else ""
-        yield line(f"  {WORD.get(tensor.io, tensor.io):4} {tensor.slot}  ", (one_line(tensor.dtype, tensor.shape, stats, full=True), style))
+        yield line(
+            f"  {WORD.get(tensor.io, tensor.io):4} {tensor.slot}  ",
+            (one_line(tensor.dtype, tensor.shape, stats, full=True), style),
+        )
         place = value_place(tensor, folders)
         if place is not None:
             yield from folded("          values in ", place, width=WIDTH, style="dim")
 
 
-def call_page(call: Call, tensors: Sequence[Tensor], folders: Mapping[int, str], frames: Sequence[str]) -> Iterator[Text]:
+def call_page(
+    call: Call, tensors: Sequence[Tensor], folders: Mapping[int, str], frames: Sequence[str]
+) -> Iterator[Text]:
     """All that is known about one call, but for elements."""
     yield line((call.name, "bold"), f"  {call.op}")
     yield from _facts(call)
@@ -63,7 +72,9 @@ def _stack(frames: Sequence[str]) -> Iterator[Text]:
 
 
 def _facts(call: Call) -> Iterator[Text]:
-    yield line(f"  rank {call.rank}, step {call.step}, index {call.index}, {call.level}, {call.phase}")
+    yield line(
+        f"  rank {call.rank}, step {call.step}, index {call.index}, {call.level}, {call.phase}"
+    )
     facts: dict[str, Any] = {
         "module": call.module or "<root>",
         "source": call.source,
@@ -87,7 +98,12 @@ def tensor_block(tensor: Tensor, folders: Mapping[int, str]) -> Iterator[Text]:
     stats = row_statistics(tensor)
     name = f"  {tensor.tensor_name}" if tensor.tensor_name else ""
     summary = one_line(tensor.dtype, tensor.shape, stats, full=True)
-    yield line((f"{WORD.get(tensor.io, tensor.io)} {tensor.slot}", "bold"), "  ", (summary, "red" if _is_troubled(stats) else ""), name)
+    yield line(
+        (f"{WORD.get(tensor.io, tensor.io)} {tensor.slot}", "bold"),
+        "  ",
+        (summary, "red" if _is_troubled(stats) else ""),
+        name,
+    )
     yield from _wrapped(_identity(tensor))
     if stats:
         yield from _wrapped([f"{column} {_statistic(value)}" for column, value in stats.items()])
@@ -138,9 +154,11 @@ def _is_troubled(stats: Mapping[str, Any]) -> bool:
 
 
 def value_place(tensor: Tensor, folders: Mapping[int, str]) -> str | None:
-    """Where a tensor's values lie, below the run: file, and the key in it; None when they were not kept.
+    """Where a tensor's values lie, below the run: file, and the key in it; None when they were not
+    kept.
 
-    folders has the folder of a process's shards; a foreign dump has none, its files are named from its own root.
+    folders has the folder of a process's shards; a foreign dump has none, its files are named from
+    its own root.
     """
     if tensor.value is None:
         return None

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All rows of a comparison as comma-separated values: NAME.csv, and NAME_part_1.csv, … where there are more rows than one file takes."""
+"""All rows of a comparison as comma-separated values: NAME.csv, and NAME_part_1.csv, … where there
+are more rows than one file takes.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
 MOST_ROWS = 1_000_000  # of one file, as msprobe cuts them
 
 
-def write_comparison_csv(comparison: Comparison, path: Path, metrics: Sequence[Metric] = (), *, most: int = MOST_ROWS) -> list[Path]:
-    """Writes the rows and answers the files; text that a spreadsheet would take for a formula begins with an apostrophe."""
+def write_comparison_csv(
+    comparison: Comparison, path: Path, metrics: Sequence[Metric] = (), *, most: int = MOST_ROWS
+) -> list[Path]:
+    """Writes the rows and answers the files; text that a spreadsheet would take for a formula
+    begins with an apostrophe.
+    """
     kind = kind_of(comparison)
     columns = columns_of(kind, metrics)
     rows = _harmless_rows(columns, column_parts(comparison, kind, metrics=metrics))
@@ -33,10 +39,15 @@ def write_comparison_csv(comparison: Comparison, path: Path, metrics: Sequence[M
     return written
 
 
-def _harmless_rows(names: Sequence[str], parts: Iterable[Sequence[Sequence[Any]]]) -> Iterator[tuple[Any, ...]]:
+def _harmless_rows(
+    names: Sequence[str], parts: Iterable[Sequence[Sequence[Any]]]
+) -> Iterator[tuple[Any, ...]]:
     """Rows without formulas; columns whose words are this program's own are taken as they are."""
     for columns in parts:
-        safe = [column if name in OWN_WORDS else _harmless(column) for name, column in zip(names, columns, strict=True)]
+        safe = [
+            column if name in OWN_WORDS else _harmless(column)
+            for name, column in zip(names, columns, strict=True)
+        ]
         yield from zip(*safe, strict=True)
 
 

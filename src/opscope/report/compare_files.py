@@ -38,7 +38,9 @@ def _json(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
     from opscope.report.compare_metrics import with_metrics
     from opscope.report.json import json_text
 
-    path.write_text(json_text(with_metrics(comparison.document, comparison, metrics)) + "\n", encoding="utf-8")
+    path.write_text(
+        json_text(with_metrics(comparison.document, comparison, metrics)) + "\n", encoding="utf-8"
+    )
     return 0
 
 
@@ -52,17 +54,26 @@ WRITERS: dict[str, Callable[[Comparison, Path, Sequence[Metric]], int | list[Pat
 
 
 def free_file(wanted: Path) -> Path:
-    """The file asked for, or a sibling of one that is there, FILE-2.csv, FILE-3.csv, …: nothing is overwritten."""
+    """The file asked for, or a sibling of one that is there, FILE-2.csv, FILE-3.csv, …: nothing is
+    overwritten.
+    """
     candidate, number = wanted, 2
-    while os.path.lexists(candidate) or os.path.lexists(candidate.with_name(f"{candidate.stem}_part_1{candidate.suffix}")):
+    while os.path.lexists(candidate) or os.path.lexists(
+        candidate.with_name(f"{candidate.stem}_part_1{candidate.suffix}")
+    ):
         candidate, number = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}"), number + 1
     return candidate
 
 
 def check_output(path: Path) -> None:
-    """Raises UsageError, before anything is compared, for what nothing can be written to: an unknown ending, no such folder."""
+    """Raises UsageError, before anything is compared, for what nothing can be written to: an
+    unknown ending, no such folder.
+    """
     if path.suffix.lower() not in WRITERS:
-        raise UsageError(f"{path}: a comparison is written as {', '.join(WRITERS)}; name a file with one of these endings")
+        raise UsageError(
+            f"{path}: a comparison is written as {', '.join(WRITERS)}; name a file with one "
+            "of these endings"
+        )
     if path.is_dir():
         raise UsageError(f"{path}: a folder; name a file to write the comparison to")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
@@ -70,11 +81,14 @@ def check_output(path: Path) -> None:
 
 
 def write_comparison(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> int:
-    """Writes a comparison as the ending of the path says, under that name when it is whole; free_file finds one that is free.
+    """Writes a comparison as the ending of the path says, under that name when it is whole;
+    free_file finds one that is free.
 
-    Answers how many rows the file leaves out: a page and a workbook of millions of rows open nowhere.
+    Answers how many rows the file leaves out: a page and a workbook of millions of rows open
+    nowhere.
 
-    metrics are users' own, one column each. Raises UsageError where the disk refuses; what was there before stays then.
+    metrics are users' own, one column each. Raises UsageError where the disk refuses; what was
+    there before stays then.
     """
     check_output(path)
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")

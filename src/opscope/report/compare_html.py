@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as one HTML page that needs nothing else: the verdict first, then a table to sort and to filter.
+"""A comparison as one HTML page that needs nothing else: the verdict first, then a table to sort
+and to filter.
 
-Nothing of a run becomes markup or script: findings are escaped, rows lie in a JSON block without "<", and the page's own
-Content-Security-Policy forbids every connection.
+Nothing of a run becomes markup or script: findings are escaped, rows lie in a JSON block without
+"<", and the page's own Content-Security-Policy forbids every connection.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ th{position:sticky;top:0;background:#f6f8fa;cursor:pointer;text-align:left}th,td
 input,select,button{font:inherit;margin:.4rem .4rem .4rem 0}
 @media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}th,.unmatched,.none{background:#161b22}.c{color:#8b949e}
 .error{background:#490202}.warning{background:#3b2e00}th,td,.w{border-color:#30363d}}
-"""
+"""  # noqa: E501
 _SCRIPT = """
 'use strict';
 const data = JSON.parse(document.getElementById('rows').textContent);
@@ -71,13 +72,17 @@ for (const name of [...new Set(data.rows.flatMap(row => [row[result], row[verdic
 $('text').oninput = $('kind').onchange = () => { shown = 300; draw(); };
 $('more').onclick = () => { shown += 1000; draw(); };
 draw();
-"""
+"""  # noqa: E501
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
-def write_comparison_html(comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()) -> int:
+def write_comparison_html(
+    comparison: Comparison, path: Path, metrics: Sequence[Metric] = ()
+) -> int:
     """Writes the page; answers how many rows it leaves out."""
-    path.write_text(comparison_html(comparison, metrics), encoding="utf-8", errors="backslashreplace")
+    path.write_text(
+        comparison_html(comparison, metrics), encoding="utf-8", errors="backslashreplace"
+    )
     return max(len(comparison.rows) - MOST_ROWS, 0)
 
 
@@ -86,17 +91,24 @@ def comparison_html(comparison: Comparison, metrics: Sequence[Metric] = ()) -> s
     kind = kind_of(comparison)
     chosen = furthest(comparison, MOST_ROWS)
     left = len(comparison.rows) - len(chosen)
-    block = {"columns": columns_of(kind, metrics), "rows": list(rows_of(comparison, kind, chosen, metrics=metrics))}
+    block = {
+        "columns": columns_of(kind, metrics),
+        "rows": list(rows_of(comparison, kind, chosen, metrics=metrics)),
+    }
     said = f"<p class=c>{left_out(left)}</p>" if left else ""
     return (
-        f'<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
-        f'<meta http-equiv=Content-Security-Policy content="{_POLICY}"><title>opscope compare</title><style>{_STYLE}</style>'
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport "
+        'content="width=device-width">'
+        f'<meta http-equiv=Content-Security-Policy content="{_POLICY}"><title>opscope '
+        f"compare</title><style>{_STYLE}</style>"
         f"{''.join(_verdict(comparison.document))}"
         "<p><input id=text placeholder='filter: words of any column' size=40>"
         "<select id=kind><option value=''>every result</option></select>"
-        f"<span id=count class=c></span></p>{said}<div class=w><table id=table><thead></thead><tbody></tbody></table></div>"
+        f"<span id=count class=c></span></p>{said}<div class=w><table "
+        "id=table><thead></thead><tbody></tbody></table></div>"
         "<button id=more hidden>more rows</button>"
-        f"<script type='application/json' id=rows>{_inert(block)}</script><script>{_SCRIPT}</script></html>\n"
+        "<script type='application/json' "
+        f"id=rows>{_inert(block)}</script><script>{_SCRIPT}</script></html>\n"
     )
 
 

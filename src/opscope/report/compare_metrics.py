@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users' own metrics in the document of a comparison: those of the pairs of tensors that are furthest apart."""
+"""Users' own metrics in the document of a comparison: those of the pairs of tensors that are
+furthest apart.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,26 @@ SHOWN = 20
 
 
 def with_metrics(document: Document, comparison: Comparison, metrics: Sequence[Metric]) -> Document:
-    """The document with "metrics" in its summary: one object for each row, "row" and "golden" its names, then each metric by its name."""
+    """The document with "metrics" in its summary: one object for each row, "row" and "golden" its
+    names, then each metric by its name.
+    """
     if not metrics:
         return document
     found: list[dict[str, Any]] = []
     for detail in comparison.worst(SHOWN):
         cells = own_cells(comparison, detail, metrics)
-        names = [name_of(call, tensor) for call, tensor in ((detail.target_call, detail.target), (detail.golden_call, detail.golden))]
-        found.append({"row": names[0], "golden": names[1], **{metric.name: cell for metric, cell in zip(metrics, cells, strict=True)}})
+        names = [
+            name_of(call, tensor)
+            for call, tensor in (
+                (detail.target_call, detail.target),
+                (detail.golden_call, detail.golden),
+            )
+        ]
+        found.append(
+            {
+                "row": names[0],
+                "golden": names[1],
+                **{metric.name: cell for metric, cell in zip(metrics, cells, strict=True)},
+            }
+        )
     return msgspec.structs.replace(document, summary={**document.summary, "metrics": found})

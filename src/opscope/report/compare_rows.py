@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as rows under the columns that users of msprobe know, their names kept, and one column more: Verdict.
+"""A comparison as rows under the columns that users of msprobe know, their names kept, and one
+column more: Verdict.
 
-Columns follow msprobe's three kinds of table: of tensors when values were kept, of statistics, of digests. Result is pass, warning
-(differs, made elsewhere), error (the origin of a difference), unmatched (one side only) or N/A (nothing to compare): never pass for
-what was not compared. EucDist is the Euclidean norm of the difference.
+Columns follow msprobe's three kinds of table: of tensors when values were kept, of statistics, of
+digests. Result is pass, warning (differs, made elsewhere), error (the origin of a difference),
+unmatched (one side only) or N/A (nothing to compare): never pass for what was not compared. EucDist
+is the Euclidean norm of the difference.
 """
 
 from __future__ import annotations
@@ -30,22 +32,62 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor, ValueRef
 
 BASIC = (
-    "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape", "NPU Requires_grad",
+    "NPU Name",
+    "Bench Name",
+    "NPU Dtype",
+    "Bench Dtype",
+    "NPU Tensor Shape",
+    "Bench Tensor Shape",
+    "NPU Requires_grad",
     "Bench Requires_grad",
-)  # fmt: skip
-ALL = ("Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio")
+)
+ALL = (
+    "Cosine",
+    "EucDist",
+    "MaxAbsErr",
+    "MaxRelativeErr",
+    "One Thousandth Err Ratio",
+    "Five Thousandths Err Ratio",
+)
 SUMMARY = (
-    "Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr",
-)  # fmt: skip
+    "Max diff",
+    "Min diff",
+    "Mean diff",
+    "L2norm diff",
+    "MaxRelativeErr",
+    "MinRelativeErr",
+    "MeanRelativeErr",
+    "NormRelativeErr",
+)
 MD5 = ("NPU MD5", "BENCH MD5")
-SUM = ("NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm")
+SUM = (
+    "NPU max",
+    "NPU min",
+    "NPU mean",
+    "NPU l2norm",
+    "Bench max",
+    "Bench min",
+    "Bench mean",
+    "Bench l2norm",
+)
 TAIL = ("Requires_grad Consistent", "Result", "Err_message", "NPU_Stack_Info")
 FILES = "Data_name"  # of tables of values only
 VERDICT = "Verdict"
-OWN_WORDS = frozenset({  # columns in which no text of a run stands
-    *ALL, *SUMMARY, *MD5, *SUM, "NPU Tensor Shape", "Bench Tensor Shape", "NPU Requires_grad", "Bench Requires_grad",
-    "Requires_grad Consistent", "Result", VERDICT,
-})  # fmt: skip
+OWN_WORDS = frozenset(
+    {  # columns in which no text of a run stands
+        *ALL,
+        *SUMMARY,
+        *MD5,
+        *SUM,
+        "NPU Tensor Shape",
+        "Bench Tensor Shape",
+        "NPU Requires_grad",
+        "Bench Requires_grad",
+        "Requires_grad Consistent",
+        "Result",
+        VERDICT,
+    }
+)
 _PART = 1 << 15  # rows that are held as Python values at once
 _STATISTICS = ("max", "min", "mean", "l2norm")
 _UNLIKE = {
@@ -58,7 +100,9 @@ _LOST = {"target": "NPU does not have data file.", "golden": "Bench does not hav
 
 
 def kind_of(comparison: Comparison) -> str:
-    """Which table this is: "all" where both sides kept values, "summary" where statistics are there, else "md5"."""
+    """Which table this is: "all" where both sides kept values, "summary" where statistics are
+    there, else "md5".
+    """
     sides = (comparison.pairing.target.tensors, comparison.pairing.golden.tensors)
     if all(side.kept.any() for side in sides):
         return "all"
@@ -74,7 +118,9 @@ def columns_of(kind: str, metrics: Sequence[Metric] = ()) -> tuple[str, ...]:
 
 
 def furthest(comparison: Comparison, most: int) -> NDArray[np.int64]:
-    """All rows, or as many as a file takes, in their order: those without a partner and those that are furthest apart."""
+    """All rows, or as many as a file takes, in their order: those without a partner and those that
+    are furthest apart.
+    """
     rows = comparison.rows
     if len(rows) <= most:
         return np.arange(len(rows))
@@ -88,15 +134,25 @@ def left_out(count: int) -> str:
 
 
 def rows_of(
-    comparison: Comparison, kind: str, rows: NDArray[np.int64] | None = None, *, metrics: Sequence[Metric] = ()
+    comparison: Comparison,
+    kind: str,
+    rows: NDArray[np.int64] | None = None,
+    *,
+    metrics: Sequence[Metric] = (),
 ) -> Iterator[tuple[Any, ...]]:
-    """One tuple of cells for each row, in the order of the columns; all rows unless some are named."""
+    """One tuple of cells for each row, in the order of the columns; all rows unless some are
+    named.
+    """
     for columns in column_parts(comparison, kind, rows, metrics=metrics):
         yield from zip(*columns, strict=True)
 
 
 def column_parts(
-    comparison: Comparison, kind: str, rows: NDArray[np.int64] | None = None, *, metrics: Sequence[Metric] = ()
+    comparison: Comparison,
+    kind: str,
+    rows: NDArray[np.int64] | None = None,
+    *,
+    metrics: Sequence[Metric] = (),
 ) -> Iterator[list[list[Any]]]:
     """The same column by column, some tens of thousands of rows at a time."""
     chosen = np.arange(len(comparison.rows)) if rows is None else rows
@@ -106,7 +162,11 @@ def column_parts(
     new[1:] = (owners[0][1:] != owners[0][:-1]) | (owners[1][1:] != owners[1][:-1])
     for start in range(0, len(chosen), _PART):
         part = _Part(comparison, cells, chosen[start : start + _PART], new[start : start + _PART])
-        middle = part.digests() if kind == "md5" else [*(part.measured(metrics) if kind == "all" else part.summary()), *part.extremes()]
+        middle = (
+            part.digests()
+            if kind == "md5"
+            else [*(part.measured(metrics) if kind == "all" else part.summary()), *part.extremes()]
+        )
         files = [part.files()] if kind == "all" else []
         yield [*part.basic(), *middle, *part.tail(), *files, part.verdicts]
 
@@ -114,7 +174,13 @@ def column_parts(
 class _Part:
     """Some rows of a comparison, column by column; each column of a run is read once."""
 
-    def __init__(self, comparison: Comparison, cells: tuple[Cells, Cells], rows: NDArray[np.int64], new: NDArray[np.bool_]) -> None:
+    def __init__(
+        self,
+        comparison: Comparison,
+        cells: tuple[Cells, Cells],
+        rows: NDArray[np.int64],
+        new: NDArray[np.bool_],
+    ) -> None:
         table = comparison.rows
         self._comparison, self._cells, self._rows, self._new = comparison, cells, rows, new
         self._places = table.target[rows], table.golden[rows]
@@ -126,71 +192,129 @@ class _Part:
     def _tensors(self, name: str) -> tuple[list[Any], list[Any]]:
         """A column of both sides' tensors, None where a side has no such tensor."""
         if name not in self._known:
-            self._known[name] = tuple(cells.of_tensors(name, places) for cells, places in zip(self._cells, self._places, strict=True))
+            self._known[name] = tuple(
+                cells.of_tensors(name, places)
+                for cells, places in zip(self._cells, self._places, strict=True)
+            )
         mine, theirs = self._known[name]
         return mine, theirs
 
     def _calls(self, name: str) -> tuple[list[Any], list[Any]]:
-        return self._cells[0].of_calls(name, self._owners[0]), self._cells[1].of_calls(name, self._owners[1])
+        return self._cells[0].of_calls(name, self._owners[0]), self._cells[1].of_calls(
+            name, self._owners[1]
+        )
 
     def basic(self) -> list[list[Any]]:
         """Names, types, shapes, whether gradients are wanted."""
         names = [
-            list(map(_name, *columns)) for columns in zip(self._calls("name"), self._tensors("io"), self._tensors("slot"), strict=True)
+            list(map(_name, *columns))
+            for columns in zip(
+                self._calls("name"), self._tensors("io"), self._tensors("slot"), strict=True
+            )
         ]
-        types = [["N/A" if cell is None else cell for cell in column] for column in self._tensors("dtype")]
+        types = [
+            ["N/A" if cell is None else cell for cell in column]
+            for column in self._tensors("dtype")
+        ]
         shapes = [list(map(_shape, column)) for column in self._tensors("shape")]
-        grads = [["N/A" if cell is None else str(cell) for cell in column] for column in self._tensors("requires_grad")]
+        grads = [
+            ["N/A" if cell is None else str(cell) for cell in column]
+            for column in self._tensors("requires_grad")
+        ]
         return [*names, *types, *shapes, *grads]
 
     def measured(self, metrics: Sequence[Metric]) -> list[list[Any]]:
         """Metrics of values where both sides kept theirs, then users' own."""
         pairs = self._comparison.measured.pairs
-        cells = [_tensor_cells(pairs.get(row), status) for row, status in zip(self._rows.tolist(), self._status, strict=True)]
+        cells = [
+            _tensor_cells(pairs.get(row), status)
+            for row, status in zip(self._rows.tolist(), self._status, strict=True)
+        ]
         if metrics:
             details = self._comparison.details(self._rows.tolist())
-            cells = [[*known, *own_cells(self._comparison, detail, metrics)] for known, detail in zip(cells, details, strict=True)]
+            cells = [
+                [*known, *own_cells(self._comparison, detail, metrics)]
+                for known, detail in zip(cells, details, strict=True)
+            ]
         return [list(column) for column in zip(*cells, strict=True)]
 
     def summary(self) -> list[list[Any]]:
         """Differences of statistics, and how far they are off in percent."""
         both = [self._tensors(name) for name in _STATISTICS]
-        return [*(list(map(_less, *columns)) for columns in both), *(list(map(_percent, *columns)) for columns in both)]
+        return [
+            *(list(map(_less, *columns)) for columns in both),
+            *(list(map(_percent, *columns)) for columns in both),
+        ]
 
     def extremes(self) -> list[list[Any]]:
         """Statistics of target, then of golden."""
-        return [["N/A" if cell is None else cell for cell in self._tensors(name)[side]] for side in (0, 1) for name in _STATISTICS]
+        return [
+            ["N/A" if cell is None else cell for cell in self._tensors(name)[side]]
+            for side in (0, 1)
+            for name in _STATISTICS
+        ]
 
     def digests(self) -> list[list[Any]]:
         """Digests of both."""
-        return [["N/A" if cell is None else f"{cell:016x}" for cell in column] for column in self._tensors("digest")]
+        return [
+            ["N/A" if cell is None else f"{cell:016x}" for cell in column]
+            for column in self._tensors("digest")
+        ]
 
     def tail(self) -> list[list[Any]]:
         """What the rows come to, messages, where the code and the values are."""
-        grads = ["N/A" if None in both else str(both[0] == both[1]) for both in zip(*self._tensors("requires_grad"), strict=True)]
-        lost = [self._lost(row) for row in self._rows.tolist()] if any(self._comparison.measured.lost) else [""] * len(self._rows)
+        grads = [
+            "N/A" if None in both else str(both[0] == both[1])
+            for both in zip(*self._tensors("requires_grad"), strict=True)
+        ]
+        lost = (
+            [self._lost(row) for row in self._rows.tolist()]
+            if any(self._comparison.measured.lost)
+            else [""] * len(self._rows)
+        )
         results = list(map(result_of, self._status, self.verdicts, lost))
         sources = [
-            (mine or theirs or "N/A") if new else "N/A" for new, mine, theirs in zip(self._new.tolist(), *self._sources(), strict=True)
+            (mine or theirs or "N/A") if new else "N/A"
+            for new, mine, theirs in zip(self._new.tolist(), *self._sources(), strict=True)
         ]
         return [grads, results, self._messages(lost), sources]
 
     def files(self) -> list[str]:
-        """The files of both sides as msprobe writes them, a list in Python's words; "-1" for none."""
+        """The files of both sides as msprobe writes them, a list in Python's words; "-1" for
+        none.
+        """
         both = zip(*self._tensors("value"), strict=True)
-        return ["-1" if mine is None and theirs is None else str([_place(mine), _place(theirs)]) for mine, theirs in both]
+        return [
+            "-1" if mine is None and theirs is None else str([_place(mine), _place(theirs)])
+            for mine, theirs in both
+        ]
 
     def _sources(self) -> tuple[list[Any], list[Any]]:
         """Source of the target's call; golden's where the target has none."""
         mine, theirs = self._calls("source")
-        return mine, [None if call >= 0 else source for call, source in zip(self._owners[0].tolist(), theirs, strict=True)]
+        return mine, [
+            None if call >= 0 else source
+            for call, source in zip(self._owners[0].tolist(), theirs, strict=True)
+        ]
 
     def _lost(self, row: int) -> str:
-        return next((word for word, lost in zip(("target", "golden"), self._comparison.measured.lost, strict=True) if row in lost), "")
+        return next(
+            (
+                word
+                for word, lost in zip(
+                    ("target", "golden"), self._comparison.measured.lost, strict=True
+                )
+                if row in lost
+            ),
+            "",
+        )
 
     def _messages(self, lost: list[str]) -> list[str]:
         table, measured = self._comparison.rows, self._comparison.measured
-        types = [mine is not None and theirs is not None and mine != theirs for mine, theirs in zip(*self._tensors("dtype"), strict=True)]
+        types = [
+            mine is not None and theirs is not None and mine != theirs
+            for mine, theirs in zip(*self._tensors("dtype"), strict=True)
+        ]
         error, allowed = table.error[self._rows].tolist(), table.allowed[self._rows].tolist()
         found = []
         for number, (row, status) in enumerate(zip(self._rows.tolist(), self._status, strict=True)):
@@ -205,7 +329,9 @@ class _Part:
             if types[number]:
                 said.append("Dtype of NPU and bench tensor do not match.")
             if status == "differs" and not math.isnan(error[number]):
-                bound = f", {allowed[number]:.3g} is allowed" if error[number] > allowed[number] else ""
+                bound = (
+                    f", {allowed[number]:.3g} is allowed" if error[number] > allowed[number] else ""
+                )
                 said.append(f"off by {error[number]:.3g} of golden's scale{bound}")
             found.append(json_text(said) if said else "[]")
         return found
@@ -241,21 +367,35 @@ def _tensor_cells(found: Pair | None, status: str) -> list[Any]:
 
 
 def own_cells(comparison: Comparison, detail: Detail, metrics: Sequence[Metric]) -> list[Any]:
-    """What users' own metrics answer for the values of a row; "unsupported" where values are missing or have two shapes."""
+    """What users' own metrics answer for the values of a row; "unsupported" where values are
+    missing or have two shapes.
+    """
     sides = (detail.target, detail.golden)
     if not metrics or any(side is None or side.value is None for side in sides):
         return ["unsupported"] * len(metrics)
     runs = (comparison.pairing.target.run, comparison.pairing.golden.run)
     try:
-        target, golden = (run.value(side) for run, side in zip(runs, sides, strict=True) if side is not None)
+        target, golden = (
+            run.value(side) for run, side in zip(runs, sides, strict=True) if side is not None
+        )
     except OpscopeError:
         return ["unsupported"] * len(metrics)
-    return [metric(target, golden) if target.shape == golden.shape else "unsupported" for metric in metrics]
+    return [
+        metric(target, golden) if target.shape == golden.shape else "unsupported"
+        for metric in metrics
+    ]
 
 
 def _metric_cells(found: Pair) -> list[Any]:
     euclidean = None if found.rmse is None else found.rmse * math.sqrt(found.compared)
-    cells = (found.cosine, euclidean, found.max_abs, found.max_rel, found.within_1_1000, found.within_5_1000)
+    cells = (
+        found.cosine,
+        euclidean,
+        found.max_abs,
+        found.max_rel,
+        found.within_1_1000,
+        found.within_5_1000,
+    )
     return ["N/A" if cell is None else cell for cell in cells]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison as a person reads it: in one sentence where the runs part, then the numbers, then what to type next.
+"""A comparison as a person reads it: in one sentence where the runs part, then the numbers, then
+what to type next.
 
 opscope  391 of 396 calls matched, 1032 tensors: 237 same, 41 within tolerance, 754 differ
 first divergence origin  step 0  Functional.conv1d  forward  blocks.1.conv
@@ -51,22 +52,32 @@ def facts_of(document: Document) -> str:
     calls, tensors = document.summary.get("calls", {}), document.summary.get("tensors", {})
     total = max(calls.get("target", 0), calls.get("golden", 0))
     words = {
-        "same": "same", "within_tolerance": "within tolerance", "differ": "differ", "shape_differs": "of another shape",
-        "not_measured": "not measured", "only_target": "only in target", "only_golden": "only in golden",
+        "same": "same", "within_tolerance": "within tolerance", "differ": "differ",
+        "shape_differs": "of another shape",
+        "not_measured": "not measured", "only_target": "only in target",
+        "only_golden": "only in golden",
     }  # fmt: skip
-    counts = ", ".join(f"{tensors[name]} {word}" for name, word in words.items() if tensors.get(name))
-    said = f"{calls.get('matched', 0)} of {total} calls matched" + (f"; tensors: {counts}" if counts else "")
+    counts = ", ".join(
+        f"{tensors[name]} {word}" for name, word in words.items() if tensors.get(name)
+    )
+    said = f"{calls.get('matched', 0)} of {total} calls matched" + (
+        f"; tensors: {counts}" if counts else ""
+    )
     if document.findings:
         return said
     if document.summary.get("two_models"):
         return f"two different models: {said}"
     if not calls.get("target") or not calls.get("golden"):
         return f"nothing could be compared: {said}"
-    agree = "the runs agree" if document.complete else "no difference found in what could be compared"
+    agree = (
+        "the runs agree" if document.complete else "no difference found in what could be compared"
+    )
     return f"{agree}: {said}"
 
 
-def finding_lines(finding: Finding, document: Document, *, width: int, here: Path) -> Iterator[Text]:
+def finding_lines(
+    finding: Finding, document: Document, *, width: int, here: Path
+) -> Iterator[Text]:
     """One finding whole: what and where, its line of code, why, how far off."""
     ranks = len((document.summary.get("ranks") or {}).get("target", ()))
     yield headline(finding, "first", ranks=ranks)
@@ -89,7 +100,11 @@ def _off(finding: Finding) -> str:
     evidence, parts = _evidence(finding), []
     if evidence.get("error") is not None:
         allowed = evidence.get("allowed")
-        bound = f", {number(allowed)} is allowed" if isinstance(allowed, float) and evidence.get("cause") == "computed" else ""
+        bound = (
+            f", {number(allowed)} is allowed"
+            if isinstance(allowed, float) and evidence.get("cause") == "computed"
+            else ""
+        )
         parts.append(f"output {number(evidence['error'])} of golden's scale{bound}")
     if evidence.get("input_error") is not None:
         parts.append(f"input {number(evidence['input_error'])}")
@@ -104,10 +119,16 @@ def _others(findings: Sequence[Finding], document: Document, here: Path) -> Iter
     for finding in findings[:MAX_OTHERS]:
         place = f"  {short_place(finding.source, here=here)}" if finding.source else ""
         kind = finding.kind.replace("-", " ")
-        yield line(("also", "red"), f"  {kind}  step {finding.step}  {op_word(finding.op or '')}  {finding.call or ''}{place}")
+        yield line(
+            ("also", "red"),
+            f"  {kind}  step {finding.step}  {op_word(finding.op or '')}  "
+            f"{finding.call or ''}{place}",
+        )
     if len(findings) > MAX_OTHERS:
         runs = " ".join(shlex.quote(run) for run in document.runs)
-        yield line(("also", "red"), f"  {len(findings) - MAX_OTHERS} more: opscope compare --json {runs}")
+        yield line(
+            ("also", "red"), f"  {len(findings) - MAX_OTHERS} more: opscope compare --json {runs}"
+        )
 
 
 def _next(document: Document) -> str | None:
@@ -116,11 +137,16 @@ def _next(document: Document) -> str | None:
     if finding is None or finding.call is None:
         return None
     side = 1 if _evidence(finding).get("side") == "golden" else 0
-    return f"opscope show {shlex.quote(document.runs[side])} {shlex.quote(_placed(finding, document, ('target', 'golden')[side]))}"
+    return (
+        f"opscope show {shlex.quote(document.runs[side])} "
+        f"{shlex.quote(_placed(finding, document, ('target', 'golden')[side]))}"
+    )
 
 
 def _placed(finding: Finding, document: Document, side: str) -> str:
-    """A call by its name, with rank and step where the run has several: the same name stands in each."""
+    """A call by its name, with rank and step where the run has several: the same name stands in
+    each.
+    """
     ranks, steps = document.summary.get("ranks") or {}, document.summary.get("steps") or {}
     rank = f"r{finding.rank}/" if len(ranks.get(side, ())) > 1 else ""
     step = f"s{finding.step}/" if steps.get(side, 1) > 1 else ""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All rows of a comparison as an Excel workbook: origins red, what received a difference yellow, what was not compared grey."""
+"""All rows of a comparison as an Excel workbook: origins red, what received a difference yellow,
+what was not compared grey.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ _STYLES = {"error": RED, "warning": YELLOW, "unmatched": GREY, "N/A": GREY}
 MOST_ROWS = 200_000  # a workbook of more is slow to open and hard to read
 
 
-def write_comparison_xlsx(comparison: Comparison, path: Path, metrics: Sequence[Metric] = (), *, most: int = MOST_ROWS) -> int:
-    """Writes the workbook, which ends with a line on what it leaves out; answers how many rows these are."""
+def write_comparison_xlsx(
+    comparison: Comparison, path: Path, metrics: Sequence[Metric] = (), *, most: int = MOST_ROWS
+) -> int:
+    """Writes the workbook, which ends with a line on what it leaves out; answers how many rows
+    these are.
+    """
     kind = kind_of(comparison)
     columns = columns_of(kind, metrics)
     result = columns.index("Result")
     rows = rows_of(comparison, kind, furthest(comparison, most), metrics=metrics)
     left = max(len(comparison.rows) - most, 0)
     said = [(GREY, (left_out(left),))] if left else []
-    write_workbook(path, columns, chain(((_STYLES.get(cells[result], PLAIN), cells) for cells in rows), said))
+    write_workbook(
+        path, columns, chain(((_STYLES.get(cells[result], PLAIN), cells) for cells in rows), said)
+    )
     return left

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where text goes: colour only on a terminal, text of a run never taken for markup or control codes, pipes that may close."""
+"""Where text goes: colour only on a terminal, text of a run never taken for markup or control
+codes, pipes that may close.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class PlainConsole(Console):
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console for text that is laid out already: nothing is highlighted, wrapped or read as markup."""
+    """A console for text that is laid out already: nothing is highlighted, wrapped or read as
+    markup.
+    """
     return PlainConsole(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -29,7 +33,9 @@ def print_lines(console: Console, lines: Iterable[Text]) -> None:
     """Print lines; without colour they need no more of rich, which takes 60 us a line."""
     plain = console.color_system is None
     for text in lines:
-        if plain or not text.plain.isprintable():  # line() leaves nothing else; what did not come through it loses its colours
+        if (
+            plain or not text.plain.isprintable()
+        ):  # line() leaves nothing else; what did not come through it loses its colours
             console.file.write(f"{printable(text.plain)}\n")
         else:
             console.print(text)
@@ -37,11 +43,18 @@ def print_lines(console: Console, lines: Iterable[Text]) -> None:
 
 def line(*parts: str | tuple[str, str]) -> Text:
     """One line of plain and (text, style) parts, made printable."""
-    return Text.assemble(*(printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts))
+    return Text.assemble(
+        *(
+            printable(part) if isinstance(part, str) else (printable(part[0]), part[1])
+            for part in parts
+        )
+    )
 
 
 def folded(tag: str, text: str, *, width: int, style: str = "") -> Iterator[Text]:
-    """A tag and words after it, on lines of this width (a longer word keeps its own line), the further ones indented."""
+    """A tag and words after it, on lines of this width (a longer word keeps its own line), the
+    further ones indented.
+    """
     indent = min(cell_len(tag), width // 2)
     lines = [""]
     for word in printable(text).split(" "):

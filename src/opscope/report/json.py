@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records and rows as JSON text that every parser reads: what is not finite is "nan", "inf" or "-inf", never null."""
+"""Records and rows as JSON text that every parser reads: what is not finite is "nan", "inf" or
+"-inf", never null.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import msgspec
 
 
 def plain(value: Any) -> Any:
-    """Nested builtins with numbers that JSON has; anything unknown (a date, a decimal) as its text."""
+    """Nested builtins with numbers that JSON has; anything unknown (a date, a decimal) as its
+    text.
+    """
     if isinstance(value, msgspec.Struct):
         return plain(msgspec.structs.asdict(value))
     if isinstance(value, dict):
@@ -32,7 +36,9 @@ def json_text(value: Any) -> str:
 
 
 def json_pieces(head: dict[str, Any], lists: Iterable[tuple[str, Iterable[Any]]]) -> Iterator[str]:
-    """One object, piece by piece: head's fields, then fields whose lists may be longer than memory, a line for each item."""
+    """One object, piece by piece: head's fields, then fields whose lists may be longer than memory,
+    a line for each item.
+    """
     yield json_text(head)[:-1]
     comma = ", " if head else ""
     for name, items in lists:

@@ -15,7 +15,9 @@ from opscope.run.schema import Tensor
 
 
 def number(value: float | str) -> str:
-    """Three digits of a number, whole ones below a million exactly: `-310`, `65504`, `3.4e38`, `0.00123`, `inf`."""
+    """Three digits of a number, whole ones below a million exactly: `-310`, `65504`, `3.4e38`,
+    `0.00123`, `inf`.
+    """
     value = float(value)
     if not math.isfinite(value):
         return str(value)
@@ -26,7 +28,9 @@ def number(value: float | str) -> str:
 
 
 def value_range(dtype: str, stats: Mapping[str, Any]) -> str:
-    """`x∈[-310, 298]` over the finite elements, `|x|∈[…]` for complex types; empty when there are none."""
+    """`x∈[-310, 298]` over the finite elements, `|x|∈[…]` for complex types; empty when there are
+    none.
+    """
     if stats.get("min_int") is not None and stats.get("max_int") is not None:
         return f"x∈[{stats['min_int']}, {stats['max_int']}]"
     if stats.get("min") is None or stats.get("max") is None:
@@ -41,8 +45,12 @@ def troubles(stats: Mapping[str, Any]) -> str:
     return ", ".join(f"{stats[column]} {word}" for column, word in named if stats.get(column))
 
 
-def one_line(dtype: str, shape: Sequence[int] | None, stats: Mapping[str, Any], *, full: bool = False) -> str:
-    """Type, shape, and what stands out: the counts of what is not finite, else the range; with full, both."""
+def one_line(
+    dtype: str, shape: Sequence[int] | None, stats: Mapping[str, Any], *, full: bool = False
+) -> str:
+    """Type, shape, and what stands out: the counts of what is not finite, else the range; with
+    full, both.
+    """
     sizes = "…" if shape is None else ", ".join(map(str, shape))
     found, extent = troubles(stats), value_range(dtype, stats)
     said = [extent, found] if full else [found or extent]

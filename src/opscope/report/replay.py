@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay as CSV: the standard checker's columns (msprobe's accuracy_checking_details), then opscope's own."""
+"""A replay as CSV: the standard checker's columns (msprobe's accuracy_checking_details), then
+opscope's own.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,27 @@ if TYPE_CHECKING:
     from opscope.replay.api import Line
 
 STANDARD = (
-    "API Name", "Bench Dtype", "DEVICE Dtype", "Shape", "余弦相似度", "最大绝对误差", "双百指标", "双千指标", "双万指标",
-    "二进制一致错误率", "误差均衡性", "均方根误差", "小值域错误占比", "相对误差最大值", "相对误差平均值", "inf/nan错误率",
-    "相对误差错误率", "绝对误差错误率", "ULP误差最大值", "ULP误差平均值", "ULP误差大于阈值占比", "Status", "Message",
+    "API Name", "Bench Dtype", "DEVICE Dtype", "Shape", "余弦相似度", "最大绝对误差", "双百指标", "双千指标", "双万指标",  # noqa: E501
+    "二进制一致错误率", "误差均衡性", "均方根误差", "小值域错误占比", "相对误差最大值", "相对误差平均值", "inf/nan错误率",  # noqa: E501
+    "相对误差错误率", "绝对误差错误率", "ULP误差最大值", "ULP误差平均值", "ULP误差大于阈值占比", "Status", "Message",  # noqa: E501
 )  # fmt: skip
 OWN = (
-    "Rank", "Step", "Index", "Operator", "Phase", "Verdict", "Nature", "Error", "Tolerance", "Own Error", "Against", "Substitute",
-    "Inputs", "Seconds",
+    "Rank", "Step", "Index", "Operator", "Phase", "Verdict", "Nature", "Error", "Tolerance",
+    "Own Error", "Against", "Substitute", "Inputs", "Seconds",
 )  # fmt: skip
-STATUS = {"agree": "pass", "ill-conditioned": "warning", "flaky": "warning", "unknown": "SKIP", "wrong": "error"}
+STATUS = {
+    "agree": "pass",
+    "ill-conditioned": "warning",
+    "flaky": "warning",
+    "unknown": "SKIP",
+    "wrong": "error",
+}
 
 
 def write_csv(path: Path, lines: Iterable[Line]) -> None:
-    """One row for each output of each call, one for a call that could not be replayed; UsageError when it cannot be written."""
+    """One row for each output of each call, one for a call that could not be replayed; UsageError
+    when it cannot be written.
+    """
     try:
         with path.open("w", encoding="utf-8-sig", newline="") as file:
             writer = csv.writer(file)
@@ -35,18 +45,31 @@ def write_csv(path: Path, lines: Iterable[Line]) -> None:
                 for row in rows_of(line):
                     writer.writerow([safe(row.get(column, "")) for column in (*STANDARD, *OWN)])
     except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}); give another name with --csv") from error
+        raise UsageError(
+            f"{path} cannot be written ({error.strerror}); give another name with --csv"
+        ) from error
 
 
 def rows_of(line: Line) -> list[dict[str, Any]]:
     """The rows of one call, by column."""
     told = line.verdict
     own = {
-        "Rank": line.rank, "Step": line.step, "Index": line.index, "Operator": line.op, "Phase": line.phase, "Verdict": line.word,
-        "Nature": line.nature or "", "Error": told.get("error"), "Tolerance": told.get("tolerance"), "Own Error": told.get("own_error"),
-        "Against": line.against, "Substitute": line.substitute, "Inputs": line.values, "Seconds": line.seconds,
+        "Rank": line.rank,
+        "Step": line.step,
+        "Index": line.index,
+        "Operator": line.op,
+        "Phase": line.phase,
+        "Verdict": line.word,
+        "Nature": line.nature or "",
+        "Error": told.get("error"),
+        "Tolerance": told.get("tolerance"),
+        "Own Error": told.get("own_error"),
+        "Against": line.against,
+        "Substitute": line.substitute,
+        "Inputs": line.values,
+        "Seconds": line.seconds,
         "Message": line.reason or told.get("reason", ""),
-    }  # fmt: skip
+    }
     if not line.metrics:
         return [{"API Name": line.call, "Status": STATUS.get(line.word, "SKIP"), **own}]
     rows = []
@@ -58,7 +81,9 @@ def rows_of(line: Line) -> list[dict[str, Any]]:
 
 
 def safe(cell: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula; numbers with 14 decimals as the standard checker has them."""
+    """A cell that no spreadsheet takes for a formula; numbers with 14 decimals as the standard
+    checker has them.
+    """
     if cell is None:
         return ""
     if isinstance(cell, float):

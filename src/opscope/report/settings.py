@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepared settings as a person reads them: files, variables, lines for the program, advice, what will appear."""
+"""Prepared settings as a person reads them: files, variables, lines for the program, advice, what
+will appear.
+"""
 
 from __future__ import annotations
 

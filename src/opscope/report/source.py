@@ -10,14 +10,20 @@ MAX_FILE = 4 << 20
 
 
 def parse_place(source: str) -> tuple[str, int] | None:
-    """File and line of `/full/path/train.py:41`, with or without ` in function`; None for anything else."""
+    """File and line of `/full/path/train.py:41`, with or without ` in function`; None for anything
+    else.
+    """
     place = source.rpartition(" in ")[0] or source
     file, _, line = place.rpartition(":")
-    return (file, int(line)) if file and line.isascii() and line.isdigit() and len(line) < 10 else None
+    return (
+        (file, int(line)) if file and line.isascii() and line.isdigit() and len(line) < 10 else None
+    )
 
 
 def short_place(source: str, *, here: Path) -> str:
-    """The place relative to a directory it lies below; elsewhere its last two parts, `…/models/gpt.py:41`."""
+    """The place relative to a directory it lies below; elsewhere its last two parts,
+    `…/models/gpt.py:41`.
+    """
     path = PurePath(source)
     if path.is_relative_to(here):
         return str(path.relative_to(here))
@@ -27,7 +33,8 @@ def short_place(source: str, *, here: Path) -> str:
 def text_of(source: str) -> str | None:
     """The line of code, without its indentation; None when it cannot be had.
 
-    The path comes from a run and may name anything: only regular Python files of sensible size are read.
+    The path comes from a run and may name anything: only regular Python files of sensible size are
+    read.
     """
     place = parse_place(source)
     if place is None or not place[0].endswith(".py"):
@@ -44,7 +51,9 @@ def text_of(source: str) -> str | None:
 
 
 def names_place(source: str, wanted: tuple[str, int]) -> bool:
-    """Whether a place is meant by FILE:LINE; FILE may be the last parts of a path, whole ones: `train.py`, `models/gpt.py`."""
+    """Whether a place is meant by FILE:LINE; FILE may be the last parts of a path, whole ones:
+    `train.py`, `models/gpt.py`.
+    """
     place = parse_place(source)
     if place is None or place[1] != wanted[1]:
         return False

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as an Excel workbook, written as it is read: a zip of XML (ECMA-376, SpreadsheetML), each row once, nothing kept in memory.
+"""Rows as an Excel workbook, written as it is read: a zip of XML (ECMA-376, SpreadsheetML), each
+row once, nothing kept in memory.
 
-Text is written as inline strings, which no spreadsheet evaluates, and a text that begins like a formula gets an apostrophe all the
+Text is written as inline strings, which no spreadsheet evaluates, and a text that begins like a
+formula gets an apostrophe all the
 same: it may be saved as CSV later. Numbers that are not finite are text, since the format has none.
 """
 
@@ -29,19 +31,34 @@ _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 _TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 _FILLS = ("FFFFC7CE", "FFFFEB9C", "FFE7E6E6")  # of RED, YELLOW, GREY
 _STYLES = (
-    f'{_HEAD}<styleSheet xmlns="{_MAIN}"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/>'
-    '<name val="Calibri"/></font></fonts><fills count="5"><fill><patternFill patternType="none"/></fill>'
+    f'{_HEAD}<styleSheet xmlns="{_MAIN}"><fonts count="2"><font><sz val="11"/><name '
+    'val="Calibri"/></font><font><b/><sz val="11"/>'
+    '<name val="Calibri"/></font></fonts><fills count="5"><fill><patternFill '
+    'patternType="none"/></fill>'
     '<fill><patternFill patternType="gray125"/></fill>'
-    + "".join(f'<fill><patternFill patternType="solid"><fgColor rgb="{colour}"/></patternFill></fill>' for colour in _FILLS)
-    + '</fills><borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="5"><xf xfId="0"/>'
+    + "".join(
+        f'<fill><patternFill patternType="solid"><fgColor rgb="{colour}"/></patternFill></fill>'
+        for colour in _FILLS
+    )
+    + '</fills><borders count="1"><border/></borders><cellStyleXfs '
+    'count="1"><xf/></cellStyleXfs><cellXfs count="5"><xf xfId="0"/>'
     '<xf fontId="1" xfId="0" applyFont="1"/>'
     + "".join(f'<xf fillId="{number}" xfId="0" applyFill="1"/>' for number in (2, 3, 4))
-    + '</cellXfs><cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
+    + '</cellXfs><cellStyles count="1"><cellStyle name="Normal" xfId="0" '
+    'builtinId="0"/></cellStyles></styleSheet>'
 )
 
 
-def write_workbook(path: Path, columns: Sequence[str], rows: Iterable[tuple[int, Sequence[Any]]], *, most: int = MOST_ROWS) -> int:
-    """Writes rows, each with its style, into as many sheets as they need; answers the number of sheets."""
+def write_workbook(
+    path: Path,
+    columns: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[Any]]],
+    *,
+    most: int = MOST_ROWS,
+) -> int:
+    """Writes rows, each with its style, into as many sheets as they need; answers the number of
+    sheets.
+    """
     remaining, sheets = iter(rows), 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
         part = list(islice(remaining, 1))
@@ -65,7 +82,10 @@ def _taken(
 
 def _sheet(columns: Sequence[str], rows: Iterable[tuple[int, Sequence[Any]]]) -> Iterator[str]:
     yield f'{_HEAD}<worksheet xmlns="{_MAIN}"><sheetViews><sheetView workbookViewId="0">'
-    yield '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><sheetData>'
+    yield (
+        '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" '
+        'state="frozen"/></sheetView></sheetViews><sheetData>'
+    )
     yield _row(1, BOLD, columns)
     count = 1
     for count, (style, cells) in enumerate(rows, 2):
@@ -100,18 +120,40 @@ def _cell(value: Any, style: int) -> str:
 def _frame(sheets: int) -> Iterator[tuple[str, str]]:
     """The parts of the package around the sheets."""
     numbers = range(1, sheets + 1)
-    parts = "".join(f'<Override PartName="/xl/worksheets/sheet{n}.xml" ContentType="{_TYPE}.worksheet+xml"/>' for n in numbers)
+    parts = "".join(
+        f'<Override PartName="/xl/worksheets/sheet{n}.xml" ContentType="{_TYPE}.worksheet+xml"/>'
+        for n in numbers
+    )
     types = (
-        f'{_HEAD}<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.'
-        f'relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" '
-        f'ContentType="{_TYPE}.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="{_TYPE}.styles+xml"/>{parts}</Types>'
+        f'{_HEAD}<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.'
+        'relationships+xml"/><Default Extension="xml" '
+        'ContentType="application/xml"/><Override PartName="/xl/workbook.xml" '
+        f'ContentType="{_TYPE}.sheet.main+xml"/><Override PartName="/xl/styles.xml" '
+        f'ContentType="{_TYPE}.styles+xml"/>{parts}</Types>'
     )
     yield "[Content_Types].xml", types
     book = f'<Relationship Id="rId1" Type="{_RELATIONS}/officeDocument" Target="xl/workbook.xml"/>'
-    yield "_rels/.rels", f'{_HEAD}<Relationships xmlns="{_PACKAGE}/relationships">{book}</Relationships>'
+    yield (
+        "_rels/.rels",
+        f'{_HEAD}<Relationships xmlns="{_PACKAGE}/relationships">{book}</Relationships>',
+    )
     names = "".join(f'<sheet name="Sheet{n}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
-    yield "xl/workbook.xml", f'{_HEAD}<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}"><sheets>{names}</sheets></workbook>'
-    targets = "".join(f'<Relationship Id="rId{n}" Type="{_RELATIONS}/worksheet" Target="worksheets/sheet{n}.xml"/>' for n in numbers)
+    yield (
+        "xl/workbook.xml",
+        (
+            f'{_HEAD}<workbook xmlns="{_MAIN}" '
+            f'xmlns:r="{_RELATIONS}"><sheets>{names}</sheets></workbook>'
+        ),
+    )
+    targets = "".join(
+        f'<Relationship Id="rId{n}" Type="{_RELATIONS}/worksheet" '
+        f'Target="worksheets/sheet{n}.xml"/>'
+        for n in numbers
+    )
     styles = f'<Relationship Id="rId{sheets + 1}" Type="{_RELATIONS}/styles" Target="styles.xml"/>'
-    yield "xl/_rels/workbook.xml.rels", f'{_HEAD}<Relationships xmlns="{_PACKAGE}/relationships">{targets}{styles}</Relationships>'
+    yield (
+        "xl/_rels/workbook.xml.rels",
+        f'{_HEAD}<Relationships xmlns="{_PACKAGE}/relationships">{targets}{styles}</Relationships>',
+    )
     yield "xl/styles.xml", _STYLES

@@ -24,7 +24,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def print_table(rows: Iterable[dict[str, Any]]) -> None:
-    """A table as wide as the terminal; where the columns do not fit, one `column  value` a line for each row."""
+    """A table as wide as the terminal; where the columns do not fit, one `column  value` a line for
+    each row.
+    """
     console = make_console()
     first = list(islice(rows, MEASURED))
     if not first:
@@ -34,17 +36,32 @@ def print_table(rows: Iterable[dict[str, Any]]) -> None:
     widths = fitted(names, [[cell(row[name]) for name in names] for row in first], console.width)
     numeric = [all(isinstance(row[name], int | float | None) for row in first) for name in names]
     if widths is not None:
-        print_lines(console, [Text(_row([printable(name) for name in names], widths, numeric).rstrip(), "bold")])
+        print_lines(
+            console,
+            [Text(_row([printable(name) for name in names], widths, numeric).rstrip(), "bold")],
+        )
     for row in chain(first, rows):
-        said = _record(row) if widths is None else [_row([cell(row[name]) for name in names], widths, numeric).rstrip()]
+        said = (
+            _record(row)
+            if widths is None
+            else [_row([cell(row[name]) for name in names], widths, numeric).rstrip()]
+        )
         print_lines(console, map(Text, said))
 
 
 def fitted(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Widths of the columns, the widest ones cut until all fit; None when they would have to be cut too much."""
+    """Widths of the columns, the widest ones cut until all fit; None when they would have to be cut
+    too much.
+    """
     widths = [max(cell_len(text) for text in column) for column in zip(names, *cells, strict=True)]
     room = width - 2 * (len(names) - 1)
-    if sum(min(found, max(NARROWEST, cell_len(name))) for found, name in zip(widths, names, strict=True)) > room:
+    if (
+        sum(
+            min(found, max(NARROWEST, cell_len(name)))
+            for found, name in zip(widths, names, strict=True)
+        )
+        > room
+    ):
         return None
     while sum(widths) > room:
         widest = widths.index(max(widths))
@@ -54,7 +71,10 @@ def fitted(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> 
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    return "  ".join(_fit(text, width, right=right) for text, width, right in zip(cells, widths, numeric, strict=True))
+    return "  ".join(
+        _fit(text, width, right=right)
+        for text, width, right in zip(cells, widths, numeric, strict=True)
+    )
 
 
 def _fit(text: str, width: int, *, right: bool) -> str:
@@ -67,7 +87,10 @@ def _fit(text: str, width: int, *, right: bool) -> str:
 def _record(row: dict[str, Any]) -> list[str]:
     names = [printable(name) for name in row]
     width = max(cell_len(name) for name in names)
-    return [f"{name}{' ' * (width - cell_len(name))}  {cell(value)}" for name, value in zip(names, row.values(), strict=True)] + [""]
+    return [
+        f"{name}{' ' * (width - cell_len(name))}  {cell(value)}"
+        for name, value in zip(names, row.values(), strict=True)
+    ] + [""]
 
 
 def cell(value: Any) -> str:
@@ -80,7 +103,9 @@ def cell(value: Any) -> str:
 
 
 def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
-    """Comma-separated values with a header, printable; text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Comma-separated values with a header, printable; text that a spreadsheet would take for a
+    formula begins with an apostrophe.
+    """
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
         if not number:
@@ -91,7 +116,9 @@ def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, list | tuple | dict):
         return json_text(value)
-    return value if value is None or isinstance(value, bool | int | float) else _csv_text(str(value))
+    return (
+        value if value is None or isinstance(value, bool | int | float) else _csv_text(str(value))
+    )
 
 
 def _csv_text(text: str) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict as a person reads it at the end of a run: what failed first, where, what became of it, what to type next.
+"""The verdict as a person reads it at the end of a run: what failed first, where, what became of
+it, what to type next.
 
 opscope  6 steps, 907 calls a step, 1 rank     runs/demo
 first overflow  step 3  aten::bmm  forward  blocks.2.attn
@@ -31,7 +32,8 @@ MAX_SLOTS = 6
 MAX_OTHERS = 4
 INDENT = 7  # "  in   "
 GAP = 3
-# An operator of torch, whose inputs a journal can keep; a gradient formula in Python has no overload in its name.
+# An operator of torch, whose inputs a journal can keep; a gradient formula in Python has no
+# overload in its name.
 OVERLOAD = re.compile(r"\w+::\w+\.\w+", re.ASCII)
 
 
@@ -42,11 +44,18 @@ def print_verdict(document: Document, *, stderr: bool = False) -> None:
 
 
 def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Text]:
-    """The lines of a verdict for a terminal of this width; paths below here are shown relative to it."""
+    """The lines of a verdict for a terminal of this width; paths below here are shown relative to
+    it.
+    """
     run = document.runs[0] if document.runs else ""
     if document.findings:
         yield from _heading(facts_of(document.summary), run, width)
-        yield from finding_lines(document.findings[0], width=width, here=here, ranks=len(document.summary.get("ranks") or ()))
+        yield from finding_lines(
+            document.findings[0],
+            width=width,
+            here=here,
+            ranks=len(document.summary.get("ranks") or ()),
+        )
         yield from _others(document.findings[1:], run, here, width)
     else:
         yield from _heading(_clean(document), run, width)
@@ -65,16 +74,23 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
 
 
 def _guarded(document: Document, run: str, width: int) -> Iterator[Text]:
-    """How many origins the program itself guards against, and how to see them; nothing once they are listed."""
+    """How many origins the program itself guards against, and how to see them; nothing once they
+    are listed.
+    """
     hidden = document.summary.get("hidden") or 0
     listed = sum(bool(_evidence(finding).get("guarded")) for finding in document.findings)
     if hidden > listed:
-        told = f"{_count(hidden - listed, 'origin')} that the program removes itself: opscope scan --show-hidden {shlex.quote(run)}"
+        told = (
+            f"{_count(hidden - listed, 'origin')} that the program removes itself: opscope "
+            f"scan --show-hidden {shlex.quote(run)}"
+        )
         yield from folded("guarded  ", told, width=width, style="dim")
 
 
 def _beside(found: dict[str, Any], width: int) -> Iterator[Text]:
-    """The verdict beside that of an earlier run: what it found that is gone here, still there, or new."""
+    """The verdict beside that of an earlier run: what it found that is gone here, still there, or
+    new.
+    """
     if not found:
         return
     count = sum(len(found.get(word) or ()) for word in ("gone", "still"))
@@ -89,22 +105,44 @@ def _beside(found: dict[str, Any], width: int) -> Iterator[Text]:
         for each in lines[:MAX_OTHERS]:
             yield from folded(f"{word:<6}", str(each), width=width, style=style)
         if len(lines) > MAX_OTHERS:
-            yield from folded(f"{word:<6}", f"{len(lines) - MAX_OTHERS} more", width=width, style=style)
+            yield from folded(
+                f"{word:<6}", f"{len(lines) - MAX_OTHERS} more", width=width, style=style
+            )
 
 
 def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was checked and what that took, what ran on substitutes: head and text of a line each, over all ranks."""
+    """What was checked and what that took, what ran on substitutes: head and text of a line each,
+    over all ranks.
+    """
     checked = list((summary.get("checked") or {}).values())
     if checked:
-        calls, made, signatures = (sum(each.get(name, 0) for each in checked) for name in ("checked", "calls", "signatures"))
+        calls, made, signatures = (
+            sum(each.get(name, 0) for each in checked)
+            for name in ("checked", "calls", "signatures")
+        )
         seconds = max(each.get("seconds", 0.0) for each in checked)
-        told = [", ".join(filter(None, (f"{calls} of {made} calls", _count(signatures, "signature"), f"{seconds:.1f} s")))]
+        told = [
+            ", ".join(
+                filter(
+                    None,
+                    (
+                        f"{calls} of {made} calls",
+                        _count(signatures, "signature"),
+                        f"{seconds:.1f} s",
+                    ),
+                )
+            )
+        ]
         left = sorted({op for each in checked for op in each.get("unjudged", {})})
         if left:
-            told.append(f"not judged: {', '.join(map(op_word, left[:4]))}{' …' if len(left) > 4 else ''}")
+            told.append(
+                f"not judged: {', '.join(map(op_word, left[:4]))}{' …' if len(left) > 4 else ''}"
+            )
         yield "checked  ", "; ".join(told)
         worst = max(checked, key=lambda each: each.get("beyond", 0.0))
-        if worst.get("beyond", 0.0) >= 0.1:  # the first checks of a signature are made whatever they cost
+        if (
+            worst.get("beyond", 0.0) >= 0.1
+        ):  # the first checks of a signature are made whatever they cost
             first = worst["seconds"] - worst["sampling"]
             told = [
                 f"{worst['budget']} exceeded by {worst['beyond']:.1f} s",
@@ -117,11 +155,17 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for each in moved:
             for op, times in each.get("calls", {}).items():
                 counts[op] = counts.get(op, 0) + times
-        yield "moved  ", ", ".join(f"{op_word(op)} {_count(times, 'call')}" for op, times in counts.items()) or "no call"
+        yield (
+            "moved  ",
+            ", ".join(f"{op_word(op)} {_count(times, 'call')}" for op, times in counts.items())
+            or "no call",
+        )
 
 
 def facts_of(summary: dict[str, Any]) -> str:
-    """`6 steps, 907 calls a step, 1 rank`: what of it is known; `100 of 300 steps` where older ones were not kept."""
+    """`6 steps, 907 calls a step, 1 rank`: what of it is known; `100 of 300 steps` where older ones
+    were not kept.
+    """
     parts = [_steps(summary), _calls(summary), _count(len(summary.get("ranks") or ()), "rank")]
     if summary.get("hidden_calls"):
         parts.append(f"{summary['hidden_calls']} calls hidden by compilation")
@@ -130,31 +174,52 @@ def facts_of(summary: dict[str, Any]) -> str:
 
 def _steps(summary: dict[str, Any]) -> str:
     kept, seen = summary.get("steps"), summary.get("steps_seen")
-    return f"{kept} of {seen} steps" if isinstance(kept, int) and isinstance(seen, int) and seen > kept else _count(kept, "step")
+    return (
+        f"{kept} of {seen} steps"
+        if isinstance(kept, int) and isinstance(seen, int) and seen > kept
+        else _count(kept, "step")
+    )
 
 
 def _calls(summary: dict[str, Any]) -> str:
     calls = summary.get("calls_per_step")
-    return f"{calls:.0f} calls a step" if isinstance(calls, int | float) else _count(summary.get("calls"), "call")
+    return (
+        f"{calls:.0f} calls a step"
+        if isinstance(calls, int | float)
+        else _count(summary.get("calls"), "call")
+    )
 
 
 def _count(number: Any, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}" if isinstance(number, int) and number else ""
+    return (
+        f"{number} {noun}{'' if number == 1 else 's'}" if isinstance(number, int) and number else ""
+    )
 
 
 def _clean(document: Document) -> str:
     hidden = document.summary.get("hidden_calls")
-    unseen = f"; {_count(hidden, 'call')} hidden by compilation {'was' if hidden == 1 else 'were'} not looked at" if hidden else ""
+    unseen = (
+        f"; {_count(hidden, 'call')} hidden by compilation {'was' if hidden == 1 else 'were'} "
+        "not looked at"
+        if hidden
+        else ""
+    )
     if document.summary.get("steps") == 0 and not document.summary.get("calls_per_step"):
         return f"nothing was recorded{unseen}"
     facts = facts_of({**document.summary, "hidden_calls": None})
-    said = f"no overflow, NaN or Inf {'seen ' if hidden else ''}in {facts}" if facts else "no overflow, NaN or Inf"
+    said = (
+        f"no overflow, NaN or Inf {'seen ' if hidden else ''}in {facts}"
+        if facts
+        else "no overflow, NaN or Inf"
+    )
     said += unseen
     return said if document.complete else f"{said}, in what could be read"
 
 
 def _heading(facts: str, run: str, width: int) -> Iterator[Text]:
-    """Facts on the left, the run on the right, on lines of their own where they do not fit on one."""
+    """Facts on the left, the run on the right, on lines of their own where they do not fit on
+    one.
+    """
     left, right = printable(f"opscope  {facts}".rstrip()), printable(run)
     room = width - cell_len(left) - cell_len(right)
     if room >= 2:
@@ -176,7 +241,10 @@ def finding_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> It
     if finding.forward is not None:
         yield line(f"  gradient of {op_word(finding.forward.op)}  {finding.forward.call}")
     status = " ".join(filter(None, [finding.status, *finding.reasons[:1]]))
-    inside, outside = _cells(finding.inputs), [*_cells(finding.outputs), *filter(None, [printable(status)])]
+    inside, outside = (
+        _cells(finding.inputs),
+        [*_cells(finding.outputs), *filter(None, [printable(status)])],
+    )
     yield from _aligned(inside, outside, width)
     for reason in finding.reasons[1:]:
         yield from folded("  why  ", reason, width=width)
@@ -189,8 +257,15 @@ def headline(finding: Finding, order: str, *, ranks: int) -> Text:
     """`first overflow  step 3  aten::bmm  forward  blocks.2.attn`."""
     doubt = "" if finding.confidence == "proven" else f"  {finding.confidence}"
     rank = f"rank {finding.rank}  " if ranks > 1 else ""
-    rest = [op_word(finding.op or finding.call or ""), finding.phase or "", finding.module or "<root>"]
-    return line((f"{order} {kind_words(finding)}", "bold red"), f"  {rank}step {finding.step}  {'  '.join(filter(None, rest))}{doubt}")
+    rest = [
+        op_word(finding.op or finding.call or ""),
+        finding.phase or "",
+        finding.module or "<root>",
+    ]
+    return line(
+        (f"{order} {kind_words(finding)}", "bold red"),
+        f"  {rank}step {finding.step}  {'  '.join(filter(None, rest))}{doubt}",
+    )
 
 
 def kind_words(finding: Finding) -> str:
@@ -201,8 +276,17 @@ def kind_words(finding: Finding) -> str:
         return "unsound input"
     if finding.status is not None:
         return "overflow"
-    counted = {name: any(slot.stats.get(name) for slot in finding.outputs) for name in ("nan", "pos_inf", "neg_inf")}
-    return "NaN" if counted["nan"] else "Inf" if counted["pos_inf"] or counted["neg_inf"] else "overflow"
+    counted = {
+        name: any(slot.stats.get(name) for slot in finding.outputs)
+        for name in ("nan", "pos_inf", "neg_inf")
+    }
+    return (
+        "NaN"
+        if counted["nan"]
+        else "Inf"
+        if counted["pos_inf"] or counted["neg_inf"]
+        else "overflow"
+    )
 
 
 def op_word(op: str) -> str:
@@ -225,7 +309,11 @@ def fate_of(finding: Finding) -> str:
 
 def _told(path: Sequence[str], nan_at: Any) -> Iterator[str]:
     """The first call of a path and the one that made NaN of it, `…` for those left out."""
-    told = [at for at, name in enumerate(path) if at == 0 or (name == nan_at and at == path.index(nan_at))]
+    told = [
+        at
+        for at, name in enumerate(path)
+        if at == 0 or (name == nan_at and at == path.index(nan_at))
+    ]
     for at, following in zip(told, [*told, len(path)][1:], strict=True):
         yield f"{_op_of_name(path[at])}{' (NaN)' if path[at] == nan_at else ''}"
         yield " … " if following > at + 1 else ", "
@@ -236,7 +324,9 @@ def _evidence(finding: Finding) -> dict[str, Any]:
 
 
 def _op_of_name(name: str) -> str:
-    """`blocks.2.attn:_softmax~bwd#2` -> `_softmax`, its phase said; other tools' names stay as they are."""
+    """`blocks.2.attn:_softmax~bwd#2` -> `_softmax`, its phase said; other tools' names stay as they
+    are.
+    """
     match = re.fullmatch(r"(?:.*):([^:#~]+)(?:~(\w+))?#\d+", name)
     return name if match is None else f"{match[1]}{' ' + match[2] if match[2] else ''}"
 
@@ -253,11 +343,22 @@ def code_line(source: str, here: Path, width: int) -> str:
 
 
 def _cells(slots: Sequence[Slot]) -> list[str]:
-    """Tensors in one line each; parameters and the like by name; the unsound ones first where there are many."""
+    """Tensors in one line each; parameters and the like by name; the unsound ones first where there
+    are many.
+    """
     chosen = slots
     if len(slots) > MAX_SLOTS:
-        chosen = sorted(slots, key=lambda slot: not any(slot.stats.get(name) for name in ("nan", "pos_inf", "neg_inf")))[:MAX_SLOTS]
-    cells = [one_line(slot.dtype, slot.shape, slot.stats) + (f" {slot.tensor_name}" if slot.tensor_name else "") for slot in chosen]
+        chosen = sorted(
+            slots,
+            key=lambda slot: (
+                not any(slot.stats.get(name) for name in ("nan", "pos_inf", "neg_inf"))
+            ),
+        )[:MAX_SLOTS]
+    cells = [
+        one_line(slot.dtype, slot.shape, slot.stats)
+        + (f" {slot.tensor_name}" if slot.tensor_name else "")
+        for slot in chosen
+    ]
     if len(slots) > len(chosen):
         cells.append(f"… {len(slots) - len(chosen)} more")
     return [printable(cell) for cell in cells]
@@ -267,14 +368,22 @@ def _aligned(inside: list[str], outside: list[str], width: int) -> Iterator[Text
     """Inputs above outputs in common columns, as many of them as fit on a line."""
     for columns in range(max(len(inside), len(outside), 1), 0, -1):
         rows = [
-            (tag, cells[at : at + columns]) for tag, cells in (("in", inside), ("out", outside)) for at in range(0, len(cells), columns)
+            (tag, cells[at : at + columns])
+            for tag, cells in (("in", inside), ("out", outside))
+            for at in range(0, len(cells), columns)
         ]
-        widths = [max((cell_len(row[at]) for _, row in rows if at < len(row)), default=0) for at in range(columns)]
+        widths = [
+            max((cell_len(row[at]) for _, row in rows if at < len(row)), default=0)
+            for at in range(columns)
+        ]
         if columns == 1 or INDENT + sum(widths) + GAP * (columns - 1) <= width:
             break
     told = ""
     for tag, cells in rows:
-        padded = (" " * GAP).join(cell + " " * (found - cell_len(cell)) for cell, found in zip(cells, widths, strict=False))
+        padded = (" " * GAP).join(
+            cell + " " * (found - cell_len(cell))
+            for cell, found in zip(cells, widths, strict=False)
+        )
         yield line(f"  {'' if tag == told else tag:4} {padded.rstrip()}")
         told = tag
 
@@ -283,29 +392,51 @@ def _others(findings: Sequence[Finding], run: str, here: Path, width: int) -> It
     for finding in findings[:MAX_OTHERS]:
         place = short_place(finding.source, here=here) if finding.source else ""
         fate = fate_of(finding)
-        words = [kind_words(finding), f"step {finding.step}", op_word(finding.op or ""), finding.call or "", place]
+        words = [
+            kind_words(finding),
+            f"step {finding.step}",
+            op_word(finding.op or ""),
+            finding.call or "",
+            place,
+        ]
         said = "  ".join(filter(None, [*words, fate if fate.startswith("hidden") else ""]))
         yield from folded("also  ", said, width=width, style="red")
     if len(findings) > MAX_OTHERS:
-        yield line(("also", "red"), f"  {len(findings) - MAX_OTHERS} more: opscope scan --json {shlex.quote(run)}")
+        yield line(
+            ("also", "red"),
+            f"  {len(findings) - MAX_OTHERS} more: opscope scan --json {shlex.quote(run)}",
+        )
 
 
 def _skipped(steps: Sequence[dict[str, Any]]) -> str:
     """Steps that a GradScaler left out, as it should, and what overflowed in the first of them."""
     first = steps[0]
     count = _count(len(steps), "step")
-    return f"{count} by GradScaler on purpose, the first {first.get('step')}: {op_word(str(first.get('op')))} {first.get('call')}"
+    return (
+        f"{count} by GradScaler on purpose, the first {first.get('step')}: "
+        f"{op_word(str(first.get('op')))} {first.get('call')}"
+    )
 
 
 def _next(document: Document, run: str) -> str | None:
-    """The command to type next; what is printed can be pasted into a shell, but for the program's own command (CMD)."""
+    """The command to type next; what is printed can be pasted into a shell, but for the program's
+    own command (CMD).
+    """
     finding = next((found for found in document.findings if found.call is not None), None)
     if finding is None or finding.call is None:
         return None
-    # An overflow record whose operator was not dumped is a call without tensors: there is nothing to make a case of.
-    judged = finding.kind in ("overflow-origin", "replay-mismatch") and bool(finding.inputs or finding.outputs)
+    # An overflow record whose operator was not dumped is a call without tensors: there is nothing
+    # to make a case of.
+    judged = finding.kind in ("overflow-origin", "replay-mismatch") and bool(
+        finding.inputs or finding.outputs
+    )
     kept = judged or any(record.get("inputs_kept") for record in finding.evidence)
-    if finding.kind == "crash" and finding.op is not None and OVERLOAD.fullmatch(finding.op) and not kept:
+    if (
+        finding.kind == "crash"
+        and finding.op is not None
+        and OVERLOAD.fullmatch(finding.op)
+        and not kept
+    ):
         return f"opscope run --journal {shlex.quote(finding.op)} -- CMD"
     verb, end = ("repro", " -o case") if kept else ("show", "")
     return f"opscope {verb} {shlex.quote(run)} {shlex.quote(finding.call)}{end}"

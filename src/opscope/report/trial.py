@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a repro script said of a trial, for a terminal: folded to its width, long lists of tensors cut short."""
+"""What a repro script said of a trial, for a terminal: folded to its width, long lists of tensors
+cut short.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,17 @@ def trial_lines(lines: Sequence[str], *, width: int) -> Iterator[Text]:
         told = group[:LISTED] if kind and len(group) > LISTED + 1 else group
         for text in told:
             found = LINE.fullmatch(text)
-            yield from folded("", text, width=width) if found is None else folded(found[1], found[3], width=width)
+            yield from (
+                folded("", text, width=width)
+                if found is None
+                else folded(found[1], found[3], width=width)
+            )
         if len(told) < len(group):
-            yield from folded(f"  {kind:<6}", f"and {len(group) - len(told)} more, which the script prints", width=width)
+            yield from folded(
+                f"  {kind:<6}",
+                f"and {len(group) - len(told)} more, which the script prints",
+                width=width,
+            )
 
 
 def verdict_lines(word: str, told: str, *, style: str, width: int) -> Iterator[Text]:
@@ -39,7 +49,9 @@ def verdict_lines(word: str, told: str, *, style: str, width: int) -> Iterator[T
 
 
 def next_lines(command: str, hint: str = "", *, width: int) -> Iterator[Text]:
-    """The command that goes on from here, in one piece so that it can be copied, and the hint where there is room for it."""
+    """The command that goes on from here, in one piece so that it can be copied, and the hint where
+    there is room for it.
+    """
     whole = line(("next  ", "bold"), f"{command}   ({hint})" if hint else command)
     if whole.cell_len <= width or not hint:
         yield whole

@@ -18,7 +18,12 @@ MAX_ELEMENTS = 1000
 def excerpt(array: np.ndarray[Any, Any], *, width: int = 76) -> list[str]:
     """Lines with the corners of an array, then the first places of nan, inf and -inf."""
     shown = _widened(array)
-    options: dict[str, Any] = {"threshold": 60, "edgeitems": 3 if shown.ndim < 3 else 1, "precision": 4, "max_line_width": width}
+    options: dict[str, Any] = {
+        "threshold": 60,
+        "edgeitems": 3 if shown.ndim < 3 else 1,
+        "precision": 4,
+        "max_line_width": width,
+    }
     lines = [text for text in np.array2string(shown, **options).splitlines() if text.strip()]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES // 2], "…", *lines[-MAX_LINES // 2 :]]
@@ -46,7 +51,8 @@ def _widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Types that NumPy has only through ml_dtypes as float32, which holds all of their values."""
     return (
         array.astype(np.float32)
-        if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4"))
+        if array.dtype.kind == "V"
+        or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4"))
         else array
     )
 
@@ -56,6 +62,9 @@ def _builtin(element: Any) -> Any:
 
 
 def _indices(places: np.ndarray[Any, Any], shape: Sequence[int]) -> str:
-    first = [tuple(int(axis) for axis in np.unravel_index(int(place), shape)) for place in places[:MAX_PLACES]]
+    first = [
+        tuple(int(axis) for axis in np.unravel_index(int(place), shape))
+        for place in places[:MAX_PLACES]
+    ]
     more = f" and {places.size - len(first)} more" if places.size > len(first) else ""
     return ", ".join(str(list(place)) for place in first) + more

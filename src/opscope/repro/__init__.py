@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call of a run -> a folder that stands alone, executed and judged.
 
-write cuts a call out, execute runs the folder in a fresh process. The steps between are public too, for tools that change a
-case before it is written: build (run and call -> material), save (material -> folder), read_case (folder -> case).
+write cuts a call out, execute runs the folder in a fresh process. The steps between are public too,
+for tools that change a
+case before it is written: build (run and call -> material), save (material -> folder), read_case
+(folder -> case).
 """
 
 from opscope.repro.build import Material, build

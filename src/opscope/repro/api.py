@@ -35,15 +35,18 @@ FUNCTIONS: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 # Functions of torch with the name and the arguments of their operator.
 SAME = frozenset({
-    "mm", "bmm", "addmm", "baddbmm", "matmul", "convolution", "relu", "tanh", "sigmoid", "exp", "log", "log2", "log10", "log1p", "expm1",
-    "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "erf", "abs", "add", "sub", "mul", "div", "pow", "where", "cumsum", "cumprod",
-    "mean", "sum", "prod", "amax", "amin", "logsumexp", "clamp", "index_select", "gather", "cat", "stack",
+    "mm", "bmm", "addmm", "baddbmm", "matmul", "convolution", "relu", "tanh", "sigmoid", "exp",
+    "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan",
+    "erf", "abs", "add", "sub", "mul", "div", "pow", "where", "cumsum", "cumprod", "mean", "sum",
+    "prod", "amax", "amin", "logsumexp", "clamp", "index_select", "gather", "cat", "stack",
 })  # fmt: skip
 UPSTREAM = "upstream."
 
 
 def api_code(op: str, tree: dict[str, Any]) -> str:
-    """The call as a user writes it; an operator without a public function is called as it is, through autograd."""
+    """The call as a user writes it; an operator without a public function is called as it is,
+    through autograd.
+    """
     namespace, name, overload = parse_operator(op)
     nodes, named = list(tree["args"]), tree["kwargs"]
     target = f"torch.ops.{namespace}.{name}.{overload}"
@@ -52,12 +55,17 @@ def api_code(op: str, tree: dict[str, Any]) -> str:
         nodes = [nodes[place] for place in places if place < len(nodes)]
     elif namespace == "aten" and name in SAME:
         target = f"torch.{name}"
-    given = [node_code(node) for node in nodes] + [f"{key}={node_code(node)}" for key, node in named.items()]
+    given = [node_code(node) for node in nodes] + [
+        f"{key}={node_code(node)}" for key, node in named.items()
+    ]
     return f"{target}({', '.join(given)})"
 
 
-def build_api(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material:
-    """The case of the function that a call belongs to, its backward pass included; of a gradient that of its forward call.
+def build_api(
+    run: Run, call: Call, *, device: str | None = None, dtype: str | None = None
+) -> Material:
+    """The case of the function that a call belongs to, its backward pass included; of a gradient
+    that of its forward call.
 
     Raises as build does, and UsageError for a gradient whose forward call was not recorded.
     """
@@ -69,9 +77,15 @@ def build_api(run: Run, call: Call, *, device: str | None = None, dtype: str | N
         gradient = build(run, call)
         failure = _of_gradients(gradient.case.failure, made.case)
         upstream = _upstream(gradient, made.case)
-    elif any(sample.gradient is not None for sample in judged(run, process=call.process, index=call.index)):
+    elif any(
+        sample.gradient is not None
+        for sample in judged(run, process=call.process, index=call.index)
+    ):
         upstream = _drawn(made.case)
-    rows = [msgspec.structs.replace(row, requires_grad=dtype_of(row.dtype).kind in {"float", "complex"}) for row in made.case.tensors]
+    rows = [
+        msgspec.structs.replace(row, requires_grad=dtype_of(row.dtype).kind in {"float", "complex"})
+        for row in made.case.tensors
+    ]
     buffers, inputs = dict(made.case.buffers), list(made.inputs)
     if upstream is not None:
         row, entry = upstream
@@ -79,10 +93,23 @@ def build_api(run: Run, call: Call, *, device: str | None = None, dtype: str | N
         inputs.append(entry)
         buffers[row.buffer] = Buffer(size=max(1, _span(row)), dtype=row.dtype)
     case = msgspec.structs.replace(
-        made.case, level="api", call=call.name, index=call.index, phase=call.phase, failure=failure, tensors=tuple(rows), buffers=buffers,
-        source=call.source or made.case.source, outputs=_outputs(made.case), allowed=_allowed(rows),
-    )  # fmt: skip
-    return Material(case, tuple(inputs), tuple(entry for entry in made.expected if entry.key in {row.key for row in case.outputs}))
+        made.case,
+        level="api",
+        call=call.name,
+        index=call.index,
+        phase=call.phase,
+        failure=failure,
+        tensors=tuple(rows),
+        buffers=buffers,
+        source=call.source or made.case.source,
+        outputs=_outputs(made.case),
+        allowed=_allowed(rows),
+    )
+    return Material(
+        case,
+        tuple(inputs),
+        tuple(entry for entry in made.expected if entry.key in {row.key for row in case.outputs}),
+    )
 
 
 def _outputs(case: Case) -> tuple[CaseOutput, ...]:
@@ -101,7 +128,11 @@ def _forward(run: Run, call: Call) -> Call:
     if call.phase != "backward":
         return call
     query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
-    found = next(iter(sql(run, query, [call.process, call.forward_index])), None) if call.forward_index is not None else None
+    found = (
+        next(iter(sql(run, query, [call.process, call.forward_index])), None)
+        if call.forward_index is not None
+        else None
+    )
     if found is None:
         raise UsageError(f"{call.name}: its forward call was not recorded; leave --level api out")
     forward: Call = record_of("calls", found)
@@ -109,31 +140,53 @@ def _forward(run: Run, call: Call) -> Call:
 
 
 def _of_gradients(failure: Failure, forward: Case) -> Failure:
-    """The failure of a gradient kernel, looked for in every gradient: which one an operator's output becomes is autograd's business."""
+    """The failure of a gradient kernel, looked for in every gradient: which one an operator's
+    output becomes is autograd's business.
+    """
     if failure.kind not in {"nonfinite", "mismatch"}:
         return failure
     classes = tuple(dict.fromkeys(name for names in failure.outputs.values() for name in names))
-    slots = [f"grad.{row.slot}" for row in forward.tensors if dtype_of(row.dtype).kind in {"float", "complex"}]
+    slots = [
+        f"grad.{row.slot}"
+        for row in forward.tensors
+        if dtype_of(row.dtype).kind in {"float", "complex"}
+    ]
     return msgspec.structs.replace(failure, outputs=dict.fromkeys(slots, classes))
 
 
 def _upstream(gradient: Material, forward: Case) -> tuple[CaseTensor, Entry] | None:
-    """What came down to the function's first output: the first input of its gradient kernel, where it has that output's shape."""
+    """What came down to the function's first output: the first input of its gradient kernel, where
+    it has that output's shape.
+    """
     first = next((row for row in forward.outputs if row.slot == "0"), None)
-    row = next((row for row in gradient.case.tensors if row.slot == "0" and row.key is not None), None)
-    if first is None or row is None or row.shape != first.shape or "backward" not in gradient.case.op:
+    row = next(
+        (row for row in gradient.case.tensors if row.slot == "0" and row.key is not None), None
+    )
+    if (
+        first is None
+        or row is None
+        or row.shape != first.shape
+        or "backward" not in gradient.case.op
+    ):
         return None
     entry = next(entry for entry in gradient.inputs if entry.key == row.key)
     slot = UPSTREAM + "0"
     return (
-        msgspec.structs.replace(row, slot=slot, key=slot, buffer=slot, offset=0, requires_grad=False),
+        msgspec.structs.replace(
+            row, slot=slot, key=slot, buffer=slot, offset=0, requires_grad=False
+        ),
         msgspec.structs.replace(entry, key=slot),
     )
 
 
 def _drawn(forward: Case) -> tuple[CaseTensor, Entry] | None:
-    """A drawn gradient for the function's first output: the sum's, ones, would hide what is wrong with some formulas."""
-    row = next((row for row in forward.outputs if row.slot == "0" and dtype_of(row.dtype).kind == "float"), None)
+    """A drawn gradient for the function's first output: the sum's, ones, would hide what is wrong
+    with some formulas.
+    """
+    row = next(
+        (row for row in forward.outputs if row.slot == "0" and dtype_of(row.dtype).kind == "float"),
+        None,
+    )
     if row is None:
         return None
     slot, dtype = UPSTREAM + "0", dtype_of(row.dtype)
@@ -145,11 +198,23 @@ def _drawn(forward: Case) -> tuple[CaseTensor, Entry] | None:
 
     stride = dense_strides(row.shape)
     tensor = CaseTensor(
-        slot=slot, dtype=dtype.name, shape=row.shape, stride=stride, offset=0, buffer=slot, device=row.device, key=slot,
-        kept=kept_shape(row.shape, stride), values="exact",
-    )  # fmt: skip
+        slot=slot,
+        dtype=dtype.name,
+        shape=row.shape,
+        stride=stride,
+        offset=0,
+        buffer=slot,
+        device=row.device,
+        key=slot,
+        kept=kept_shape(row.shape, stride),
+        values="exact",
+    )
     return tensor, Entry(key=slot, dtype=dtype, shape=tensor.kept, load=load)
 
 
 def _span(row: CaseTensor) -> int:
-    return 1 + sum((size - 1) * step for size, step in zip(row.shape, row.stride, strict=True)) if 0 not in row.shape else 0
+    return (
+        1 + sum((size - 1) * step for size, step in zip(row.shape, row.stride, strict=True))
+        if 0 not in row.shape
+        else 0
+    )

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Argument trees: read from column args, refused where a call cannot be rebuilt, written as Python literals.
+"""Argument trees: read from column args, refused where a call cannot be rebuilt, written as Python
+literals.
 
-Code is made only of names that match a strict pattern, names from tables below, and repr of numbers, ascii of strings.
+Code is made only of names that match a strict pattern, names from tables below, and repr of
+numbers, ascii of strings.
 """
 
 from __future__ import annotations
@@ -25,20 +27,36 @@ DEVICE = re.compile(r"[a-z]{1,20}(:\d{1,4})?", re.ASCII)
 SLOT = re.compile(r"(kwargs\.[A-Za-z_]\w*|\d{1,6})(\.\d{1,6})*", re.ASCII)
 GENERATORS = ("cpu", "cuda", "generator:cpu", "generator:cuda")
 STATE_LIMIT = 1 << 20  # bytes; a Mersenne twister has 5056
-LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged")
+LAYOUTS = (
+    "strided",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "_mkldnn",
+    "jagged",
+)
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
 
 def parse_operator(op: str) -> tuple[str, str, str]:
-    """Namespace, name and overload of `aten::bmm.default`; UsageError for anything torch.ops does not hold."""
+    """Namespace, name and overload of `aten::bmm.default`; UsageError for anything torch.ops does
+    not hold.
+    """
     found = OPERATOR.fullmatch(op)
     if found is None:
-        raise UsageError(f"{op!r} is not a PyTorch operator (namespace::name.overload); choose a call of level operator")
+        raise UsageError(
+            f"{op!r} is not a PyTorch operator (namespace::name.overload); choose a call of "
+            "level operator"
+        )
     return found[1], found[2], found[3] or "default"
 
 
 def parse_arguments(text: str | None, *, call: str) -> dict[str, Any]:
-    """The tree {"args": [...], "kwargs": {...}}; UsageError when it is missing or holds what cannot be rebuilt."""
+    """The tree {"args": [...], "kwargs": {...}}; UsageError when it is missing or holds what cannot
+    be rebuilt.
+    """
     if text is None:
         raise UsageError(f"{call}: its arguments were not recorded, so it cannot be called again")
     if len(text) > TEXT_LIMIT:
@@ -47,7 +65,11 @@ def parse_arguments(text: str | None, *, call: str) -> dict[str, Any]:
         tree = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise UsageError(f"{call}: its recorded arguments are not JSON ({error})") from error
-    if not isinstance(tree, dict) or not isinstance(tree.get("args"), list) or not isinstance(tree.get("kwargs"), dict):
+    if (
+        not isinstance(tree, dict)
+        or not isinstance(tree.get("args"), list)
+        or not isinstance(tree.get("kwargs"), dict)
+    ):
         raise UsageError(f"{call}: its recorded arguments are not a tree of args and kwargs")
     for where, node in _entries(tree):
         if where.startswith("kwargs.") and NAME.fullmatch(where.removeprefix("kwargs.")) is None:
@@ -60,7 +82,9 @@ def parse_arguments(text: str | None, *, call: str) -> dict[str, Any]:
 
 
 def random_states(text: str | None) -> dict[str, tuple[ValueRef, int]]:
-    """Where the generator states of a call lie, and of how many bytes each is, by the names of repro/case.py; none for what is no JSON."""
+    """Where the generator states of a call lie, and of how many bytes each is, by the names of
+    repro/case.py; none for what is no JSON.
+    """
     try:
         tree = msgspec.json.decode(text or "{}")
     except (msgspec.MsgspecError, RecursionError):
@@ -70,7 +94,12 @@ def random_states(text: str | None) -> dict[str, tuple[ValueRef, int]]:
     for name, place in (told if isinstance(told, dict) else {}).items():
         if name in GENERATORS and isinstance(place, dict):
             shard, key, size = (place.get(field) for field in ("shard", "key", "size"))
-            if isinstance(shard, str) and isinstance(key, str) and type(size) is int and 0 < size <= STATE_LIMIT:
+            if (
+                isinstance(shard, str)
+                and isinstance(key, str)
+                and type(size) is int
+                and 0 < size <= STATE_LIMIT
+            ):
                 found[str(name)] = (ValueRef(shard, key), size)
     return found
 
@@ -82,23 +111,33 @@ def tensor_slots(tree: dict[str, Any]) -> tuple[str, ...]:
 
 def scalars(tree: dict[str, Any]) -> tuple[float, ...]:
     """Real numbers among the arguments."""
-    plain = (node for _, entry in _entries(tree) for node in _leaves(entry) if type(node) in {int, float})
+    plain = (
+        node for _, entry in _entries(tree) for node in _leaves(entry) if type(node) in {int, float}
+    )
     return (*map(float, plain), *(float(value) for tag, value in _tagged(tree) if tag == "float"))
 
 
 def call_code(op: str, tree: dict[str, Any]) -> str:
-    """The expression that makes the call, `torch.ops.aten.add.Tensor(t["0"], 2, alpha=1)`; one argument a line when long."""
+    """The expression that makes the call, `torch.ops.aten.add.Tensor(t["0"], 2, alpha=1)`; one
+    argument a line when long.
+    """
     namespace, name, overload = parse_operator(op)
     parts = (namespace, name, overload)
     if any(map(keyword.iskeyword, parts)):  # aten::random_.from
-        target = f"getattr(torch.ops.{namespace}.{name}, {overload!r})" if not keyword.iskeyword(name) else f"operator({op!r})"
+        target = (
+            f"getattr(torch.ops.{namespace}.{name}, {overload!r})"
+            if not keyword.iskeyword(name)
+            else f"operator({op!r})"
+        )
     else:
         target = "torch.ops." + ".".join(parts)
     given = [_code(node) for node in tree["args"]]
     odd = {key: node for key, node in tree["kwargs"].items() if keyword.iskeyword(key)}
     given += [f"{key}={_code(node)}" for key, node in tree["kwargs"].items() if key not in odd]
     if odd:
-        given.append("**{" + ", ".join(f"{key!r}: {_code(node)}" for key, node in odd.items()) + "}")
+        given.append(
+            "**{" + ", ".join(f"{key!r}: {_code(node)}" for key, node in odd.items()) + "}"
+        )
     line = f"{target}({', '.join(given)})"
     if len(line) <= 100:
         return line
@@ -223,7 +262,8 @@ def _part(value: Any) -> str:
     return repr(value)
 
 
-# Tag of a value in column args -> the code of the value; each raises UsageError for what it cannot vouch for.
+# Tag of a value in column args -> the code of the value; each raises UsageError for what it cannot
+# vouch for.
 _TAGS: dict[str, Callable[[Any], str]] = {
     "tensor": _tensor,
     "dtype": _dtype,

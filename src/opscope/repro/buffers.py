@@ -14,7 +14,9 @@ from opscope.repro.case import Buffer
 from opscope.run.dtypes import DType, dtype_of
 from opscope.run.schema import Tensor
 
-ALIGNMENT = 512  # bytes by which the unused head of a storage is cut: kernels choose paths by the address's alignment
+# bytes by which the unused head of a storage is cut: kernels choose paths by the address's
+# alignment
+ALIGNMENT = 512
 SPARSEST = 64  # a view may spread over this many times its own bytes
 LEAST = 256 << 20  # or over this many bytes
 
@@ -28,17 +30,21 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place(rows: Sequence[Tensor]) -> tuple[dict[str, Buffer], dict[str, Placed], tuple[str, ...]]:
-    """Buffers by name, the place of each row by slot, and a line for each tensor whose strides could not be kept.
+    """Buffers by name, the place of each row by slot, and a line for each tensor whose strides
+    could not be kept.
 
-    Rows of one storage share a buffer. A row without strides is laid out densely. UsageError for a row that cannot be a
-    tensor (negative sizes or strides).
+    Rows of one storage share a buffer. A row without strides is laid out densely. UsageError for a
+    row that cannot be a tensor (negative sizes or strides).
     """
     groups: dict[object, list[Tensor]] = defaultdict(list)
     warnings = []
     for row in rows:
         spread = row.stride is not None and extent(row) > max(LEAST, SPARSEST * bytes_of(row))
         if spread:
-            warnings.append(f"conditions differ: input {row.slot} spread over {extent(row)} bytes; here it is dense")
+            warnings.append(
+                f"conditions differ: input {row.slot} spread over {extent(row)} bytes; here "
+                "it is dense"
+            )
         if spread or row.stride is None or row.storage is None:
             dense = msgspec.structs.replace(row, stride=dense_strides(row.shape or ()), offset=0)
             groups["alone", row.slot].append(dense if spread or row.stride is None else row)
@@ -63,7 +69,9 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def kept_shape(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
     """The shape in which values are stored: dimensions of stride 0 once."""
-    return tuple(1 if step == 0 and size > 1 else size for size, step in zip(shape, stride, strict=True))
+    return tuple(
+        1 if step == 0 and size > 1 else size for size, step in zip(shape, stride, strict=True)
+    )
 
 
 def bytes_of(row: Tensor) -> int:
@@ -75,10 +83,15 @@ def extent(row: Tensor) -> int:
     """Bytes from the first to past the last element."""
     shape, stride = row.shape or (), row.stride or ()
     if len(shape) != len(stride) or min((*shape, *stride, row.offset or 0), default=0) < 0:
-        raise UsageError(f"input {row.slot} is recorded with shape {shape} and strides {stride}, which no tensor has")
+        raise UsageError(
+            f"input {row.slot} is recorded with shape {shape} and strides {stride}, which no "
+            "tensor has"
+        )
     if 0 in shape:
         return 0
-    return (1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))) * dtype_of(row.dtype).itemsize
+    return (
+        1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    ) * dtype_of(row.dtype).itemsize
 
 
 def _share(rows: Sequence[Tensor]) -> tuple[Buffer, list[int]]:
@@ -96,6 +109,8 @@ def _share(rows: Sequence[Tensor]) -> tuple[Buffer, list[int]]:
 
 
 def _common_head(starts: Iterable[int], types: Iterable[DType]) -> int:
-    """Bytes before the first element that can be left out without changing any element's alignment."""
+    """Bytes before the first element that can be left out without changing any element's
+    alignment.
+    """
     step = math.lcm(ALIGNMENT, *(dtype.itemsize for dtype in types))
     return min(starts) // step * step

@@ -13,7 +13,15 @@ from opscope.errors import MissingValueError, UsageError
 from opscope.judge.terms import terms_of
 from opscope.judge.tolerance import one_side, precision_of
 from opscope.kernels.calls import STATISTICS
-from opscope.repro.arguments import SLOT, checked_device, parse_arguments, parse_operator, random_states, scalars, tensor_slots
+from opscope.repro.arguments import (
+    SLOT,
+    checked_device,
+    parse_arguments,
+    parse_operator,
+    random_states,
+    scalars,
+    tensor_slots,
+)
 from opscope.repro.buffers import Placed, kept_shape, place
 from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Randomness
 from opscope.repro.contradiction import contradiction
@@ -31,14 +39,33 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
 
-# Variables that change what an operator computes or how errors surface; others may tell about the machine's owner.
-ENVIRONMENT = ("TORCH", "PYTORCH", "ATEN", "CUDA", "CUBLAS", "NVIDIA_TF32", "ASCEND", "NPU", "OMP", "MKL", "ONEDNN", "DNNL", "KMP")
+# Variables that change what an operator computes or how errors surface; others may tell about the
+# machine's owner.
+ENVIRONMENT = (
+    "TORCH",
+    "PYTORCH",
+    "ATEN",
+    "CUDA",
+    "CUBLAS",
+    "NVIDIA_TF32",
+    "ASCEND",
+    "NPU",
+    "OMP",
+    "MKL",
+    "ONEDNN",
+    "DNNL",
+    "KMP",
+)
 ASKED = ("float64", "float32", "float16", "bfloat16")
-COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional"})
+COLLECTIVES = frozenset(
+    {"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional"}
+)
 
 
 class Material(msgspec.Struct, frozen=True):
-    """A case with the entries of its two tensor files, whose values are read from the run when they are written."""
+    """A case with the entries of its two tensor files, whose values are read from the run when they
+    are written.
+    """
 
     case: Case
     inputs: tuple[Entry, ...]
@@ -55,52 +82,93 @@ class Filled(msgspec.Struct, frozen=True):
 def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material:
     """The case of one operator call of torch's dispatcher.
 
-    device and dtype are what the script uses unless told otherwise. Raises UsageError when the call cannot be made again
-    (not an operator, an argument that is an object, a tensor of unknown shape or private class) and MissingValueError when
-    an input has neither values nor statistics; both say why.
+    device and dtype are what the script uses unless told otherwise. Raises UsageError when the call
+    cannot be made again (not an operator, an argument that is an object, a tensor of unknown shape
+    or private class) and MissingValueError when an input has neither values nor statistics; both
+    say why.
     """
     _check_callable(run, call)
     return assemble(run, call, form="torch", device=device, dtype=dtype)
 
 
-def assemble(run: Run, call: Call, *, form: str, device: str | None = None, dtype: str | None = None) -> Material:
+def assemble(
+    run: Run, call: Call, *, form: str, device: str | None = None, dtype: str | None = None
+) -> Material:
     """The case of a call in a form that can make it again; raises as build does."""
     found = rebuild(run, call)
-    tree, inputs, outputs, placed, filled = found.tree, found.inputs, found.outputs, found.placed, found.filled
-    expected = [Entry(key=row.slot, dtype=dtype_of(row.dtype), shape=row.shape, load=_loader(run, row, row.shape))
-                for row in outputs if row.shape is not None and _dense(row) and _kept(run, row)]  # fmt: skip
+    tree, inputs, outputs, placed, filled = (
+        found.tree,
+        found.inputs,
+        found.outputs,
+        found.placed,
+        found.filled,
+    )
+    expected = [
+        Entry(
+            key=row.slot,
+            dtype=dtype_of(row.dtype),
+            shape=row.shape,
+            load=_loader(run, row, row.shape),
+        )
+        for row in outputs
+        if row.shape is not None and _dense(row) and _kept(run, row)
+    ]
     kept = {entry.key for entry in expected}
     states = _generator_states(run, call)
     case = Case(
-        form=form, op=call.op, call=call.name, rank=call.rank, step=call.step, index=call.index, phase=call.phase, module=call.module,
-        source=call.source, device=_device(call, inputs, outputs), args=tree, buffers=found.buffers,
-        run_on=None if device is None else checked_device(device), run_as=None if dtype is None else dtype_of(dtype).name,
+        form=form,
+        op=call.op,
+        call=call.name,
+        rank=call.rank,
+        step=call.step,
+        index=call.index,
+        phase=call.phase,
+        module=call.module,
+        source=call.source,
+        device=_device(call, inputs, outputs),
+        args=tree,
+        buffers=found.buffers,
+        run_on=None if device is None else checked_device(device),
+        run_as=None if dtype is None else dtype_of(dtype).name,
         tensors=tuple(_tensor(row, placed[row.slot], filled[row.slot]) for row in inputs),
-        outputs=tuple(_output(row, key=row.slot if row.slot in kept else None) for row in outputs if row.shape is not None),
+        outputs=tuple(
+            _output(row, key=row.slot if row.slot in kept else None)
+            for row in outputs
+            if row.shape is not None
+        ),
         random=Randomness(states={name: entry.key for name, entry in states.items()}),
         failure=told_by_run(run, call, failure_of(call, inputs, outputs, scalars(tree))),
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
         warnings=(*found.warnings, *(_lost_strides(inputs) if form == "torch" else ())),
         allowed=_allowed(call, inputs, outputs),
-    )  # fmt: skip
+    )
     entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
     return Material(case, (*entries.values(), *states.values()), tuple(expected))
 
 
 def allowances(op: str, *, terms: int, types: Iterable[str]) -> dict[str, Allowed]:
-    """What an operator's results may err, in these element types and those that a script may be asked for."""
+    """What an operator's results may err, in these element types and those that a script may be
+    asked for.
+    """
     known = [name for name in dict.fromkeys([*types, *ASKED]) if precision_of(name) is not None]
     rules = {name: one_side(op, name, terms=terms) for name in known}
     return {
-        name: Allowed(absolute=rule.absolute, relative=rule.relative, scaled=rule.scaled, own=rule.own)
-        for name, rule in rules.items() if rule.judged
-    }  # fmt: skip
+        name: Allowed(
+            absolute=rule.absolute, relative=rule.relative, scaled=rule.scaled, own=rule.own
+        )
+        for name, rule in rules.items()
+        if rule.judged
+    }
 
 
 def _allowed(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[str, Allowed]:
-    before, after = ([row.shape for row in rows if row.shape is not None] for rows in (inputs, outputs))
-    return allowances(call.op, terms=terms_of(call.op, before, after), types=[row.dtype for row in outputs])
+    before, after = (
+        [row.shape for row in rows if row.shape is not None] for rows in (inputs, outputs)
+    )
+    return allowances(
+        call.op, terms=terms_of(call.op, before, after), types=[row.dtype for row in outputs]
+    )
 
 
 def _generator_states(run: Run, call: Call) -> dict[str, Entry]:
@@ -108,15 +176,30 @@ def _generator_states(run: Run, call: Call) -> dict[str, Entry]:
     found = {}
     for name, (ref, size) in random_states(call.args).items():
         row = Tensor(
-            process=call.process, index=call.index, io="input", slot=name, dtype="uint8", shape=(size,), stride=(1,), offset=0, value=ref
+            process=call.process,
+            index=call.index,
+            io="input",
+            slot=name,
+            dtype="uint8",
+            shape=(size,),
+            stride=(1,),
+            offset=0,
+            value=ref,
         )
         if _kept(run, row):
-            found[name] = Entry(key=f"random.{name}", dtype=dtype_of("uint8"), shape=(size,), load=_loader(run, row, (size,)))
+            found[name] = Entry(
+                key=f"random.{name}",
+                dtype=dtype_of("uint8"),
+                shape=(size,),
+                load=_loader(run, row, (size,)),
+            )
     return found
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call needs to be made again: its argument tree, its tensors in their memories, and where their values are from."""
+    """What a call needs to be made again: its argument tree, its tensors in their memories, and
+    where their values are from.
+    """
 
     tree: dict[str, Any]
     inputs: list[Tensor]
@@ -128,26 +211,41 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuild(run: Run, call: Call) -> Rebuilt:
-    """Arguments and tensors of a call of any level; UsageError and MissingValueError as build raises them."""
+    """Arguments and tensors of a call of any level; UsageError and MissingValueError as build
+    raises them.
+    """
     tree = parse_arguments(argument_text(run, call), call=call.name)
     rows = tensors_of(run, call)
-    inputs = borrow_values(run, _inputs(call, [row for row in rows if row.io == "input"], tensor_slots(tree)))
+    inputs = borrow_values(
+        run, _inputs(call, [row for row in rows if row.io == "input"], tensor_slots(tree))
+    )
     buffers, placed, warnings = place(inputs)
     filled = _fill_all(run, inputs, placed)
     return Rebuilt(
-        tree=tree, inputs=inputs, outputs=_outputs(rows), buffers=buffers, placed=placed, filled=filled,
+        tree=tree,
+        inputs=inputs,
+        outputs=_outputs(rows),
+        buffers=buffers,
+        placed=placed,
+        filled=filled,
         warnings=(*warnings, *_warnings(inputs, filled)),
-    )  # fmt: skip
+    )
 
 
 def _check_callable(run: Run, call: Call) -> None:
     if call.level != "operator":
         inner = operators_inside(run, call)
         named = f": try {', '.join(map(repr, inner))}" if inner else ""
-        raise UsageError(f"{call.name} is a call of level {call.level}; only single operators can be cut out{named}")
+        raise UsageError(
+            f"{call.name} is a call of level {call.level}; only single operators can be cut "
+            f"out{named}"
+        )
     namespace, _, _ = parse_operator(call.op)
     if namespace in COLLECTIVES:
-        raise UsageError(f"{call.name}: {call.op} needs a process group, which a script of one process cannot rebuild")
+        raise UsageError(
+            f"{call.name}: {call.op} needs a process group, which a script of one process "
+            "cannot rebuild"
+        )
 
 
 def _inputs(call: Call, rows: Sequence[Tensor], slots: Iterable[str]) -> list[Tensor]:
@@ -157,7 +255,9 @@ def _inputs(call: Call, rows: Sequence[Tensor], slots: Iterable[str]) -> list[Te
     for slot in dict.fromkeys(slots):
         row = by_slot.get(slot)
         if row is None:
-            raise UsageError(f"{call.name}: its input {slot} was not recorded; record again with --io both")
+            raise UsageError(
+                f"{call.name}: its input {slot} was not recorded; record again with --io both"
+            )
         reason = _unfit(row)
         if reason is not None:
             raise UsageError(f"{call.name}: input {slot} {reason}, so the call cannot be rebuilt")
@@ -166,7 +266,9 @@ def _inputs(call: Call, rows: Sequence[Tensor], slots: Iterable[str]) -> list[Te
 
 
 def _outputs(rows: Iterable[Tensor]) -> list[Tensor]:
-    """Output rows, one a slot: an argument written beside the results may carry the slot of one of them, and comes later."""
+    """Output rows, one a slot: an argument written beside the results may carry the slot of one of
+    them, and comes later.
+    """
     found: dict[str, Tensor] = {}
     for row in rows:
         if row.io == "output" and SLOT.fullmatch(row.slot):
@@ -177,7 +279,11 @@ def _outputs(rows: Iterable[Tensor]) -> list[Tensor]:
 def _unfit(row: Tensor) -> str | None:
     dtype = find_dtype(row.dtype)
     if row.shape is None or dtype is None:
-        return "has no recorded shape" if row.shape is None else f"has the unknown element type {row.dtype!r}"
+        return (
+            "has no recorded shape"
+            if row.shape is None
+            else f"has the unknown element type {row.dtype!r}"
+        )
     if dtype.numpy is None or dtype.name.startswith(("q", "string")):
         return f"is of type {dtype.name}, whose values opscope does not keep"
     if row.tensor_class not in {None, "", "Tensor", "Parameter"}:
@@ -209,11 +315,16 @@ def _fill(run: Run, row: Tensor, placed: Placed) -> Filled:
     dtype, shape = dtype_of(row.dtype), row.shape or ()
     kept = kept_shape(shape, placed.stride)
     if math.prod(kept) == 0 or _kept(run, row):
-        return Filled("recorded", Entry(key=row.slot, dtype=dtype, shape=kept, load=_loader(run, row, kept)))
+        return Filled(
+            "recorded", Entry(key=row.slot, dtype=dtype, shape=kept, load=_loader(run, row, kept))
+        )
     if _uninitialised(run, row):
         return Filled("uninitialised", None)
     flat, exact = synthesise(row, math.prod(kept))
-    return Filled("exact" if exact else "synthesised", Entry(key=row.slot, dtype=dtype, shape=kept, load=lambda: flat.reshape(kept)))
+    return Filled(
+        "exact" if exact else "synthesised",
+        Entry(key=row.slot, dtype=dtype, shape=kept, load=lambda: flat.reshape(kept)),
+    )
 
 
 def _kept(run: Run, row: Tensor) -> bool:
@@ -225,8 +336,16 @@ def _kept(run: Run, row: Tensor) -> bool:
 
 
 def _uninitialised(run: Run, row: Tensor) -> bool:
-    """opscope reads every tensor on the CPU, except memory that an allocator returned and nobody has written yet."""
-    return run.info.format == "opscope" and row.size is None and row.value is None and row.device == "cpu" and row.storage is not None
+    """opscope reads every tensor on the CPU, except memory that an allocator returned and nobody
+    has written yet.
+    """
+    return (
+        run.info.format == "opscope"
+        and row.size is None
+        and row.value is None
+        and row.device == "cpu"
+        and row.storage is not None
+    )
 
 
 def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
@@ -237,7 +356,10 @@ def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
             return np.empty(kept, dtype_of(row.dtype).to_numpy())
         values = run.value(row)
         if values.shape != row.shape:
-            raise MissingValueError(f"{row.io} {row.slot}: the run holds shape {list(values.shape)}, its row says {list(row.shape or ())}")
+            raise MissingValueError(
+                f"{row.io} {row.slot}: the run holds shape {list(values.shape)}, its row says "
+                f"{list(row.shape or ())}"
+            )
         _hold_against(run, row, values)
         return values[tuple(slice(0, size) for size in kept)]  # dimensions of stride 0 once
 
@@ -245,15 +367,29 @@ def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
 
 
 def _hold_against(run: Run, row: Tensor, values: np.ndarray[Any, Any]) -> None:
-    """UsageError where saved values are not those that the statistics tell of; of other tools' runs only their NaN are counted."""
+    """UsageError where saved values are not those that the statistics tell of; of other tools' runs
+    only their NaN are counted.
+    """
     if row.io != "input" or row.nan is None or row.partial or row.size != values.size:
         return
     native = run.info.format == "opscope"
-    known = row if native else Tensor(process=row.process, index=row.index, io=row.io, slot=row.slot, dtype=row.dtype, nan=row.nan)
+    known = (
+        row
+        if native
+        else Tensor(
+            process=row.process,
+            index=row.index,
+            io=row.io,
+            slot=row.slot,
+            dtype=row.dtype,
+            nan=row.nan,
+        )
+    )
     held = contradiction(known, values) if native or values.dtype.kind not in "biu" else None
     if held is not None:
         raise UsageError(
-            f"input {row.slot}: its statistics do not tell of what the run holds ({held}): its memory was written unseen in between, "
+            f"input {row.slot}: its statistics do not tell of what the run holds ({held}): "
+            "its memory was written unseen in between, "
             "so the call cannot be rebuilt"
         )
 
@@ -261,15 +397,33 @@ def _hold_against(run: Run, row: Tensor, values: np.ndarray[Any, Any]) -> None:
 def _tensor(row: Tensor, placed: Placed, filled: Filled) -> CaseTensor:
     shape = row.shape or ()
     return CaseTensor(
-        slot=row.slot, dtype=dtype_of(row.dtype).name, shape=shape, stride=placed.stride, offset=placed.offset, buffer=placed.buffer,
-        device=_device_name(row), key=None if filled.entry is None else filled.entry.key, kept=kept_shape(shape, placed.stride),
-        values=filled.values, requires_grad=bool(row.requires_grad), layout=row.layout, role=row.role, tensor_name=row.tensor_name,
+        slot=row.slot,
+        dtype=dtype_of(row.dtype).name,
+        shape=shape,
+        stride=placed.stride,
+        offset=placed.offset,
+        buffer=placed.buffer,
+        device=_device_name(row),
+        key=None if filled.entry is None else filled.entry.key,
+        kept=kept_shape(shape, placed.stride),
+        values=filled.values,
+        requires_grad=bool(row.requires_grad),
+        layout=row.layout,
+        role=row.role,
+        tensor_name=row.tensor_name,
         stats=statistics_of(row),
-    )  # fmt: skip
+    )
 
 
 def _output(row: Tensor, *, key: str | None) -> CaseOutput:
-    return CaseOutput(slot=row.slot, dtype=row.dtype, shape=row.shape or (), device=_device_name(row), key=key, stats=statistics_of(row))
+    return CaseOutput(
+        slot=row.slot,
+        dtype=row.dtype,
+        shape=row.shape or (),
+        device=_device_name(row),
+        key=key,
+        stats=statistics_of(row),
+    )
 
 
 def statistics_of(row: Tensor) -> dict[str, Any]:
@@ -285,37 +439,68 @@ def _device(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> 
     """Where the call ran: an accelerator when any of its tensors lay there."""
     seen = [call.device, *(row.device for row in (*outputs, *inputs))]
     named = [checked_device(device) for device in seen if device]
-    return next((device for device in named if device not in {"cpu", "meta"}), named[0] if named else "cpu")
+    return next(
+        (device for device in named if device not in {"cpu", "meta"}), named[0] if named else "cpu"
+    )
 
 
 def _environment(run: Run) -> dict[str, Any]:
     info = run.info
     packages = {str(name): str(version) for name, version in info.packages.items()}
-    chosen = {str(name): str(value) for name, value in info.environment.items() if name.startswith(ENVIRONMENT)}
-    return {"packages": packages, "variables": chosen, "seed": info.seed, "run_format": info.format, "opscope": info.version}
+    chosen = {
+        str(name): str(value)
+        for name, value in info.environment.items()
+        if name.startswith(ENVIRONMENT)
+    }
+    return {
+        "packages": packages,
+        "variables": chosen,
+        "seed": info.seed,
+        "run_format": info.format,
+        "opscope": info.version,
+    }
 
 
 def _warnings(inputs: Sequence[Tensor], filled: dict[str, Filled]) -> list[str]:
     said = []
     invented = [slot for slot, item in filled.items() if item.values == "synthesised"]
     if invented:
-        said.append(f"values of input {', '.join(invented)} were not kept: they are SYNTHESISED from statistics, positions and "
-                    "correlations are invented; a failure that does not show proves nothing")  # fmt: skip
+        said.append(
+            f"values of input {', '.join(invented)} were not kept: they are SYNTHESISED from "
+            "statistics, positions and "
+            "correlations are invented; a failure that does not show proves nothing"
+        )
     blank = [slot for slot, item in filled.items() if item.values == "uninitialised"]
     if blank:
         said.append(f"input {', '.join(blank)} was uninitialised memory; here it is zeros")
     unsound = arrived_unsound(inputs)
     if unsound:
-        said.append(f"input {', '.join(unsound)} held NaN or inf already: this call may only pass them on")
+        said.append(
+            f"input {', '.join(unsound)} held NaN or inf already: this call may only pass them on"
+        )
     private = [row.slot for row in inputs if row.layout not in {None, "strided"}]
     if private:
         said.append(
-            f"conditions differ: input {', '.join(private)} had a private device format; an NPU casts it back, elsewhere it is strided"
+            f"conditions differ: input {', '.join(private)} had a private device format; an "
+            "NPU casts it back, elsewhere it is strided"
         )
     return said
 
 
 def _lost_strides(inputs: Sequence[Tensor]) -> list[str]:
     """What is said of tensors that may have lain in memory in another order than C's."""
-    lost = [row.slot for row in inputs if row.stride is None and sum(size > 1 for size in row.shape or ()) > 1]
-    return [f"conditions differ: strides of input {', '.join(lost)} were not recorded; here C order is taken"] if lost else []
+    lost = [
+        row.slot
+        for row in inputs
+        if row.stride is None and sum(size > 1 for size in row.shape or ()) > 1
+    ]
+    return (
+        [
+            (
+                f"conditions differ: strides of input {', '.join(lost)} were not recorded; here C "
+                "order is taken"
+            )
+        ]
+        if lost
+        else []
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether saved values are those that the statistics of their row tell of: memory may have been written unseen in between."""
+"""Whether saved values are those that the statistics of their row tell of: memory may have been
+written unseen in between.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,27 @@ if TYPE_CHECKING:
 
     from opscope.run.schema import Tensor
 
-COUNTS = {"nan": "NaN", "pos_inf": "+Inf", "neg_inf": "-Inf", "zero": "zeros", "neg": "negative elements", "pos": "positive elements"}
+COUNTS = {
+    "nan": "NaN",
+    "pos_inf": "+Inf",
+    "neg_inf": "-Inf",
+    "zero": "zeros",
+    "neg": "negative elements",
+    "pos": "positive elements",
+}
 INTEGERS = {"min_int": "smallest", "max_int": "largest"}
 MOMENTS = {"min": "smallest", "max": "largest", "mean": "mean", "l2norm": "norm"}
 CLOSE = 1e-3  # an accelerator sums in float32
 
 
 def contradiction(row: Tensor, values: np.ndarray[Any, Any]) -> str | None:
-    """How values contradict the statistics of the row they were stored for, in words; None where they do not.
+    """How values contradict the statistics of the row they were stored for, in words; None where
+    they do not.
 
-    A digest that is the same decides; one that is not, or any other statistic that both have, contradicts: counts and integers where
-    they differ at all, the rest beyond 0.001 of the largest magnitude. Values of other tools are in types and by rules of their own:
-    what is held against them is the caller's choice.
+    A digest that is the same decides; one that is not, or any other statistic that both have,
+    contradicts: counts and integers where they differ at all, the rest beyond 0.001 of the largest
+    magnitude. Values of other tools are in types and by rules of their own: what is held against
+    them is the caller's choice.
     """
     try:
         held = statistics(values)
@@ -35,7 +46,9 @@ def contradiction(row: Tensor, values: np.ndarray[Any, Any]) -> str | None:
         mine, told = getattr(held, name), getattr(row, name)
         if mine is not None and told is not None and mine != told:
             return f"{words}: {mine}" if name in INTEGERS else f"{mine} {words}"
-    largest = max(abs(bound) for bound in (row.min or 0.0, row.max or 0.0, held.min or 0.0, held.max or 0.0))
+    largest = max(
+        abs(bound) for bound in (row.min or 0.0, row.max or 0.0, held.min or 0.0, held.max or 0.0)
+    )
     for name, words in MOMENTS.items():
         mine, told = getattr(held, name), getattr(row, name)
         reach = CLOSE * max(largest, abs(told or 0.0))

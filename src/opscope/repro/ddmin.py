@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delta debugging: the smallest part of a list that still fails.
 
-Source: A. Zeller, R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2), 2002, algorithm ddmin.
+Source: A. Zeller, R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2),
+2002, algorithm ddmin.
 """
 
 from __future__ import annotations
@@ -13,12 +14,20 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool], *, patience: int = 16, finest: int | None = None) -> list[Item]:
-    """A part of items that fails though none of its chunks can be left out; items as they are when no part fails.
+def ddmin(
+    items: Sequence[Item],
+    fails: Callable[[list[Item]], bool],
+    *,
+    patience: int = 16,
+    finest: int | None = None,
+) -> list[Item]:
+    """A part of items that fails though none of its chunks can be left out; items as they are when
+    no part fails.
 
-    fails is never asked about all items nor about none. patience bounds the number of chunks that are tried before anything
-    could be left out at all: a list that is all needed costs few trials. finest is the most chunks a list is cut into: one of which
-    the most part is needed is not searched item by item.
+    fails is never asked about all items nor about none. patience bounds the number of chunks that
+    are tried before anything
+    could be left out at all: a list that is all needed costs few trials. finest is the most chunks
+    a list is cut into: one of which the most part is needed is not searched item by item.
     """
     kept, parts, progress = list(items), 2, False
     while len(kept) >= 2:
@@ -28,7 +37,14 @@ def ddmin(items: Sequence[Item], fails: Callable[[list[Item]], bool], *, patienc
             kept, parts, progress = found, 2, True
             continue
         if len(chunks) > 2:
-            rest = next((without for without in (drop(chunks, i) for i in range(len(chunks))) if fails(without)), None)
+            rest = next(
+                (
+                    without
+                    for without in (drop(chunks, i) for i in range(len(chunks)))
+                    if fails(without)
+                ),
+                None,
+            )
             if rest is not None:
                 kept, parts, progress = rest, max(parts - 1, 2), True
                 continue

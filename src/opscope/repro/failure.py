@@ -21,26 +21,42 @@ if TYPE_CHECKING:
 STOPPED = frozenset({2, 9, 15})
 # What judgements say of memory (substitute/examine.py, substitute/places.py).
 MEMORY = re.compile(r"only reads by its schema|shares memory with an argument")
-# What the extremes of results alone suggest; a trusted kernel that gave other results in the same types knows better.
+# What the extremes of results alone suggest; a trusted kernel that gave other results in the same
+# types knows better.
 SUGGESTED = frozenset({"none", "saturation", "integer-overflow"})
 CLASSES = ("nan", "pos_inf", "neg_inf")
 WORDS = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
-INTEGER_BITS = 0x10 | 0x80 | 0x8  # overflow, negative to unsigned, negating the most negative (architecture.md section 5)
+INTEGER_BITS = (
+    0x10 | 0x80 | 0x8
+)  # overflow, negative to unsigned, negating the most negative (architecture.md section 5)
 RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::\s*(.*))?", re.ASCII | re.DOTALL)
-# Types narrow enough that an output exactly at their largest value can mean that a larger result was cut off.
-SATURATING = {"float16": 65504.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
+# Types narrow enough that an output exactly at their largest value can mean that a larger result
+# was cut off.
+SATURATING = {
+    "float16": 65504.0,
+    "float8_e4m3fn": 448.0,
+    "float8_e5m2": 57344.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2fnuz": 57344.0,
+}
 
 
-def failure_of(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scalars: Iterable[float]) -> Failure:
-    """The failure a call's rows show, the gravest first: an exception or a death, non-finite outputs, overflow bits, saturation.
+def failure_of(
+    call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scalars: Iterable[float]
+) -> Failure:
+    """The failure a call's rows show, the gravest first: an exception or a death, non-finite
+    outputs, overflow bits, saturation.
 
-    Outputs that hold only -inf count only when no other output is unsound: they are masks more often than failures.
+    Outputs that hold only -inf count only when no other output is unsound: they are masks more
+    often than failures.
     """
     if call.error == "unfinished":
         return Failure(kind="crash")
     if call.error:
         found = RAISED.match(call.error)
-        kind, text = (found[1].rpartition(".")[2], found[2] or "") if found else ("Exception", call.error)
+        kind, text = (
+            (found[1].rpartition(".")[2], found[2] or "") if found else ("Exception", call.error)
+        )
         return Failure(kind="exception", error=RaisedError(kind, text))
     status = None if not call.status else hex(call.status)
     seen = {row.slot: tuple(name for name in CLASSES if getattr(row, name)) for row in outputs}
@@ -50,29 +66,42 @@ def failure_of(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor], 
         return Failure(kind="nonfinite", outputs=unsound, status=status)
     if call.status and call.status & INTEGER_BITS:
         return Failure(kind="integer-overflow", status=status)
-    saturated: dict[str, tuple[str, ...]] = {row.slot: () for row in outputs if _saturated(row, inputs, tuple(scalars))}
+    saturated: dict[str, tuple[str, ...]] = {
+        row.slot: () for row in outputs if _saturated(row, inputs, tuple(scalars))
+    }
     if saturated:
         return Failure(kind="saturation", outputs=saturated, status=status)
     return Failure(kind="none", status=status)
 
 
 def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
-    """The failure with what the run says of the call elsewhere: checks that found it wrong, and how its process ended.
+    """The failure with what the run says of the call elsewhere: checks that found it wrong, and how
+    its process ended.
 
-    A call in which a process stood when it was stopped from outside (SIGINT, SIGTERM, SIGKILL) is taken for one that hangs.
+    A call in which a process stood when it was stopped from outside (SIGINT, SIGTERM, SIGKILL) is
+    taken for one that hangs.
     """
     if failure.kind == "crash":
-        ending = next((process.signal for process in run.processes if process.process == call.process), None)
+        ending = next(
+            (process.signal for process in run.processes if process.process == call.process), None
+        )
         return Failure(kind="hang") if ending in STOPPED else failure
     if failure.kind not in SUGGESTED:
         return failure
     query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
-    found = [_sample(row["sample"]) for row in sql(run, query, [call.process, call.index, "replay-mismatch"])]
+    found = [
+        _sample(row["sample"])
+        for row in sql(run, query, [call.process, call.index, "replay-mismatch"])
+    ]
     if not found:
         return failure
     if all(MEMORY.search(str(sample.get("reason"))) for sample in found):
         return Failure(kind="memory", status=failure.status)
-    slots = [slot for sample in found if isinstance(slot := sample.get("output"), str) and SLOT.fullmatch(slot)]
+    slots = [
+        slot
+        for sample in found
+        if isinstance(slot := sample.get("output"), str) and SLOT.fullmatch(slot)
+    ]
     return Failure(kind="mismatch", outputs=dict.fromkeys(slots, ()), status=failure.status)
 
 
@@ -88,7 +117,12 @@ def _saturated(row: Tensor, inputs: Sequence[Tensor], scalars: Sequence[float]) 
     limit = SATURATING.get(row.dtype)
     if limit is None or row.max is None or row.min is None or max(row.max, -row.min) != limit:
         return False
-    reached = [abs(end) for each in inputs for end in (each.min, each.max) if end is not None and _floating(each.dtype)]
+    reached = [
+        abs(end)
+        for each in inputs
+        for end in (each.min, each.max)
+        if end is not None and _floating(each.dtype)
+    ]
     return limit not in reached and limit not in map(abs, scalars)
 
 
@@ -105,7 +139,10 @@ def arrived_unsound(inputs: Iterable[Tensor]) -> tuple[str, ...]:
 def failure_words(failure: Failure) -> str:
     """The failure in a few words, without text from the run except the exception's class."""
     if failure.kind == "nonfinite":
-        told = (f"{' and '.join(WORDS[name] for name in names)} in output {slot}" for slot, names in failure.outputs.items())
+        told = (
+            f"{' and '.join(WORDS[name] for name in names)} in output {slot}"
+            for slot, names in failure.outputs.items()
+        )
         return ", ".join(told)
     if failure.kind == "exception" and failure.error is not None:
         return f"raises {failure.error.type}"
@@ -113,7 +150,8 @@ def failure_words(failure: Failure) -> str:
         "integer-overflow": "integer overflow",
         "saturation": "an output at the largest value of its type",
         "mismatch": "an output is silently wrong",
-        "memory": "an argument was changed that is only read, or a result lies in other memory than it should",
+        "memory": "an argument was changed that is only read, or a result lies in other memory "
+        "than it should",
         "crash": "the process ended inside the call",
         "hang": "the call does not return",
     }.get(failure.kind, "nothing wrong was recorded")

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MindSpore form: kernels of a MindSpore dump and primitives of PyNative, by a script that needs mindspore alone.
+"""The MindSpore form: kernels of a MindSpore dump and primitives of PyNative, by a script that
+needs mindspore alone.
 
-The primitive is built from its attributes (the .ir's, or {op_type}.{op_name}.json), found by name in mindspore.ops, and called with
-the operands in their order. Only the operator's name, checked against a strict pattern, enters the code.
+The primitive is built from its attributes (the .ir's, or {op_type}.{op_name}.json), found by name
+in mindspore.ops, and called with the operands in their order. Only the operator's name, checked
+against a strict pattern, enters the code.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ PLACE = 'OPERATOR = "Mul"\n'
 
 
 def takes(run: Run, call: Call) -> bool:
-    """Whether the call is a primitive of MindSpore: its own dump, or a recording of a program that imported it."""
+    """Whether the call is a primitive of MindSpore: its own dump, or a recording of a program that
+    imported it.
+    """
     if PRIMITIVE.fullmatch(call.op) is None or call.level != "operator":
         return False
     return run.info.format == "mindspore" or (run.info.format == "opscope" and "::" not in call.op)
@@ -37,18 +41,25 @@ def takes(run: Run, call: Call) -> bool:
 def build(run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material:
     """The case of one primitive; raises as repro.build does."""
     if call.args is None:
-        raise UsageError(f"{call.name}: neither the graph (.ir) nor a kernel-args json tells its arguments; dump with save_kernel_args")
+        raise UsageError(
+            f"{call.name}: neither the graph (.ir) nor a kernel-args json tells its "
+            "arguments; dump with save_kernel_args"
+        )
     return assemble(run, completed(run, call), form="mindspore", device=device, dtype=dtype)
 
 
 def completed(run: Run, call: Call) -> Call:
-    """The call with an operand that no dump holds but its output tells: the shape that a gradient is to have, a number of segments."""
+    """The call with an operand that no dump holds but its output tells: the shape that a gradient
+    is to have, a number of segments.
+    """
     rows = tensors_of(run, call)
     known = {row.slot for row in rows if row.io == "input"}
     shape = next((row.shape for row in rows if row.io == "output"), None)
     tree = msgspec.json.decode(call.args or "{}")
     lacking = [
-        place for place, value in enumerate(tree.get("args", ())) if isinstance(value, dict) and value.get("tensor") not in {None, *known}
+        place
+        for place, value in enumerate(tree.get("args", ()))
+        if isinstance(value, dict) and value.get("tensor") not in {None, *known}
     ]
     if call.op not in _TOLD or lacking != [2] or not shape:
         return call
@@ -58,8 +69,12 @@ def completed(run: Run, call: Call) -> Call:
 
 def script(case: Case) -> str:
     """Source of repro.py; UsageError for an operator's name that cannot be code."""
-    text = files("opscope.repro").joinpath("scripts", "repro_mindspore.py").read_text(encoding="utf-8")
-    return re.sub(r"# ruff: [^\n]*\n|  # (noqa|type: ignore)[^\n]*", "", text).replace(PLACE, section(case))
+    text = (
+        files("opscope.repro").joinpath("scripts", "repro_mindspore.py").read_text(encoding="utf-8")
+    )
+    return re.sub(r"# ruff: [^\n]*\n|  # (noqa|type: ignore)[^\n]*", "", text).replace(
+        PLACE, section(case)
+    )
 
 
 def section(case: Case) -> str:
@@ -71,27 +86,42 @@ def section(case: Case) -> str:
 
 def code(case: Case) -> list[str]:
     """The call as a person would write it."""
-    named = {name: value for name, value in case.args["kwargs"].items() if isinstance(value, (int, float, bool, str, list))}
+    named = {
+        name: value
+        for name, value in case.args["kwargs"].items()
+        if isinstance(value, (int, float, bool, str, list))
+    }
     attributes = ", ".join(f"{name}={value!a}" for name, value in named.items() if name in _USUAL)
     operands = ", ".join(
-        f't["{value["tensor"]}"]' if isinstance(value, dict) and "tensor" in value else ascii(value) for value in case.args["args"]
+        f't["{value["tensor"]}"]' if isinstance(value, dict) and "tensor" in value else ascii(value)
+        for value in case.args["args"]
     )
     return [f"ops.{case.op}({attributes})({operands})"]
 
 
 # Third operands that the shape of the output tells, as a whole or by its first size.
 _TOLD = {
-    "Conv2DBackpropInput": "shape", "Conv2DBackpropFilter": "shape", "Conv3DBackpropInput": "shape", "Conv3DBackpropFilter": "shape",
-    "UnsortedSegmentSum": "first", "UnsortedSegmentMax": "first", "UnsortedSegmentMin": "first", "UnsortedSegmentProd": "first",
+    "Conv2DBackpropInput": "shape", "Conv2DBackpropFilter": "shape",
+    "Conv3DBackpropInput": "shape", "Conv3DBackpropFilter": "shape",
+    "UnsortedSegmentSum": "first", "UnsortedSegmentMax": "first", "UnsortedSegmentMin": "first",
+    "UnsortedSegmentProd": "first",
 }  # fmt: skip
 # Attributes that people set; the rest of a kernel's attributes are notes of the compiler.
 _USUAL = frozenset({
-    "out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group", "transpose_a", "transpose_b", "keep_dims",
-    "axis", "epsilon", "momentum", "is_training", "keep_prob", "axes", "begin_norm_axis", "begin_params_axis", "shape", "strides",
-    "use_nesterov", "use_locking", "gradient_scale", "dampening", "weight_decay", "nesterov", "data_format", "approximate", "ksize",
+    "out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group",
+    "transpose_a", "transpose_b", "keep_dims", "axis", "epsilon", "momentum", "is_training",
+    "keep_prob", "axes", "begin_norm_axis", "begin_params_axis", "shape", "strides",
+    "use_nesterov", "use_locking", "gradient_scale", "dampening", "weight_decay", "nesterov",
+    "data_format", "approximate", "ksize",
 })  # fmt: skip
 
 FORM = Form(
-    name="mindspore", takes=takes, build=build, script=script, section=section, code=code, needs="mindspore and numpy",
+    name="mindspore",
+    takes=takes,
+    build=build,
+    script=script,
+    section=section,
+    code=code,
+    needs="mindspore and numpy",
     worker="worker_mindspore.py",
-)  # fmt: skip
+)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The torch form: operators of PyTorch's dispatcher, by a script that needs torch and safetensors."""
+"""The torch form: operators of PyTorch's dispatcher, by a script that needs torch and
+safetensors.
+"""
 
 from __future__ import annotations
 
@@ -28,5 +30,11 @@ def code(case: Case) -> list[str]:
 
 
 FORM = Form(
-    name="torch", takes=takes, build=build, script=script_text, section=call_section, code=code, needs="torch and safetensors"
-)  # fmt: skip
+    name="torch",
+    takes=takes,
+    build=build,
+    script=script_text,
+    section=call_section,
+    code=code,
+    needs="torch and safetensors",
+)

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms: what turns calls of one framework into folders that stand alone, and back into code that people read.
+"""Forms: what turns calls of one framework into folders that stand alone, and back into code that
+people read.
 
-A form is one module with a `FORM`, and one line in FORMS. Everything else of this room (writing, executing, minimising,
-bisecting) works on the case and on the contract of the script, and knows no framework:
+A form is one module with a `FORM`, and one line in FORMS. Everything else of this room (writing,
+executing, minimising, bisecting) works on the case and on the contract of the script, and knows no
+framework:
 
     python repro.py --json [--device D] [--dtype T] [--repeat N] [--import M]
 
-prints one JSON document as its last line, {"verdict": "reproduced | flaky | not reproduced | cannot be tried", "shown": n,
-"tried": m, "reason": text, "lines": [...], "device": name, "seen": {slot: statistics}}, and exits with 1, 1, 0, 125.
+prints one JSON document as its last line, {"verdict": "reproduced | flaky | not reproduced | cannot
+be tried", "shown": n, "tried": m, "reason": text, "lines": [...], "device": name, "seen": {slot:
+statistics}}, and exits with 1, 1, 0, 125.
 """
 
 from __future__ import annotations
@@ -28,18 +31,23 @@ if TYPE_CHECKING:
 
 
 class Builder(Protocol):
-    """Makes the case of one call; UsageError or MissingValueError for one that cannot be made again, with the reason."""
+    """Makes the case of one call; UsageError or MissingValueError for one that cannot be made
+    again, with the reason.
+    """
 
-    def __call__(self, run: Run, call: Call, *, device: str | None = None, dtype: str | None = None) -> Material: ...
+    def __call__(
+        self, run: Run, call: Call, *, device: str | None = None, dtype: str | None = None
+    ) -> Material: ...
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
     """One framework's way to make a call alone.
 
-    name stands in Case.form. takes says whether a call of this run is of this form. script gives the source of repro.py, section
-    the part of it that defines `call`, code the call as lines of Python for people, needs what the script wants installed,
-    files more files of the folder by name. worker is the file in scripts/ that makes many candidates in one process (scripts/worker.py
-    says how it is talked to).
+    name stands in Case.form. takes says whether a call of this run is of this form. script gives
+    the source of repro.py, section the part of it that defines `call`, code the call as lines of
+    Python for people, needs what the script wants installed, files more files of the folder by
+    name. worker is the file in scripts/ that makes many candidates in one process
+    (scripts/worker.py says how it is talked to).
     """
 
     name: str
@@ -53,7 +61,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = "worker.py"
 
 
-# Name of a form -> the module that holds its FORM; the first whose `takes` agrees has a call, torch asked last.
+# Name of a form -> the module that holds its FORM; the first whose `takes` agrees has a call, torch
+# asked last.
 FORMS: dict[str, str] = {
     "mindspore": "opscope.repro.form_mindspore",
     "torch": "opscope.repro.form_torch",
@@ -69,7 +78,9 @@ def form_named(name: str) -> Form:
 
 
 def form_of(run: Run, call: Call) -> Form:
-    """The form that cuts this call out; torch's when no other claims it, so that its reasons against it are heard."""
+    """The form that cuts this call out; torch's when no other claims it, so that its reasons
+    against it are heard.
+    """
     return next((form for form in _forms() if form.takes(run, call)), form_named("torch"))
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ISSUE.md of a repro folder: what a maintainer wants to read, ready to be pasted, with what executing the folder gave."""
+"""ISSUE.md of a repro folder: what a maintainer wants to read, ready to be pasted, with what
+executing the folder gave.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ EXPECTED = {
     "saturation": "Results that fit the output's type, or infinity.",
 }
 WORDS = {
-    "reproduced": "reproduced", "flaky": "flaky", "not-reproduced": "not reproduced here", "cannot-try": "could not be tried here",
+    "reproduced": "reproduced", "flaky": "flaky", "not-reproduced": "not reproduced here",
+    "cannot-try": "could not be tried here",
     "timeout": "no verdict", "died": "no verdict",
 }  # fmt: skip
 
@@ -38,11 +41,16 @@ def write_issue(directory: Path, case: Case, outcome: Outcome) -> Path:
 
 
 def issue_text(case: Case, outcome: Outcome) -> str:
-    """Markdown of one issue: environment, case, expected, actual, line. Text of a run appears only in code spans and fences."""
+    """Markdown of one issue: environment, case, expected, actual, line. Text of a run appears only
+    in code spans and fences.
+    """
     failure = shown_failure(case, outcome)
     counted = f" {outcome.shown}/{outcome.tried}" if outcome.tried > 1 else ""
     device = code(outcome.device or case.run_on or case.device)
-    inputs = [[code(row.slot), code(tensor_line(row.dtype, row.shape, row.stats)), code(list(row.stride))] for row in case.tensors]
+    inputs = [
+        [code(row.slot), code(tensor_line(row.dtype, row.shape, row.stats)), code(list(row.stride))]
+        for row in case.tensors
+    ]
     sections = [
         f"# {code(case.op)}: {escape(failure_words(failure))}",
         f"Executed by opscope: **{WORDS.get(outcome.status, 'no verdict')}{counted}** on {device}.",
@@ -57,7 +65,11 @@ def issue_text(case: Case, outcome: Outcome) -> str:
         escape(outcome.reason) if outcome.reason else escape(failure_words(failure)),
         fence(list(outcome.lines), "text"),
         *(["## Where it was met", _line(case)] if case.source or case.module else []),
-        *(["## Beware", "\n".join(f"- {escape(warning)}" for warning in case.warnings)] if case.warnings else []),
+        *(
+            ["## Beware", "\n".join(f"- {escape(warning)}" for warning in case.warnings)]
+            if case.warnings
+            else []
+        ),
         "## Environment",
         table(["", ""], environment_rows(case)),
     ]
@@ -65,10 +77,19 @@ def issue_text(case: Case, outcome: Outcome) -> str:
 
 
 def shown_failure(case: Case, outcome: Outcome) -> Failure:
-    """The failure that was recorded, or the one that executing a call showed in which nothing had been told."""
-    return Failure(kind="mismatch") if case.failure.kind == "none" and outcome.shown else case.failure
+    """The failure that was recorded, or the one that executing a call showed in which nothing had
+    been told.
+    """
+    return (
+        Failure(kind="mismatch") if case.failure.kind == "none" and outcome.shown else case.failure
+    )
 
 
 def _line(case: Case) -> str:
-    where = [f"line {code(case.source)}" if case.source else "", f"module {code(case.module)}" if case.module else ""]
-    return f"{', '.join(filter(None, where))}, {code(case.phase)}, step {case.step}, rank {case.rank}."
+    where = [
+        f"line {code(case.source)}" if case.source else "",
+        f"module {code(case.module)}" if case.module else "",
+    ]
+    return (
+        f"{', '.join(filter(None, where))}, {code(case.phase)}, step {case.step}, rank {case.rank}."
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown made of text that somebody else wrote: it can end no code span, break no table, open no link."""
+"""Markdown made of text that somebody else wrote: it can end no code span, break no table, open no
+link.
+"""
 
 from __future__ import annotations
 
@@ -39,4 +41,10 @@ def fence(lines: Sequence[str], language: str = "sh") -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of cells that are Markdown already."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in cells)])
+    return "\n".join(
+        [
+            f"| {' | '.join(head)} |",
+            f"|{'---|' * len(head)}",
+            *(f"| {' | '.join(row)} |" for row in cells),
+        ]
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md of a repro folder: what was seen, how to run it, what the numbers are. Text of a run appears only in code spans."""
+"""README.md of a repro folder: what was seen, how to run it, what the numbers are. Text of a run
+appears only in code spans.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ python repro.py
 
 It needs {needs}, nothing else. Exit code 1: the failure shows; 0: it does not; 125: it cannot be tried here
 (device, operator, element type or library missing). `--device cpu` moves the call, `--dtype float32` or `float64` shows
-whether wider arithmetic avoids the failure, `--repeat 10` makes the call ten times."""
+whether wider arithmetic avoids the failure, `--repeat 10` makes the call ten times."""  # noqa: E501
 FILES = """## Files
 
 - `repro.py` the script
@@ -41,7 +43,11 @@ def readme_text(case: Case) -> str:
         "## What was seen",
         table(["", "slot", "tensor", "values"], _tensors(case)),
         *_failure(case),
-        *(["## Beware", "\n".join(f"- {escape(warning)}" for warning in case.warnings)] if case.warnings else []),
+        *(
+            ["## Beware", "\n".join(f"- {escape(warning)}" for warning in case.warnings)]
+            if case.warnings
+            else []
+        ),
         *_library(case),
         "## Where it was recorded",
         table(["", ""], environment_rows(case)),
@@ -56,7 +62,9 @@ def tensor_line(dtype: str, shape: Sequence[int], stats: Mapping[str, Any]) -> s
     text = f"{short_dtype(dtype)}[{', '.join(map(str, shape))}]"
     if low is not None and high is not None:
         text += f" x∈[{number(low)}, {number(high)}]"
-    return text + "".join(f" {stats[name]} {word}" for name, word in WORDS.items() if stats.get(name))
+    return text + "".join(
+        f" {stats[name]} {word}" for name, word in WORDS.items() if stats.get(name)
+    )
 
 
 def number(value: float) -> str:
@@ -68,7 +76,11 @@ def number(value: float) -> str:
 
 
 def _place(case: Case) -> list[list[str]]:
-    told = [["name", code(case.call)], ["step, rank, index", f"{case.step}, {case.rank}, {case.index}"], ["phase", code(case.phase)]]
+    told = [
+        ["name", code(case.call)],
+        ["step, rank, index", f"{case.step}, {case.rank}, {case.index}"],
+        ["phase", code(case.phase)],
+    ]
     told += [["module", code(case.module)]] if case.module else []
     told += [["line", code(case.source)]] if case.source else []
     return [*told, ["device", code(case.device)]]
@@ -78,8 +90,23 @@ def _tensors(case: Case) -> list[list[str]]:
     told = []
     for row in case.tensors:
         line = tensor_line(row.dtype, row.shape, row.stats)
-        told.append(["in", code(row.slot), code(line), row.values + (f", {code(row.tensor_name)}" if row.tensor_name else "")])
-    told += [["out", code(row.slot), code(tensor_line(row.dtype, row.shape, row.stats)), "kept" if row.key else ""] for row in case.outputs]
+        told.append(
+            [
+                "in",
+                code(row.slot),
+                code(line),
+                row.values + (f", {code(row.tensor_name)}" if row.tensor_name else ""),
+            ]
+        )
+    told += [
+        [
+            "out",
+            code(row.slot),
+            code(tensor_line(row.dtype, row.shape, row.stats)),
+            "kept" if row.key else "",
+        ]
+        for row in case.outputs
+    ]
     return told
 
 
@@ -96,14 +123,31 @@ def _library(case: Case) -> list[str]:
     if case.form != "torch" or case.op.startswith(("aten::", "prims::")):
         return []
     named = " ".join(f"--import {name}" for name in case.imports) or "--import MODULE"
-    text = "`--import` also takes a .py file or a shared library; without it the script ends with exit code 125."
-    return [f"## The library of {code(case.op)}", "This operator is not torch's own: name what registers it.",
-            fence([f"python repro.py {named}"]), text]  # fmt: skip
+    text = (
+        "`--import` also takes a .py file or a shared library; without it the script ends with "
+        "exit code 125."
+    )
+    return [
+        f"## The library of {code(case.op)}",
+        "This operator is not torch's own: name what registers it.",
+        fence([f"python repro.py {named}"]),
+        text,
+    ]
 
 
 def environment_rows(case: Case) -> list[list[str]]:
-    """Packages that numbers depend on, variables and origin of a run as rows of a table; case.json has all packages."""
-    packages = {name: version for name, version in case.environment.get("packages", {}).items() if name in NUMERIC}
+    """Packages that numbers depend on, variables and origin of a run as rows of a table; case.json
+    has all packages.
+    """
+    packages = {
+        name: version
+        for name, version in case.environment.get("packages", {}).items()
+        if name in NUMERIC
+    }
     variables = case.environment.get("variables", {})
     told = [[code(name), code(value)] for name, value in sorted({**packages, **variables}.items())]
-    return [*told, ["run format", code(case.environment.get("run_format"))], ["seed", code(case.environment.get("seed"))]]
+    return [
+        *told,
+        ["run format", code(case.environment.get("run_format"))],
+        ["seed", code(case.environment.get("seed"))],
+    ]

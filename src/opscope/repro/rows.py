@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a run beside those of the call itself: the operators inside it, and where the values of its inputs were kept."""
+"""Rows of a run beside those of the call itself: the operators inside it, and where the values of
+its inputs were kept.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What of a judgement's sample is needed: where inputs were kept, by slot, and of a function above kernels its arguments.
+    """What of a judgement's sample is needed: where inputs were kept, by slot, and of a function
+    above kernels its arguments.
 
     gradient is the argument whose gradient was wrong, None where a result was.
     """
@@ -32,24 +35,38 @@ class Sample(msgspec.Struct, frozen=True):
 
 def operators_inside(run: Run, call: Call, *, limit: int = 5) -> list[str]:
     """Names of the first operator calls directly inside an api or module call."""
-    query = 'SELECT name FROM calls WHERE process = ? AND parent = ? AND level = ? ORDER BY "index" LIMIT ?'
+    query = (
+        "SELECT name FROM calls WHERE process = ? AND parent = ? AND level = ? ORDER BY "
+        '"index" LIMIT ?'
+    )
     return [row["name"] for row in sql(run, query, [call.process, call.index, "operator", limit])]
 
 
 def same_elements(row: Tensor) -> tuple[object, ...]:
-    """Equal for two rows of one process and one tensor version that run through the same elements in the same order."""
+    """Equal for two rows of one process and one tensor version that run through the same elements
+    in the same order.
+    """
     return (row.storage, row.offset, row.dtype, row.shape, row.stride)
 
 
 def borrow_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
-    """The rows, those without values pointing to where another row of the same version and the same view kept them."""
+    """The rows, those without values pointing to where another row of the same version and the same
+    view kept them.
+    """
     rows = _judged_values(run, rows)
     lacking = [row for row in rows if row.value is None and row.version is not None]
     if not lacking:
         return list(rows)
-    query = "SELECT * FROM tensors WHERE process = ? AND value.shard IS NOT NULL AND version IN (SELECT unnest(?))"
+    query = (
+        "SELECT * FROM tensors WHERE process = ? AND value.shard IS NOT NULL AND version IN "
+        "(SELECT unnest(?))"
+    )
     kept: dict[object, ValueRef] = {}
-    for found in sql(run, query, [lacking[0].process, sorted({row.version for row in lacking if row.version is not None})]):
+    for found in sql(
+        run,
+        query,
+        [lacking[0].process, sorted({row.version for row in lacking if row.version is not None})],
+    ):
         other: Tensor = record_of("tensors", found)
         if other.value is not None:
             kept.setdefault((other.version, *same_elements(other)), other.value)
@@ -67,29 +84,42 @@ def judged(run: Run, *, process: int, index: int) -> list[Sample]:
 
 
 def argument_text(run: Run, call: Call) -> str | None:
-    """The arguments of a call as its row has them, or, of a function above kernels, as a check told them.
+    """The arguments of a call as its row has them, or, of a function above kernels, as a check told
+    them.
 
-    Raises UsageError for a formula that was judged by differences: those of the operator itself, so that no other process can tell.
+    Raises UsageError for a formula that was judged by differences: those of the operator itself, so
+    that no other process can tell.
     """
     if call.args is not None:
         return call.args
     told = judged(run, process=call.process, index=call.index)
     if any(sample.differences for sample in told):
         raise UsageError(
-            f"{call.name}: the gradient formula of {call.op} was judged by differences of its own results, which a case cannot be;"
+            f"{call.name}: the gradient formula of {call.op} was judged by differences of its "
+            "own results, which a case cannot be;"
             " torch.autograd.gradcheck shows it"
         )
-    return next((msgspec.json.encode(sample.args).decode() for sample in told if sample.args is not None), None)
+    return next(
+        (msgspec.json.encode(sample.args).decode() for sample in told if sample.args is not None),
+        None,
+    )
 
 
 def _judged_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
-    """The rows, those without values pointing to what run --check kept of a call that it found wrong."""
+    """The rows, those without values pointing to what run --check kept of a call that it found
+    wrong.
+    """
     if all(row.value is not None for row in rows) or run.info.format != "opscope":
         return list(rows)
     kept: dict[str, ValueRef] = {}
     for sample in judged(run, process=rows[0].process, index=rows[0].index):
         kept.update({slot: ValueRef(shard, key) for slot, (shard, key) in sample.inputs.items()})
-    return [row if row.value is not None or row.slot not in kept else msgspec.structs.replace(row, value=kept[row.slot]) for row in rows]
+    return [
+        row
+        if row.value is not None or row.slot not in kept
+        else msgspec.structs.replace(row, value=kept[row.slot])
+        for row in rows
+    ]
 
 
 def _with_value(row: Tensor, kept: Mapping[object, ValueRef]) -> Tensor:

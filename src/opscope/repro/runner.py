@@ -17,7 +17,12 @@ import msgspec
 
 from opscope.errors import UsageError
 
-STATUSES = {"reproduced": "reproduced", "flaky": "flaky", "not reproduced": "not-reproduced", "cannot be tried": "cannot-try"}
+STATUSES = {
+    "reproduced": "reproduced",
+    "flaky": "flaky",
+    "not reproduced": "not-reproduced",
+    "cannot be tried": "cannot-try",
+}
 EXIT_CODES = {"reproduced": 1, "flaky": 1, "not-reproduced": 0}
 CANNOT = "cannot be tried here: "  # how a script begins to say so
 OUTPUT_LIMIT = 4 << 20
@@ -26,9 +31,10 @@ OUTPUT_LIMIT = 4 << 20
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What executing a repro gave.
 
-    status: reproduced (every time), flaky (shown of tried times), not-reproduced, cannot-try (device, operator or library
-    missing), timeout, died (the process ended without a verdict). exit_code is opscope's own: 1, 0 or 125. lines is the
-    script's report for people, seen its statistics of the outputs by slot.
+    status: reproduced (every time), flaky (shown of tried times), not-reproduced, cannot-try
+    (device, operator or library missing), timeout, died (the process ended without a verdict).
+    exit_code is opscope's own: 1, 0 or 125. lines is the script's report for people, seen its
+    statistics of the outputs by slot.
     """
 
     status: str
@@ -52,10 +58,11 @@ def execute(  # noqa: PLR0913 - options of the script, each by its name
     allowed: Sequence[str] = (),
     python: str | None = None,
 ) -> Outcome:
-    """Run repro.py of a folder with this interpreter, or another one, unrecorded, and kill it after timeout seconds.
+    """Run repro.py of a folder with this interpreter, or another one, unrecorded, and kill it after
+    timeout seconds.
 
-    It executes the code in that folder: only give it folders that opscope wrote or that you have read. UsageError when
-    there is no repro.py in it.
+    It executes the code in that folder: only give it folders that opscope wrote or that you have
+    read. UsageError when there is no repro.py in it.
     """
     script = directory.absolute() / "repro.py"
     if not script.is_file():
@@ -73,9 +80,20 @@ def execute(  # noqa: PLR0913 - options of the script, each by its name
 
 
 def _run(command: Sequence[str], out: Any, err: Any, timeout: float) -> int | None:
-    """Exit code, negative for a signal, None when the time was up; children of the script end with it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")}
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True) as process:
+    """Exit code, negative for a signal, None when the time was up; children of the script end with
+    it.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")
+    }
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        env=environment,
+        start_new_session=True,
+    ) as process:
         try:
             return process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -105,10 +123,15 @@ def _outcome(code: int | None, out: str, err: str, timeout: float) -> Outcome:
         return Outcome(status="died", exit_code=125, reason=f"the script ended by {ended}: {last}")
     status = STATUSES.get(str(result.get("verdict")), "died")
     return Outcome(
-        status=status, exit_code=EXIT_CODES.get(status, 125), shown=int(result.get("shown") or 0), tried=int(result.get("tried") or 0),
-        device=result.get("device"), reason=str(result.get("reason", "")), lines=tuple(map(str, result.get("lines", ()))),
+        status=status,
+        exit_code=EXIT_CODES.get(status, 125),
+        shown=int(result.get("shown") or 0),
+        tried=int(result.get("tried") or 0),
+        device=result.get("device"),
+        reason=str(result.get("reason", "")),
+        lines=tuple(map(str, result.get("lines", ()))),
         seen=result.get("seen") or {},
-    )  # fmt: skip
+    )
 
 
 def _document(out: str) -> dict[str, Any] | None:

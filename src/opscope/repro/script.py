@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The torch form of a case: scripts/repro.py with the call of this case in the marked place.
 
-Nothing of a run enters the code but the operator's name and argument names (checked against a strict pattern), names from
-fixed tables, and literals (arguments.call_code). All other text of a run stays in case.json, which the script reads as data.
+Nothing of a run enters the code but the operator's name and argument names (checked against a
+strict pattern), names from fixed tables, and literals (arguments.call_code). All other text of a
+run stays in case.json, which the script reads as data.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ MARKS = {
 
 
 def script_text(case: Case) -> str:
-    """Source of repro.py (Python 3.8, torch and safetensors); UsageError when the case holds what cannot be code."""
+    """Source of repro.py (Python 3.8, torch and safetensors); UsageError when the case holds what
+    cannot be code.
+    """
     parse_operator(case.op)
     before, rest = _template("repro.py").split(BEGIN)
     _, after = rest.split(END)
@@ -41,7 +44,8 @@ def call_section(case: Case) -> str:
     return (
         f"OPERATOR = {case.op!a}\nBACKWARD = {case.level == 'api'}\n\n\n"
         "def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:\n"
-        '    """The call as it was recorded; t holds its tensors by slot, dtype and device turn names into what is used here."""\n'
+        '    """The call as it was recorded; t holds its tensors by slot, dtype and device '
+        'turn names into what is used here."""\n'
         f"    return {torch_code(case)}\n\n\n"
     )
 

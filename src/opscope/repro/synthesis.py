@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values invented from a tensor's statistics, for inputs whose own values were not kept.
 
-Met exactly: the counts of NaN, infinities, zeros, negative and positive elements, the smallest and the largest element.
-Met as closely as the shape allows: mean and norm. The magnitudes of one sign are its extremes and, between them,
-lo + (hi - lo) s u^a with u spread evenly over (0, 1); s and a follow from mean and mean square (E u^a = 1/(a+1)).
-Positions are random. A row gives the same values on every machine.
+Met exactly: the counts of NaN, infinities, zeros, negative and positive elements, the smallest and
+the largest element.
+Met as closely as the shape allows: mean and norm. The magnitudes of one sign are its extremes and,
+between them, lo + (hi - lo) s u^a with u spread evenly over (0, 1); s and a follow from mean and
+mean square (E u^a = 1/(a+1)). Positions are random. A row gives the same values on every machine.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The magnitudes of the elements of one sign: how many, between which two; both_ends: lo itself must occur."""
+    """The magnitudes of the elements of one sign: how many, between which two; both_ends: lo itself
+    must occur.
+    """
 
     count: int
     lo: float
@@ -46,7 +49,9 @@ class Group(msgspec.Struct, frozen=True):
     both_ends: bool
 
     def values(self, mean: float | None, square: float | None) -> Array:
-        """Magnitudes, the largest last, with this mean and mean square as near as may be; evenly spread without them."""
+        """Magnitudes, the largest last, with this mean and mean square as near as may be; evenly
+        spread without them.
+        """
         import numpy as np
 
         ends = 1 + self.both_ends
@@ -57,8 +62,12 @@ class Group(msgspec.Struct, frozen=True):
         v = np.concatenate([np.zeros(ends - 1), scale * u**exponent, np.ones(1)])
         return np.clip(self.lo + (self.hi - self.lo) * v, self.lo, self.hi)
 
-    def _shape(self, mean: float | None, square: float | None, inner: int, ends: int) -> tuple[float, float]:
-        """s and a of the elements between the extremes, whose own share of the moments is taken off first."""
+    def _shape(
+        self, mean: float | None, square: float | None, inner: int, ends: int
+    ) -> tuple[float, float]:
+        """s and a of the elements between the extremes, whose own share of the moments is taken off
+        first.
+        """
         if mean is None or square is None:
             return 1.0, 1.0
         wide = self.hi - self.lo
@@ -73,17 +82,24 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def synthesise(row: Tensor, size: int) -> tuple[Array, bool]:
-    """size elements in one dimension in the row's type, and whether the statistics leave no choice but these.
+    """size elements in one dimension in the row's type, and whether the statistics leave no choice
+    but these.
 
-    MissingValueError without statistics, FormatError (naming the slot) for statistics that contradict each other.
+    MissingValueError without statistics, FormatError (naming the slot) for statistics that
+    contradict each other.
     """
     import numpy as np
 
     dtype = dtype_of(row.dtype)
     if row.size is None or row.nan is None:
-        raise MissingValueError(f"input {row.slot}: neither its values nor its statistics were kept; record again with --values full")
+        raise MissingValueError(
+            f"input {row.slot}: neither its values nor its statistics were kept; record again "
+            "with --values full"
+        )
     counts = _counts(row, size)
-    random = np.random.default_rng(zlib.crc32(f"{row.slot} {row.dtype} {row.shape} {row.digest}".encode()))
+    random = np.random.default_rng(
+        zlib.crc32(f"{row.slot} {row.dtype} {row.shape} {row.digest}".encode())
+    )
     values = _elements(row, dtype, counts)
     if dtype.kind == "complex":  # statistics are of the magnitude: turn it by any angle
         with np.errstate(invalid="ignore"):
@@ -96,7 +112,9 @@ def synthesise(row: Tensor, size: int) -> tuple[Array, bool]:
 
 
 def _counts(row: Tensor, size: int) -> Counts:
-    """The counts for size elements; an expanded tensor counts each of its elements several times."""
+    """The counts for size elements; an expanded tensor counts each of its elements several
+    times.
+    """
     nan, above, below = row.nan or 0, row.pos_inf or 0, row.neg_inf or 0
     zero, neg, pos, total = row.zero or 0, row.neg or 0, row.pos or 0, row.size or 0
     if row.zero is None and row.neg is None and row.pos is None:
@@ -106,15 +124,31 @@ def _counts(row: Tensor, size: int) -> Counts:
         neg, pos = neg - below, pos - above
     given = (nan, above, below, zero, neg, pos)
     repeats = total // size if size else 1
-    if min(given) < 0 or sum(given) != total or repeats * size != total or any(count % repeats for count in given):
-        reason = f"the statistics of input {row.slot} contradict each other: {total} elements in {size} places, counts {given}"
-        raise FormatError("tensors", reason + "; take another call or record again with --values full")
+    if (
+        min(given) < 0
+        or sum(given) != total
+        or repeats * size != total
+        or any(count % repeats for count in given)
+    ):
+        reason = (
+            f"the statistics of input {row.slot} contradict each other: {total} elements in "
+            f"{size} places, counts {given}"
+        )
+        raise FormatError(
+            "tensors", reason + "; take another call or record again with --values full"
+        )
     return Counts(*(count // repeats for count in given))
 
 
 def _signs(row: Tensor, finite: int) -> tuple[int, int, int]:
-    """How many elements are negative, positive and zero, where only extremes and mean were kept: as the mean divides the range."""
-    low, high = (row.min, row.max) if row.min is not None and row.max is not None else (row.min_int, row.max_int)
+    """How many elements are negative, positive and zero, where only extremes and mean were kept: as
+    the mean divides the range.
+    """
+    low, high = (
+        (row.min, row.max)
+        if row.min is not None and row.max is not None
+        else (row.min_int, row.max_int)
+    )
     if low is None or high is None or finite <= 0:
         return 0, 0, max(finite, 0)
     if low == high == 0:
@@ -126,7 +160,11 @@ def _signs(row: Tensor, finite: int) -> tuple[int, int, int]:
         zero = 1 if high == 0 else 0
         return finite - zero, 0, zero
     mean = row.mean if row.mean is not None and low < row.mean < high else (low + high) / 2
-    above = min(max(round(finite * (mean - low) / (high - low)), 1), finite - 1) if finite > 1 else finite
+    above = (
+        min(max(round(finite * (mean - low) / (high - low)), 1), finite - 1)
+        if finite > 1
+        else finite
+    )
     return finite - above, above, 0
 
 
@@ -138,7 +176,9 @@ def _elements(row: Tensor, dtype: DType, counts: Counts) -> Array:
     whole = dtype.kind in {"int", "uint"}
     low, high = (row.min_int, row.max_int) if whole else (row.min, row.max)
     if counts.zero + counts.neg + counts.pos and (low is None or high is None):
-        raise MissingValueError(f"input {row.slot}: its range was not recorded; record again with --values full")
+        raise MissingValueError(
+            f"input {row.slot}: its range was not recorded; record again with --values full"
+        )
     low, high = low or 0, high or 0
     least = 1.0 if whole else _smallest(dtype)
     above = Group(counts.pos, max(float(low), least), max(float(high), least), low > 0)
@@ -146,14 +186,26 @@ def _elements(row: Tensor, dtype: DType, counts: Counts) -> Array:
     of_above, of_below = _moments(row, counts)
     positive, negative = above.values(*of_above), below.values(*of_below)
     if whole:
-        parts = _whole(positive, max(low, 1), high, known=low > 0), _whole(-negative, min(high, -1), low, known=high < 0)
+        parts = (
+            _whole(positive, max(low, 1), high, known=low > 0),
+            _whole(-negative, min(high, -1), low, known=high < 0),
+        )
         return np.concatenate([*parts, np.zeros(counts.zero, np.int64)])
-    special = ((math.nan, counts.nan), (math.inf, counts.pos_inf), (-math.inf, counts.neg_inf), (0.0, counts.zero))
-    return np.concatenate([positive, -negative, *(np.full(count, value) for value, count in special)])
+    special = (
+        (math.nan, counts.nan),
+        (math.inf, counts.pos_inf),
+        (-math.inf, counts.neg_inf),
+        (0.0, counts.zero),
+    )
+    return np.concatenate(
+        [positive, -negative, *(np.full(count, value) for value, count in special)]
+    )
 
 
 def _whole(values: Array, near: float, far: float, *, known: bool) -> Array:
-    """Values of one sign as integers from near to far, which is the last; known: near occurs too. float64 does not hold every int64."""
+    """Values of one sign as integers from near to far, which is the last; known: near occurs too.
+    float64 does not hold every int64.
+    """
     import numpy as np
 
     found: Array = np.rint(np.clip(values, -(2.0**62), 2.0**62)).astype(np.int64)
@@ -179,12 +231,19 @@ Moments = tuple[float | None, float | None]
 def _moments(row: Tensor, counts: Counts) -> tuple[Moments, Moments]:
     """Mean and mean square of the magnitudes of the positive and of the negative elements.
 
-    One sign alone takes all of the sum and of the squares. Where there are both, their shares are not known: the ratio of
-    mean square to squared mean is taken to be the same, as near to the normal distribution's pi/2 as the sums allow.
+    One sign alone takes all of the sum and of the squares. Where there are both, their shares are
+    not known: the ratio of mean square to squared mean is taken to be the same, as near to the
+    normal distribution's pi/2 as the sums allow.
     """
     finite, elements = counts.zero + counts.neg + counts.pos, sum(msgspec.structs.astuple(counts))
     unknown = ((None, None), (None, None))
-    if row.mean is None or row.l2norm is None or not math.isfinite(row.mean) or not math.isfinite(row.l2norm) or not finite:
+    if (
+        row.mean is None
+        or row.l2norm is None
+        or not math.isfinite(row.mean)
+        or not math.isfinite(row.l2norm)
+        or not finite
+    ):
         return unknown
     total, squares = row.mean * finite, row.l2norm**2 * elements / (row.size or elements)
     if not counts.neg or not counts.pos:
@@ -204,7 +263,9 @@ def _moments(row: Tensor, counts: Counts) -> tuple[Moments, Moments]:
 
 
 def _checked(made: Array, digest: int | None) -> tuple[Array, bool]:
-    """Elements that are all the same, with the sign of zero that the recorded digest tells where there is one."""
+    """Elements that are all the same, with the sign of zero that the recorded digest tells where
+    there is one.
+    """
     from opscope.kernels import reference
 
     candidates = [made, -made] if made.dtype.kind not in "bu" and not made.any() else [made]
@@ -221,4 +282,6 @@ def _determined(row: Tensor, counts: Counts, dtype: DType) -> bool:
         return False
     if not counts.neg and not counts.pos:
         return True
-    return dtype.kind == "bool" or (dtype.kind != "complex" and row.min == row.max and row.min_int == row.max_int)
+    return dtype.kind == "bool" or (
+        dtype.kind != "complex" and row.min == row.max and row.min_int == row.max_int
+    )

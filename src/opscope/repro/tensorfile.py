@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""safetensors files, written one tensor at a time so that inputs larger than memory can be handed over.
+"""safetensors files, written one tensor at a time so that inputs larger than memory can be handed
+over.
 
-Layout (https://github.com/huggingface/safetensors, Format): 8 bytes length of the header, little-endian; the header, a
-JSON object name -> {dtype, shape, data_offsets}, padded with spaces; the tensors without gaps. The padding and the order,
-wide elements first, align every tensor to its elements in a mapped file.
+Layout (https://github.com/huggingface/safetensors, Format): 8 bytes length of the header,
+little-endian; the header, a JSON object name -> {dtype, shape, data_offsets}, padded with spaces;
+the tensors without gaps. The padding and the order, wide elements first, align every tensor to its
+elements in a mapped file.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 ALIGNMENT = 64
-# Element types every safetensors.torch since 0.4 reads; all others are written as bytes, their type stands in case.json.
+# Element types every safetensors.torch since 0.4 reads; all others are written as bytes, their type
+# stands in case.json.
 NATIVE = frozenset({
-    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8", "uint8", "bool",
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32",
+    "int16", "int8", "uint8", "bool",
 })  # fmt: skip
 
 
@@ -47,7 +51,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_tensors(path: Path, entries: Sequence[Entry]) -> int:
-    """Write the file and return its size in bytes; FormatError when a value is not what its entry says."""
+    """Write the file and return its size in bytes; FormatError when a value is not what its entry
+    says.
+    """
     header: dict[str, Any] = {}
     position = 0
     for entry in sorted(entries, key=lambda entry: -entry.dtype.itemsize):
@@ -74,7 +80,11 @@ def _elements(path: Path, entry: Entry) -> memoryview:
     array = entry.load()
     if array.shape != entry.shape or array.dtype.itemsize != entry.dtype.itemsize:
         found = f"{array.dtype}{list(array.shape)}"
-        raise FormatError(path, f"cannot be written: the run holds {found} for {entry.key}, {entry.dtype.name}{list(entry.shape)} expected")
+        raise FormatError(
+            path,
+            f"cannot be written: the run holds {found} for {entry.key}, "
+            f"{entry.dtype.name}{list(entry.shape)} expected",
+        )
     dense = np.ascontiguousarray(array)
     if dense.dtype.byteorder == ">":
         dense = dense.astype(dense.dtype.newbyteorder("<"))
@@ -89,21 +99,29 @@ class StoredTensors(msgspec.Struct, frozen=True):
     places: dict[str, tuple[int, int]]
 
     def array(self, key: str, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
-        """Elements of one tensor in this type and shape (None: one dimension), whatever the file calls them.
+        """Elements of one tensor in this type and shape (None: one dimension), whatever the file
+        calls them.
 
         FormatError when they do not fit.
         """
         import numpy as np
 
         if key not in self.places:
-            raise FormatError(self.path, f"holds no tensor {key!r}; write the folder anew with opscope repro")
+            raise FormatError(
+                self.path, f"holds no tensor {key!r}; write the folder anew with opscope repro"
+            )
         start, stop = self.places[key]
         found = dtype_of(dtype)
         elements = (stop - start) // max(found.itemsize, 1)
         wanted = (elements,) if shape is None else shape
         if math.prod(wanted) * found.itemsize != stop - start:
-            raise FormatError(self.path, f"tensor {key!r} has {stop - start} bytes, {dtype}{list(wanted)} was expected")
-        return np.frombuffer(self.data, found.to_numpy(), count=elements, offset=start).reshape(wanted)
+            raise FormatError(
+                self.path,
+                f"tensor {key!r} has {stop - start} bytes, {dtype}{list(wanted)} was expected",
+            )
+        return np.frombuffer(self.data, found.to_numpy(), count=elements, offset=start).reshape(
+            wanted
+        )
 
 
 def read_tensors(path: Path) -> StoredTensors:
@@ -111,7 +129,9 @@ def read_tensors(path: Path) -> StoredTensors:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise FormatError(path, f"cannot be read ({error.strerror}); write the folder anew with opscope repro") from error
+        raise FormatError(
+            path, f"cannot be read ({error.strerror}); write the folder anew with opscope repro"
+        ) from error
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise FormatError(path, "is cut short", offset=0)
@@ -125,7 +145,9 @@ def read_tensors(path: Path) -> StoredTensors:
     for key, (start, stop) in places.items():
         if not 0 <= start <= stop <= len(data) - base:
             raise FormatError(path, f"tensor {key!r} lies outside the file", offset=base)
-    return StoredTensors(path, data, {key: (base + start, base + stop) for key, (start, stop) in places.items()})
+    return StoredTensors(
+        path, data, {key: (base + start, base + stop) for key, (start, stop) in places.items()}
+    )
 
 
 class _Place(msgspec.Struct):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that makes one call again and again, in a case's framework and libraries that it imported once."""
+"""A process that makes one call again and again, in a case's framework and libraries that it
+imported once.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,10 @@ START = 300.0  # seconds a process has to import its framework
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What making a candidate gave.
 
-    status: done, cannot (the call cannot be made or judged), died, hang. pattern: by output slot its classes of non-finite
-    values and what exact arithmetic gives there; grade: the largest error in units of what is allowed; undefined: slots of
-    outputs in which a trusted kernel leaves what fresh memory held; seconds: what it took.
+    status: done, cannot (the call cannot be made or judged), died, hang. pattern: by output slot
+    its classes of non-finite values and what exact arithmetic gives there; grade: the largest error
+    in units of what is allowed; undefined: slots of outputs in which a trusted kernel leaves what
+    fresh memory held; seconds: what it took.
     """
 
     status: str
@@ -44,17 +47,34 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """A process that has imported the case's framework and libraries; it is started again when it dies or hangs."""
+    """A process that has imported the case's framework and libraries; it is started again when it
+    dies or hangs.
+    """
 
     def __init__(
-        self, worker: Path, script: Path, imports: Sequence[str], *, clean: bool, python: str | None = None, allowed: Sequence[str] = ()
+        self,
+        worker: Path,
+        script: Path,
+        imports: Sequence[str],
+        *,
+        clean: bool,
+        python: str | None = None,
+        allowed: Sequence[str] = (),
     ) -> None:
         lists = [json.dumps(list(words)) for words in (imports, allowed)]
-        self.command = [python or sys.executable, str(worker), str(script), *lists, *(["--clean"] if clean else [])]
+        self.command = [
+            python or sys.executable,
+            str(worker),
+            str(script),
+            *lists,
+            *(["--clean"] if clean else []),
+        ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any], timeout: float) -> Trial:
-        """The answer to a request; a worker that dies or does not answer in time counts as the candidate's end."""
+        """The answer to a request; a worker that dies or does not answer in time counts as the
+        candidate's end.
+        """
         process = self._process or self._start()
         assert process.stdin is not None  # noqa: S101 - for the type checker
         try:
@@ -73,19 +93,31 @@ class Worker:
         return Trial(status="hang") if code is None else Trial(status="died", code=code)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")
+        }
         process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
         )
         self._process = process
         try:
-            said = json.loads(self._line(process, START) or b'{"status": "cannot", "told": "the worker did not start"}')
+            said = json.loads(
+                self._line(process, START)
+                or b'{"status": "cannot", "told": "the worker did not start"}'
+            )
         except BaseException:
             self.close()
             raise
         if said["status"] != "ready":
             self.close()
-            raise UnavailableError(f"cannot be tried here: {said['told']}; python repro.py in that folder says more")
+            raise UnavailableError(
+                f"cannot be tried here: {said['told']}; python repro.py in that folder says more"
+            )
         return process
 
     @staticmethod
@@ -93,7 +125,9 @@ class Worker:
         assert process.stdout is not None  # noqa: S101
         text, deadline = b"", time.monotonic() + timeout
         while not text.endswith(b"\n"):
-            ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select(
+                [process.stdout], [], [], max(0.0, deadline - time.monotonic())
+            )
             part = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
             if not part:
                 return b""

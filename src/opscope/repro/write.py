@@ -33,7 +33,9 @@ README = "README.md"
 
 
 class Repro(msgspec.Struct, frozen=True, kw_only=True):
-    """A repro folder: written maps each file to its bytes; outcome is what executing it gave, None before that."""
+    """A repro folder: written maps each file to its bytes; outcome is what executing it gave, None
+    before that.
+    """
 
     directory: str
     call: str
@@ -53,50 +55,80 @@ def write(
 ) -> Repro:
     """Cut one operator call out into a folder with a script that stands alone.
 
-    device and dtype are what the script uses unless told otherwise (by default the recorded ones), imports the modules,
-    .py files or shared libraries that it loads first, for operators that torch does not have. The directory must not exist
-    or be empty. Raises UsageError for a call that cannot be made again, with the reason, and MissingValueError when an
-    input has neither values nor statistics; nothing is written then.
+    device and dtype are what the script uses unless told otherwise (by default the recorded ones),
+    imports the modules, .py files or shared libraries that it loads first, for operators that torch
+    does not have. The directory must not exist or be empty. Raises UsageError for a call that
+    cannot be made again, with the reason, and MissingValueError when an input has neither values
+    nor statistics; nothing is written then.
     """
     return save(cut(run, call, device=device, dtype=dtype, imports=imports), directory)
 
 
 def cut(
-    run: Run, call: Call, *, device: str | None = None, dtype: str | None = None, imports: Sequence[str] = (), level: str = "kernel"
+    run: Run,
+    call: Call,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    imports: Sequence[str] = (),
+    level: str = "kernel",
 ) -> Material:
-    """What write writes, for who wants to change it first (privacy.without_data, say); raises as write does.
+    """What write writes, for who wants to change it first (privacy.without_data, say); raises as
+    write does.
 
-    level "api" takes the user's function with its backward pass in place of the operator, for calls of PyTorch.
+    level "api" takes the user's function with its backward pass in place of the operator, for calls
+    of PyTorch.
     """
     form = form_of(run, call)
     if level == "api" and form.name != "torch":
-        raise UsageError(f"{call.name}: --level api is for calls of PyTorch, this one is of {form.name}")
-    if form.name == "torch" and any(sample.gradient is not None for sample in judged(run, process=call.process, index=call.index)):
+        raise UsageError(
+            f"{call.name}: --level api is for calls of PyTorch, this one is of {form.name}"
+        )
+    if form.name == "torch" and any(
+        sample.gradient is not None
+        for sample in judged(run, process=call.process, index=call.index)
+    ):
         level = "api"  # the formula of a call is wrong, not its result
     material = (build_api if level == "api" else form.build)(run, call, device=device, dtype=dtype)
-    return msgspec.structs.replace(material, case=msgspec.structs.replace(material.case, imports=tuple(imports)))
+    return msgspec.structs.replace(
+        material, case=msgspec.structs.replace(material.case, imports=tuple(imports))
+    )
 
 
 def save(material: Material, directory: Path) -> Repro:
-    """Write a case and its values to a directory that does not exist or is empty; UsageError when it cannot be."""
+    """Write a case and its values to a directory that does not exist or is empty; UsageError when
+    it cannot be.
+    """
     directory = directory.absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"{directory} exists and is not an empty directory; give another name with -o")
+        raise UsageError(
+            f"{directory} exists and is not an empty directory; give another name with -o"
+        )
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     except OSError as error:
-        raise UsageError(f"{directory} cannot be made ({error.strerror}); give another name with -o") from error
+        raise UsageError(
+            f"{directory} cannot be made ({error.strerror}); give another name with -o"
+        ) from error
     try:
         _write_files(material, unfinished)
         unfinished.chmod(0o755)
         os.replace(unfinished, directory)  # noqa: PTH105 - takes the place of an empty directory
     except OSError as error:
-        raise UsageError(f"{directory} cannot be written ({error.strerror}); free space or give another name with -o") from error
+        raise UsageError(
+            f"{directory} cannot be written ({error.strerror}); free space or give another "
+            "name with -o"
+        ) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     written = {path.name: path.stat().st_size for path in sorted(directory.iterdir())}
-    return Repro(directory=str(directory), call=material.case.call, written=written, warnings=material.case.warnings)
+    return Repro(
+        directory=str(directory),
+        call=material.case.call,
+        written=written,
+        warnings=material.case.warnings,
+    )
 
 
 def free_folder(wanted: Path) -> Path:

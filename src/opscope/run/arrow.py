@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of the tables as Arrow arrays, and back, by nanoarrow alone.
 
-A table is a struct array whose children are the columns of schema.TABLES in order. Types are named as in schema.py:
-"int32", "int64", "uint64", "float64", "bool", "string", "list<T>", "struct<name:T,…>". Layout of the buffers: the Arrow
-columnar format 1.0 (validity bitmap, least significant bit first; int32 offsets for strings and lists).
+A table is a struct array whose children are the columns of schema.TABLES in order. Types are named
+as in schema.py: "int32", "int64", "uint64", "float64", "bool", "string", "list<T>",
+"struct<name:T,…>". Layout of the buffers: the Arrow columnar format 1.0 (validity bitmap, least
+significant bit first; int32 offsets for strings and lists).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ ROWS_PER_BATCH = 8192
 class Column(msgspec.Struct, frozen=True, gc=False):
     """One Arrow array by its buffers; length rows start at offset. type is a name of schema.py.
 
-    buffers are the ones after the validity bitmap: data, or offsets and bytes; validity is None when no row is null.
+    buffers are the ones after the validity bitmap: data, or offsets and bytes; validity is None
+    when no row is null.
     """
 
     type: str
@@ -45,11 +47,16 @@ class Column(msgspec.Struct, frozen=True, gc=False):
 
 
 def child_types(kind: str) -> tuple[tuple[str, str], ...]:
-    """Names and types of the children: ("item", T) of a list, the fields of a struct, none for the rest."""
+    """Names and types of the children: ("item", T) of a list, the fields of a struct, none for the
+    rest.
+    """
     if kind.startswith("list<"):
         return (("item", kind[5:-1]),)
     if kind.startswith("struct<"):
-        return tuple((name, child) for name, _, child in (field.partition(":") for field in kind[7:-1].split(",")))
+        return tuple(
+            (name, child)
+            for name, _, child in (field.partition(":") for field in kind[7:-1].split(","))
+        )
     return ()
 
 
@@ -76,13 +83,19 @@ def schema_of(types: dict[str, str]) -> Any:
 
 
 def encode_rows(table: str, rows: Sequence[msgspec.Struct]) -> CArray:
-    """Records as one struct array in schema column order; OverflowError for an integer its column cannot hold."""
-    return encode_columns(TABLES[table], [[getattr(row, name) for row in rows] for name in TABLES[table]])
+    """Records as one struct array in schema column order; OverflowError for an integer its column
+    cannot hold.
+    """
+    return encode_columns(
+        TABLES[table], [[getattr(row, name) for row in rows] for name in TABLES[table]]
+    )
 
 
 def encode_columns(types: dict[str, str], columns: Sequence[Sequence[Any]]) -> CArray:
     """Lists of Python values, None for null, as one struct array."""
-    children = [encode_column(kind, values) for kind, values in zip(types.values(), columns, strict=True)]
+    children = [
+        encode_column(kind, values) for kind, values in zip(types.values(), columns, strict=True)
+    ]
     length = len(columns[0]) if columns else 0
     return c_array_from_buffers(schema_of(types), length, [None], null_count=0, children=children)
 
@@ -93,23 +106,34 @@ def encode_column(kind: str, values: Sequence[Any]) -> CArray:
     nulls = int(len(values) - np.count_nonzero(valid))
     bitmap = np.packbits(valid, bitorder="little") if nulls else None
     buffers, children = _encode_buffers(kind, values)
-    return c_array_from_buffers(arrow_schema(kind), len(values), [bitmap, *buffers], null_count=nulls, children=children)
+    return c_array_from_buffers(
+        arrow_schema(kind), len(values), [bitmap, *buffers], null_count=nulls, children=children
+    )
 
 
 def _encode_buffers(kind: str, values: Sequence[Any]) -> tuple[list[Any], list[CArray]]:
     if kind in NUMBERS:
-        return [np.array([0 if value is None else value for value in values], dtype=NUMBERS[kind])], []
+        return [
+            np.array([0 if value is None else value for value in values], dtype=NUMBERS[kind])
+        ], []
     if kind == "bool":
-        return [np.packbits(np.array([bool(value) for value in values], dtype=bool), bitorder="little")], []
+        return [
+            np.packbits(np.array([bool(value) for value in values], dtype=bool), bitorder="little")
+        ], []
     if kind == "string":
-        encoded = [b"" if value is None else value.encode("utf-8", "backslashreplace") for value in values]
+        encoded = [
+            b"" if value is None else value.encode("utf-8", "backslashreplace") for value in values
+        ]
         return [_offsets(encoded), b"".join(encoded)], []
     if kind.startswith("list<"):
         lists = [() if value is None else value for value in values]
         flat = [item for items in lists for item in items]
         return [_offsets(lists)], [encode_column(kind[5:-1], flat)]
     fields = child_types(kind)
-    return [], [encode_column(child, [None if v is None else getattr(v, name) for v in values]) for name, child in fields]
+    return [], [
+        encode_column(child, [None if v is None else getattr(v, name) for v in values])
+        for name, child in fields
+    ]
 
 
 def _offsets(items: Sequence[Sequence[Any] | bytes]) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -141,7 +165,9 @@ def valid_rows(column: Column) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
     return _bits(column.validity, column.offset, column.length)
 
 
-def _bits(bitmap: np.ndarray[Any, Any], offset: int, length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _bits(
+    bitmap: np.ndarray[Any, Any], offset: int, length: int
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     first = offset // 8
     bits = np.unpackbits(bitmap[first : (offset + length + 7) // 8], bitorder="little")
     return bits[offset - first * 8 : offset - first * 8 + length].view(bool)
@@ -171,7 +197,10 @@ def _values(column: Column) -> list[Any]:
     fields = [column_values(sliced(child, first, column.length)) for child in column.children]
     names = [name for name, _ in child_types(column.type)]
     if names == ["shard", "key"]:
-        return [None if shard is None else ValueRef(shard, key) for shard, key in zip(*fields, strict=True)]
+        return [
+            None if shard is None else ValueRef(shard, key)
+            for shard, key in zip(*fields, strict=True)
+        ]
     return [dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)]
 
 
@@ -184,31 +213,49 @@ def _strings(column: Column) -> list[str]:
     if data.isascii():  # offsets of bytes are offsets of characters
         text = data.decode("ascii")
         return [text[a - start : b - start] for a, b in itertools.pairwise(ends)]
-    return [data[a - start : b - start].decode("utf-8", "replace") for a, b in itertools.pairwise(ends)]
+    return [
+        data[a - start : b - start].decode("utf-8", "replace") for a, b in itertools.pairwise(ends)
+    ]
 
 
 def sliced(column: Column, offset: int, length: int) -> Column:
     """length rows of a column from offset on, without a copy."""
-    return Column(column.type, length, column.offset + offset, column.validity, column.buffers, column.children)
+    return Column(
+        column.type,
+        length,
+        column.offset + offset,
+        column.validity,
+        column.buffers,
+        column.children,
+    )
 
 
 def owned(column: Column) -> Column:
-    """The column with buffers of its own: those of a batch are gone when nanoarrow lets go of it."""
+    """The column with buffers of its own: those of a batch are gone when nanoarrow lets go of
+    it.
+    """
     validity = None if column.validity is None else column.validity.copy()
-    buffers, children = tuple(buffer.copy() for buffer in column.buffers), tuple(owned(child) for child in column.children)
+    buffers, children = (
+        tuple(buffer.copy() for buffer in column.buffers),
+        tuple(owned(child) for child in column.children),
+    )
     return Column(column.type, column.length, column.offset, validity, buffers, children)
 
 
 def column_array(column: Column) -> np.ndarray[Any, Any]:
     """The column as a NumPy array.
 
-    Numbers and bool: an array of the column's type, a masked one (np.ma) when rows are null. Text, lists and structs: an
-    object array of str, tuples, ValueRef or dict, None where null.
+    Numbers and bool: an array of the column's type, a masked one (np.ma) when rows are null. Text,
+    lists and structs: an object array of str, tuples, ValueRef or dict, None where null.
     """
     if column.type not in NUMBERS and column.type != "bool":
         return np.fromiter(column_values(column), dtype=object, count=column.length)
     first, last = column.offset, column.offset + column.length
-    data = _bits(column.buffers[0], first, column.length) if column.type == "bool" else column.buffers[0][first:last]
+    data = (
+        _bits(column.buffers[0], first, column.length)
+        if column.type == "bool"
+        else column.buffers[0][first:last]
+    )
     valid = valid_rows(column)
     return data if valid is None else np.ma.MaskedArray(data, mask=~valid)
 
@@ -221,13 +268,20 @@ def rows_of_columns(table: str, columns: Sequence[Column]) -> Iterator[Any]:
 
 
 def struct_columns(types: dict[str, str], array: Any) -> list[Column]:
-    """The columns of a struct array (anything with __arrow_c_array__), which must have these columns in this order."""
+    """The columns of a struct array (anything with __arrow_c_array__), which must have these
+    columns in this order.
+    """
     view = nanoarrow.c_array(array).view()
-    return [sliced(column_of_view(kind, view.child(i)), view.offset, view.length) for i, kind in enumerate(types.values())]
+    return [
+        sliced(column_of_view(kind, view.child(i)), view.offset, view.length)
+        for i, kind in enumerate(types.values())
+    ]
 
 
 def decode_stream(table: str, stream: ArrowStream) -> Iterator[Any]:
-    """Records of a table, batch by batch; works on runs larger than memory. FormatError when a batch is damaged."""
+    """Records of a table, batch by batch; works on runs larger than memory. FormatError when a
+    batch is damaged.
+    """
     for batch in stream_batches(table, stream):
         yield from rows_of_columns(table, struct_columns(TABLES[table], batch))
 
@@ -239,14 +293,18 @@ def stream_batches(table: str, stream: ArrowStream) -> Iterator[CArray]:
             try:
                 array = next(arrays, None)
             except (RuntimeError, FormatError) as error:
-                raise FormatError(f"table {table}", f"damaged: {' '.join(str(error).split())}") from error
+                raise FormatError(
+                    f"table {table}", f"damaged: {' '.join(str(error).split())}"
+                ) from error
             if array is None:
                 return
             yield array
 
 
 class RowsTable:
-    """A table over records in memory; every __arrow_c_stream__ encodes them anew, ROWS_PER_BATCH rows at a time."""
+    """A table over records in memory; every __arrow_c_stream__ encodes them anew, ROWS_PER_BATCH
+    rows at a time.
+    """
 
     def __init__(self, table: str, rows: Sequence[msgspec.Struct]) -> None:
         self._types = PROCESS_TYPES if table == "processes" else TABLES[table]
@@ -259,7 +317,9 @@ class RowsTable:
         return stream.__arrow_c_stream__(requested_schema)
 
     def _encode(self, rows: Sequence[msgspec.Struct]) -> CArray:
-        return encode_columns(self._types, [[getattr(row, name) for row in rows] for name in self._types])
+        return encode_columns(
+            self._types, [[getattr(row, name) for row in rows] for name in self._types]
+        )
 
 
 def batches(rows: Iterable[Any], *, size: int = ROWS_PER_BATCH) -> Iterator[list[Any]]:

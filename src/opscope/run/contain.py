@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The boundary between opscope and the program it watches: what opscope's own code raises stays on this side.
+"""The boundary between opscope and the program it watches: what opscope's own code raises stays on
+this side.
 
-Every way from the program into opscope goes through `contain`. What is the program's own passes unchanged, even when it was
-raised while opscope's code ran: the exceptions that end programs, and what the program's signal handlers raise, which Python
-calls between any two instructions of whatever runs. Both end the recording, since a row may be lost either way.
+Every way from the program into opscope goes through `contain`. What is the program's own passes
+unchanged, even when it was raised while opscope's code ran: the exceptions that end programs, and
+what the program's signal handlers raise, which Python calls between any two instructions of
+whatever runs. Both end the recording, since a row may be lost either way.
 """
 
 from __future__ import annotations
@@ -19,8 +21,12 @@ from opscope.kernels.room import find_room
 Result = TypeVar("Result")
 
 
-def contain(end: Callable[[BaseException], object], action: Callable[..., Result], *arguments: Any) -> Result | None:
-    """Do something of opscope's own for the program; None where that raised, after `end` has been told."""
+def contain(
+    end: Callable[[BaseException], object], action: Callable[..., Result], *arguments: Any
+) -> Result | None:
+    """Do something of opscope's own for the program; None where that raised, after `end` has been
+    told.
+    """
     room = find_room()
     try:
         room.enter_room()
@@ -58,12 +64,21 @@ def _frames(error: BaseException) -> Iterator[FrameType]:
 
 
 def _handles_a_signal(frame: FrameType) -> bool:
-    """Whether a frame was called as Python calls signal handlers, which may have been replaced since: with a number and a frame."""
+    """Whether a frame was called as Python calls signal handlers, which may have been replaced
+    since: with a number and a frame.
+    """
     code, local = frame.f_code, frame.f_locals
     given = [local.get(name) for name in code.co_varnames[: code.co_argcount]]
-    rest = local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount]) if code.co_flags & 0x04 else ()  # CO_VARARGS
+    rest = (
+        local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+        if code.co_flags & 0x04
+        else ()
+    )  # CO_VARARGS
     given += rest if isinstance(rest, tuple) else ()
-    return any(isinstance(number, int) and isinstance(at, FrameType) for number, at in itertools.pairwise(given))
+    return any(
+        isinstance(number, int) and isinstance(at, FrameType)
+        for number, at in itertools.pairwise(given)
+    )
 
 
 def tell(line: str) -> None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File descriptors that stay ours: programs close descriptors they did not open (daemons do), and get the same numbers again.
+"""File descriptors that stay ours: programs close descriptors they did not open (daemons do), and
+get the same numbers again.
 
-A descriptor is moved out of the way of such code, and compared with the file it was made for before every use.
+A descriptor is moved out of the way of such code, and compared with the file it was made for before
+every use.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ class LostFileError(OSError):
 
 
 class Descriptor:
-    """An open file, pipe or memory; every method raises LostFileError once its number means something else."""
+    """An open file, pipe or memory; every method raises LostFileError once its number means
+    something else.
+    """
 
     def __init__(self, number: int, name: str) -> None:
         self.name = name
@@ -36,9 +40,15 @@ class Descriptor:
         try:
             found = os.fstat(self._number)
         except OSError as error:
-            raise LostFileError(errno.EBADF, "the program closed its descriptor", self.name) from error
+            raise LostFileError(
+                errno.EBADF, "the program closed its descriptor", self.name
+            ) from error
         if identity(found) != (self.device, self.inode):
-            raise LostFileError(errno.EBADF, "the program closed its descriptor and has the number for a file of its own", self.name)
+            raise LostFileError(
+                errno.EBADF,
+                "the program closed its descriptor and has the number for a file of its own",
+                self.name,
+            )
         return found
 
     def close(self) -> None:
@@ -56,7 +66,9 @@ def identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def lifted(number: int) -> int:
-    """The same file under a high number, closed on exec; under the given one where there is no room for that."""
+    """The same file under a high number, closed on exec; under the given one where there is no room
+    for that.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     lowest = OUT_OF_THE_WAY if limit == resource.RLIM_INFINITY else min(OUT_OF_THE_WAY, limit // 2)
     try:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a question answers with: one frozen record for a finding and one for the document it stands in.
+"""What a question answers with: one frozen record for a finding and one for the document it stands
+in.
 
-The shape is architecture.md section 6. Numbers that are not finite are written as "nan", "inf", "-inf" in JSON.
+The shape is architecture.md section 6. Numbers that are not finite are written as "nan", "inf",
+"-inf" in JSON.
 """
 
 from __future__ import annotations
@@ -11,9 +13,17 @@ from typing import Any
 import msgspec
 
 KINDS = (
-    "overflow-origin", "divergence-origin", "structural-difference", "replay-mismatch", "nondeterminism", "crash",
-    "aicore-error", "gradient-explosion", "gradient-vanishing", "rank-mismatch",
-)  # fmt: skip
+    "overflow-origin",
+    "divergence-origin",
+    "structural-difference",
+    "replay-mismatch",
+    "nondeterminism",
+    "crash",
+    "aicore-error",
+    "gradient-explosion",
+    "gradient-vanishing",
+    "rank-mismatch",
+)
 
 
 class Forward(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,13 +21,16 @@ Value = Callable[[Tensor], "np.ndarray[Any, Any]"]
 
 
 def _nothing_kept(tensor: Tensor) -> np.ndarray[Any, Any]:
-    raise MissingValueError(f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept")
+    raise MissingValueError(
+        f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept"
+    )
 
 
 class MemoryRun:
     """A run given by its rows and a function that loads the values of a tensor row.
 
-    problems is one line for each thing that is missing or torn. value raises MissingValueError where none were kept.
+    problems is one line for each thing that is missing or torn. value raises MissingValueError
+    where none were kept.
     """
 
     def __init__(  # noqa: PLR0913 - one for each table of the schema

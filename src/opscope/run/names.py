@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the call that a CALL of the command line means: `[rN/][sN/]name` or `#index` (docs/schema.md, Names)."""
+"""Finding the call that a CALL of the command line means: `[rN/][sN/]name` or `#index`
+(docs/schema.md, Names).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class CallName(msgspec.Struct, frozen=True):
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """The call that was meant, and one sentence about what the text left open (None when nothing was)."""
+    """The call that was meant, and one sentence about what the text left open (None when nothing
+    was).
+    """
 
     call: Call
     note: str | None = None
@@ -48,14 +52,17 @@ def parse_call_name(text: str) -> CallName:
 
 
 def resolve(run: Run, text: str, *, step: int | None = None) -> Resolved:
-    """The call a text means; step is the one to prefer where the text names none (that of the first finding).
+    """The call a text means; step is the one to prefer where the text names none (that of the first
+    finding).
 
     UsageError, with near names, when there is no such call.
     """
     wanted = parse_call_name(text)
     found = _find(run, wanted)
     if not found and (wanted.rank is not None or wanted.step is not None):
-        found = _find(run, CallName(name=text.strip()))  # a foreign name that only looks like one with a prefix
+        found = _find(
+            run, CallName(name=text.strip())
+        )  # a foreign name that only looks like one with a prefix
     if not found:
         raise UsageError(_missing(run, text, wanted))
     preferred = [row for row in found if row["step"] == step] if wanted.step is None else []
@@ -67,10 +74,18 @@ def resolve(run: Run, text: str, *, step: int | None = None) -> Resolved:
 
 def _find(run: Run, wanted: CallName) -> list[dict[str, Any]]:
     """Matching calls, first occurrence first."""
-    conditions = {"rank": wanted.rank, "step": wanted.step, "name": wanted.name, "index": wanted.index}
+    conditions = {
+        "rank": wanted.rank,
+        "step": wanted.step,
+        "name": wanted.name,
+        "index": wanted.index,
+    }
     given = {column: value for column, value in conditions.items() if value is not None}
     where = " AND ".join(f'"{column}" = ?' for column in given)
-    query = f'SELECT process, rank, step, "index" FROM calls WHERE {where} ORDER BY step, rank, process, "index"'  # noqa: S608
+    query = (
+        f'SELECT process, rank, step, "index" FROM calls WHERE {where} ORDER BY step, rank, '  # noqa: S608
+        'process, "index"'
+    )
     return list(sql(run, query, list(given.values())))
 
 
@@ -78,9 +93,15 @@ def _note(wanted: CallName, chosen: dict[str, Any], found: list[dict[str, Any]])
     steps, ranks = {row["step"] for row in found}, {row["rank"] for row in found}
     parts = []
     if wanted.step is None and len(steps) > 1:
-        parts.append(f"step {chosen['step']} of the {len(steps)} steps that have it; write s{chosen['step']}/… to name one")
+        parts.append(
+            f"step {chosen['step']} of the {len(steps)} steps that have it; write "
+            f"s{chosen['step']}/… to name one"
+        )
     if wanted.rank is None and len(ranks) > 1:
-        parts.append(f"rank {chosen['rank']} of the {len(ranks)} ranks that have it; write r{chosen['rank']}/… to name one")
+        parts.append(
+            f"rank {chosen['rank']} of the {len(ranks)} ranks that have it; write "
+            f"r{chosen['rank']}/… to name one"
+        )
     return "taken from " + ", ".join(parts) if parts else None
 
 
@@ -89,8 +110,13 @@ def _missing(run: Run, text: str, wanted: CallName) -> str:
         return f"call {text!r}: this run has no call with that index"
     elsewhere = _find(run, CallName(name=wanted.name))
     if elsewhere:
-        return f"call {text!r}: not there, but at r{elsewhere[0]['rank']}/s{elsewhere[0]['step']}/{wanted.name}"
-    names = (row["name"] for row in sql(run, "SELECT DISTINCT name FROM calls LIMIT ?", [_MAX_NAMES]))
+        return (
+            f"call {text!r}: not there, but at "
+            f"r{elsewhere[0]['rank']}/s{elsewhere[0]['step']}/{wanted.name}"
+        )
+    names = (
+        row["name"] for row in sql(run, "SELECT DISTINCT name FROM calls LIMIT ?", [_MAX_NAMES])
+    )
     near = near_names(wanted.name or "", names)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     return f"call {text!r}: this run has no call of that name{hint}"

@@ -10,7 +10,10 @@ def printable(text: str) -> str:
     """Text with control and formatting characters shown as escapes."""
     if text.isprintable():
         return text
-    return "".join(_escaped(character) if unicodedata.category(character)[0] == "C" else character for character in text)
+    return "".join(
+        _escaped(character) if unicodedata.category(character)[0] == "C" else character
+        for character in text
+    )
 
 
 def _escaped(character: str) -> str:

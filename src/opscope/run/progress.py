@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is told how far a long question is: what is done, how much of it, and of how much (0 where nobody knows)."""
+"""Who is told how far a long question is: what is done, how much of it, and of how much (0 where
+nobody knows).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every run offers, whatever it was read from: facts about it, its tables as Arrow streams, and tensor values."""
+"""What every run offers, whatever it was read from: facts about it, its tables as Arrow streams,
+and tensor values.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """A table that can be read any number of times; each call of __arrow_c_stream__ opens it again."""
+    """A table that can be read any number of times; each call of __arrow_c_stream__ opens it
+    again.
+    """
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about a run as a whole; format names what wrote it ("opscope", "msprobe", "mindspore", "cann", …)."""
+    """Facts about a run as a whole; format names what wrote it ("opscope", "msprobe", "mindspore",
+    "cann", …).
+    """
 
     path: str
     format: str
@@ -38,7 +44,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Run(Protocol):
-    """A table of operator calls, a table of the tensors they read and wrote, and a store of tensor values."""
+    """A table of operator calls, a table of the tensors they read and wrote, and a store of tensor
+    values.
+    """
 
     @property
     def info(self) -> RunInfo: ...
@@ -52,11 +60,14 @@ class Run(Protocol):
         ...
 
     def table(self, name: str) -> ArrowStream:
-        """Table "calls", "tensors", "stacks" or "judgements", schema.TABLES[name] in column order."""
+        """Table "calls", "tensors", "stacks" or "judgements", schema.TABLES[name] in column
+        order.
+        """
         ...
 
     def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
-        """Elements of one tensor row in its logical shape and true dtype (ml_dtypes for bf16 and fp8).
+        """Elements of one tensor row in its logical shape and true dtype (ml_dtypes for bf16 and
+        fp8).
 
         Raises MissingValueError when they were not kept.
         """

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking a run: SQL over its tables, its calls in order, the tensors of a call, single columns as arrays.
+"""Asking a run: SQL over its tables, its calls in order, the tensors of a call, single columns as
+arrays.
 
-Everything is read lazily and works on runs larger than memory. SQL comes from a user and may come with the run, so the
-database can neither read nor write files, load extensions, nor see Python's variables.
+Everything is read lazily and works on runs larger than memory. SQL comes from a user and may come
+with the run, so the database can neither read nor write files, load extensions, nor see Python's
+variables.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from opscope.errors import UsageError
-from opscope.run.arrow import Column, RowsTable, column_array, decode_stream, owned, stream_batches, struct_columns
+from opscope.run.arrow import (
+    Column,
+    RowsTable,
+    column_array,
+    decode_stream,
+    owned,
+    stream_batches,
+    struct_columns,
+)
 from opscope.run.schema import RECORDS, TABLES, Call, Tensor, ValueRef
 from opscope.run.selection import Selection
 
@@ -38,8 +48,8 @@ _SETTINGS = (
 def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A duckdb connection with the views calls, tensors, stacks, judgements and processes of a run.
 
-    memory_limit ("256MB") bounds what duckdb keeps in memory; larger sorts and joins go to a temporary directory that is
-    removed at the end.
+    memory_limit ("256MB") bounds what duckdb keeps in memory; larger sorts and joins go to a
+    temporary directory that is removed at the end.
     """
     import tempfile
     import uuid
@@ -56,8 +66,12 @@ def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.Duc
         connection.execute("SET temp_directory = ?", [str(spill)])
         if memory_limit is not None:
             connection.execute("SET memory_limit = ?", [memory_limit])
-        (bar,) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() or (True,)
-        if bar:  # stdout is the document's; a notebook without ipywidgets has no bar and refuses to be told so
+        (bar,) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() or (
+            True,
+        )
+        # stdout is the document's; a notebook without ipywidgets has no bar and refuses to be told
+        # so
+        if bar:
             connection.execute("SET enable_progress_bar = false")
         for setting in _SETTINGS:
             connection.execute(setting)
@@ -65,7 +79,9 @@ def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.Duc
 
 
 class Often:
-    """A run of which much is asked: one connection for all its queries, which it has while the with-block lasts."""
+    """A run of which much is asked: one connection for all its queries, which it has while the
+    with-block lasts.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -86,16 +102,24 @@ def _processes(run: Run) -> RowsTable:
     return RowsTable("processes", run.processes)
 
 
-def sql(run: Run, query: str, parameters: Sequence[Any] = (), *, memory_limit: str | None = None) -> Iterator[dict[str, Any]]:
-    """Rows of a SQL query, as dicts by column, fetched as they are asked for; UsageError when it cannot be run."""
+def sql(
+    run: Run, query: str, parameters: Sequence[Any] = (), *, memory_limit: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Rows of a SQL query, as dicts by column, fetched as they are asked for; UsageError when it
+    cannot be run.
+    """
     import duckdb
 
     kept: duckdb.DuckDBPyConnection | None = getattr(run, "connection", None)
-    with connect(run, memory_limit=memory_limit) if kept is None else nullcontext(kept) as connection:
+    with (
+        connect(run, memory_limit=memory_limit) if kept is None else nullcontext(kept) as connection
+    ):
         try:
             statements = len(connection.extract_statements(query))
             if statements != 1:
-                raise UsageError(f"query: write one SELECT; here are {statements or 'no'} statements")
+                raise UsageError(
+                    f"query: write one SELECT; here are {statements or 'no'} statements"
+                )
             cursor = connection.execute(query, list(parameters))
             names = _unique([column[0] for column in cursor.description or ()])
             # A connection of several queries holds the rows of the last one alone.
@@ -111,7 +135,9 @@ def calls(run: Run, selection: Selection | None = None) -> Iterator[Call]:
     wanted = Selection() if selection is None else selection
     in_memory = getattr(run, "rows", None)
     if in_memory is not None:
-        rows = sorted(in_memory("calls"), key=lambda call: (call.rank, call.process, call.step, call.index))
+        rows = sorted(
+            in_memory("calls"), key=lambda call: (call.rank, call.process, call.step, call.index)
+        )
         yield from (call for call in rows if wanted.wants_call(call))
         return
     ordered = getattr(run, "ordered_calls", None)
@@ -127,7 +153,9 @@ def calls(run: Run, selection: Selection | None = None) -> Iterator[Call]:
 
 
 def tensors_of(run: Run, call: Call, *, io: str = "both") -> tuple[Tensor, ...]:
-    """Tensor rows of one call, in the order they were recorded; io is "input", "output" or "both"."""
+    """Tensor rows of one call, in the order they were recorded; io is "input", "output" or
+    "both".
+    """
     return tuple(row for row in tensors_at(run, call.process, call.index) if io in ("both", row.io))
 
 
@@ -137,14 +165,21 @@ def tensors_at(run: Run, process: int, index: int) -> Sequence[Tensor]:
     if find is not None:
         rows: Sequence[Tensor] = find(process, index)
         return rows
-    return [_tensor(row) for row in sql(run, 'SELECT * FROM tensors WHERE process = ? AND "index" = ?', [process, index])]
+    return [
+        _tensor(row)
+        for row in sql(
+            run, 'SELECT * FROM tensors WHERE process = ? AND "index" = ?', [process, index]
+        )
+    ]
 
 
-def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+def columns(
+    run: Run, table: str, names: Sequence[str]
+) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
     """Some columns of a table, a batch at a time, without making records.
 
-    Numbers and bool come as arrays of the column's type, masked (np.ma) where rows are null; text, lists and structs as
-    object arrays with None where null.
+    Numbers and bool come as arrays of the column's type, masked (np.ma) where rows are null; text,
+    lists and structs as object arrays with None where null.
     """
     own = getattr(run, "columns", None)
     if own is not None:
@@ -157,31 +192,43 @@ def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str,
 
 
 def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
-    """All columns of a table as they lie in Arrow, a batch at a time: no Python object is made for a row."""
+    """All columns of a table as they lie in Arrow, a batch at a time: no Python object is made for
+    a row.
+    """
     own = getattr(run, "arrow_columns", None)
     if own is not None:
         yield from own(table)
         return
     for batch in stream_batches(table, run.table(table)):
-        yield dict(zip(TABLES[table], map(owned, struct_columns(TABLES[table], batch)), strict=True))
+        yield dict(
+            zip(TABLES[table], map(owned, struct_columns(TABLES[table], batch)), strict=True)
+        )
 
 
-def near(run: Run, table: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]) -> ArrowStream:
-    """A table from which batches may be left out that hold none of these calls, sorted numbers by process."""
+def near(
+    run: Run, table: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]
+) -> ArrowStream:
+    """A table from which batches may be left out that hold none of these calls, sorted numbers by
+    process.
+    """
     own = getattr(run, "near", None)
     found: ArrowStream = run.table(table) if own is None else own(table, calls)
     return found
 
 
 def release(run: Run, table: str) -> None:
-    """Gives back memory in which a table lies mapped from its files, where it does: its columns are read again when looked at again."""
+    """Gives back memory in which a table lies mapped from its files, where it does: its columns are
+    read again when looked at again.
+    """
     own = getattr(run, "release", None)
     if own is not None:
         own(table)
 
 
 def records_at(run: Run, table: str, rows: Sequence[int]) -> list[Any]:
-    """Records of a table by their number among the rows of arrow_columns, in the order asked for."""
+    """Records of a table by their number among the rows of arrow_columns, in the order asked
+    for.
+    """
     own = getattr(run, "records_at", None)
     if own is not None:
         found: list[Any] = own(table, rows)
@@ -205,7 +252,14 @@ def record_of(table: str, row: dict[str, Any]) -> Any:
 def _tensor(row: dict[str, Any]) -> Tensor:
     value = row["value"]
     row = {name: tuple(cell) if isinstance(cell, list) else cell for name, cell in row.items()}
-    return Tensor(**{**row, "value": None if value is None or value["shard"] is None else ValueRef(value["shard"], value["key"])})
+    return Tensor(
+        **{
+            **row,
+            "value": None
+            if value is None or value["shard"] is None
+            else ValueRef(value["shard"], value["key"]),
+        }
+    )
 
 
 def _where(selection: Selection) -> tuple[str, list[Any]]:
@@ -233,9 +287,18 @@ def _unique(names: list[str]) -> list[str]:
 
 
 def _said(text: str) -> str:
-    """A message of duckdb in the manner of ours: one line, without the name of its class and the statement that was given."""
+    """A message of duckdb in the manner of ours: one line, without the name of its class and the
+    statement that was given.
+    """
     kind, _, reason = " ".join(re.split(r"\n\s*LINE \d+:", text)[0].split()).partition(" Error: ")
-    reason = (reason or kind).replace("! Did you mean", "; did you mean").replace("! Candidate bindings:", "; near it are")
-    reason = reason.replace("file system operations are disabled by configuration", "a query reads the tables of its run and no files")
+    reason = (
+        (reason or kind)
+        .replace("! Did you mean", "; did you mean")
+        .replace("! Candidate bindings:", "; near it are")
+    )
+    reason = reason.replace(
+        "file system operations are disabled by configuration",
+        "a query reads the tables of its run and no files",
+    )
     names = "; docs/schema.md names tables and columns" if kind in {"Binder", "Catalog"} else ""
     return reason[:1].lower() + reason[1:].rstrip("!") + names

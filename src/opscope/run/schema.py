@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of a run: their columns and types, and one frozen record for a row of each.
 
-The contract is docs/schema.md. Column order in a table is the order of the record's fields. Arrow types are named as
-nanoarrow names them; a string column is plain utf8 (nanoarrow's IPC writer cannot encode dictionaries).
+The contract is docs/schema.md. Column order in a table is the order of the record's fields. Arrow
+types are named as nanoarrow names them; a string column is plain utf8 (nanoarrow's IPC writer
+cannot encode dictionaries).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ PHASES = ("forward", "backward", "optimizer", "recompute", "communication")
 
 
 class ValueRef(msgspec.Struct, frozen=True, gc=False):
-    """Where a tensor's values lie: the shard's file name inside the process directory, and the key in it."""
+    """Where a tensor's values lie: the shard's file name inside the process directory, and the key
+    in it.
+    """
 
     shard: str
     key: str
@@ -95,7 +98,9 @@ class Tensor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
-    """One interned Python stack, innermost frame first; each frame is "/full/path/file.py:42 in function"."""
+    """One interned Python stack, innermost frame first; each frame is "/full/path/file.py:42 in
+    function".
+    """
 
     process: int
     stack: int
@@ -130,47 +135,79 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     start: float | None = None
     environment: dict[str, str] = {}
-    packages: dict[str, str] = {}  # version by name of what it could import; in run.json once the run is sealed
-    waited: float | None = None  # seconds the program waited for the disk, known when the process closed
+    packages: dict[
+        str, str
+    ] = {}  # version by name of what it could import; in run.json once the run is sealed
+    waited: float | None = (
+        None  # seconds the program waited for the disk, known when the process closed
+    )
     rows: dict[str, int] = {}  # rows by table that it left on disk, known when the process closed
-    overhead: float | None = None  # time with recording / time without, as the recorder measured its own share
+    overhead: float | None = (
+        None  # time with recording / time without, as the recorder measured its own share
+    )
     hidden_calls: int = 0  # operators inside compiled graphs, which nobody could see
     failed: str | None = None  # why recording ended before the process did
-    missed: str | None = None  # how many calls could not be recorded, and the first of them with the reason
+    missed: str | None = (
+        None  # how many calls could not be recorded, and the first of them with the reason
+    )
     steps: int | None = None  # training steps that ended
-    idle: float | None = None  # seconds without a new call before it was stopped, known where somebody stopped it
+    idle: float | None = (
+        None  # seconds without a new call before it was stopped, known where somebody stopped it
+    )
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped
-    checked: dict[str, Any] = {}  # with --check: calls, checked, signatures, what it took, budget, verdicts, unjudged (docs/check.md)
-    substituted: dict[str, Any] = {}  # with --substitute: calls by operator, and those that could not be, with the reason
-    torch: dict[str, Any] = {}  # flags: torch's settings by name, autocast: where it was on (docs/store.md)
+    checked: dict[
+        str, Any
+        # with --check: calls, checked, signatures, what it took, budget, verdicts, unjudged
+        # (docs/check.md)
+    ] = {}
+    substituted: dict[
+        str, Any
+    ] = {}  # with --substitute: calls by operator, and those that could not be, with the reason
+    torch: dict[
+        str, Any
+    ] = {}  # flags: torch's settings by name, autocast: where it was on (docs/store.md)
 
 
 Row = Call | Tensor | Stack | Judgement
 
 CALL_TYPES: dict[str, str] = {
-    "process": "int32", "rank": "int32", "step": "int32", "index": "int64", "level": "string", "parent": "int64",
-    "phase": "string", "op": "string", "module": "string", "name": "string", "forward_index": "int64",
-    "autograd_thread": "int64", "autograd_sequence": "int64", "stack": "int32", "source": "string", "args": "string",
-    "task": "int64", "stream": "int64", "context": "int64", "thread": "int64", "device": "string", "status": "int64",
+    "process": "int32", "rank": "int32", "step": "int32", "index": "int64", "level": "string",
+    "parent": "int64",
+    "phase": "string", "op": "string", "module": "string", "name": "string",
+    "forward_index": "int64",
+    "autograd_thread": "int64", "autograd_sequence": "int64", "stack": "int32", "source": "string",
+    "args": "string",
+    "task": "int64", "stream": "int64", "context": "int64", "thread": "int64", "device": "string",
+    "status": "int64",
     "error": "string",
 }  # fmt: skip
 TENSOR_TYPES: dict[str, str] = {
-    "process": "int32", "index": "int64", "io": "string", "slot": "string", "version": "int64", "storage": "int64",
-    "offset": "int64", "dtype": "string", "shape": "list<int64>", "stride": "list<int64>", "device": "string",
-    "layout": "string", "tensor_class": "string", "role": "string", "tensor_name": "string", "requires_grad": "bool",
-    "partial": "bool", "size": "int64", "nan": "int64", "pos_inf": "int64", "neg_inf": "int64", "zero": "int64",
-    "neg": "int64", "pos": "int64", "near_limit": "int64", "min": "float64", "max": "float64", "mean": "float64",
-    "l2norm": "float64", "min_int": "int64", "max_int": "int64", "digest": "uint64", "value": "struct<shard:string,key:string>",
+    "process": "int32", "index": "int64", "io": "string", "slot": "string", "version": "int64",
+    "storage": "int64",
+    "offset": "int64", "dtype": "string", "shape": "list<int64>", "stride": "list<int64>",
+    "device": "string",
+    "layout": "string", "tensor_class": "string", "role": "string", "tensor_name": "string",
+    "requires_grad": "bool",
+    "partial": "bool", "size": "int64", "nan": "int64", "pos_inf": "int64", "neg_inf": "int64",
+    "zero": "int64",
+    "neg": "int64", "pos": "int64", "near_limit": "int64", "min": "float64", "max": "float64",
+    "mean": "float64",
+    "l2norm": "float64", "min_int": "int64", "max_int": "int64", "digest": "uint64",
+    "value": "struct<shard:string,key:string>",
 }  # fmt: skip
 STACK_TYPES: dict[str, str] = {"process": "int32", "stack": "int32", "frames": "list<string>"}
 JUDGEMENT_TYPES: dict[str, str] = {
-    "process": "int32", "index": "int64", "kind": "string", "substitute": "string", "error": "float64",
+    "process": "int32", "index": "int64", "kind": "string", "substitute": "string",
+    "error": "float64",
     "tolerance": "float64", "sample": "string",
 }  # fmt: skip
 PROCESS_TYPES: dict[str, str] = {
-    "process": "int32", "directory": "string", "host": "string", "pid": "int64", "parent": "int64", "argv": "list<string>",
-    "rank": "int32", "local_rank": "int32", "world": "int32", "exit_code": "int32", "signal": "int32", "start": "float64",
-    "waited": "float64", "overhead": "float64", "hidden_calls": "int64", "steps": "int64", "skipped_steps": "list<int64>",
+    "process": "int32", "directory": "string", "host": "string", "pid": "int64", "parent": "int64",
+    "argv": "list<string>",
+    "rank": "int32", "local_rank": "int32", "world": "int32", "exit_code": "int32",
+    "signal": "int32", "start": "float64",
+    "waited": "float64", "overhead": "float64", "hidden_calls": "int64", "steps": "int64",
+    "skipped_steps": "list<int64>",
 }  # fmt: skip
 
 TABLES: dict[str, dict[str, str]] = {
@@ -179,4 +216,9 @@ TABLES: dict[str, dict[str, str]] = {
     "stacks": STACK_TYPES,
     "judgements": JUDGEMENT_TYPES,
 }
-RECORDS: dict[str, type[msgspec.Struct]] = {"calls": Call, "tensors": Tensor, "stacks": Stack, "judgements": Judgement}
+RECORDS: dict[str, type[msgspec.Struct]] = {
+    "calls": Call,
+    "tensors": Tensor,
+    "stacks": Stack,
+    "judgements": Judgement,
+}

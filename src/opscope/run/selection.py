@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What part of a run is meant: steps, ranks, operators, phases, inputs or outputs, levels.
 
-The texts are those of the command line: steps "0|5-8|100-120", ranks "0,7", operators a PATTERN (docs/schema.md).
+The texts are those of the command line: steps "0|5-8|100-120", ranks "0,7", operators a PATTERN
+(docs/schema.md).
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ _MAX_STEP = 2**31 - 1
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """A compiled PATTERN: a comma list of globs over op, name and module, and name-regex(RE) over the name.
+    """A compiled PATTERN: a comma list of globs over op, name and module, and name-regex(RE) over
+    the name.
 
-    A glob is compared without regard to case with op as it stands, op without its namespace ("aten::"), without its
-    overload (".Tensor"), without both, the last part of an API name, the call's name and its module. parts keeps the
-    user's texts, so that one that matches nothing can be named.
+    A glob is compared without regard to case with op as it stands, op without its namespace
+    ("aten::"), without its overload (".Tensor"), without both, the last part of an API name, the
+    call's name and its module. parts keeps the user's texts, so that one that matches nothing can
+    be named.
     """
 
     text: str
@@ -38,7 +41,9 @@ class Pattern(msgspec.Struct, frozen=True):
         """Whether any part matches."""
         return any(part_matches(part, op, name, module) for part in self.parts)
 
-    def matching_parts(self, op: str, name: str | None = None, module: str | None = None) -> tuple[str, ...]:
+    def matching_parts(
+        self, op: str, name: str | None = None, module: str | None = None
+    ) -> tuple[str, ...]:
         """The parts that match, for reporting those that never did."""
         return tuple(part for part in self.parts if part_matches(part, op, name, module))
 
@@ -126,11 +131,16 @@ def parse_ranges(text: str, *, what: str) -> tuple[tuple[int, int], ...]:
     for part in re.split(r"[|,]", text):
         match = re.fullmatch(r"\s*([0-9]{1,10})\s*(?:-\s*([0-9]{1,10})\s*)?", part)
         if match is None:
-            raise UsageError(f"{what} {text!r}: {part.strip()!r} is neither a number nor a range like 5-8; write 0|5-8|100-120")
+            raise UsageError(
+                f"{what} {text!r}: {part.strip()!r} is neither a number nor a range like 5-8; "
+                "write 0|5-8|100-120"
+            )
         first = int(match[1])
         last = first if match[2] is None else int(match[2])
         if last < first or last > _MAX_STEP:
-            raise UsageError(f"{what} {text!r}: the range {part.strip()!r} runs backwards or is too large")
+            raise UsageError(
+                f"{what} {text!r}: the range {part.strip()!r} runs backwards or is too large"
+            )
         ranges.append((first, last))
     return tuple(ranges)
 
@@ -178,12 +188,18 @@ def _regex_of(part: str) -> str | None:
 
 @lru_cache(maxsize=65536)
 def part_matches(part: str, op: str, name: str | None, module: str | None) -> bool:
-    """Whether one part of a PATTERN matches; pure, and cached because a run repeats its names every step."""
+    """Whether one part of a PATTERN matches; pure, and cached because a run repeats its names every
+    step.
+    """
     expression = _regex_of(part)
     if expression is not None:
         return re.search(expression, name if name is not None else op) is not None
     glob = _glob(part)
-    return any(glob.fullmatch(text.lower()) is not None for text in (*op_spellings(op), name, module) if text)
+    return any(
+        glob.fullmatch(text.lower()) is not None
+        for text in (*op_spellings(op), name, module)
+        if text
+    )
 
 
 @lru_cache(maxsize=256)
@@ -192,7 +208,9 @@ def _glob(part: str) -> re.Pattern[str]:
 
 
 def op_spellings(op: str) -> tuple[str, ...]:
-    """What a user may call an operator: "aten::mul.Tensor" is also "mul.Tensor", "aten::mul" and "mul"."""
+    """What a user may call an operator: "aten::mul.Tensor" is also "mul.Tensor", "aten::mul" and
+    "mul".
+    """
     namespace, colons, rest = op.rpartition("::")
     if colons:
         bare = rest.partition(".")[0]
@@ -201,7 +219,9 @@ def op_spellings(op: str) -> tuple[str, ...]:
 
 
 def near_names(text: str, names: Iterable[str], *, limit: int = 3) -> tuple[str, ...]:
-    """Names that look like this text, best first; for the warning about a pattern or name that matches nothing."""
+    """Names that look like this text, best first; for the warning about a pattern or name that
+    matches nothing.
+    """
     from rapidfuzz import fuzz, process
 
     wanted = text.strip("*?").lower()

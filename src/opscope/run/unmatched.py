@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def unmatched(run: Run, selection: Selection | None) -> tuple[str, ...]:
-    """One line for each part of --ops and --skip that matches no call of the run, with the names that look like it.
+    """One line for each part of --ops and --skip that matches no call of the run, with the names
+    that look like it.
 
     Raises FormatError for a table that cannot be read. Nothing is read when neither was given.
     """
@@ -22,20 +23,30 @@ def unmatched(run: Run, selection: Selection | None) -> tuple[str, ...]:
     patterns = [(option, pattern) for option, pattern in given if pattern]
     if not patterns:
         return ()
-    rows = [(row["op"], row["name"], row["module"]) for row in sql(run, "SELECT DISTINCT op, name, module FROM calls")]
+    rows = [
+        (row["op"], row["name"], row["module"])
+        for row in sql(run, "SELECT DISTINCT op, name, module FROM calls")
+    ]
     return tuple(line for option, pattern in patterns for line in _lines(option, pattern, rows))
 
 
-def _lines(option: str, pattern: Pattern, rows: list[tuple[str, str | None, str | None]]) -> list[str]:
+def _lines(
+    option: str, pattern: Pattern, rows: list[tuple[str, str | None, str | None]]
+) -> list[str]:
     left = list(pattern.parts)
     for row in rows:
         if not left:
             return []
         matching = pattern.matching_parts(*row)
         left = [part for part in left if part not in matching]
-    names = {op_spellings(op)[-1] for op, _, _ in rows} | {module for _, _, module in rows if module}
+    names = {op_spellings(op)[-1] for op, _, _ in rows} | {
+        module for _, _, module in rows if module
+    }
     lines = []
     for part in left:
         near = near_names(part, sorted(names))
-        lines.append(f"{option} {part!r} matches nothing in this run" + (f"; near names: {', '.join(near)}" if near else ""))
+        lines.append(
+            f"{option} {part!r} matches nothing in this run"
+            + (f"; near names: {', '.join(near)}" if near else "")
+        )
     return lines

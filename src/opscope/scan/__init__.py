@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the first overflow, NaN or infinity of a run came from, what spread it, what hid it; called, it answers: see scan.api."""
+"""Where the first overflow, NaN or infinity of a run came from, what spread it, what hid it;
+called, it answers: see scan.api.
+"""

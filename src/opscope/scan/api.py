@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question of `opscope scan`: where did the first overflow, NaN or infinity come from, what spread it, what hid it.
+"""The question of `opscope scan`: where did the first overflow, NaN or infinity come from, what
+spread it, what hid it.
 
 The rules are docs/soundness.md; what is assumed of the rows is docs/scan.md.
 """
@@ -49,20 +50,30 @@ class Soundness(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def scan(run: Run, *, selection: Selection | None = None, show_hidden: bool = False, progress: Progress = nobody) -> Document:
-    """Findings of a run, most likely culprit first; the document's verdict is "clean" when there are none.
+def scan(
+    run: Run,
+    *,
+    selection: Selection | None = None,
+    show_hidden: bool = False,
+    progress: Progress = nobody,
+) -> Document:
+    """Findings of a run, most likely culprit first; the document's verdict is "clean" when there
+    are none.
 
-    selection chooses among the findings. The whole run is followed all the same, since the cause of what happens in step 5
-    may lie in step 3; findings outside of the selection are counted in summary.warnings, and patterns of it that match nothing
-    named there. Origins that a guard of the program removed are counted in summary.hidden, findings only with show_hidden.
-    complete is false when the run has problems, or holds no call since all were hidden by compilation. Raises FormatError
-    for a table that cannot be read.
+    selection chooses among the findings. The whole run is followed all the same, since the cause of
+    what happens in step 5 may lie in step 3; findings outside of the selection are counted in
+    summary.warnings, and patterns of it that match nothing named there. Origins that a guard of the
+    program removed are counted in summary.hidden, findings only with show_hidden. complete is false
+    when the run has problems, or holds no call since all were hidden by compilation. Raises
+    FormatError for a table that cannot be read.
     """
     with open_tables(run) as tables:
         return _scanned(tables, selection, show_hidden=show_hidden, told=percent(progress, "scan"))
 
 
-def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool, told: Callable[[int], None]) -> Document:
+def _scanned(
+    tables: Tables, selection: Selection | None, *, show_hidden: bool, told: Callable[[int], None]
+) -> Document:
     run = tables.run
     facts = counts(run)
     found = screen(tables, facts.status)
@@ -70,7 +81,11 @@ def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool, 
     sound = _follow(tables, found, facts.first_steps)
     told(_FOLLOWED)
     recorded = {(rank, step) for _, rank, step in facts.spans}
-    apart = [*exchange_accusations(tables, recorded), *replica_accusations(tables)] if len(facts.ranks) > 1 else []
+    apart = (
+        [*exchange_accusations(tables, recorded), *replica_accusations(tables)]
+        if len(facts.ranks) > 1
+        else []
+    )
     accusations = [
         *sound.accusations,
         *(sound.guarded if show_hidden else ()),
@@ -82,34 +97,58 @@ def _scanned(tables: Tables, selection: Selection | None, *, show_hidden: bool, 
     gradients = gradient_report(tables, facts.spans)
     every = (*build(tables, accusations), *gradients.findings)
     chosen = tuple(finding for finding in every if wants_finding(finding, selection))
-    warnings = [*sound.warnings, *(near_limit_warnings(tables) if found.near else ()), *gradients.warnings, *slow_disk(run), *run.problems]
+    warnings = [
+        *sound.warnings,
+        *(near_limit_warnings(tables) if found.near else ()),
+        *gradients.warnings,
+        *slow_disk(run),
+        *run.problems,
+    ]
     warnings += unmatched(run, selection)
     if len(chosen) < len(every):
-        warnings.append(f"{len(every) - len(chosen)} findings lie outside of the selection, the first at {first_line(every[0])}")
+        warnings.append(
+            f"{len(every) - len(chosen)} findings lie outside of the selection, the first at "
+            f"{first_line(every[0])}"
+        )
     summary: dict[str, Any] = {
         "steps": facts.steps,
-        "steps_seen": max((process.steps for process in run.processes if process.steps is not None), default=facts.steps),
+        "steps_seen": max(
+            (process.steps for process in run.processes if process.steps is not None),
+            default=facts.steps,
+        ),
         "calls_per_step": facts.calls_per_step,
         "ranks": facts.ranks,
         "tensors": found.tensors,
         "warnings": warnings,
         "skipped_steps": _skipped(sound),
-        "hidden": sum(wants_finding(finding, selection) for finding in build(tables, sound.guarded)),
+        "hidden": sum(
+            wants_finding(finding, selection) for finding in build(tables, sound.guarded)
+        ),
         "first": first_line(chosen[0]) if chosen else None,
         "hidden_calls": run.info.hidden_calls,
         "overhead": run.info.overhead,
     }
     summary.update(beside_the_program(run))
     return Document(
-        opscope=VERSION, verb="scan", runs=(run.info.path,), verdict="found" if chosen else "clean",
-        complete=not run.problems and not (run.info.hidden_calls and not facts.spans), findings=chosen, summary=summary,
-    )  # fmt: skip
+        opscope=VERSION,
+        verb="scan",
+        runs=(run.info.path,),
+        verdict="found" if chosen else "clean",
+        complete=not run.problems and not (run.info.hidden_calls and not facts.spans),
+        findings=chosen,
+        summary=summary,
+    )
 
 
 def beside_the_program(run: Run) -> dict[str, Any]:
-    """What --check and --substitute did, by rank; nothing where they were not asked for, or the process could not tell any more."""
+    """What --check and --substitute did, by rank; nothing where they were not asked for, or the
+    process could not tell any more.
+    """
     told = [each for each in run.processes if each.rows]
-    found = {name: {str(each.rank): getattr(each, name) for each in told if getattr(each, name)} for name in ("checked", "substituted")}
+    found = {
+        name: {str(each.rank): getattr(each, name) for each in told if getattr(each, name)}
+        for name in ("checked", "substituted")
+    }
     return {name: facts for name, facts in found.items() if facts}
 
 
@@ -122,26 +161,48 @@ def _follow(tables: Tables, found: Screen, first_steps: dict[int, int]) -> Sound
     reach = Reach(flow, losses(tables, nodes) if flow.written else frozenset())
     skips = Skips(nodes)
     notes = {process.process: process.torch for process in run.processes}
-    context = Context(whole=not run.problems and not run.info.hidden_calls, first_steps=first_steps, notes=notes)
+    context = Context(
+        whole=not run.problems and not run.info.hidden_calls, first_steps=first_steps, notes=notes
+    )
     origins = sort_origins(flow, reach, skips, context)
-    warnings = [f"{left_out} later calls that touch values that are not finite were not followed"] if left_out else []
+    warnings = (
+        [f"{left_out} later calls that touch values that are not finite were not followed"]
+        if left_out
+        else []
+    )
     if flow.untold:
         warnings.append(f"{flow.untold} more origins were not told apart")
     for process, steps in skips.steps.items():
         stubborn = skips.stubborn(process)
         if stubborn:
-            warnings.append(f"GradScaler skipped {len(stubborn)} steps in a row of {len(steps)}: the scale keeps falling")
-    return Soundness((*origins.accusations, *quiet_accusations(nodes, flow)), origins.guarded, origins.skipped, tuple(warnings))
+            warnings.append(
+                f"GradScaler skipped {len(stubborn)} steps in a row of {len(steps)}: the "
+                "scale keeps falling"
+            )
+    return Soundness(
+        (*origins.accusations, *quiet_accusations(nodes, flow)),
+        origins.guarded,
+        origins.skipped,
+        tuple(warnings),
+    )
 
 
 def _skipped(sound: Soundness) -> list[dict[str, Any]]:
-    """One record for each step that a GradScaler skipped on purpose, with the first origin in it."""
+    """One record for each step that a GradScaler skipped on purpose, with the first origin in
+    it.
+    """
     first: dict[tuple[int, int], Origin] = {}
     for origin, _ in sound.skipped:
         place = (origin.node.rank, origin.node.step)
         if place not in first or origin.node.index < first[place].node.index:
             first[place] = origin
     return [
-        {"rank": rank, "step": step, "call": origin.node.name, "op": origin.node.op, "source": origin.node.source}
+        {
+            "rank": rank,
+            "step": step,
+            "call": origin.node.name,
+            "op": origin.node.op,
+            "source": origin.node.source,
+        }
         for (rank, step), origin in sorted(first.items())
     ]

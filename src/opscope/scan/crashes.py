@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from opscope.run.schema import Process
 
 UNFINISHED = "unfinished"
-# What CUDA, torch_npu and CANN say when a device has stopped; the call that raises is the first that heard of it.
+# What CUDA, torch_npu and CANN say when a device has stopped; the call that raises is the first
+# that heard of it.
 DEVICE_ERROR = re.compile(
-    r"CUDA error|CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_EXECUTION_FAILED|device-side assert|illegal memory access|unspecified launch"
-    r"|HIP error|NPU error|ACL error|AI ?Core|vector core|507\d{3}|\bE[EZ]9999|ERR\d{5}|aclrtSynchronize|npuSynchronize|HCCL",
+    r"CUDA error|CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_EXECUTION_FAILED|device-side "
+    r"assert|illegal memory access|unspecified launch"
+    r"|HIP error|NPU error|ACL error|AI ?Core|vector "
+    r"core|507\d{3}|\bE[EZ]9999|ERR\d{5}|aclrtSynchronize|npuSynchronize|HCCL",
     re.IGNORECASE,
 )
 LATE = (
-    "a device error that was asynchronous: the kernel that failed may be an earlier one; record with --sync, which makes launches blocking,"
+    "a device error that was asynchronous: the kernel that failed may be an earlier one; "
+    "record with --sync, which makes launches blocking,"
     " to know"
 )
 _ON_PURPOSE = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
@@ -47,47 +51,70 @@ class _Failed(msgspec.Struct, frozen=True):
 
 
 def crash_accusations(tables: Tables) -> list[Accusation]:
-    """One for each process that died in a call: unfinished calls, or an exception that the program did not survive.
+    """One for each process that died in a call: unfinished calls, or an exception that the program
+    did not survive.
 
-    An exception that the program caught is none: only one in the last call of a process that ended with a failure counts.
+    An exception that the program caught is none: only one in the last call of a process that ended
+    with a failure counts.
     """
     if tables.run.processes and all(process.exit_code == 0 for process in tables.run.processes):
         return []
-    rows = tables.rows('SELECT process, "index", parent, error, level, op FROM calls WHERE error IS NOT NULL')
+    rows = tables.rows(
+        'SELECT process, "index", parent, error, level, op FROM calls WHERE error IS NOT NULL'
+    )
     if not rows:
         return []
-    ends = tables.rows('SELECT process, max("index"), arg_max(parent, "index") FROM calls GROUP BY process')
+    ends = tables.rows(
+        'SELECT process, max("index"), arg_max(parent, "index") FROM calls GROUP BY process'
+    )
     last = {process: (index, parent) for process, index, parent in ends}
     failed: dict[int, list[_Failed]] = defaultdict(list)
     for row in rows:
         failed[row[0]].append(_Failed(*row))
     processes = {process.process: process for process in tables.run.processes}
-    found = (_crash(tables.run, calls, last[number], processes.get(number)) for number, calls in failed.items())
+    found = (
+        _crash(tables.run, calls, last[number], processes.get(number))
+        for number, calls in failed.items()
+    )
     return [_with_inputs(tables.run, accusation) for accusation in found if accusation is not None]
 
 
 def _with_inputs(run: Run, accusation: Accusation) -> Accusation:
-    """The accusation with whether the call's inputs were kept, by the journal or since it raised: then it can be cut out."""
-    inputs = [row for row in tensors_at(run, accusation.process, accusation.index) if row.io == "input"]
+    """The accusation with whether the call's inputs were kept, by the journal or since it raised:
+    then it can be cut out.
+    """
+    inputs = [
+        row for row in tensors_at(run, accusation.process, accusation.index) if row.io == "input"
+    ]
     if not inputs or any(row.value is None and row.size != 0 for row in inputs):
         return accusation
-    return msgspec.structs.replace(accusation, evidence={**accusation.evidence, "inputs_kept": True})
+    return msgspec.structs.replace(
+        accusation, evidence={**accusation.evidence, "inputs_kept": True}
+    )
 
 
 def is_asynchronous(error: str) -> bool:
-    """Whether a device says in this text that something went wrong, which may be an earlier kernel than the call that hears of it."""
+    """Whether a device says in this text that something went wrong, which may be an earlier kernel
+    than the call that hears of it.
+    """
     return DEVICE_ERROR.search(error) is not None
 
 
 def is_synchronous(run: Run) -> bool:
-    """Whether launches were blocking: recorded with --sync, or the program's own variables said so."""
+    """Whether launches were blocking: recorded with --sync, or the program's own variables said
+    so.
+    """
     if run.info.config.get("sync"):
         return True
-    return any(run.info.environment.get(name) == "1" for name in ("CUDA_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING"))
+    return any(
+        run.info.environment.get(name) == "1"
+        for name in ("CUDA_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING")
+    )
 
 
 def forward_of(run: Run, process: int, index: int) -> Forward | None:
-    """The forward call of an unfinished gradient, found among the recent calls of the black box by line, module and name.
+    """The forward call of an unfinished gradient, found among the recent calls of the black box by
+    line, module and name.
 
     Its row may never have been written. None when several operators of the line may be meant.
     """
@@ -97,23 +124,38 @@ def forward_of(run: Run, process: int, index: int) -> Forward | None:
     if box is None or call is None or call.phase != "backward" or call.source is None:
         return None
     same = [
-        other for other in box.recent
-        if other.phase == "forward" and other.level == "operator" and (other.source, other.module) == (call.source, call.module)
-    ]  # fmt: skip
+        other
+        for other in box.recent
+        if other.phase == "forward"
+        and other.level == "operator"
+        and (other.source, other.module) == (call.source, call.module)
+    ]
     stem = _stem(call.op)
-    meant = [other for other in same if _stem(other.op) == stem] or [other for other in same if not traits_of(other.op).view]
+    meant = [other for other in same if _stem(other.op) == stem] or [
+        other for other in same if not traits_of(other.op).view
+    ]
     if not meant or len({other.op for other in meant}) > 1:
         return None
     return Forward(call=meant[-1].name, op=meant[-1].op, source=meant[-1].source)
 
 
 def forward_named(run: Run, process: int, op: str) -> Forward | None:
-    """The last call of the operator whose own gradient formula has this name (`mine::act_backward`); None for any other."""
+    """The last call of the operator whose own gradient formula has this name
+    (`mine::act_backward`); None for any other.
+    """
     space, found, rest = op.partition("::")
     forward = f"{space}::{rest.replace('_backward.', '.', 1)}"
     read = getattr(run, "blackbox", None)
-    box = read(process) if read is not None and found and "_backward." in rest and space != "aten" else None
-    call = None if box is None else next((call for call in reversed(box.recent) if call.op == forward), None)
+    box = (
+        read(process)
+        if read is not None and found and "_backward." in rest and space != "aten"
+        else None
+    )
+    call = (
+        None
+        if box is None
+        else next((call for call in reversed(box.recent) if call.op == forward), None)
+    )
     return None if call is None else Forward(call=call.name, op=call.op, source=call.source)
 
 
@@ -123,52 +165,91 @@ def _stem(op: str) -> str:
     return re.sub(r"^native_|^_+|_for_cpu|_backward(_data)?$", "", name)
 
 
-def _crash(run: Run, calls: list[_Failed], last: tuple[int, int | None], process: Process | None) -> Accusation | None:
+def _crash(
+    run: Run, calls: list[_Failed], last: tuple[int, int | None], process: Process | None
+) -> Accusation | None:
     if process is not None and process.exit_code == 0:
         return None
     open_calls = [call for call in calls if call.error == UNFINISHED]
-    stopped = process is not None and (process.signal in _STOPPED_BY_SOMEONE or process.exit_code == _INTERRUPTED)
+    stopped = process is not None and (
+        process.signal in _STOPPED_BY_SOMEONE or process.exit_code == _INTERRUPTED
+    )
     if process is not None and stopped:
-        return _hang(run, open_calls or [call for call in calls if call.error.startswith("KeyboardInterrupt")], process)
+        return _hang(
+            run,
+            open_calls or [call for call in calls if call.error.startswith("KeyboardInterrupt")],
+            process,
+        )
     if open_calls:
         innermost = max(open_calls, key=lambda call: call.index)
         words = f"the process died in this call{_how(process)}"
         return Accusation(
-            process=innermost.process, index=innermost.index, kind="crash", reasons=(words,), confidence="likely",
-            evidence=_ending(process), order=0, judged=False,
-            forward=forward_of(run, innermost.process, innermost.index) or forward_named(run, innermost.process, innermost.op),
-        )  # fmt: skip
+            process=innermost.process,
+            index=innermost.index,
+            kind="crash",
+            reasons=(words,),
+            confidence="likely",
+            evidence=_ending(process),
+            order=0,
+            judged=False,
+            forward=forward_of(run, innermost.process, innermost.index)
+            or forward_named(run, innermost.process, innermost.op),
+        )
     if process is None or not (process.exit_code or process.signal):
         return None
-    fatal = [call for call in calls if call.index in last and not call.error.startswith(_ON_PURPOSE)]
+    fatal = [
+        call for call in calls if call.index in last and not call.error.startswith(_ON_PURPOSE)
+    ]
     if not fatal:
         return None
     innermost = _first_to_raise(max(fatal, key=lambda call: call.index), calls)
     late = is_asynchronous(innermost.error) and not is_synchronous(run)
     return Accusation(
-        process=innermost.process, index=innermost.index, kind="crash", reasons=(_first_line(innermost.error), *((LATE,) if late else ())),
-        evidence=_ending(process), order=0, judged=False, confidence="suspected" if late else "proven",
+        process=innermost.process,
+        index=innermost.index,
+        kind="crash",
+        reasons=(_first_line(innermost.error), *((LATE,) if late else ())),
+        evidence=_ending(process),
+        order=0,
+        judged=False,
+        confidence="suspected" if late else "proven",
         forward=forward_named(run, innermost.process, innermost.op),
-    )  # fmt: skip
+    )
 
 
 def _first_to_raise(last: _Failed, calls: list[_Failed]) -> _Failed:
-    """The call that raised what the last one passed on: a gradient formula in Python has its row when it is left."""
-    before = next((call for call in calls if call.index == last.index - 1 and call.level == "operator"), None)
+    """The call that raised what the last one passed on: a gradient formula in Python has its row
+    when it is left.
+    """
+    before = next(
+        (call for call in calls if call.index == last.index - 1 and call.level == "operator"), None
+    )
     return before if before is not None and before.error == last.error else last
 
 
 def _hang(run: Run, calls: list[_Failed], process: Process) -> Accusation | None:
-    """The operator call in which a process stood still when somebody stopped it; None for one that was busy."""
-    innermost = max((call for call in calls if call.level == "operator"), key=lambda call: call.index, default=None)
+    """The operator call in which a process stood still when somebody stopped it; None for one that
+    was busy.
+    """
+    innermost = max(
+        (call for call in calls if call.level == "operator"),
+        key=lambda call: call.index,
+        default=None,
+    )
     if innermost is None or process.idle is None or process.idle < HUNG:
         return None
     words = f"this call had not returned for {process.idle:.0f} s when the process was stopped"
     return Accusation(
-        process=innermost.process, index=innermost.index, kind="crash", reasons=(words,), confidence="suspected",
-        evidence={**_ending(process), "idle": process.idle}, order=0, judged=False,
+        process=innermost.process,
+        index=innermost.index,
+        kind="crash",
+        reasons=(words,),
+        confidence="suspected",
+        evidence={**_ending(process), "idle": process.idle},
+        order=0,
+        judged=False,
         forward=forward_of(run, innermost.process, innermost.index),
-    )  # fmt: skip
+    )
 
 
 def _ending(process: Process | None) -> dict[str, Any]:

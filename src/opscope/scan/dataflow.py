@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows what is not finite through a run: who produced it, who read it, which call it began with.
 
-Calls are taken in order; the rule for one call is judge.soundness.judge. The state of a tensor is found by its version;
-where no output row carries an input's version (a write through a view, a write nobody saw) by the latest earlier output on
-the same storage that held the same kind of value. What nobody produced has arrived. Assumptions: docs/scan.md.
+Calls are taken in order; the rule for one call is judge.soundness.judge. The state of a tensor is
+found by its version; where no output row carries an input's version (a write through a view, a
+write nobody saw) by the latest earlier output on the same storage that held the same kind of value.
+What nobody produced has arrived. Assumptions: docs/scan.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from opscope.judge.operators import (
 )
 from opscope.judge.reading import is_finite, is_read
 from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
-from opscope.judge.wrapping import Wrapped, follows, is_bitwise, is_finite_unwrapped, reduces, scatters, unwrapped, wraps_of
+from opscope.judge.wrapping import (
+    Wrapped,
+    follows,
+    is_bitwise,
+    is_finite_unwrapped,
+    reduces,
+    scatters,
+    unwrapped,
+    wraps_of,
+)
 from opscope.operators.catalogue import family, traits_of
 from opscope.operators.spelling import in_place
 from opscope.questions.rows import Row
@@ -37,22 +47,28 @@ if TYPE_CHECKING:
 
 Identity = tuple[int, str, object]
 KINDS = ("nan", "pos_inf", "neg_inf")
-OPPOSITE = {"nan": "nan", "pos_inf": "neg_inf", "neg_inf": "pos_inf"}  # an optimizer takes its learning rate negated
+OPPOSITE = {
+    "nan": "nan",
+    "pos_inf": "neg_inf",
+    "neg_inf": "pos_inf",
+}  # an optimizer takes its learning rate negated
 MAX_ORIGINS = 4096  # told apart; later ones count as the last
 
 
 class Origin(msgspec.Struct):
     """Where something that is not finite began.
 
-    cause: computed, mask, uninitialised, constant, moved (judge.soundness), arrived (nobody recorded produced it), scalar (the same of
-    a scalar argument), wrapped (integers did), received (by a collective, from sound values of this rank) or unseen (by a call of
-    sound inputs whose result was read later). confirmed: it
-    is an accusation; pending ones are not until NaN or +Inf derives from them or they get somewhere. used: some call computed
-    with it, beyond moving and guarding. hidden_by: the first call that left no trace of it; guarded: every such call did so on
-    purpose and in the origin's own step; asked_by: the first that only asked
-    what it is; failed_in: the first that raised an error on it. returned: the call
-    and slot in which its value, once it had left the tensors (`.item()`), came back as a scalar argument.
-    modular: integers that wrapped as hashes, checksums and random numbers are meant to; wraps_again: so did what was computed of them.
+    cause: computed, mask, uninitialised, constant, moved (judge.soundness), arrived (nobody
+    recorded produced it), scalar (the same of a scalar argument), wrapped (integers did), received
+    (by a collective, from sound values of this rank) or unseen (by a call of sound inputs whose
+    result was read later). confirmed: it is an accusation; pending ones are not until NaN or +Inf
+    derives from them or they get somewhere. used: some call computed with it, beyond moving and
+    guarding. hidden_by: the first call that left no trace of it; guarded: every such call did so on
+    purpose and in the origin's own step; asked_by: the first that only asked what it is; failed_in:
+    the first that raised an error on it. returned: the call and slot in which its value, once it
+    had left the tensors (`.item()`), came back as a scalar argument.
+    modular: integers that wrapped as hashes, checksums and random numbers are meant to;
+    wraps_again: so did what was computed of them.
     """
 
     bit: int
@@ -84,7 +100,9 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Flow:
-    """Conditions of all tensor states of the given calls, which must come in order within each process."""
+    """Conditions of all tensor states of the given calls, which must come in order within each
+    process.
+    """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.origins: list[Origin] = []
@@ -119,7 +137,7 @@ class Flow:
         else:
             self.untold += 1
 
-    # -- one call ---------------------------------------------------------------------------------------------
+    # -- one call ----------------------------------------------------------------------------------
 
     def _take(self, node: Node) -> None:
         arguments = parse_arguments(node.args)
@@ -134,18 +152,32 @@ class Flow:
                 groups[element][0].append(row)
         for row in node.outputs:
             element = element_of(row.slot)
-            groups[int(row.slot) if element is None and row.slot.isdigit() else element or 0][1].append(row)
+            groups[int(row.slot) if element is None and row.slot.isdigit() else element or 0][
+                1
+            ].append(row)
         for element, (inputs, outputs) in groups.items():
             self._judge(node, [*inputs, *shared], outputs, arguments.element(element))
 
-    def _judge(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> None:
+    def _judge(
+        self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments
+    ) -> None:
         if traits_of(node.op).brings:
-            return  # brought in from outside when the loader had time to: it arrives where it is first read
+            # brought in from outside when the loader had time to: it arrives where it is first read
+            return
         held = self._unwrapped(node, inputs, outputs, arguments)
         self._note_leaving(node, held)
-        given_scalars = [] if all(is_finite(row) for row in outputs) else self._scalars(node, arguments)
+        given_scalars = (
+            [] if all(is_finite(row) for row in outputs) else self._scalars(node, arguments)
+        )
         mark = self.mark
-        judged = judge(node.op, arguments, [*held, *given_scalars], outputs, mark=mark, backward=node.phase == "backward")
+        judged = judge(
+            node.op,
+            arguments,
+            [*held, *given_scalars],
+            outputs,
+            mark=mark,
+            backward=node.phase == "backward",
+        )
         if judged.kind in {"origin", "pending"}:
             received = is_collective(node.op, node.phase)
             cause = "received" if received else judged.cause or "computed"
@@ -172,7 +204,9 @@ class Flow:
                 self._note_unseen(node, row)
 
     def _note_leaving(self, node: Node, held: Sequence[Held]) -> None:
-        """Remember whose value leaves the tensors, so that it is known again when it comes back as a scalar argument."""
+        """Remember whose value leaves the tensors, so that it is known again when it comes back as
+        a scalar argument.
+        """
         if not traits_of(node.op).leaves:
             return
         for one in held:
@@ -182,21 +216,50 @@ class Flow:
                     self._left[node.process, kind] = Condition(taint=bits)
 
     def _scalars(self, node: Node, arguments: Arguments) -> list[Held]:
-        """Scalar arguments that came from somewhere: not finite, and computed with. What is only placed (a mask, a limit) is not."""
+        """Scalar arguments that came from somewhere: not finite, and computed with. What is only
+        placed (a mask, a limit) is not.
+        """
         known = traits_of(node.op)
         if (known.places and not known.pointwise) or known.order:
             return []
         found = []
         for slot, value in arguments.scalars:
-            kind = "nan" if math.isnan(value) else "pos_inf" if value == math.inf else "neg_inf" if value == -math.inf else None
-            condition = None if kind is None else self._left.get((node.process, kind)) or self._left.get((node.process, OPPOSITE[kind]))
+            kind = (
+                "nan"
+                if math.isnan(value)
+                else "pos_inf"
+                if value == math.inf
+                else "neg_inf"
+                if value == -math.inf
+                else None
+            )
+            condition = (
+                None
+                if kind is None
+                else self._left.get((node.process, kind))
+                or self._left.get((node.process, OPPOSITE[kind]))
+            )
             if condition is not None:
                 self._note_return(node, slot, condition)
             elif kind == "nan":
                 condition = self._left[node.process, kind] = Condition(taint=self.mark)
-                self.add(Origin(self.mark, node, "scalar", confirmed=True, used=True, returned=(node, slot)))
+                self.add(
+                    Origin(
+                        self.mark, node, "scalar", confirmed=True, used=True, returned=(node, slot)
+                    )
+                )
             if condition is not None and kind is not None:
-                row = Row(node.process, node.index, "input", slot, "float64", size=1, nan=0, pos_inf=0, neg_inf=0)
+                row = Row(
+                    node.process,
+                    node.index,
+                    "input",
+                    slot,
+                    "float64",
+                    size=1,
+                    nan=0,
+                    pos_inf=0,
+                    neg_inf=0,
+                )
                 setattr(row, kind, 1)
                 found.append(Held(row, condition))
         return found
@@ -239,10 +302,15 @@ class Flow:
     def _hider(self, node: Node) -> Node:
         """Which call hid what this one leaves no trace of.
 
-        No conversion between floats does; behind one whose operand nobody read it is the call that made that, as a kernel of float16
-        on MindSpore's CPU, whose own output cannot be dumped.
+        No conversion between floats does; behind one whose operand nobody read it is the call that
+        made that, as a kernel of float16 on MindSpore's CPU, whose own output cannot be dumped.
         """
-        while traits_of(node.op).cast and node.inputs and not is_read(node.inputs[0]) and _among_floats(node):
+        while (
+            traits_of(node.op).cast
+            and node.inputs
+            and not is_read(node.inputs[0])
+            and _among_floats(node)
+        ):
             identity = identity_of(node.inputs[0])
             made = None if identity is None else self.produced.get(identity)
             if made is None or made.node is node:
@@ -256,7 +324,9 @@ class Flow:
         identity = identity_of(row)
         if identity is not None:
             self._conditions[identity] = mark.condition
-            self.produced.setdefault(identity, mark)  # a view that covers the same elements has its base's version
+            self.produced.setdefault(
+                identity, mark
+            )  # a view that covers the same elements has its base's version
         if row.storage is not None:
             self._storages[row.process, row.storage].append(mark)
         if row.tensor_name is not None:
@@ -265,17 +335,25 @@ class Flow:
             self._last[row.process] = mark
 
     def _note_unseen(self, node: Node, row: Row) -> None:
-        """An output that was not looked at on return, of sound inputs: if it turns out unsound, this is where it began."""
+        """An output that was not looked at on return, of sound inputs: if it turns out unsound,
+        this is where it began.
+        """
         if family(node.op) not in HANDS_ON:
             self._unseen.update(dict.fromkeys(self._keys(row), node))
 
     def _awaited(self, rows: Sequence[Row]) -> Node | None:
         """The collective whose result a call waited for."""
-        return next((self._unseen[key] for row in rows for key in self._keys(row) if key in self._unseen), None)
+        return next(
+            (self._unseen[key] for row in rows for key in self._keys(row) if key in self._unseen),
+            None,
+        )
 
     @staticmethod
     def _keys(row: Row) -> list[Identity]:
-        keys: list[Identity | None] = [identity_of(row), None if row.storage is None else (row.process, "storage", row.storage)]
+        keys: list[Identity | None] = [
+            identity_of(row),
+            None if row.storage is None else (row.process, "storage", row.storage),
+        ]
         return [key for key in keys if key is not None]
 
     def left_open(self) -> int:
@@ -283,44 +361,78 @@ class Flow:
         bits = 0
         for mark in self.written:
             identity = identity_of(mark.row)
-            if not traits_of(mark.node.op).view and identity is not None and not self.readers.get(identity):
+            if (
+                not traits_of(mark.node.op).view
+                and identity is not None
+                and not self.readers.get(identity)
+            ):
                 bits |= mark.condition.taint
         return bits
 
     def only_overwritten(self, node: Node) -> bool:
-        """Whether every result of a call that is not finite was looked at only where another call was to overwrite it."""
+        """Whether every result of a call that is not finite was looked at only where another call
+        was to overwrite it.
+        """
         unsound = [identity_of(row) for row in node.outputs if is_read(row) and not is_finite(row)]
-        return bool(unsound) and all(one in self._overwritten and not self.readers.get(one) for one in unsound if one is not None)
+        return bool(unsound) and all(
+            one in self._overwritten and not self.readers.get(one)
+            for one in unsound
+            if one is not None
+        )
 
     def _replaces_a_part(self, node: Node, row: Row) -> bool:
-        """Whether a call puts something else over part of a tensor: its diagonal, a row. Whole ones are overwritten to be used again."""
+        """Whether a call puts something else over part of a tensor: its diagonal, a row. Whole ones
+        are overwritten to be used again.
+        """
         if not in_place(node.op) or is_collective(node.op, node.phase) or row.storage is None:
             return False
-        return any((mark.row.size or 0) > (row.size or 0) for mark in self._storages.get((row.process, row.storage), ()))
+        return any(
+            (mark.row.size or 0) > (row.size or 0)
+            for mark in self._storages.get((row.process, row.storage), ())
+        )
 
-    # -- integers that wrapped --------------------------------------------------------------------------------
+    # -- integers that wrapped ---------------------------------------------------------------------
 
     def _wrapped_of(self, row: Row) -> Wrapped | None:
         identity = identity_of(row) if self._wrapped else None
         return None if identity is None else self._wrapped.get(identity)
 
-    def _unwrapped(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> list[Held]:
-        """A call's inputs with their conditions; wrapped ones are unsound to a call that made NaN or Inf and is finite without them."""
+    def _unwrapped(
+        self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments
+    ) -> list[Held]:
+        """A call's inputs with their conditions; wrapped ones are unsound to a call that made NaN
+        or Inf and is finite without them.
+        """
         held = [Held(row, self._condition(node, row)) for row in inputs]
-        sound = self._wrapped and not any(one.condition.taint for one in held) and not all(is_finite(row) for row in outputs)
+        sound = (
+            self._wrapped
+            and not any(one.condition.taint for one in held)
+            and not all(is_finite(row) for row in outputs)
+        )
         seen = [(row, self._wrapped_of(row)) for row in inputs] if sound else []
-        if not any(wrapped for _, wrapped in seen) or not is_finite_unwrapped(node.op, arguments, seen, outputs):
+        if not any(wrapped for _, wrapped in seen) or not is_finite_unwrapped(
+            node.op, arguments, seen, outputs
+        ):
             return held
         for _, wrapped in seen:
             self._confirm(0 if wrapped is None else wrapped.bits)
-        conditions = [Condition(taint=wrapped.bits) if wrapped else one.condition for one, (_, wrapped) in zip(held, seen, strict=True)]
-        return [Held(one.reading, condition) for one, condition in zip(held, conditions, strict=True)]
+        conditions = [
+            Condition(taint=wrapped.bits) if wrapped else one.condition
+            for one, (_, wrapped) in zip(held, seen, strict=True)
+        ]
+        return [
+            Held(one.reading, condition) for one, condition in zip(held, conditions, strict=True)
+        ]
 
-    def _follow_wrapped(self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments) -> None:
+    def _follow_wrapped(
+        self, node: Node, inputs: Sequence[Row], outputs: Sequence[Row], arguments: Arguments
+    ) -> None:
         """Note a call whose integers wrap, and who reads what wrapped."""
         if not all(is_finite(row) for row in outputs):
             return
-        seen = [(row, self._wrapped_of(row)) for row in inputs if not is_overwritten(node.op, row.slot)]
+        seen = [
+            (row, self._wrapped_of(row)) for row in inputs if not is_overwritten(node.op, row.slot)
+        ]
         bits = 0
         for _, wrapped in seen:
             bits |= 0 if wrapped is None else wrapped.bits
@@ -330,15 +442,27 @@ class Flow:
         self.wrapping.add(id(node))
         for origin in self.of(bits):
             origin.wraps_again = origin.wraps_again or bool(wraps)
-            origin.modular = origin.modular or is_bitwise(node.op) or (origin.wraps_again and reduces(node.op))
+            origin.modular = (
+                origin.modular or is_bitwise(node.op) or (origin.wraps_again and reduces(node.op))
+            )
         if wraps and not bits:
             bits = self.mark
-            self.add(Origin(bits, node, "wrapped", confirmed=True, modular=scatters(node.op, arguments, inputs)))
+            self.add(
+                Origin(
+                    bits,
+                    node,
+                    "wrapped",
+                    confirmed=True,
+                    modular=scatters(node.op, arguments, inputs),
+                )
+            )
         if wraps or follows(node.op):
             state = Wrapped(bits, unwrapped(node.op, arguments, seen))
-            self._wrapped.update({identity: state for row in outputs if (identity := identity_of(row)) is not None})
+            self._wrapped.update(
+                {identity: state for row in outputs if (identity := identity_of(row)) is not None}
+            )
 
-    # -- one input --------------------------------------------------------------------------------------------
+    # -- one input ---------------------------------------------------------------------------------
 
     def _condition(self, node: Node, row: Row) -> Condition:
         """Condition of an input; a finite one needs no search."""
@@ -359,8 +483,15 @@ class Flow:
 
     def _search(self, node: Node, row: Row, identity: Identity | None) -> Condition:
         found = self._by_storage(row) or self._by_name(row)
-        if not found and row.version is None and row.storage is None and self._last.get(row.process) is not None:
-            found = [self._last[row.process]]  # a dump without edges: what spreads is not a second cause
+        if (
+            not found
+            and row.version is None
+            and row.storage is None
+            and self._last.get(row.process) is not None
+        ):
+            found = [
+                self._last[row.process]
+            ]  # a dump without edges: what spreads is not a second cause
         if not found and (not is_read(row) or is_overwritten(node.op, row.slot)):
             return FINITE
         if not found:
@@ -370,11 +501,15 @@ class Flow:
             condition |= mark.condition
         if identity is not None:
             self._conditions[identity] = condition
-            self.produced[identity] = max(found, key=lambda mark: (bool(mark.condition.taint), mark.node.index))
+            self.produced[identity] = max(
+                found, key=lambda mark: (bool(mark.condition.taint), mark.node.index)
+            )
         return condition
 
     def _by_storage(self, row: Row) -> list[Mark]:
-        """Latest outputs on the row's storage that held each kind of value it holds, those at its own offset first."""
+        """Latest outputs on the row's storage that held each kind of value it holds, those at its
+        own offset first.
+        """
         if row.storage is None:
             return []
         log = self._storages.get((row.process, row.storage), [])
@@ -382,7 +517,11 @@ class Flow:
         for kind in KINDS:
             if not getattr(row, kind) and is_read(row):
                 continue
-            fitting = [mark for mark in log if getattr(mark.row, kind) or not is_read(mark.row) or not is_read(row)]
+            fitting = [
+                mark
+                for mark in log
+                if getattr(mark.row, kind) or not is_read(mark.row) or not is_read(row)
+            ]
             known = [mark for mark in fitting if not mark.condition.uninitialised] or fitting
             near = [mark for mark in known if mark.row.offset == row.offset] or known
             if near and near[-1] not in found:
@@ -393,7 +532,11 @@ class Flow:
 
     def _by_name(self, row: Row) -> list[Mark]:
         """For dumps without versions: the parameter of this name was damaged before."""
-        if row.tensor_name is None or row.role not in {"parameter", "buffer", "gradient"} or row.version is not None:
+        if (
+            row.tensor_name is None
+            or row.role not in {"parameter", "buffer", "gradient"}
+            or row.version is not None
+        ):
             return []
         mark = self._names.get((row.process, row.tensor_name))
         return [] if mark is None else [mark]
@@ -412,16 +555,30 @@ class Flow:
         if maker is None:
             return Origin(mark, node, "arrived", row=row, confirmed=confirmed)
         received = is_collective(maker.op, maker.phase)
-        return Origin(mark, maker, "received" if received else "unseen", row=row, confirmed=confirmed, used=True)
+        return Origin(
+            mark,
+            maker,
+            "received" if received else "unseen",
+            row=row,
+            confirmed=confirmed,
+            used=True,
+        )
 
 
 def _is_gradient_of(node: Node, forward: Node) -> bool:
-    """Whether a call is the gradient of another, to which the other's results are handed for that alone."""
-    return node.phase == "backward" and (node.process, node.forward_index) == (forward.process, forward.index)
+    """Whether a call is the gradient of another, to which the other's results are handed for that
+    alone.
+    """
+    return node.phase == "backward" and (node.process, node.forward_index) == (
+        forward.process,
+        forward.index,
+    )
 
 
 def identity_of(row: Row) -> Identity | None:
-    """What makes two rows the same tensor state: the version; where a dump has none, content that is hardly a coincidence."""
+    """What makes two rows the same tensor state: the version; where a dump has none, content that
+    is hardly a coincidence.
+    """
     if row.version is not None:
         return (row.process, "version", row.version)
     if row.storage is not None:
@@ -430,7 +587,11 @@ def identity_of(row: Row) -> Identity | None:
         return (row.process, "digest", (row.digest, row.dtype))
     if row.nan is None:
         return None
-    return (row.process, "content", (row.dtype, row.size, row.nan, row.pos_inf, row.neg_inf, row.min, row.max, row.l2norm))
+    return (
+        row.process,
+        "content",
+        (row.dtype, row.size, row.nan, row.pos_inf, row.neg_inf, row.min, row.max, row.l2norm),
+    )
 
 
 def _among_floats(node: Node) -> bool:

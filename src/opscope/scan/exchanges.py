@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives of several ranks beside each other: the same ones in the same order, and what each must leave equal everywhere.
+"""Collectives of several ranks beside each other: the same ones in the same order, and what each
+must leave equal everywhere.
 
-Only collectives whose process group is known are judged: ranks of different groups may do what they like.
+Only collectives whose process group is known are judged: ranks of different groups may do what they
+like.
 """
 
 from __future__ import annotations
@@ -23,17 +25,21 @@ _DEPTH = 6
 _MAX_RANKS = 1 << 20
 _CALLS = """
     SELECT c.process, c.rank, c.step, c."index", c.op, c.name, c.args FROM calls c
-    WHERE (c.phase = 'communication' OR c.op LIKE '%c10d%') AND c.level = 'operator' ORDER BY c.rank, c."index"
+    WHERE (c.phase = 'communication' OR c.op LIKE '%c10d%') AND c.level = 'operator'
+    ORDER BY c.rank, c."index"
 """
 _TENSORS = """
-    SELECT t.process, t."index", c.op, t.io, t.slot, t.dtype, t.shape, t.digest, t.l2norm, t.mean, t.size FROM tensors t
+    SELECT t.process, t."index", c.op, t.io, t.slot, t.dtype, t.shape, t.digest, t.l2norm, t.mean,
+    t.size FROM tensors t
     JOIN calls c ON t.process = c.process AND t."index" = c."index" AND c.level = 'operator'
         AND (c.phase = 'communication' OR c.op LIKE '%c10d%')
 """
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """One collective as one rank ran it; group is its name and ranks, outputs are (dtype, digest, l2norm, mean, size) by slot."""
+    """One collective as one rank ran it; group is its name and ranks, outputs are (dtype, digest,
+    l2norm, mean, size) by slot.
+    """
 
     process: int
     rank: int
@@ -55,15 +61,21 @@ class Exchange(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """ "allreduce_ of [16]" """
         sizes = ", ".join(str(list(shape)) for shape in self.shapes)
-        return f"{self.op.rpartition('::')[2].partition('.')[0]}{f' of {sizes}' if sizes and traits_of(self.op).shaped else ''}"
+        return (
+            f"{self.op.rpartition('::')[2].partition('.')[0]}"
+            f"{f' of {sizes}' if sizes and traits_of(self.op).shaped else ''}"
+        )
 
 
 def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iterator[Accusation]:
-    """The first collective of each process group in which its ranks do not do the same, or do not get the same.
+    """The first collective of each process group in which its ranks do not do the same, or do not
+    get the same.
 
     recorded: rank and step of all that was recorded.
     """
-    groups: dict[tuple[str, tuple[int, ...]], dict[int, dict[int, list[Exchange]]]] = defaultdict(lambda: defaultdict(dict))
+    groups: dict[tuple[str, tuple[int, ...]], dict[int, dict[int, list[Exchange]]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for one in _exchanges(tables):
         groups[one.group][one.step].setdefault(one.rank, []).append(one)
     ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
@@ -83,17 +95,23 @@ def _exchanges(tables: Tables) -> Iterator[Exchange]:
     for process, index, op, io, slot, dtype, shape, *state in tables.stream(_TENSORS):
         if io == "input":
             inputs[process, index].append(tuple(shape or ()))
-        elif op.startswith("_c10d") or slot.partition(".")[0] == "0":  # c10d's first argument is what it fills, the others are sent
+        elif (
+            op.startswith("_c10d") or slot.partition(".")[0] == "0"
+        ):  # c10d's first argument is what it fills, the others are sent
             outputs[process, index][slot] = (dtype, *state)
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
         group = group_of(args)
         if group is not None and rank in group[1] and not traits_of(op).alone:
             place = (process, index)
-            yield Exchange(process, rank, step, index, op, name, group, tuple(inputs[place]), outputs[place])
+            yield Exchange(
+                process, rank, step, index, op, name, group, tuple(inputs[place]), outputs[place]
+            )
 
 
 def _first_unlike(ranks: Mapping[int, Sequence[Exchange]], *, whole: bool) -> Accusation | None:
-    """The first place of one step at which the ranks of a group part; whole: all of them ended the step."""
+    """The first place of one step at which the ranks of a group part; whole: all of them ended the
+    step.
+    """
     lengths = {rank: len(found) for rank, found in ranks.items()}
     for place in range(max(lengths.values(), default=0)):
         here = {rank: found[place] for rank, found in ranks.items() if place < len(found)}
@@ -110,7 +128,9 @@ def _first_unlike(ranks: Mapping[int, Sequence[Exchange]], *, whole: bool) -> Ac
 
 
 def odd_ranks(values: Mapping[int, Any]) -> list[int]:
-    """The ranks that hold another value than most; of two parties of one size those without the lowest rank."""
+    """The ranks that hold another value than most; of two parties of one size those without the
+    lowest rank.
+    """
     counts = Counter(values.values())
     most = max(counts.values())
     usual = next(values[rank] for rank in sorted(values) if counts[values[rank]] == most)
@@ -120,13 +140,19 @@ def odd_ranks(values: Mapping[int, Any]) -> list[int]:
 def _other_call(here: Mapping[int, Exchange]) -> Accusation:
     odd = odd_ranks({rank: found.sign for rank, found in here.items()})
     mine, theirs = here[odd[0]], here[next(rank for rank in sorted(here) if rank not in odd)]
-    words = f"rank {mine.rank} runs {mine.words} where rank {theirs.rank} runs {theirs.words}: one of them left a collective out"
+    words = (
+        f"rank {mine.rank} runs {mine.words} where rank {theirs.rank} runs {theirs.words}: "
+        "one of them left a collective out"
+    )
     return _accusation(mine, theirs, words, odd)
 
 
 def _absent(here: Mapping[int, Exchange], absent: Sequence[int]) -> Accusation:
     found = here[min(here)]
-    words = f"rank {absent[0]} does not run this collective in step {found.step}; rank {found.rank} does"
+    words = (
+        f"rank {absent[0]} does not run this collective in step {found.step}; rank "
+        f"{found.rank} does"
+    )
     return _accusation(found, found, words, absent)
 
 
@@ -136,13 +162,18 @@ def _unequal(here: Mapping[int, Exchange]) -> Accusation | None:
     if not traits_of(first.op).alike or len(here) < len(first.group[1]):
         return None
     for slot in first.outputs:
-        states = {rank: found.outputs[slot] for rank, found in here.items() if slot in found.outputs}
+        states = {
+            rank: found.outputs[slot] for rank, found in here.items() if slot in found.outputs
+        }
         digests = {rank: state[1] for rank, state in states.items() if state[1] is not None}
         if len(digests) == len(here) and len(set(digests.values())) > 1:
             odd = odd_ranks(digests)
             other = next(rank for rank in sorted(digests) if rank not in odd)
             if not _close(states[odd[0]], states[other]):
-                words = f"its result differs between rank {odd[0]} and rank {other}, though all ranks of the group get the same"
+                words = (
+                    f"its result differs between rank {odd[0]} and rank {other}, though all "
+                    "ranks of the group get the same"
+                )
                 return _accusation(here[odd[0]], here[other], words, odd)
     return None
 
@@ -153,15 +184,32 @@ def _close(mine: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
     if precision is None or norm is None or theirs[2] is None:
         return False
     slack = min(64 * precision.unit, 0.02) * max(norm, theirs[2])
-    return bool(abs(norm - theirs[2]) <= slack and abs((mean or 0.0) - (theirs[3] or 0.0)) * max(size or 1, 1) ** 0.5 <= slack)
+    return bool(
+        abs(norm - theirs[2]) <= slack
+        and abs((mean or 0.0) - (theirs[3] or 0.0)) * max(size or 1, 1) ** 0.5 <= slack
+    )
 
 
 def _accusation(mine: Exchange, theirs: Exchange, words: str, odd: Sequence[int]) -> Accusation:
     evidence = {
-        "group": mine.group[0], "ranks": list(mine.group[1])[:64], "odd_ranks": list(odd)[:64],
-        "other": {"rank": theirs.rank, "step": theirs.step, "index": theirs.index, "call": theirs.name},
-    }  # fmt: skip
-    return Accusation(process=mine.process, index=mine.index, kind="rank-mismatch", reasons=(words,), evidence=evidence, judged=False)
+        "group": mine.group[0],
+        "ranks": list(mine.group[1])[:64],
+        "odd_ranks": list(odd)[:64],
+        "other": {
+            "rank": theirs.rank,
+            "step": theirs.step,
+            "index": theirs.index,
+            "call": theirs.name,
+        },
+    }
+    return Accusation(
+        process=mine.process,
+        index=mine.index,
+        kind="rank-mismatch",
+        reasons=(words,),
+        evidence=evidence,
+        judged=False,
+    )
 
 
 def group_of(args: str | None) -> tuple[str, tuple[int, ...]] | None:
@@ -175,7 +223,10 @@ def group_of(args: str | None) -> tuple[str, tuple[int, ...]] | None:
 
 def _found_group(node: Any, depth: int) -> tuple[str, tuple[int, ...]] | None:
     if isinstance(node, dict):
-        name, ranks = node.get("process_group", node.get("group_id")), node.get("ranks", node.get("group_ranks"))
+        name, ranks = (
+            node.get("process_group", node.get("group_id")),
+            node.get("ranks", node.get("group_ranks")),
+        )
         if name is not None and ranks is not None:
             known = ranks_of(ranks)
             return (str(name), known) if known else None
@@ -188,14 +239,23 @@ def _found_group(node: Any, depth: int) -> tuple[str, tuple[int, ...]] | None:
 
 
 def ranks_of(given: Any) -> tuple[int, ...]:
-    """Ranks of a list, or of the words that a recording has for them ("0-7", "0-6:2", "0,3"); nothing where they are malformed."""
+    """Ranks of a list, or of the words that a recording has for them ("0-7", "0-6:2", "0,3");
+    nothing where they are malformed.
+    """
     if isinstance(given, list):
-        return tuple(rank for rank in given if type(rank) is int) if len(given) <= _MAX_RANKS else ()
+        return (
+            tuple(rank for rank in given if type(rank) is int) if len(given) <= _MAX_RANKS else ()
+        )
     found: list[int] = []
     for part in str(given).split(","):
         span, _, step = part.partition(":")
         low, _, high = span.partition("-")
-        if not low.isdecimal() or not (high or low).isdecimal() or not (step or "1").isdecimal() or int(step or 1) < 1:
+        if (
+            not low.isdecimal()
+            or not (high or low).isdecimal()
+            or not (step or "1").isdecimal()
+            or int(step or 1) < 1
+        ):
             return ()
         wide = range(int(low), int(high or low) + 1, int(step or 1))
         if len(found) + len(wide) > _MAX_RANKS:

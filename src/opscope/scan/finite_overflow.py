@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overflow that leaves every value finite: integers that wrapped, negatives made unsigned, results clipped at the limit."""
+"""Overflow that leaves every value finite: integers that wrapped, negatives made unsigned, results
+clipped at the limit.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,17 @@ def quiet_accusations(nodes: Iterable[Node], flow: Flow) -> list[Accusation]:
     """Calls whose outputs are finite, or were not read, and that overflowed all the same."""
     found: dict[tuple[int, int], Accusation] = {}
     for node in nodes:
-        if id(node) in flow.unsound or id(node) in flow.wrapping or any(is_read(row) and not is_finite(row) for row in node.outputs):
+        if (
+            id(node) in flow.unsound
+            or id(node) in flow.wrapping
+            or any(is_read(row) and not is_finite(row) for row in node.outputs)
+        ):
             continue
         status = _status(node)
         follows = node.phase in LATER and (node.process, node.forward_index) in found
-        if (node.status or status.bits) and not follows:  # the gradient of a call that is accused itself says nothing new
+        if (
+            node.status or status.bits
+        ) and not follows:  # the gradient of a call that is accused itself says nothing new
             found[node.process, node.index] = _accusation(node, status)
     return list(found.values())
 
@@ -49,7 +57,13 @@ def _status(node: Node) -> Status:
 def _accusation(node: Node, status: Status) -> Accusation:
     recorded_only = bool(node.status) and not status.bits
     unread = all(not is_read(row) for row in node.outputs)
-    evidence: dict[str, Any] = {"reached": None, "path": [], "hidden_by": None, "arrived": False, "saturated": status.saturated}
+    evidence: dict[str, Any] = {
+        "reached": None,
+        "path": [],
+        "hidden_by": None,
+        "arrived": False,
+        "saturated": status.saturated,
+    }
     if recorded_only:
         evidence["reported_by"] = "the device or the recorder"
     return Accusation(

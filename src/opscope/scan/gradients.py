@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients over steps: exploding, vanishing, underflowing. Suspicions, never origins of overflow.
 
-Norms are taken from rows of role gradient. Of a long run at most SAMPLED steps are looked at, the first and the last ones: a
-scan of a clean run must not read the texts of every row.
+Norms are taken from rows of role gradient. Of a long run at most SAMPLED steps are looked at, the
+first and the last ones: a scan of a clean run must not read the texts of every row.
 """
 
 from __future__ import annotations
@@ -28,15 +28,21 @@ EXPLODED = 1e4  # times the first norm, growing in every one of the last steps
 VANISHED = 1e-6  # of the first norm, falling in every one of the last steps, while the loss stays
 WARNED = 1e2
 FLAT_LOSS = 0.2
-HALF_NORMAL = 6.103515625e-05  # smallest normal float16: below it digits are lost, below 6e-8 everything
+HALF_NORMAL = (
+    6.103515625e-05  # smallest normal float16: below it digits are lost, below 6e-8 everything
+)
 
 # The loss is what the gradient of ones is made like before backward begins.
 _LOSSES = """
-    SELECT c.step, max(t.max) FROM calls c JOIN tensors t ON t.process = c.process AND t."index" = c."index"
-    WHERE c.rank = ? AND c.op LIKE 'aten::ones_like%' AND t.io = 'input' AND t.size = 1 AND t.max IS NOT NULL
+    SELECT c.step, max(t.max) FROM calls c JOIN tensors t ON t.process = c.process
+    AND t."index" = c."index"
+    WHERE c.rank = ? AND c.op LIKE 'aten::ones_like%' AND t.io = 'input' AND t.size = 1
+    AND t.max IS NOT NULL
     GROUP BY c.step ORDER BY c.step
 """
-_CALL = 'SELECT name, op, module, phase, source FROM calls WHERE process = ? AND "index" = ? LIMIT 1'
+_CALL = (
+    'SELECT name, op, module, phase, source FROM calls WHERE process = ? AND "index" = ? LIMIT 1'
+)
 
 Spans = Mapping[tuple[int, int, int], tuple[int, int]]
 
@@ -57,7 +63,9 @@ class GradientRow(msgspec.Struct, frozen=True):
 
 
 class Norms(msgspec.Struct, frozen=True):
-    """Norm of all gradients of one rank, step by step, of the steps where they are finite; last is the last one's largest row."""
+    """Norm of all gradients of one rank, step by step, of the steps where they are finite; last is
+    the last one's largest row.
+    """
 
     rank: int
     steps: tuple[int, ...]
@@ -73,7 +81,9 @@ class GradientReport(msgspec.Struct, frozen=True):
 
 
 def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
-    """What the norms of the gradients over steps say; spans are the calls of each (process, rank, step)."""
+    """What the norms of the gradients over steps say; spans are the calls of each (process, rank,
+    step).
+    """
     sampled = _sampled(spans)
     rows = list(_gradient_rows(tables, sampled))
     findings, warnings = [], []
@@ -82,10 +92,14 @@ def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
     for _, rank, step in sampled:
         steps.setdefault(rank, set()).add(step)
     wanted = {rank: sorted(found) for rank, found in steps.items() if len(found) > 1}
-    warnings += jump_warnings(tables, wanted, {norms.rank: (norms.steps, norms.norms) for norms in series})
+    warnings += jump_warnings(
+        tables, wanted, {norms.rank: (norms.steps, norms.norms) for norms in series}
+    )
     for norms in series:
         kind, words = judge_norms(norms.steps, norms.norms)
-        if kind == "gradient-vanishing" and not _is_flat([loss for _, loss in tables.rows(_LOSSES, [norms.rank])]):
+        if kind == "gradient-vanishing" and not _is_flat(
+            [loss for _, loss in tables.rows(_LOSSES, [norms.rank])]
+        ):
             continue  # a loss that fell took its gradients with it: that is what training is for
         if kind is not None and words is not None:
             findings.append(_finding(norms, kind, words, tables))
@@ -100,35 +114,64 @@ def _sampled(spans: Spans) -> Spans:
     for process, _, step in spans:
         steps.setdefault(process, set()).add(step)
     half = SAMPLED // 2
-    kept = {process: {*sorted(found)[:half], *sorted(found)[-half:]} for process, found in steps.items()}
+    kept = {
+        process: {*sorted(found)[:half], *sorted(found)[-half:]} for process, found in steps.items()
+    }
     return {place: span for place, span in spans.items() if place[2] in kept[place[0]]}
 
 
 def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
-    """Rows of role gradient of these calls; texts are decoded only in batches that hold some of them."""
+    """Rows of role gradient of these calls; texts are decoded only in batches that hold some of
+    them.
+    """
     if not spans:
         return
     ranges = [(place, first, last) for place, (first, last) in spans.items()]
-    names = ("process", "index", "io", "role", "dtype", "storage", "l2norm", "nan", "pos_inf", "neg_inf", "zero", "size")
+    names = (
+        "process",
+        "index",
+        "io",
+        "role",
+        "dtype",
+        "storage",
+        "l2norm",
+        "nan",
+        "pos_inf",
+        "neg_inf",
+        "zero",
+        "size",
+    )
     for batch in columns(tables.run, "tensors", names):
         index = batch["index"]
         low, high = (index.min(), index.max()) if len(index) else (0, -1)
         for place, first, last in ranges:
             if first <= high and last >= low:
-                rows = np.flatnonzero((index >= first) & (index <= last) & (batch["process"] == place[0]))
+                rows = np.flatnonzero(
+                    (index >= first) & (index <= last) & (batch["process"] == place[0])
+                )
                 yield from _of_batch(batch, place, rows)
 
 
-def _of_batch(batch: Mapping[str, NDArray[Any]], place: tuple[int, int, int], rows: NDArray[np.intp]) -> Iterator[GradientRow]:
+def _of_batch(
+    batch: Mapping[str, NDArray[Any]], place: tuple[int, int, int], rows: NDArray[np.intp]
+) -> Iterator[GradientRow]:
     known = ~np.ma.getmaskarray(batch["l2norm"])
-    for row in rows[known[rows] & (batch["role"][rows] == "gradient") & (batch["io"][rows] == "output")].tolist():
+    for row in rows[
+        known[rows] & (batch["role"][rows] == "gradient") & (batch["io"][rows] == "output")
+    ].tolist():
         storage = batch["storage"][row]
         yield GradientRow(
-            process=place[0], rank=place[1], step=place[2], index=int(batch["index"][row]),
-            storage=None if storage is np.ma.masked else int(storage), norm=float(batch["l2norm"][row]),
-            bad=sum(_count(batch[kind][row]) for kind in ("nan", "pos_inf", "neg_inf")), half=batch["dtype"][row] == "float16",
-            zero=_count(batch["zero"][row]), size=0 if batch["zero"][row] is np.ma.masked else int(batch["size"][row]),
-        )  # fmt: skip
+            process=place[0],
+            rank=place[1],
+            step=place[2],
+            index=int(batch["index"][row]),
+            storage=None if storage is np.ma.masked else int(storage),
+            norm=float(batch["l2norm"][row]),
+            bad=sum(_count(batch[kind][row]) for kind in ("nan", "pos_inf", "neg_inf")),
+            half=batch["dtype"][row] == "float16",
+            zero=_count(batch["zero"][row]),
+            size=0 if batch["zero"][row] is np.ma.masked else int(batch["size"][row]),
+        )
 
 
 def _count(value: Any) -> int:
@@ -149,24 +192,37 @@ def _series(rows: Sequence[GradientRow]) -> Iterator[Norms]:
         if which not in states or row.norm > states[which].norm:
             states[which] = row
     for rank in sorted({rank for rank, _ in largest}):
-        steps = sorted(step for owner, step in largest if owner == rank and (owner, step) not in spoilt)
+        steps = sorted(
+            step for owner, step in largest if owner == rank and (owner, step) not in spoilt
+        )
         if steps:
-            norms = tuple(sum(row.norm**2 for row in largest[rank, step].values()) ** 0.5 for step in steps)
-            yield Norms(rank, tuple(steps), norms, max(largest[rank, steps[-1]].values(), key=lambda row: row.norm))
+            norms = tuple(
+                sum(row.norm**2 for row in largest[rank, step].values()) ** 0.5 for step in steps
+            )
+            yield Norms(
+                rank,
+                tuple(steps),
+                norms,
+                max(largest[rank, steps[-1]].values(), key=lambda row: row.norm),
+            )
 
 
 def judge_norms(steps: Sequence[int], norms: Sequence[float]) -> tuple[str | None, str | None]:
     """(kind or None, words or None) of a series of gradient norms.
 
-    Clear explosion: at least 10^4 times the first norm and growing in each of the last steps. Clear vanishing: below 10^-6 of
-    the first and falling; whether the loss stays where it was is for the caller to look at. A hundredfold growth is a warning.
+    Clear explosion: at least 10^4 times the first norm and growing in each of the last steps. Clear
+    vanishing: below 10^-6 of the first and falling; whether the loss stays where it was is for the
+    caller to look at. A hundredfold growth is a warning.
     """
     if len(norms) < MIN_STEPS or norms[0] == 0.0:
         return None, None
     ratio, tail = norms[-1] / norms[0], norms[-MIN_STEPS:]
     growing = all(later > 1.5 * earlier for earlier, later in pairwise(tail))
     falling = all(later < earlier for earlier, later in pairwise(tail))
-    words = f"the norm of all gradients went from {norms[0]:.3g} in step {steps[0]} to {norms[-1]:.3g} in step {steps[-1]}"
+    words = (
+        f"the norm of all gradients went from {norms[0]:.3g} in step {steps[0]} to "
+        f"{norms[-1]:.3g} in step {steps[-1]}"
+    )
     if ratio >= EXPLODED and growing:
         return "gradient-explosion", words
     if ratio <= VANISHED and falling:
@@ -185,12 +241,24 @@ def _is_flat(losses: Sequence[float]) -> bool:
 
 def _finding(norms: Norms, kind: str, words: str, tables: Tables) -> Finding:
     row = norms.last
-    name, op, module, phase, source = next(tables.stream(_CALL, [row.process, row.index]), (None,) * 5)
+    name, op, module, phase, source = next(
+        tables.stream(_CALL, [row.process, row.index]), (None,) * 5
+    )
     evidence = {"steps": list(norms.steps), "norms": list(norms.norms)}
     return Finding(
-        kind=kind, rank=norms.rank, step=norms.steps[-1], index=row.index, call=name, op=op, phase=phase, module=module, source=source,
-        reasons=(words,), confidence="suspected", evidence=(evidence,),
-    )  # fmt: skip
+        kind=kind,
+        rank=norms.rank,
+        step=norms.steps[-1],
+        index=row.index,
+        call=name,
+        op=op,
+        phase=phase,
+        module=module,
+        source=source,
+        reasons=(words,),
+        confidence="suspected",
+        evidence=(evidence,),
+    )
 
 
 def _underflow(rows: Sequence[GradientRow]) -> list[str]:
@@ -202,5 +270,8 @@ def _underflow(rows: Sequence[GradientRow]) -> list[str]:
     typical = (sum(row.norm**2 for row in half) / (size - zero)) ** 0.5
     if typical >= HALF_NORMAL:
         return []
-    share = f"{100 * zero / size:.0f}% of the float16 gradient elements are 0 and the others are about {typical:.1g}"
+    share = (
+        f"{100 * zero / size:.0f}% of the float16 gradient elements are 0 and the others are "
+        f"about {typical:.1g}"
+    )
     return [f"{share}: they underflow (smallest normal float16 6.1e-05); scale the loss"]

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 # The first call of each backward pass and the last one before it, at the finest level recorded.
 _TURNS = """
     SELECT process, before, after, previous FROM (
-        SELECT process, phase, "index" AS after, lag(phase) OVER calls_of AS previous, lag("index") OVER calls_of AS before
+        SELECT process, phase, "index" AS after, lag(phase) OVER calls_of AS previous,
+        lag("index") OVER calls_of AS before
         FROM calls
-        WHERE level = (SELECT level FROM calls ORDER BY CASE level WHEN 'operator' THEN 0 WHEN 'api' THEN 1 ELSE 2 END LIMIT 1)
+        WHERE level = (SELECT level FROM calls
+        ORDER BY CASE level WHEN 'operator' THEN 0 WHEN 'api' THEN 1 ELSE 2 END LIMIT 1)
         WINDOW calls_of AS (PARTITION BY process ORDER BY "index"))
     WHERE phase = 'backward' AND previous IN ('forward', 'optimizer')
 """
@@ -29,9 +31,11 @@ _NEAR = 8  # calls between the gradient of ones and the first node
 
 
 def suspicious_calls(tables: Tables, found: Screen) -> tuple[list[Node], int]:
-    """The calls to judge, in order within each process, and how many were left out because they are too many.
+    """The calls to judge, in order within each process, and how many were left out because they are
+    too many.
 
-    Calls whose tensors were not read are among them, so that damage is followed through what nobody looked at.
+    Calls whose tensors were not read are among them, so that damage is followed through what nobody
+    looked at.
     """
     wanted = np.union1d(found.bad, found.odd)
     if found.bad.size and found.unread.size <= MAX_UNREAD_CALLS:
@@ -48,35 +52,55 @@ def _earliest(wanted: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     processes, counts = np.unique(processes_of(wanted), return_counts=True)
     share = limit // len(processes)
     starts = np.cumsum(counts) - counts
-    return np.concatenate([wanted[start : start + min(int(count), share)] for start, count in zip(starts, counts, strict=True)])
+    return np.concatenate(
+        [
+            wanted[start : start + min(int(count), share)]
+            for start, count in zip(starts, counts, strict=True)
+        ]
+    )
 
 
 def _finest(tables: Tables, nodes: dict[int, Node]) -> list[Node]:
-    """Operators where there are any; of the coarser levels only calls inside which nothing was recorded."""
+    """Operators where there are any; of the coarser levels only calls inside which nothing was
+    recorded.
+    """
     if all(node.level == "operator" for node in nodes.values()):
         return list(nodes.values())
     found = tables.rows("SELECT DISTINCT process, parent FROM calls WHERE parent IS NOT NULL")
     parents = {key(process, parent) for process, parent in found}
-    return [node for node in nodes.values() if node.level == "operator" or key(node.process, node.index) not in parents]
+    return [
+        node
+        for node in nodes.values()
+        if node.level == "operator" or key(node.process, node.index) not in parents
+    ]
 
 
 def losses(tables: Tables, nodes: list[Node]) -> frozenset[Identity]:
     """Tensors that backward starts from, of those in these nodes.
 
-    PyTorch makes a gradient of ones like the loss just before it runs the first node, so the root is what that call reads;
-    where there is no such call, it is the single-element output of the last forward call before backward.
+    PyTorch makes a gradient of ones like the loss just before it runs the first node, so the root
+    is what that call reads; where there is no such call, it is the single-element output of the
+    last forward call before backward.
     """
     known = {key(node.process, node.index): node for node in nodes}
     turns = tables.rows(_TURNS)
     ones = {key(process, index) for process, index in tables.rows(_ONES)}
     found: set[Identity] = set()
     for process, before, after, previous in turns:
-        near = [key(process, index) for index in range(max(0, after - _NEAR), after + 3) if key(process, index) in ones]
+        near = [
+            key(process, index)
+            for index in range(max(0, after - _NEAR), after + 3)
+            if key(process, index) in ones
+        ]
         if near:
             rows = [row for place in near if place in known for row in known[place].inputs]
         elif previous == "forward":
             last = known.get(key(process, before))
-            rows = [row for row in last.outputs if row.size == 1 and is_float(row.dtype)] if last is not None else []
+            rows = (
+                [row for row in last.outputs if row.size == 1 and is_float(row.dtype)]
+                if last is not None
+                else []
+            )
         else:
             rows = []
         found.update(identity for row in rows if (identity := identity_of(row)) is not None)

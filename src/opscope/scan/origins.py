@@ -27,7 +27,9 @@ LATER = frozenset({"backward", "recompute"})
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What bears on how sure one can be: was everything recorded (no torn file, no hidden operator, from step 0); what was noted."""
+    """What bears on how sure one can be: was everything recorded (no torn file, no hidden operator,
+    from step 0); what was noted.
+    """
 
     whole: bool
     first_steps: dict[int, int]
@@ -41,7 +43,9 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Sorted(msgspec.Struct, frozen=True):
-    """Origins that are findings, those that the program guards against, and those of steps that a GradScaler skipped on purpose."""
+    """Origins that are findings, those that the program guards against, and those of steps that a
+    GradScaler skipped on purpose.
+    """
 
     accusations: tuple[Accusation, ...]
     guarded: tuple[Accusation, ...]
@@ -77,16 +81,23 @@ def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> So
         if bit not in following:
             guarded = _is_guarded(origin, reached, left_open)
             one = _accusation(origin, reached, followers.get(bit, []), context)
-            found.append(msgspec.structs.replace(one, evidence={**one.evidence, "guarded": True}) if guarded else one)
+            found.append(
+                msgspec.structs.replace(one, evidence={**one.evidence, "guarded": True})
+                if guarded
+                else one
+            )
     guarded_ones = tuple(one for one in found if one.evidence.get("guarded"))
-    return Sorted(tuple(one for one in found if not one.evidence.get("guarded")), guarded_ones, tuple(skipped))
+    return Sorted(
+        tuple(one for one in found if not one.evidence.get("guarded")), guarded_ones, tuple(skipped)
+    )
 
 
 class _Primaries:
     """Of which other origin an origin is only the consequence.
 
-    The gradient, or the recomputation, of a call that is itself accused, whatever hid its own result; and whatever goes wrong in the
-    backward pass of a loss that an origin has reached before: its gradients mean nothing.
+    The gradient, or the recomputation, of a call that is itself accused, whatever hid its own
+    result; and whatever goes wrong in the backward pass of a loss that an origin has reached
+    before: its gradients mean nothing.
     """
 
     def __init__(self, accused: Iterable[tuple[Origin, Reached | None]]) -> None:
@@ -123,7 +134,8 @@ def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) 
     if origin.cause == "received":
         return not _was_sent(origin, flow, reach)
     if origin.cause in {"moved", "constant"} or _is_placeholder(origin):
-        # NaN that marks what is missing is made and guarded on purpose; an accusation needs somebody who computed with it.
+        # NaN that marks what is missing is made and guarded on purpose; an accusation needs
+        # somebody who computed with it.
         return origin.used or reached is not None
     if origin.cause == "arrived":
         return origin.used or reached is not None or origin.hidden_by is not None
@@ -131,7 +143,9 @@ def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) 
 
 
 def _is_guarded(origin: Origin, reached: Reached | None, left_open: int) -> bool:
-    """Whether the program itself removed all of it: by a guard, in the same step, before it reached or stopped anything."""
+    """Whether the program itself removed all of it: by a guard, in the same step, before it reached
+    or stopped anything.
+    """
     if reached is not None or origin.failed_in is not None or origin.bit & left_open:
         return False
     return origin.hidden_by is not None and origin.guarded
@@ -139,11 +153,18 @@ def _is_guarded(origin: Origin, reached: Reached | None, left_open: int) -> bool
 
 def _is_placeholder(origin: Origin) -> bool:
     """Whether it is a single NaN in the program's text: torch.tensor(float("nan"))."""
-    return origin.cause == "arrived" and origin.row is not None and origin.row.size == 1 and family(origin.node.op) == "lift_fresh"
+    return (
+        origin.cause == "arrived"
+        and origin.row is not None
+        and origin.row.size == 1
+        and family(origin.node.op) == "lift_fresh"
+    )
 
 
 def _guarded_by_its_own_node(origin: Origin) -> bool:
-    """Whether the autograd node that made it also put it right, as PyTorch's gradient of a norm does at 0."""
+    """Whether the autograd node that made it also put it right, as PyTorch's gradient of a norm
+    does at 0.
+    """
     node, hider = origin.node, origin.hidden_by
     if hider is None or node.phase != "backward" or node.forward_index is None:
         return False
@@ -153,28 +174,36 @@ def _guarded_by_its_own_node(origin: Origin) -> bool:
 def _was_sent(origin: Origin, flow: Flow, reach: Reach) -> bool:
     """Whether what a collective returned was put in by some rank.
 
-    Either another rank handed something unsound to the same kind of collective in the same step, or an origin of that step
-    got somewhere: buckets of gradients are filled where nobody records, so the way from there into the collective is unseen.
+    Either another rank handed something unsound to the same kind of collective in the same step, or
+    an origin of that step
+    got somewhere: buckets of gradients are filled where nobody records, so the way from there into
+    the collective is unseen.
     """
     node = origin.node
     if flow.sending[node.step, family(node.op)] - {node.rank}:
         return True
     return any(
-        other.cause != "received" and other.node.step == node.step and other.bit in reach.first
+        other.cause != "received"
+        and other.node.step == node.step
+        and other.bit in reach.first
         and not (other.cause == "moved" and flow.only_overwritten(other.node))
         and (other.node.rank != node.rank or other.node.index < node.index)
         for other in flow.origins
-    )  # fmt: skip
+    )
 
 
-def _accusation(origin: Origin, reached: Reached | None, followers: Sequence[Origin], context: Context) -> Accusation:
+def _accusation(
+    origin: Origin, reached: Reached | None, followers: Sequence[Origin], context: Context
+) -> Accusation:
     node = origin.node
     unread = _unread(node)
     hider = None if reached is not None else origin.hidden_by or origin.asked_by
     hidden = None if hider is None else hider.name
     evidence: dict[str, Any] = {
         "reached": None if reached is None else reached.what,
-        "reached_at": None if reached is None else {"step": reached.step, "call": reached.call, "tensor_name": reached.tensor_name},
+        "reached_at": None
+        if reached is None
+        else {"step": reached.step, "call": reached.call, "tensor_name": reached.tensor_name},
         "path": [] if reached is None else list(reached.path),
         "hidden_by": hidden,
         "arrived": origin.cause in {"arrived", "scalar", "moved"},
@@ -186,14 +215,25 @@ def _accusation(origin: Origin, reached: Reached | None, followers: Sequence[Ori
     if origin.failed_in is not None:
         evidence["failed_in"] = origin.failed_in.name
     if followers:
-        named = [{"call": other.node.name, "op": other.node.op, "step": other.node.step} for other in followers]
+        named = [
+            {"call": other.node.name, "op": other.node.op, "step": other.node.step}
+            for other in followers
+        ]
         evidence["followed_by"] = named[:MAX_FOLLOWERS]
-    inside = context.note(node, "composites", f"{node.op} {node.source}") if origin.cause == "constant" else None
+    inside = (
+        context.note(node, "composites", f"{node.op} {node.source}")
+        if origin.cause == "constant"
+        else None
+    )
     return Accusation(
         process=node.process,
         index=node.index,
         inside=inside,
-        reasons=(*_reasons(origin), *_returned(origin, context), *((f"made inside {inside} by {node.op}",) if inside else ())),
+        reasons=(
+            *_reasons(origin),
+            *_returned(origin, context),
+            *((f"made inside {inside} by {node.op}",) if inside else ()),
+        ),
         confidence=_confidence(origin, context, unread=bool(unread)),
         evidence=evidence,
         order=_order(origin, reached, hidden),
@@ -209,7 +249,11 @@ def _order(origin: Origin, reached: Reached | None, hidden: str | None) -> int:
 
 def _unread(node: Node) -> list[str]:
     """Slots of inputs whose values nobody looked at and that could show in the result."""
-    return [row.slot for row in node.inputs if not is_read(row) and not is_overwritten(node.op, row.slot)]
+    return [
+        row.slot
+        for row in node.inputs
+        if not is_read(row) and not is_overwritten(node.op, row.slot)
+    ]
 
 
 def _confidence(origin: Origin, context: Context, *, unread: bool) -> str:
@@ -242,21 +286,33 @@ def _reasons(origin: Origin) -> tuple[str, ...]:
 
 
 def _returned(origin: Origin, context: Context) -> tuple[str, ...]:
-    """As which scalar argument the value of an origin came back, in the words of an optimizer where it is one of its settings."""
+    """As which scalar argument the value of an origin came back, in the words of an optimizer where
+    it is one of its settings.
+    """
     if origin.returned is None:
         return ()
     node, slot = origin.returned
-    value = next((value for place, value in parse_arguments(node.args).scalars if place == slot), math.nan)
-    setting = context.note(node, "settings", f"step {node.step}") if node.phase == "optimizer" else None
+    value = next(
+        (value for place, value in parse_arguments(node.args).scalars if place == slot), math.nan
+    )
+    setting = (
+        context.note(node, "settings", f"step {node.step}") if node.phase == "optimizer" else None
+    )
     words = f"argument {slot.removeprefix('kwargs.')} of {node.name} is {value}"
     if setting is not None:
         words = f"{setting} ({words})"
-    return (words if origin.cause == "scalar" else f"its value left the tensors and came back: {words}",)
+    return (
+        words if origin.cause == "scalar" else f"its value left the tensors and came back: {words}",
+    )
 
 
 def _described(row: Row | None) -> str:
     if row is None:
         return "a tensor that nobody recorded produced"
-    held = [f"{count} {word}" for count, word in ((row.nan, "NaN"), (row.pos_inf, "+Inf"), (row.neg_inf, "-Inf")) if count]
+    held = [
+        f"{count} {word}"
+        for count, word in ((row.nan, "NaN"), (row.pos_inf, "+Inf"), (row.neg_inf, "-Inf"))
+        if count
+    ]
     what = " ".join(word for word in (row.role, row.tensor_name) if word) or "a tensor"
     return f"{what} ({row.io} {row.slot}) holds {', '.join(held)} and nobody recorded produced it"

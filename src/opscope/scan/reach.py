@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What was reached ("loss", "gradient", "parameter"), where, and the calls from the origin to there."""
+    """What was reached ("loss", "gradient", "parameter"), where, and the calls from the origin to
+    there.
+    """
 
     what: str
     step: int
@@ -36,8 +38,15 @@ class Reach:
     def __init__(self, flow: Flow, losses: frozenset[Identity]) -> None:
         self._flow = flow
         self._losses = losses
-        self._backward_readers = {identity: any(node.phase == "backward" for node in readers) for identity, readers in flow.readers.items()}
-        self._parameters = {(mark.row.process, mark.row.storage) for mark in (*flow.written, *flow.read) if mark.row.role == "parameter"}
+        self._backward_readers = {
+            identity: any(node.phase == "backward" for node in readers)
+            for identity, readers in flow.readers.items()
+        }
+        self._parameters = {
+            (mark.row.process, mark.row.storage)
+            for mark in (*flow.written, *flow.read)
+            if mark.row.role == "parameter"
+        }
         self.first: dict[int, tuple[str, Mark]] = {}
         self.damaged_parameters: set[int] = set()
         for mark in flow.written:
@@ -47,7 +56,9 @@ class Reach:
                 self._note(mark.row.role, mark)
 
     def _note(self, what: str | None, mark: Mark) -> None:
-        """Keep the earliest sink of each origin in the mark; a mask that is the loss becomes an origin itself."""
+        """Keep the earliest sink of each origin in the mark; a mask that is the loss becomes an
+        origin itself.
+        """
         if what is None or not is_read(mark.row) or is_finite(mark.row):
             return
         condition = mark.condition
@@ -56,7 +67,11 @@ class Reach:
             bits = self._flow.mark
             self._flow.add(Origin(bits, mark.node, "mask", row=mark.row, confirmed=True, used=True))
         for origin in self._flow.of(bits):
-            if origin.row is not None and origin.cause == "arrived" and identity_of(origin.row) == identity_of(mark.row):
+            if (
+                origin.row is not None
+                and origin.cause == "arrived"
+                and identity_of(origin.row) == identity_of(mark.row)
+            ):
                 continue  # what arrived reached nothing yet
             origin.confirmed = True
             if what == "parameter":
@@ -68,13 +83,19 @@ class Reach:
     def _sink_of_output(self, mark: Mark) -> str | None:
         node, row = mark.node, mark.row
         identity = identity_of(row)
-        if identity in self._losses or (node.phase == "forward" and row.size == 1 and traits_of(node.op).loss):
+        if identity in self._losses or (
+            node.phase == "forward" and row.size == 1 and traits_of(node.op).loss
+        ):
             return "loss"
         if row.role in {"gradient", "parameter"}:
             return row.role
         if node.phase == "optimizer" and (row.process, row.storage) in self._parameters:
             return "parameter"
-        if node.phase == "backward" and identity is not None and not self._backward_readers.get(identity, False):
+        if (
+            node.phase == "backward"
+            and identity is not None
+            and not self._backward_readers.get(identity, False)
+        ):
             return "gradient"
         return None
 
@@ -86,10 +107,19 @@ class Reach:
         what, mark = found
         nodes = self._path(origin, mark)
         nan_at = next((node.name for node in nodes if any(row.nan for row in node.outputs)), None)
-        return Reached(what, mark.node.step, mark.node.name, mark.row.tensor_name, tuple(node.name for node in nodes), nan_at)
+        return Reached(
+            what,
+            mark.node.step,
+            mark.node.name,
+            mark.row.tensor_name,
+            tuple(node.name for node in nodes),
+            nan_at,
+        )
 
     def _path(self, origin: Origin, mark: Mark) -> list[Node]:
-        """Calls from the origin to the sink, found backwards through the inputs that carry the origin's bit."""
+        """Calls from the origin to the sink, found backwards through the inputs that carry the
+        origin's bit.
+        """
         path: list[Node] = []
         current: Mark | None = mark
         seen: set[int] = set()
@@ -111,6 +141,10 @@ class Reach:
                 continue
             identity = identity_of(row)
             mark = None if identity is None else self._flow.produced.get(identity)
-            if mark is not None and mark.node is not node and (mark.condition.taint | mark.condition.pending) & bit:
+            if (
+                mark is not None
+                and mark.node is not node
+                and (mark.condition.taint | mark.condition.pending) & bit
+            ):
                 return mark
         return None

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters that several ranks hold alike, and where one of them goes its own way.
 
-Ranks on which one parameter's gradient has the same bits train one model together: what they hold of it must be equal. Shards of
-tensor-parallel layers, experts and stages of a pipeline never have equal gradients, nor have models that are averaged now and then;
-buffers are each rank's own. A gradient of one number everywhere (zeros) says nothing.
+Ranks on which one parameter's gradient has the same bits train one model together: what they hold
+of it must be equal. Shards of tensor-parallel layers, experts and stages of a pipeline never have
+equal gradients, nor have models that are averaged now and then; buffers are each rank's own. A
+gradient of one number everywhere (zeros) says nothing.
 """
 
 from __future__ import annotations
@@ -31,30 +32,40 @@ if TYPE_CHECKING:
 MAX_NAMES = 64
 _STATES = """
     SELECT c.rank, c.step, c.op, s.* FROM (
-        SELECT process, role, tensor_name, shape, version, min("index") AS "index", any_value(digest) AS digest,
+        SELECT process, role, tensor_name, shape, version, min("index") AS "index",
+        any_value(digest) AS digest,
             any_value(min) < any_value(max) AS telling
-        FROM tensors WHERE role IN ('parameter', 'gradient') AND tensor_name IS NOT NULL AND version IS NOT NULL AND digest IS NOT NULL
+        FROM tensors WHERE role IN ('parameter', 'gradient') AND tensor_name IS NOT NULL
+        AND version IS NOT NULL AND digest IS NOT NULL
         GROUP BY ALL) s JOIN calls c USING (process, "index")
 """
-# One gradient on several ranks, whose parameter they leave unlike at the end of the step; and a gradient that is shared in other
-# steps but not in this one, in which others are, and which parts a parameter that was equal before.
+# One gradient on several ranks, whose parameter they leave unlike at the end of the step; and a
+# gradient that is shared in other steps but not in this one, in which others are, and which parts a
+# parameter that was equal before.
 _PARTED = f"""
     WITH states AS ({_STATES}),
     kept AS (SELECT rank, step, tensor_name, shape, arg_max(digest, "index") AS after FROM states
         WHERE role = 'parameter' GROUP BY ALL),
-    shared AS (SELECT g.step, g.tensor_name, k.shape, list(DISTINCT g.rank) AS ranks, count(DISTINCT k.after) AS states
-        FROM states g JOIN kept k ON g.rank = k.rank AND g.step = k.step AND g.tensor_name = k.tensor_name
-        WHERE g.role = 'gradient' AND g.telling GROUP BY g.step, g.tensor_name, g.digest, k.shape HAVING count(DISTINCT g.rank) > 1),
+    shared AS (SELECT g.step, g.tensor_name, k.shape, list(DISTINCT g.rank) AS ranks,
+    count(DISTINCT k.after) AS states
+        FROM states g JOIN kept k ON g.rank = k.rank AND g.step = k.step
+        AND g.tensor_name = k.tensor_name
+        WHERE g.role = 'gradient' AND g.telling GROUP BY g.step, g.tensor_name, g.digest, k.shape
+        HAVING count(DISTINCT g.rank) > 1),
     alone AS (SELECT k.step, k.tensor_name, k.shape, list(DISTINCT k.rank) AS ranks
-        FROM kept k JOIN kept p ON p.rank = k.rank AND p.step = k.step - 1 AND p.tensor_name = k.tensor_name AND p.shape = k.shape
-        WHERE k.tensor_name IN (SELECT tensor_name FROM shared) AND k.step IN (SELECT step FROM shared)
+        FROM kept k JOIN kept p ON p.rank = k.rank AND p.step = k.step - 1
+        AND p.tensor_name = k.tensor_name AND p.shape = k.shape
+        WHERE k.tensor_name IN (SELECT tensor_name FROM shared) AND k.step IN (SELECT step
+        FROM shared)
             AND (k.step, k.tensor_name) NOT IN (SELECT (step, tensor_name) FROM shared)
-        GROUP BY ALL HAVING count(DISTINCT k.rank) > 1 AND count(DISTINCT p.after) = 1 AND count(DISTINCT k.after) > 1)
+        GROUP BY ALL HAVING count(DISTINCT k.rank) > 1 AND count(DISTINCT p.after) = 1
+        AND count(DISTINCT k.after) > 1)
     SELECT step, tensor_name, shape, ranks FROM shared WHERE states > 1
     UNION ALL SELECT step, tensor_name, shape, ranks FROM alone ORDER BY step, tensor_name
 """  # noqa: S608 - fixed text
 _HISTORY = f"""
-    SELECT role, rank, step, process, "index", digest, op FROM ({_STATES}) WHERE tensor_name = ? ORDER BY rank, "index"
+    SELECT role, rank, step, process, "index", digest, op FROM ({_STATES}) WHERE tensor_name = ?
+    ORDER BY rank, "index"
 """  # noqa: S608 - fixed text
 
 
@@ -70,9 +81,11 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Parting(msgspec.Struct, frozen=True):
-    """Where one parameter or its gradient goes its own way: the state on the odd rank and on another.
+    """Where one parameter or its gradient goes its own way: the state on the odd rank and on
+    another.
 
-    never: it was never alike; unexchanged: only on the other rank did a collective write the gradient.
+    never: it was never alike; unexchanged: only on the other rank did a collective write the
+    gradient.
     """
 
     name: str
@@ -89,22 +102,42 @@ def replica_accusations(tables: Tables) -> Iterator[Accusation]:
     first: dict[str, tuple[int, ...]] = {}
     for _, name, _, ranks in tables.rows(_PARTED):
         first.setdefault(name, tuple(sorted(ranks)))
-    partings = [parting for name in list(first)[:MAX_NAMES] if (parting := _located(tables, name, first[name])) is not None]
+    partings = [
+        parting
+        for name in list(first)[:MAX_NAMES]
+        if (parting := _located(tables, name, first[name])) is not None
+    ]
     if not partings:
         return
-    places = [(state.process, state.index) for parting in partings for state in (parting.mine, parting.theirs)]
-    calls = {place: call for place, (call, _) in whole_calls(tables, np.unique([key(*place) for place in places]), tensors=False).items()}
+    places = [
+        (state.process, state.index)
+        for parting in partings
+        for state in (parting.mine, parting.theirs)
+    ]
+    calls = {
+        place: call
+        for place, (call, _) in whole_calls(
+            tables, np.unique([key(*place) for place in places]), tensors=False
+        ).items()
+    }
     sites: dict[tuple[Any, ...], list[Parting]] = defaultdict(list)
     for parting in partings:
         call = calls[key(parting.mine.process, parting.mine.index)]
-        sites[(call.rank, "never") if parting.never else (call.rank, call.step, call.op, call.source)].append(parting)
+        sites[
+            (call.rank, "never") if parting.never else (call.rank, call.step, call.op, call.source)
+        ].append(parting)
     for found in sites.values():
         yield _accusation(found, calls)
 
 
 def _located(tables: Tables, name: str, ranks: Sequence[int]) -> Parting | None:
-    """The first state in which the ranks differ, of the parameter, or of its gradient when that is what differed before."""
-    history: dict[str, dict[int, list[State]]] = {"parameter": defaultdict(list), "gradient": defaultdict(list)}
+    """The first state in which the ranks differ, of the parameter, or of its gradient when that is
+    what differed before.
+    """
+    history: dict[str, dict[int, list[State]]] = {
+        "parameter": defaultdict(list),
+        "gradient": defaultdict(list),
+    }
     for role, *state in tables.rows(_HISTORY, [name]):
         history[role][state[0]].append(State(*state))
     values = {rank: _changes(history["parameter"][rank]) for rank in ranks}
@@ -115,18 +148,31 @@ def _located(tables: Tables, name: str, ranks: Sequence[int]) -> Parting | None:
     mine, theirs = values[odd[0]][place], values[other][place]
     if place == 0:
         return Parting(name, mine, theirs, tuple(odd), never=True)
-    gradients = {rank: _changes([state for state in history["gradient"][rank] if state.step == mine.step]) for rank in (odd[0], other)}
-    return _by_gradient(name, gradients, (mine, theirs), odd) or Parting(name, mine, theirs, tuple(odd))
+    gradients = {
+        rank: _changes([state for state in history["gradient"][rank] if state.step == mine.step])
+        for rank in (odd[0], other)
+    }
+    return _by_gradient(name, gradients, (mine, theirs), odd) or Parting(
+        name, mine, theirs, tuple(odd)
+    )
 
 
-def _by_gradient(name: str, gradients: Mapping[int, list[State]], found: tuple[State, State], odd: Sequence[int]) -> Parting | None:
-    """Where the gradient left its common state in the step; None when both updates read the same one."""
-    mine, theirs = ([state for state in gradients[one.rank] if state.index <= one.index] for one in found)
+def _by_gradient(
+    name: str, gradients: Mapping[int, list[State]], found: tuple[State, State], odd: Sequence[int]
+) -> Parting | None:
+    """Where the gradient left its common state in the step; None when both updates read the same
+    one.
+    """
+    mine, theirs = (
+        [state for state in gradients[one.rank] if state.index <= one.index] for one in found
+    )
     if not mine or not theirs or mine[-1].digest == theirs[-1].digest:
         return None
     common = {state.digest for state in mine} & {state.digest for state in theirs}
     if not common:
-        lost = any(is_collective(state.op) for state in theirs) and not any(is_collective(state.op) for state in mine)
+        lost = any(is_collective(state.op) for state in theirs) and not any(
+            is_collective(state.op) for state in mine
+        )
         return Parting(name, found[0], found[1], tuple(odd), gradient=True, unexchanged=lost)
     return Parting(name, _after(mine, common), _after(theirs, common), tuple(odd), gradient=True)
 
@@ -138,13 +184,19 @@ def _after(states: Sequence[State], common: set[int]) -> State:
 
 
 def _changes(states: Sequence[State]) -> list[State]:
-    """States in order, each content once in a row; parts of a tensor that a view shows are no states of their own."""
-    told = [state for place, state in enumerate(states) if place == 0 or not traits_of(state.op).view]
+    """States in order, each content once in a row; parts of a tensor that a view shows are no
+    states of their own.
+    """
+    told = [
+        state for place, state in enumerate(states) if place == 0 or not traits_of(state.op).view
+    ]
     return [next(same) for _, same in groupby(told, key=lambda state: state.digest)]
 
 
 def _first_unlike(values: Mapping[int, Sequence[State]]) -> tuple[int, list[int], int] | None:
-    """The first place at which sequences differ, the ranks that are odd there, and one that is not."""
+    """The first place at which sequences differ, the ranks that are odd there, and one that is
+    not.
+    """
     for place in range(min(map(len, values.values()), default=0)):
         digests = {rank: found[place].digest for rank, found in values.items()}
         if len(set(digests.values())) > 1:
@@ -159,10 +211,23 @@ def _accusation(found: Sequence[Parting], calls: Mapping[int, Call]) -> Accusati
     mine, theirs = (calls[key(state.process, state.index)] for state in (first.mine, first.theirs))
     words = _words(first, (mine, theirs), names)
     evidence = {
-        "parameters": names, "odd_ranks": list(first.odd)[:64],
-        "other": {"rank": theirs.rank, "step": theirs.step, "index": theirs.index, "call": theirs.name},
-    }  # fmt: skip
-    return Accusation(process=mine.process, index=mine.index, kind="rank-mismatch", reasons=tuple(words), evidence=evidence, judged=False)
+        "parameters": names,
+        "odd_ranks": list(first.odd)[:64],
+        "other": {
+            "rank": theirs.rank,
+            "step": theirs.step,
+            "index": theirs.index,
+            "call": theirs.name,
+        },
+    }
+    return Accusation(
+        process=mine.process,
+        index=mine.index,
+        kind="rank-mismatch",
+        reasons=tuple(words),
+        evidence=evidence,
+        judged=False,
+    )
 
 
 def _words(parting: Parting, calls: tuple[Call, Call], names: Sequence[str]) -> Iterator[str]:
@@ -170,14 +235,20 @@ def _words(parting: Parting, calls: tuple[Call, Call], names: Sequence[str]) -> 
     named = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     ranks = f"rank {mine.rank} and rank {theirs.rank}"
     if parting.never:
-        yield f"{named}: {ranks} train it together and never held the same: not broadcast, not seeded alike, or changed before it was read"
+        yield (
+            f"{named}: {ranks} train it together and never held the same: not broadcast, not "
+            "seeded alike, or changed before it was read"
+        )
         return
     what = "its gradient differs" if parting.gradient else "it differs"
     yield f"{named}: {ranks} train it together; {what} from here on"
     if parting.unexchanged:
         yield f"on rank {theirs.rank} a collective wrote its gradient, on rank {mine.rank} none did"
     elif mine.op != theirs.op:
-        yield f"rank {mine.rank} writes it by {mine.op}, rank {theirs.rank} by {theirs.op} ({theirs.name})"
+        yield (
+            f"rank {mine.rank} writes it by {mine.op}, rank {theirs.rank} by {theirs.op} "
+            f"({theirs.name})"
+        )
     elif not is_collective(mine.op):
         unlike = difference(mine.args, theirs.args)
         if unlike:

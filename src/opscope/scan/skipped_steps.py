@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that a GradScaler skipped because a scaled gradient overflowed: expected, unless it goes on and on."""
+"""Steps that a GradScaler skipped because a scaled gradient overflowed: expected, unless it goes on
+and on.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,24 @@ _CHECK = "_amp_foreach_non_finite_check_and_unscale"
 
 
 class Skips:
-    """The skipped steps of every process: those in which the scaler's check read a gradient that is not finite."""
+    """The skipped steps of every process: those in which the scaler's check read a gradient that is
+    not finite.
+    """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.steps: dict[int, set[int]] = defaultdict(set)
         for node in nodes:
             if family(node.op) == _CHECK and any(
-                element_of(row.slot) is not None and is_read(row) and not is_finite(row) for row in node.inputs
+                element_of(row.slot) is not None and is_read(row) and not is_finite(row)
+                for row in node.inputs
             ):
                 self.steps[node.process].add(node.step)
         self._stubborn = {process: _runs(steps) for process, steps in self.steps.items()}
 
     def excuses(self, origin: Origin, damaged_parameters: set[int]) -> bool:
-        """Whether an origin lies in a skipped step, its damage stayed out of the parameters, and the skipping ended."""
+        """Whether an origin lies in a skipped step, its damage stayed out of the parameters, and
+        the skipping ended.
+        """
         process, step = origin.node.process, origin.node.step
         if step not in self.steps.get(process, ()) or step in self._stubborn[process]:
             return False

@@ -24,8 +24,10 @@ NOTICED = 1.0  # seconds that a program waits for the disk before it is said
 class Counts(msgspec.Struct, frozen=True):
     """What table calls says in numbers.
 
-    steps: how many were recorded and ended; calls_per_step: median over steps and processes, all levels; first_steps: by process;
-    spans: first and last index of each (process, rank, step); status: keys of the calls that have a status bit.
+    steps: how many were recorded and ended; calls_per_step: median over steps and processes, all
+    levels; first_steps: by process;
+    spans: first and last index of each (process, rank, step); status: keys of the calls that have a
+    status bit.
     """
 
     steps: int
@@ -45,7 +47,9 @@ def counts(run: Run) -> Counts:
         overflowed = filled(batch["status"]) != 0
         if overflowed.any():
             status.append(keys_of(batch["process"][overflowed], batch["index"][overflowed]))
-        for place, indices in _steps_of(batch["process"], batch["rank"], batch["step"], batch["index"]):
+        for place, indices in _steps_of(
+            batch["process"], batch["rank"], batch["step"], batch["index"]
+        ):
             low, high = int(indices.min()), int(indices.max())
             known = spans.get(place, (low, high))
             spans[place] = (min(low, known[0]), max(high, known[1]))
@@ -64,15 +68,24 @@ def counts(run: Run) -> Counts:
 
 
 def _ended_steps(run: Run, recorded: set[int]) -> int:
-    """How many recorded steps have ended; calls after the last one (a loss that is printed) begin none of their own."""
-    ended = max((process.steps for process in run.processes if process.steps is not None), default=None)
+    """How many recorded steps have ended; calls after the last one (a loss that is printed) begin
+    none of their own.
+    """
+    ended = max(
+        (process.steps for process in run.processes if process.steps is not None), default=None
+    )
     return len({step for step in recorded if ended is None or step < ended} or recorded)
 
 
 def _steps_of(
-    process: NDArray[np.int32], rank: NDArray[np.int32], step: NDArray[np.int32], index: NDArray[np.int64]
+    process: NDArray[np.int32],
+    rank: NDArray[np.int32],
+    step: NDArray[np.int32],
+    index: NDArray[np.int64],
 ) -> list[tuple[tuple[int, int, int], NDArray[np.int64]]]:
-    """Indices of a batch by (process, rank, step), a part for each stretch of rows of one; counts() adds parts up."""
+    """Indices of a batch by (process, rank, step), a part for each stretch of rows of one; counts()
+    adds parts up.
+    """
     if not len(index):
         return []
     places = [np.asarray(column) for column in (process, rank, step)]
@@ -81,7 +94,12 @@ def _steps_of(
         changed |= column[1:] != column[:-1]
     starts = np.r_[0, np.flatnonzero(changed) + 1]
     parts = np.split(np.asarray(index), starts[1:])
-    return [(place, part) for place, part in zip(zip(*(column[starts].tolist() for column in places), strict=True), parts, strict=True)]
+    return [
+        (place, part)
+        for place, part in zip(
+            zip(*(column[starts].tolist() for column in places), strict=True), parts, strict=True
+        )
+    ]
 
 
 def recorded_judgements(run: Run) -> list[Accusation]:
@@ -91,7 +109,11 @@ def recorded_judgements(run: Run) -> list[Accusation]:
             process=row.process,
             index=row.index,
             kind=row.kind,
-            reasons=(_words(row.kind, row.substitute, row.sample), *_sample_words(row.sample), *_replaced_words(row.sample)),
+            reasons=(
+                _words(row.kind, row.substitute, row.sample),
+                *_sample_words(row.sample),
+                *_replaced_words(row.sample),
+            ),
             confidence=_confidence(row.kind, row.sample),
             evidence={
                 "substitute": row.substitute,
@@ -107,11 +129,17 @@ def recorded_judgements(run: Run) -> list[Accusation]:
 
 
 def _confidence(kind: str, sample: str | None) -> str:
-    """A formula may differ from the derivative on purpose; a kernel never from its trusted form, nor from its own other forms."""
+    """A formula may differ from the derivative on purpose; a kernel never from its trusted form,
+    nor from its own other forms.
+    """
     if kind == "nondeterminism":
         return "proven"
     found = _sample(sample)
-    return "suspected" if found.get("differences") else {1: "suspected", 2: "proven"}.get(found.get("witnesses", 0), "likely")
+    return (
+        "suspected"
+        if found.get("differences")
+        else {1: "suspected", 2: "proven"}.get(found.get("witnesses", 0), "likely")
+    )
 
 
 def _words(kind: str, substitute: str | None, sample: str | None) -> str:
@@ -120,12 +148,16 @@ def _words(kind: str, substitute: str | None, sample: str | None) -> str:
     if _sample(sample).get("differences"):
         return "its gradient formula is not the derivative of its results"
     what = "the gradient by its own formula" if _sample(sample).get("gradient") else ""
-    return f"{what} differs from {substitute or 'its substitute'} by more than the tolerance".strip()
+    return (
+        f"{what} differs from {substitute or 'its substitute'} by more than the tolerance".strip()
+    )
 
 
 def _replaced_words(sample: str | None) -> tuple[str, ...]:
     names = _names(sample, "replaced")
-    return (f"its kernel calls {', '.join(names)[:200]}, registered by this program",) if names else ()
+    return (
+        (f"its kernel calls {', '.join(names)[:200]}, registered by this program",) if names else ()
+    )
 
 
 def _names(sample: str | None, key: str) -> list[str]:
@@ -144,17 +176,31 @@ def _sample(text: str | None) -> dict[str, Any]:
 
 
 def _sample_words(sample: str | None) -> tuple[str, ...]:
-    """Where the worst element of a judged call is and what it should be; nothing when the run does not say."""
+    """Where the worst element of a judged call is and what it should be; nothing when the run does
+    not say.
+    """
     found = _sample(sample)
     if not found.get("worst"):
         return (str(found["reason"])[:300],) if found.get("reason") else ()
-    place = ", ".join(str(each) for each in found["worst"]) if isinstance(found["worst"], list) else ""
-    beyond = f"{found.get('elements')} of {found.get('of')} elements beyond; " if found.get("elements") else ""
+    place = (
+        ", ".join(str(each) for each in found["worst"]) if isinstance(found["worst"], list) else ""
+    )
+    beyond = (
+        f"{found.get('elements')} of {found.get('of')} elements beyond; "
+        if found.get("elements")
+        else ""
+    )
     of = f"output {str(found.get('output', '')).removeprefix('written:')}"
     if found.get("gradient"):
         of = f"the gradient of argument {found['gradient']}"
     witness = str(found.get("reason", "")).partition("; ")[2]
-    words = (f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} expected", witness)
+    words = (
+        (
+            f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} "
+            "expected"
+        ),
+        witness,
+    )
     return tuple(each[:300] for each in words if each)
 
 

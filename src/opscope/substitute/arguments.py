@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of an argument tree: tensors put into their slots, tagged leaves made into what they stand for.
+"""Values of an argument tree: tensors put into their slots, tagged leaves made into what they stand
+for.
 
-The tree is that of docs/schema.md, column args. One that comes from a file is checked first (repro/arguments.py).
+The tree is that of docs/schema.md, column args. One that comes from a file is checked first
+(repro/arguments.py).
 """
 
 from __future__ import annotations
@@ -13,15 +15,24 @@ import torch
 
 from opscope.errors import UsageError
 
-LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged")
+LAYOUTS = (
+    "strided",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "_mkldnn",
+    "jagged",
+)
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
 
 class Conditions:
     """Where a call is made and in which element types.
 
-    device replaces every recorded device that is not the host; wide replaces floating types by float64 and complex ones by
-    complex128, narrow (float32) by what is named.
+    device replaces every recorded device that is not the host; wide replaces floating types by
+    float64 and complex ones by complex128, narrow (float32) by what is named.
     """
 
     def __init__(self, *, device: str | None = None, wide: torch.dtype | None = None) -> None:
@@ -43,7 +54,9 @@ def dtype_named(name: str) -> torch.dtype:
     """The element type of this name; UsageError when torch has none."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise UsageError(f"torch {torch.__version__} has no element type {name!r}; take another call")
+        raise UsageError(
+            f"torch {torch.__version__} has no element type {name!r}; take another call"
+        )
     return found
 
 
@@ -52,7 +65,9 @@ def dtype_name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def values_of(tree: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], where: Conditions) -> tuple[list[Any], dict[str, Any]]:
+def values_of(
+    tree: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], where: Conditions
+) -> tuple[list[Any], dict[str, Any]]:
     """Arguments and keyword arguments; UsageError for a leaf that cannot be made again."""
     args = [_value(node, tensors, where) for node in tree["args"]]
     return args, {key: _value(node, tensors, where) for key, node in tree["kwargs"].items()}
@@ -93,10 +108,16 @@ def _constant(tag: str, value: Any) -> Any:
     """What a tagged leaf stands for that is the same wherever the call is made."""
     if tag == "generator":
         return torch.default_generator
-    if (tag == "layout" and value in LAYOUTS) or (tag == "memory_format" and value in MEMORY_FORMATS):
+    if (tag == "layout" and value in LAYOUTS) or (
+        tag == "memory_format" and value in MEMORY_FORMATS
+    ):
         return getattr(torch, value)
     if tag == "float":
         return float(value)
     if tag == "complex":
-        return complex(*(float(part["float"]) if isinstance(part, dict) else float(part) for part in value))
-    raise UsageError(f"an argument is {tag} {str(value)[:200]}, which cannot be made again from a record")
+        return complex(
+            *(float(part["float"]) if isinstance(part, dict) else float(part) for part in value)
+        )
+    raise UsageError(
+        f"an argument is {tag} {str(value)[:200]}, which cannot be made again from a record"
+    )

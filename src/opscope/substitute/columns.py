@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of one output beside the trusted one, under the names that users of msprobe's accuracy checker know.
+"""Numbers of one output beside the trusted one, under the names that users of msprobe's accuracy
+checker know.
 
-Definitions and thresholds are that checker's (msprobe 26.2, api_accuracy_checker: algorithm.py, standard_config.py), by the element
-type of the target: r = |t - g| / (|g| + eps), eps that of the golden's type, 2**-8 for bfloat16; small values are those up to a
-threshold, relative errors are of the others; an error in ULPs is |t - g| 2**(digits - e), e the exponent of g, 0 where g is 0.
+Definitions and thresholds are that checker's (msprobe 26.2, api_accuracy_checker: algorithm.py,
+standard_config.py), by the element
+type of the target: r = |t - g| / (|g| + eps), eps that of the golden's type, 2**-8 for bfloat16;
+small values are those up to a threshold, relative errors are of the others; an error in ULPs is |t
+- g| 2**(digits - e), e the exponent of g, 0 where g is 0.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ Array = np.ndarray[Any, Any]
 class Standard(msgspec.Struct, frozen=True):
     """Thresholds of one element type.
 
-    small: which values are small; off: how far a small one may be off (of the dual standard), within: of the absolute standard;
-    relative: of the others; least and digits: smallest exponent and stored digits, ulp: ULPs beyond which an element counts.
+    small: which values are small; off: how far a small one may be off (of the dual standard),
+    within: of the absolute standard;
+    relative: of the others; least and digits: smallest exponent and stored digits, ulp: ULPs beyond
+    which an element counts.
     """
 
     small: float
@@ -37,16 +42,21 @@ class Standard(msgspec.Struct, frozen=True):
 
 
 STANDARDS = {
-    "float16": Standard(2.0**-10, 1e-16, 2.0**-16, 2.0**-10, -14, 10, 1), "bfloat16": Standard(2.0**-10, 1e-16, 1e-16, 2.0**-8, -126, 7, 1),
+    "float16": Standard(2.0**-10, 1e-16, 2.0**-16, 2.0**-10, -14, 10, 1),
+    "bfloat16": Standard(2.0**-10, 1e-16, 1e-16, 2.0**-8, -126, 7, 1),
     "float32": Standard(2.0**-20, 2.0**-30, 2.0**-30, 2.0**-20, -126, 23, 32),
-}  # fmt: skip
+}
 
 
 def columns_of(target: torch.Tensor, golden: torch.Tensor) -> dict[str, Any]:
-    """Columns of the standard checker's details file for one output, numbers as floats, None where they do not apply."""
+    """Columns of the standard checker's details file for one output, numbers as floats, None where
+    they do not apply.
+    """
     found: dict[str, Any] = {
-        "Bench Dtype": f"torch.{dtype_name(golden)}", "DEVICE Dtype": f"torch.{dtype_name(target)}", "Shape": list(target.shape),
-    }  # fmt: skip
+        "Bench Dtype": f"torch.{dtype_name(golden)}",
+        "DEVICE Dtype": f"torch.{dtype_name(target)}",
+        "Shape": list(target.shape),
+    }
     if target.shape != golden.shape or target.numel() == 0:
         return found
     here, there = as_array(target).reshape(-1), as_array(golden).reshape(-1)
@@ -70,8 +80,16 @@ def _finite(here: Array, there: Array, eps: float, standard: Standard | None) ->
     small = size <= (standard or STANDARDS["float32"]).small
     normal = relative[~small]
     norms = float(np.linalg.norm(here) * np.linalg.norm(there))
-    cosine = float(np.real(np.vdot(there, here))) / norms if norms > 0 else float(np.array_equal(here, there))
-    rounded = there if standard is None or standard.digits == 7 else there.astype(np.float16 if standard.digits == 10 else np.float32)
+    cosine = (
+        float(np.real(np.vdot(there, here))) / norms
+        if norms > 0
+        else float(np.array_equal(here, there))
+    )
+    rounded = (
+        there
+        if standard is None or standard.digits == 7
+        else there.astype(np.float16 if standard.digits == 10 else np.float32)
+    )
     signed = np.real(here - rounded)
     found = {
         "余弦相似度": cosine,
@@ -84,13 +102,19 @@ def _finite(here: Array, there: Array, eps: float, standard: Standard | None) ->
         "相对误差最大值": float(normal.max(initial=0.0)),
         "相对误差平均值": _mean(normal),
     }
-    return found if standard is None else {**found, **_by_thresholds(error, size, relative, standard)}
+    return (
+        found if standard is None else {**found, **_by_thresholds(error, size, relative, standard)}
+    )
 
 
-def _by_thresholds(error: Array, size: Array, relative: Array, standard: Standard) -> dict[str, float]:
+def _by_thresholds(
+    error: Array, size: Array, relative: Array, standard: Standard
+) -> dict[str, float]:
     """Columns that only the thresholds of an element type define."""
     small = size <= standard.small
-    exponent = np.maximum(np.where(size == 0, 0.0, np.floor(np.log2(np.where(size == 0, 1.0, size)))), standard.least)
+    exponent = np.maximum(
+        np.where(size == 0, 0.0, np.floor(np.log2(np.where(size == 0, 1.0, size)))), standard.least
+    )
     ulps = error * np.exp2(standard.digits - exponent)
     return {
         "小值域错误占比": _mean(error[small] > standard.off),

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 class Cpu:
-    """The operator's CPU kernel; of the same program's CPU kernels it is independent in a process of its own."""
+    """The operator's CPU kernel; of the same program's CPU kernels it is independent in a process
+    of its own.
+    """
 
     name = "cpu"
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Substitute `decomposition`: PyTorch's reference decomposition, other code for the same mathematics.
+"""Substitute `decomposition`: PyTorch's reference decomposition, other code for the same
+mathematics.
 
-An in-place operator, and one that writes to `out`, is decomposed as its functional form; what it would have written is copied.
+An in-place operator, and one that writes to `out`, is decomposed as its functional form; what it
+would have written is copied.
 """
 
 from __future__ import annotations
@@ -32,14 +34,20 @@ class Decomposition:
 
     def lacks(self, op: str) -> str | None:
         try:
-            return None if decomposition_of(find_operator(op)) is not None else f"PyTorch has no decomposition of {op}"
+            return (
+                None
+                if decomposition_of(find_operator(op)) is not None
+                else f"PyTorch has no decomposition of {op}"
+            )
         except UnavailableError as error:
             return str(error)
 
     def run(self, bound: Bound) -> Performed:
         function = decomposition_of(bound.func) if hasattr(bound.func, "_schema") else None
         if function is None:
-            raise UnavailableError(f"PyTorch has no decomposition of {bound.call.op}; take float64 or cpu")
+            raise UnavailableError(
+                f"PyTorch has no decomposition of {bound.call.op}; take float64 or cpu"
+            )
         return perform(bound, self.where, function)
 
 
@@ -47,7 +55,8 @@ def decomposition_of(func: Any) -> Callable[..., Any] | None:
     """A function with the operator's signature, None where there is none."""
     from torch._decomp import decomposition_table
 
-    # torch's entries for these ask for a generator's own stream, or return memory that nobody has written.
+    # torch's entries for these ask for a generator's own stream, or return memory that nobody has
+    # written.
     if traits_of(func._schema.name).allocates or torch.Tag.nondeterministic_seeded in func.tags:
         return None
     formula = FORMULAS.get(func._schema.name)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Substitute `definition`: an operator by its mathematics, in other words than torch's own kernels and decompositions have it.
+"""Substitute `definition`: an operator by its mathematics, in other words than torch's own kernels
+and decompositions have it.
 
-Here stand operators whose kernel errs in every element type alike, so that float64 tells nothing of it. Each takes the operator's
-arguments in float64 and gives its results, by a formula that keeps its digits; a result that it does not speak of is left out.
+Here stand operators whose kernel errs in every element type alike, so that float64 tells nothing of
+it. Each takes the operator's arguments in float64 and gives its results, by a formula that keeps
+its digits; a result that it does not speak of is left out.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Definition:
     name = "definition"
 
     def lacks(self, op: str) -> str | None:
-        return None if op.partition(".")[0] in DEFINITIONS else f"no definition of {op} is known here"
+        return (
+            None if op.partition(".")[0] in DEFINITIONS else f"no definition of {op} is known here"
+        )
 
     def run(self, bound: Bound) -> Performed:
         function = DEFINITIONS.get(bound.call.op.partition(".")[0])
@@ -39,7 +43,9 @@ class Definition:
 
 
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    """x Phi(x), by the complementary error function; x sigmoid(2u) where its approximation by tanh(u) is asked for."""
+    """x Phi(x), by the complementary error function; x sigmoid(2u) where its approximation by
+    tanh(u) is asked for.
+    """
     if approximate == "tanh":
         share = (2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)).sigmoid()
     else:
@@ -65,14 +71,20 @@ def zeta(x: Any, q: Any) -> Tensor:
 
 
 def polygamma(n: int, x: Tensor) -> Tensor:
-    """It has poles at 0, -1, -2, ...: of even order, where it is infinite, for odd n; of odd order, where it has no value, for even n."""
+    """It has poles at 0, -1, -2, ...: of even order, where it is infinite, for odd n; of odd order,
+    where it has no value, for even n.
+    """
     poles = (x <= 0) & (x == x.floor())
     values: Tensor = torch.ops.aten.polygamma(n, x)
     return torch.where(poles, math.inf, values) if n % 2 else values
 
 
-def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, *rest: Any, **named: Any) -> tuple[Tensor, ...]:
-    """Sum, mean or maximum of the rows that each bag names: from its offset to the next one, or to the end."""
+def embedding_bag(
+    weight: Tensor, indices: Tensor, offsets: Tensor, *rest: Any, **named: Any
+) -> tuple[Tensor, ...]:
+    """Sum, mean or maximum of the rows that each bag names: from its offset to the next one, or to
+    the end.
+    """
     _, mode, _, weights, last, padding = arguments(
         rest,
         named,
@@ -103,14 +115,21 @@ def reduced(rows: Tensor, mode: int) -> Tensor:
 
 
 def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, *rest: Any) -> Tensor:
-    """Each index's row gets the gradient of its bag, weighed as the forward call was, divided by how often the index stands there.
+    """Each index's row gets the gradient of its bag, weighed as the forward call was, divided by
+    how often the index stands there.
 
-    rest is offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx.
+    rest is offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse,
+    per_sample_weights, padding_idx.
     """
     _, sizes, _, count, by_frequency, mode, sparse, weights, padding = (*rest, -1)[:9]
     if mode == 2 or sparse:
-        raise NotImplementedError("the gradient of a maximum goes where the forward call says, a sparse one has no plain memory")
-    bag = torch.searchsorted(offsets, torch.arange(len(indices), dtype=offsets.dtype), right=True) - 1
+        raise NotImplementedError(
+            "the gradient of a maximum goes where the forward call says, a sparse one has no "
+            "plain memory"
+        )
+    bag = (
+        torch.searchsorted(offsets, torch.arange(len(indices), dtype=offsets.dtype), right=True) - 1
+    )
     indices, bag = indices[bag < len(grad)], bag[bag < len(grad)]
     rows = grad[bag] / (sizes[bag][:, None].clamp(min=1) if mode == 1 else 1)
     rows = rows if weights is None else rows * weights[: len(bag), None]
@@ -123,9 +142,14 @@ def embedding_bag_backward(grad: Tensor, indices: Tensor, offsets: Tensor, *rest
     return result
 
 
-def arguments(rest: tuple[Any, ...], named: dict[str, Any], *names: str, usual: tuple[Any, ...]) -> list[Any]:
+def arguments(
+    rest: tuple[Any, ...], named: dict[str, Any], *names: str, usual: tuple[Any, ...]
+) -> list[Any]:
     """Values of arguments that may be given by place or by name."""
-    return [rest[place] if place < len(rest) else named.get(name, usual[place]) for place, name in enumerate(names)]
+    return [
+        rest[place] if place < len(rest) else named.get(name, usual[place])
+        for place, name in enumerate(names)
+    ]
 
 
 # Operator without overload -> its definition.

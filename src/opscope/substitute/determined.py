@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What factorisations determine whose results are not unique: singular vectors are free in sign, those of equal values in more.
+"""What factorisations determine whose results are not unique: singular vectors are free in sign,
+those of equal values in more.
 
-Two right kernels may give other factors; what these multiply to, the lengths of and angles between vectors, and singular values
-and eigenvalues in ascending or descending order are the same (Golub and Van Loan, Matrix Computations, 4th ed., 2.4, 5.2, 7.1, 8.1).
-Each is computed in float64 from a kernel's results and judged in their place.
+Two right kernels may give other factors; what these multiply to, the lengths of and angles between
+vectors, and singular values and eigenvalues in ascending or descending order are the same (Golub
+and Van Loan, Matrix Computations, 4th ed., 2.4, 5.2, 7.1, 8.1). Each is computed in float64 from a
+kernel's results and judged in their place.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Outputs = Mapping[str, Tensor]
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """Something that results determine: words for it, its value, the slot it is told of; direct where it is that output itself."""
+    """Something that results determine: words for it, its value, the slot it is told of; direct
+    where it is that output itself.
+    """
 
     words: str
     value: Tensor
@@ -39,7 +43,10 @@ def svd(_: Tensor, outputs: Outputs) -> list[Quantity]:
         return found
     size = s.shape[-1]
     product = u[..., :size] * s[..., None, :].to(u.dtype) @ vh[..., :size, :]
-    lengths = [Quantity("the products of U's columns", u.mH @ u, "0"), Quantity("the products of Vh's rows", vh @ vh.mH, "2")]
+    lengths = [
+        Quantity("the products of U's columns", u.mH @ u, "0"),
+        Quantity("the products of Vh's rows", vh @ vh.mH, "2"),
+    ]
     return [*found, *lengths, Quantity("U S Vh, which is the matrix,", product, "0")]
 
 
@@ -49,11 +56,17 @@ def eigh(_: Tensor, outputs: Outputs) -> list[Quantity]:
     if v.numel() == 0:
         return found
     whole = v * w[..., None, :].to(v.dtype) @ v.mH
-    return [*found, Quantity("the products of eigenvectors", v.mH @ v, "1"), Quantity("V w Vh, which is the matrix,", whole, "1")]
+    return [
+        *found,
+        Quantity("the products of eigenvectors", v.mH @ v, "1"),
+        Quantity("V w Vh, which is the matrix,", whole, "1"),
+    ]
 
 
 def eig(matrix: Tensor, outputs: Outputs) -> list[Quantity]:
-    """In any order, each vector of length 1: sums of powers of the eigenvalues; A + (A V - V w), which is A."""
+    """In any order, each vector of length 1: sums of powers of the eigenvalues; A + (A V - V w),
+    which is A.
+    """
     w, v = outputs["0"], outputs["1"]
     sums = torch.stack([(w**power).sum(-1) for power in (1, 2)], -1)
     found = [Quantity("the sums of the eigenvalues and their squares", sums, "0")]
@@ -61,50 +74,93 @@ def eig(matrix: Tensor, outputs: Outputs) -> list[Quantity]:
         return found
     left = matrix.to(v.dtype)
     lengths = Quantity("the lengths of the eigenvectors", v.abs().square().sum(-2), "1")
-    return [*found, lengths, Quantity("A V - V w, which is zero,", left + (left @ v - v * w[..., None, :]), "1")]
+    return [
+        *found,
+        lengths,
+        Quantity("A V - V w, which is zero,", left + (left @ v - v * w[..., None, :]), "1"),
+    ]
 
 
 def qr(_: Tensor, outputs: Outputs) -> list[Quantity]:
     q, r = outputs["0"], outputs["1"]
-    found = [Quantity("what is below R's diagonal", r.tril(-1), "1"), Quantity("Rh R", r.mH @ r, "1")]
+    found = [
+        Quantity("what is below R's diagonal", r.tril(-1), "1"),
+        Quantity("Rh R", r.mH @ r, "1"),
+    ]
     if q.numel() == 0:
         return found
-    return [*found, Quantity("the products of Q's columns", q.mH @ q, "0"), Quantity("Q R, which is the matrix,", q @ r, "0")]
+    return [
+        *found,
+        Quantity("the products of Q's columns", q.mH @ q, "0"),
+        Quantity("Q R, which is the matrix,", q @ r, "0"),
+    ]
 
 
 def geqrf(_: Tensor, outputs: Outputs) -> list[Quantity]:
     a, tau = outputs["0"], outputs["1"]
     size = tau.shape[-1]
     q, r = torch.linalg.householder_product(a[..., :size], tau), a[..., :size, :].triu()
-    return [Quantity("Rh R", r.mH @ r, "0"), Quantity("the product of reflections and R, which is the matrix,", q @ r, "1")]
+    return [
+        Quantity("Rh R", r.mH @ r, "0"),
+        Quantity("the product of reflections and R, which is the matrix,", q @ r, "1"),
+    ]
 
 
 # Operator without namespace and overload -> what its results determine.
 QUANTITIES: dict[str, Callable[[Tensor, Outputs], list[Quantity]]] = {
-    "_linalg_svd": svd, "linalg_svd": svd, "_linalg_eigh": eigh, "linalg_eigh": eigh, "linalg_eig": eig, "linalg_qr": qr, "geqrf": geqrf,
-}  # fmt: skip
+    "_linalg_svd": svd,
+    "linalg_svd": svd,
+    "_linalg_eigh": eigh,
+    "linalg_eigh": eigh,
+    "linalg_eig": eig,
+    "linalg_qr": qr,
+    "geqrf": geqrf,
+}
 
 
-def judge_determined(bound: Bound, target: Outputs, own: Performed | None, true: Performed | None) -> list[Replayed]:
-    """A verdict of each output of a factorisation, by what its results determine beside the trusted kernel's and the true ones."""
-    dtype, sizes = dtype_name(next(iter(target.values()))), [shape for out in target.values() for shape in out.shape]
+def judge_determined(
+    bound: Bound, target: Outputs, own: Performed | None, true: Performed | None
+) -> list[Replayed]:
+    """A verdict of each output of a factorisation, by what its results determine beside the trusted
+    kernel's and the true ones.
+    """
+    dtype, sizes = (
+        dtype_name(next(iter(target.values()))),
+        [shape for out in target.values() for shape in out.shape],
+    )
     trusted = own if own is not None else true
     if trusted is None:
-        return [Replayed(verdict="unknown", slot=slot, reason="no substitute could make this call") for slot in target]
+        return [
+            Replayed(verdict="unknown", slot=slot, reason="no substitute could make this call")
+            for slot in target
+        ]
     for slot, tensor in target.items():
         if slot not in trusted.outputs or trusted.outputs[slot].shape != tensor.shape:
-            return [Replayed(verdict="wrong", slot=slot, reason=f"shape {list(tensor.shape)} where the substitute gives another")]
+            return [
+                Replayed(
+                    verdict="wrong",
+                    slot=slot,
+                    reason=f"shape {list(tensor.shape)} where the substitute gives another",
+                )
+            ]
     where = Conditions(device="cpu", wide=torch.float64)
     matrix = values_of(bound.call.args, bound.tensors(where), where)[0][0]
     rule = QUANTITIES[bound.name]
-    mine, there = (None if side is None else rule(matrix, widened(side.outputs)) for side in (own, true))
+    mine, there = (
+        None if side is None else rule(matrix, widened(side.outputs)) for side in (own, true)
+    )
     found = []
     for place, quantity in enumerate(rule(matrix, widened(target))):
         sides = Sides(
-            dtype=dtype, target=as_numbers(quantity), own=as_numbers(mine[place]) if mine else None,
-            true=as_numbers(there[place]) if there else None, wider=dtype not in ("float64", "complex128"),
-        )  # fmt: skip
-        found.append(told(quantity, judge_output(quantity.slot, sides, Terms(count=max(sizes, default=1)))))
+            dtype=dtype,
+            target=as_numbers(quantity),
+            own=as_numbers(mine[place]) if mine else None,
+            true=as_numbers(there[place]) if there else None,
+            wider=dtype not in ("float64", "complex128"),
+        )
+        found.append(
+            told(quantity, judge_output(quantity.slot, sides, Terms(count=max(sizes, default=1))))
+        )
         if found[-1].verdict == "wrong":  # what comes of it is wrong too
             break
     return [gravest(each for each in found if each.slot == slot) for slot in target]
@@ -124,8 +180,16 @@ def as_numbers(quantity: Quantity) -> np.ndarray[Any, Any]:
 
 
 def told(quantity: Quantity, found: Replayed) -> Replayed:
-    """The verdict; the place within a quantity that is no output means nothing, so words say what is wrong."""
+    """The verdict; the place within a quantity that is no output means nothing, so words say what
+    is wrong.
+    """
     if quantity.direct or found.verdict != "wrong":
         return found
-    limit = f" is off by up to {found.error:.3g}, {found.tolerance:.3g} is allowed" if found.error is not None else f": {found.reason}"
-    return msgspec.structs.replace(found, reason=f"{quantity.words}{limit}", worst=None, got="", expected="", elements=0)
+    limit = (
+        f" is off by up to {found.error:.3g}, {found.tolerance:.3g} is allowed"
+        if found.error is not None
+        else f": {found.reason}"
+    )
+    return msgspec.structs.replace(
+        found, reason=f"{quantity.words}{limit}", worst=None, got="", expected="", elements=0
+    )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a call again on trusted substitutes and judges what the program's kernel gave.
 
-The trusted kernel in the same element types comes first: bit for bit the same result needs no further question, except that
-the first call of a signature is compared with the true result all the same. The true result is the operator in float64, or
-its decomposition in float64 where the operator knows no such type. Before anything is accused, the substitute itself is
+The trusted kernel in the same element types comes first: bit for bit the same result needs no
+further question, except that the first call of a signature is compared with the true result all the
+same. The true result is the operator in float64, or its decomposition in float64 where the operator
+knows no such type. Before anything is accused, the substitute itself is
 tried: what it leaves uninitialised, or gives otherwise the second time, proves nothing.
 """
 
@@ -15,7 +16,16 @@ from collections.abc import Callable, Mapping
 import msgspec
 import torch
 
-from opscope.judge.replayed import BEYOND, EASE, NARROWLY, ROUNDOFF, Replayed, Sides, gravest, judge_output
+from opscope.judge.replayed import (
+    BEYOND,
+    EASE,
+    NARROWLY,
+    ROUNDOFF,
+    Replayed,
+    Sides,
+    gravest,
+    judge_output,
+)
 from opscope.kernels.calls import writes_to
 from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import dtype_name
@@ -26,7 +36,15 @@ from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.places import judge_sharing, start_of
 from opscope.substitute.shared import judge_shared
 from opscope.substitute.terms import terms_of
-from opscope.substitute.truth import Attempt, as_array, magnitude, roundoff, seeded, slack, true_result
+from opscope.substitute.truth import (
+    Attempt,
+    as_array,
+    magnitude,
+    roundoff,
+    seeded,
+    slack,
+    true_result,
+)
 from opscope.substitute.wider import Float64
 
 CHANGED = "argument {} was changed, which the operator only reads by its schema"
@@ -43,22 +61,35 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(
-    bound: Bound, target: Mapping[str, torch.Tensor], *, outputs: Mapping[str, Laid] | None = None, thorough: bool = True,
+    bound: Bound,
+    target: Mapping[str, torch.Tensor],
+    *,
+    outputs: Mapping[str, Laid] | None = None,
+    thorough: bool = True,
     accumulation: float | None = None,
-) -> Answer:  # fmt: skip
-    """Judge a call's outputs by slot; outputs says where they lie, where that is to be judged as well.
+) -> Answer:
+    """Judge a call's outputs by slot; outputs says where they lie, where that is to be judged as
+    well.
 
-    thorough compares with the true result even when the trusted kernel gives the same bits. accumulation is the unit roundoff
-    that the program allows its products (TF32), None for that of the element type.
+    thorough compares with the true result even when the trusted kernel gives the same bits.
+    accumulation is the unit roundoff that the program allows its products (TF32), None for that of
+    the element type.
     """
     start = time.perf_counter()
     own = Attempt("cpu", lambda: seeded(bound))
     apart = {slot for slot, tensor in target.items() if not same_bits(tensor, own.output(slot))}
     sharing = None if own.performed is None else judge_sharing(bound, outputs or {}, own.performed)
     if sharing is not None:
-        return Answer(verdict=sharing, substitute="cpu", seconds=time.perf_counter() - start, outputs=(sharing,))
+        return Answer(
+            verdict=sharing,
+            substitute="cpu",
+            seconds=time.perf_counter() - start,
+            outputs=(sharing,),
+        )
     if not apart and not thorough:
-        return Answer(verdict=Replayed(verdict="agree"), substitute="cpu", seconds=time.perf_counter() - start)
+        return Answer(
+            verdict=Replayed(verdict="agree"), substitute="cpu", seconds=time.perf_counter() - start
+        )
     true = true_result(bound) if bound.call.random is None else own
     if bound.name in QUANTITIES and apart:
         judged = judge_determined(bound, target, own.performed, true.performed)
@@ -74,26 +105,44 @@ def examine(
         unsure = undefined(bound, found.slot, own)
         if unsure is not None:
             found = msgspec.structs.replace(found, verdict="unknown", reason=unsure)
-    named = "+".join(dict.fromkeys(attempt.name for attempt in (own, true) if attempt.performed is not None))
+    named = "+".join(
+        dict.fromkeys(attempt.name for attempt in (own, true) if attempt.performed is not None)
+    )
     if found.verdict == "unknown" and not named:
         found = msgspec.structs.replace(found, reason=own.reason or true.reason)
-    return Answer(verdict=found, substitute=named, seconds=time.perf_counter() - start, outputs=tuple(judged))
+    return Answer(
+        verdict=found, substitute=named, seconds=time.perf_counter() - start, outputs=tuple(judged)
+    )
 
 
 def examine_places(bound: Bound, outputs: Mapping[str, Laid]) -> Answer:
-    """Judge where the outputs of a call lie that only makes views: whether they name the same elements as the trusted kernel's."""
+    """Judge where the outputs of a call lie that only makes views: whether they name the same
+    elements as the trusted kernel's.
+    """
     start = time.perf_counter()
     own = Attempt("cpu", lambda: Cpu().run(bound))
     if own.performed is None:
-        return Answer(verdict=Replayed(verdict="unknown", reason=own.reason), seconds=time.perf_counter() - start)
-    starts = {laid.memory: start_of(own.performed.tensors[slot], laid) for slot, laid in bound.call.tensors.items() if 0 not in laid.shape}
+        return Answer(
+            verdict=Replayed(verdict="unknown", reason=own.reason),
+            seconds=time.perf_counter() - start,
+        )
+    starts = {
+        laid.memory: start_of(own.performed.tensors[slot], laid)
+        for slot, laid in bound.call.tensors.items()
+        if 0 not in laid.shape
+    }
     judged = [
         Replayed(verdict="agree", slot=slot)
         if same_place(laid, own.output(slot), starts.get(laid.memory))
         else Replayed(verdict="wrong", slot=slot, reason=PLACES)
         for slot, laid in outputs.items()
     ]
-    return Answer(verdict=gravest(judged), substitute="cpu", seconds=time.perf_counter() - start, outputs=tuple(judged))
+    return Answer(
+        verdict=gravest(judged),
+        substitute="cpu",
+        seconds=time.perf_counter() - start,
+        outputs=tuple(judged),
+    )
 
 
 def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bool:
@@ -102,24 +151,45 @@ def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bo
         return False
     if tensor.numel() == 0:
         return True
-    steps = all(one == other for size, one, other in zip(laid.shape, laid.stride, tensor.stride(), strict=True) if size > 1)
+    steps = all(
+        one == other
+        for size, one, other in zip(laid.shape, laid.stride, tensor.stride(), strict=True)
+        if size > 1
+    )
     return steps and start is not None and start_of(tensor, laid) == start
 
 
 def narrowed(bound: Bound, mine: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether a device that has no float64 gave float32 where it was asked for the former: an NPU does so for `.double()`."""
-    return (mine.dtype, tensor.dtype) == (torch.float64, torch.float32) and any(device != "cpu" for device in devices(bound))
+    """Whether a device that has no float64 gave float32 where it was asked for the former: an NPU
+    does so for `.double()`.
+    """
+    return (mine.dtype, tensor.dtype) == (torch.float64, torch.float32) and any(
+        device != "cpu" for device in devices(bound)
+    )
 
 
-def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, true: Attempt, accumulation: float | None) -> Replayed:
+def judge_slot(
+    bound: Bound,
+    slot: str,
+    tensor: torch.Tensor,
+    *,
+    own: Attempt,
+    true: Attempt,
+    accumulation: float | None,
+) -> Replayed:
     """The verdict of one output whose bits differ from the trusted kernel's."""
     mine, expected = own.output(slot), true.output(slot)
     argument = slot.removeprefix(WRITTEN)
     if argument != slot and not writes_to(bound.promised, argument) and mine is not None:
-        return Replayed(verdict="wrong", slot=slot, reason=CHANGED.format(argument), size=tensor.numel())
+        return Replayed(
+            verdict="wrong", slot=slot, reason=CHANGED.format(argument), size=tensor.numel()
+        )
     if mine is None and expected is None:
         return Replayed(
-            verdict="unknown", slot=slot, reason=own.reason or true.reason or "the substitute has no such output", size=tensor.numel()
+            verdict="unknown",
+            slot=slot,
+            reason=own.reason or true.reason or "the substitute has no such output",
+            size=tensor.numel(),
         )
     for trusted in (mine, expected):
         if trusted is not None and trusted.shape != tensor.shape:
@@ -133,45 +203,90 @@ def judge_slot(bound: Bound, slot: str, tensor: torch.Tensor, *, own: Attempt, t
     floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
     terms = terms_of(bound, slot, tensor)
     sides = Sides(
-        dtype=dtype_name(tensor), target=as_array(tensor), own=as_array(mine), true=as_array(expected) if floating else None,
-        magnitude=magnitude(bound, slot, terms) if floating else None, wider=expected is None or expected.dtype is not tensor.dtype,
-    )  # fmt: skip
-    terms = msgspec.structs.replace(terms, accumulation=accumulation) if terms.kind == "linear" else terms
+        dtype=dtype_name(tensor),
+        target=as_array(tensor),
+        own=as_array(mine),
+        true=as_array(expected) if floating else None,
+        magnitude=magnitude(bound, slot, terms) if floating else None,
+        wider=expected is None or expected.dtype is not tensor.dtype,
+    )
+    terms = (
+        msgspec.structs.replace(terms, accumulation=accumulation)
+        if terms.kind == "linear"
+        else terms
+    )
     found = judge_output(slot, sides, terms)
-    if found.verdict == "wrong" and found.reason in (BEYOND, NARROWLY) and true.name == Float64.name:
-        found = judge_output(slot, msgspec.structs.replace(sides, slack=slack(bound, slot, sides.true, unit=roundoff(sides.dtype))), terms)
-    if found.verdict == "wrong" and not floating and any(device != "cpu" for device in devices(bound)) and chooses(bound):
-        return msgspec.structs.replace(found, verdict="unknown", reason="which of equal elements comes first may differ between devices")
+    if (
+        found.verdict == "wrong"
+        and found.reason in (BEYOND, NARROWLY)
+        and true.name == Float64.name
+    ):
+        found = judge_output(
+            slot,
+            msgspec.structs.replace(
+                sides, slack=slack(bound, slot, sides.true, unit=roundoff(sides.dtype))
+            ),
+            terms,
+        )
+    if (
+        found.verdict == "wrong"
+        and not floating
+        and any(device != "cpu" for device in devices(bound))
+        and chooses(bound)
+    ):
+        return msgspec.structs.replace(
+            found,
+            verdict="unknown",
+            reason="which of equal elements comes first may differ between devices",
+        )
     return found
 
 
 def undefined(bound: Bound, slot: str, own: Attempt) -> str | None:
-    """Why the trusted result proves nothing: it is another one the second time, or where fresh memory holds NaN."""
+    """Why the trusted result proves nothing: it is another one the second time, or where fresh
+    memory holds NaN.
+    """
     before = own.output(slot)
     for filled in (False, True):
-        again = Attempt("cpu", lambda: with_filled_memory(lambda: seeded(bound)) if filled else seeded(bound))  # noqa: B023
+        again = Attempt(
+            "cpu",
+            lambda: with_filled_memory(lambda: seeded(bound)) if filled else seeded(bound),  # noqa: B023
+        )
         output = again.output(slot)
-        if before is not None and output is not None and not same_bits(before, output) and not close(before, output):
-            return "the trusted kernel leaves part of this output undefined" if filled else "the trusted kernel is not deterministic here"
+        if (
+            before is not None
+            and output is not None
+            and not same_bits(before, output)
+            and not close(before, output)
+        ):
+            return (
+                "the trusted kernel leaves part of this output undefined"
+                if filled
+                else "the trusted kernel is not deterministic here"
+            )
     return None
 
 
 def not_defined(bound: Bound, apart: Mapping[str, float]) -> tuple[str, ...]:
     """Those outputs that a healthy kernel may give so far apart from one time to the next.
 
-    The trusted one does not determine them, or no more is between two results than roundings of the inputs make: where memory lies
-    decides in which order some libraries add.
+    The trusted one does not determine them, or no more is between two results than roundings of the
+    inputs make: where memory lies decides in which order some libraries add.
     """
     if not apart:
         return ()
     own, true = Attempt("cpu", lambda: seeded(bound)), true_result(bound)
     return tuple(
-        slot for slot, error in apart.items() if undefined(bound, slot, own) or error <= 2 * EASE * furthest(bound, slot, own, true)
+        slot
+        for slot, error in apart.items()
+        if undefined(bound, slot, own) or error <= 2 * EASE * furthest(bound, slot, own, true)
     )
 
 
 def furthest(bound: Bound, slot: str, own: Attempt, true: Attempt) -> float:
-    """The most that roundings of the inputs move any element of a true result; 0 where nothing is known of it."""
+    """The most that roundings of the inputs move any element of a true result; 0 where nothing is
+    known of it.
+    """
     output = own.output(slot)
     if output is None or dtype_name(output) not in ROUNDOFF or true.name != Float64.name:
         return 0.0
@@ -181,7 +296,10 @@ def furthest(bound: Bound, slot: str, own: Attempt, true: Attempt) -> float:
 
 def with_filled_memory(run: Callable[[], Performed]) -> Performed:
     """Run with fresh memory filled with NaN and the largest integers."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     # The public function loads torch's compiler first, which takes seconds.
     torch._C._set_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003
     try:
@@ -194,9 +312,9 @@ def close(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two results of one kernel differ by rounding only."""
     if not one.dtype.is_floating_point:
         return False
-    return bool(torch.allclose(one.double(), other.double(), rtol=1e-2, atol=0.0, equal_nan=True)) or bool(
-        (one.double() - other.double()).abs().max() <= 1e-3 * one.double().abs().max()
-    )
+    return bool(
+        torch.allclose(one.double(), other.double(), rtol=1e-2, atol=0.0, equal_nan=True)
+    ) or bool((one.double() - other.double()).abs().max() <= 1e-3 * one.double().abs().max())
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor | None) -> bool:
@@ -214,15 +332,23 @@ def same_bits(one: torch.Tensor, other: torch.Tensor | None) -> bool:
 
 
 def in_a_row(tensor: torch.Tensor) -> torch.Tensor:
-    """Its elements with a step of 1, which torch calls contiguous with any step where there is but one."""
+    """Its elements with a step of 1, which torch calls contiguous with any step where there is but
+    one.
+    """
     whole = tensor.detach().contiguous()
     return whole.as_strided((whole.numel(),), (1,))
 
 
 def in_words(flat: torch.Tensor) -> torch.Tensor:
-    """The bytes of a flat tensor in words as long as they can be: comparing takes a time for each."""
+    """The bytes of a flat tensor in words as long as they can be: comparing takes a time for
+    each.
+    """
     size = flat.numel() * flat.element_size()
-    if size % 8 == 0 and flat.data_ptr() % 8 == 0 and flat.storage_offset() * flat.element_size() % 8 == 0:
+    if (
+        size % 8 == 0
+        and flat.data_ptr() % 8 == 0
+        and flat.storage_offset() * flat.element_size() % 8 == 0
+    ):
         return flat.view(torch.uint8).view(torch.int64)
     return flat.view(torch.uint8)
 

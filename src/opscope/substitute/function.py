@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Substitute `function`: a function of the user's, such as an older version of the operator, by its import path."""
+"""Substitute `function`: a function of the user's, such as an older version of the operator, by its
+import path.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Function:
-    """`package.module:name`, called with the operator's own arguments; what an in-place operator writes it writes too."""
+    """`package.module:name`, called with the operator's own arguments; what an in-place operator
+    writes it writes too.
+    """
 
     name = "function"
 

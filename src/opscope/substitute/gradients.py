@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradient of a function, by autograd of its forward call: for dumps of API calls, whose backward has no operator of its own.
+"""The gradient of a function, by autograd of its forward call: for dumps of API calls, whose
+backward has no operator of its own.
 
-Dumps differ in what they call a function's gradient: what the autograd node of its result hands on, in the node's order (of a
-function of several operators, that is the last one's), or what reaches its arguments, in their order.
+Dumps differ in what they call a function's gradient: what the autograd node of its result hands on,
+in the node's order (of a function of several operators, that is the last one's), or what reaches
+its arguments, in their order.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from opscope.substitute.schema import find_operator
 
 
 def function_named(op: str) -> Callable[..., Any]:
-    """The operator, the function, or the gradient of either; UnavailableError for one that this process does not have."""
+    """The operator, the function, or the gradient of either; UnavailableError for one that this
+    process does not have.
+    """
     if op.startswith(GRADIENT):
         return gradient_of(function_named(op.removeprefix(GRADIENT)))
     found: Callable[..., Any] = find_operator(op) if "::" in op else find_api(op)
@@ -28,33 +32,63 @@ def function_named(op: str) -> Callable[..., Any]:
 
 
 def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function of the same arguments, the incoming gradients and the slots wanted, that returns the outgoing gradients."""
+    """A function of the same arguments, the incoming gradients and the slots wanted, that returns
+    the outgoing gradients.
+    """
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
-        grads, wanted, wanted_arguments = kwargs.pop(GRADS), kwargs.pop(WANTED), kwargs.pop(ARGUMENTS)
+        grads, wanted, wanted_arguments = (
+            kwargs.pop(GRADS),
+            kwargs.pop(WANTED),
+            kwargs.pop(ARGUMENTS),
+        )
         found = dict(Tree(LEAVES).find(args, kwargs))
         leaves = [found[slot].detach().requires_grad_() for slot in wanted]
-        writes = may_write(function, kwargs)  # to a leaf or a view of one autograd lets nobody write
+        writes = may_write(
+            function, kwargs
+        )  # to a leaf or a view of one autograd lets nobody write
         with torch.enable_grad():
-            fresh = {id(found[slot]): leaf.clone() if writes else leaf.view_as(leaf) for slot, leaf in zip(wanted, leaves, strict=True)}
-            result = function(*put(args, fresh), **{key: put(value, fresh) for key, value in kwargs.items()})
-            outputs = [tensor for _, tensor in Tree(LEAVES).find_result(result) if tensor.requires_grad]
-            pairs = [(out, grad.to(out.dtype).reshape(out.shape)) for out, grad in zip(outputs, grads, strict=False)]
+            fresh = {
+                id(found[slot]): leaf.clone() if writes else leaf.view_as(leaf)
+                for slot, leaf in zip(wanted, leaves, strict=True)
+            }
+            result = function(
+                *put(args, fresh), **{key: put(value, fresh) for key, value in kwargs.items()}
+            )
+            outputs = [
+                tensor for _, tensor in Tree(LEAVES).find_result(result) if tensor.requires_grad
+            ]
+            pairs = [
+                (out, grad.to(out.dtype).reshape(out.shape))
+                for out, grad in zip(outputs, grads, strict=False)
+            ]
         if not wanted_arguments:
             return of_node(pairs)
-        made = torch.autograd.grad([out for out, _ in pairs], leaves, [grad for _, grad in pairs], allow_unused=True)
-        return [torch.zeros_like(leaf) if each is None else each for leaf, each in zip(leaves, made, strict=True)]
+        made = torch.autograd.grad(
+            [out for out, _ in pairs], leaves, [grad for _, grad in pairs], allow_unused=True
+        )
+        return [
+            torch.zeros_like(leaf) if each is None else each
+            for leaf, each in zip(leaves, made, strict=True)
+        ]
 
     return run
 
 
 def may_write(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call may write to its first argument: `mul_`, `__iadd__` (and `__add__`, to which a copy does no harm), `inplace=True`."""
-    return getattr(function, "__name__", "").partition(".")[0].endswith("_") or kwargs.get("inplace") is True
+    """Whether a call may write to its first argument: `mul_`, `__iadd__` (and `__add__`, to which a
+    copy does no harm), `inplace=True`.
+    """
+    return (
+        getattr(function, "__name__", "").partition(".")[0].endswith("_")
+        or kwargs.get("inplace") is True
+    )
 
 
 def of_node(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[Any]:
-    """What the autograd node of the first output hands on, given the gradients of all outputs that are its own."""
+    """What the autograd node of the first output hands on, given the gradients of all outputs that
+    are its own.
+    """
     node: Any = pairs[0][0].grad_fn
     incoming: list[torch.Tensor | None] = [None] * len(node._input_metadata)
     for out, grad in pairs:
@@ -69,5 +103,9 @@ def put(value: Any, fresh: dict[int, torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return fresh.get(id(value), value)
     if isinstance(value, (list, tuple)):
-        return [put(item, fresh) for item in value] if isinstance(value, list) else tuple(put(item, fresh) for item in value)
+        return (
+            [put(item, fresh) for item in value]
+            if isinstance(value, list)
+            else tuple(put(item, fresh) for item in value)
+        )
     return value

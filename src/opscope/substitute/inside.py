@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operators an operator's own kernel calls: no dispatch mode sees these, torch's profiler does."""
+"""Which operators an operator's own kernel calls: no dispatch mode sees these, torch's profiler
+does.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,19 @@ if TYPE_CHECKING:
 
 
 def called_inside(bound: Bound) -> tuple[str, ...]:
-    """Operators without overload that the call's kernel calls, each once; empty where the call cannot be made."""
-    with profiler.profile(use_kineto=False) as made, contextlib.suppress(*FAILURES), torch.no_grad():
+    """Operators without overload that the call's kernel calls, each once; empty where the call
+    cannot be made.
+    """
+    with (
+        profiler.profile(use_kineto=False) as made,
+        contextlib.suppress(*FAILURES),
+        torch.no_grad(),
+    ):
         perform(bound, Conditions())
     own = f"aten::{bound.name}"
-    names = dict.fromkeys(event.name for event in made.function_events or () if event.name.startswith("aten::"))
+    names = dict.fromkeys(
+        event.name for event in made.function_events or () if event.name.startswith("aten::")
+    )
     return tuple(name for name in names if name not in {own, "aten::to"} and not makes_memory(name))
 
 

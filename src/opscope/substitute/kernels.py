@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of MindSpore and GE by their own names, in PyTorch: what a dump of these holds is enough to call them again.
+"""Kernels of MindSpore and GE by their own names, in PyTorch: what a dump of these holds is enough
+to call them again.
 
-Attributes arrive as keyword arguments under MindSpore's names; those that do not change the result are ignored.
+Attributes arrive as keyword arguments under MindSpore's names; those that do not change the result
+are ignored.
 """
 
 from __future__ import annotations
@@ -29,18 +31,35 @@ def conv2d(x: Tensor, weight: Tensor, *rest: Any, **attributes: Any) -> Tensor:
             padding[2 * (1 - axis)], padding[2 * (1 - axis) + 1] = total // 2, total - total // 2
         x = functional.pad(x, padding)
     elif mode == "pad":
-        top, bottom, left, right = (int(each) for each in (attributes.get("pad_list") or attributes.get("pad") or (0, 0, 0, 0)))
+        top, bottom, left, right = (
+            int(each)
+            for each in (attributes.get("pad_list") or attributes.get("pad") or (0, 0, 0, 0))
+        )
         x = functional.pad(x, (left, right, top, bottom))
-    return functional.conv2d(x, weight, bias, stride, 0, dilation, int(attributes.get("group", attributes.get("groups", 1))))
+    return functional.conv2d(
+        x,
+        weight,
+        bias,
+        stride,
+        0,
+        dilation,
+        int(attributes.get("group", attributes.get("groups", 1))),
+    )
 
 
 def matmul(a: Tensor, b: Tensor, *flags: Any, **attributes: Any) -> Tensor:
     """MatMul and BatchMatMul with transpose_a and transpose_b."""
     turned = [each for each in flags if isinstance(each, bool)]
-    first = attributes.get("transpose_a", attributes.get("transpose_x1", turned[0] if turned else False))
-    second = attributes.get("transpose_b", attributes.get("transpose_x2", turned[1] if len(turned) > 1 else False))
+    first = attributes.get(
+        "transpose_a", attributes.get("transpose_x1", turned[0] if turned else False)
+    )
+    second = attributes.get(
+        "transpose_b", attributes.get("transpose_x2", turned[1] if len(turned) > 1 else False)
+    )
     bias = next((each for each in flags if isinstance(each, Tensor)), None)
-    product = torch.matmul(a.transpose(-1, -2) if first else a, b.transpose(-1, -2) if second else b)
+    product = torch.matmul(
+        a.transpose(-1, -2) if first else a, b.transpose(-1, -2) if second else b
+    )
     return product if bias is None else product + bias
 
 
@@ -71,25 +90,64 @@ def _plain(function: Callable[..., Any], tensors: int) -> Callable[..., Any]:
 
 # The kernel's own name -> a function of its tensors, then its attributes.
 UNARY: dict[str, Callable[..., Any]] = {
-    "ReLU": torch.relu, "ReLU6": functional.relu6, "Relu": torch.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Exp": torch.exp,
-    "Log": torch.log, "Sqrt": torch.sqrt, "Rsqrt": torch.rsqrt, "Square": torch.square, "Neg": torch.neg, "Abs": torch.abs,
-    "Reciprocal": torch.reciprocal, "Erf": torch.erf, "Sign": torch.sign, "SiLU": functional.silu, "Floor": torch.floor,
-    "Ceil": torch.ceil, "Sin": torch.sin, "Cos": torch.cos, "LogicalNot": torch.logical_not,
-}  # fmt: skip
+    "ReLU": torch.relu,
+    "ReLU6": functional.relu6,
+    "Relu": torch.relu,
+    "Sigmoid": torch.sigmoid,
+    "Tanh": torch.tanh,
+    "Exp": torch.exp,
+    "Log": torch.log,
+    "Sqrt": torch.sqrt,
+    "Rsqrt": torch.rsqrt,
+    "Square": torch.square,
+    "Neg": torch.neg,
+    "Abs": torch.abs,
+    "Reciprocal": torch.reciprocal,
+    "Erf": torch.erf,
+    "Sign": torch.sign,
+    "SiLU": functional.silu,
+    "Floor": torch.floor,
+    "Ceil": torch.ceil,
+    "Sin": torch.sin,
+    "Cos": torch.cos,
+    "LogicalNot": torch.logical_not,
+}
 BINARY: dict[str, Callable[..., Any]] = {
-    "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "RealDiv": torch.div, "Div": torch.div, "Maximum": torch.maximum,
-    "Minimum": torch.minimum, "Pow": torch.pow, "Equal": torch.eq, "Greater": torch.gt, "Less": torch.lt, "GreaterEqual": torch.ge,
-    "LessEqual": torch.le, "NotEqual": torch.ne, "LogicalAnd": torch.logical_and, "LogicalOr": torch.logical_or,
-}  # fmt: skip
+    "Add": torch.add,
+    "Sub": torch.sub,
+    "Mul": torch.mul,
+    "RealDiv": torch.div,
+    "Div": torch.div,
+    "Maximum": torch.maximum,
+    "Minimum": torch.minimum,
+    "Pow": torch.pow,
+    "Equal": torch.eq,
+    "Greater": torch.gt,
+    "Less": torch.lt,
+    "GreaterEqual": torch.ge,
+    "LessEqual": torch.le,
+    "NotEqual": torch.ne,
+    "LogicalAnd": torch.logical_and,
+    "LogicalOr": torch.logical_or,
+}
 KERNELS: dict[str, Callable[..., Any]] = {
-    "Conv2D": conv2d, "MatMul": matmul, "BatchMatMul": matmul, "MatMulV2": matmul, "BatchMatMulV2": matmul, "BiasAdd": bias_add,
+    "Conv2D": conv2d,
+    "MatMul": matmul,
+    "BatchMatMul": matmul,
+    "MatMulV2": matmul,
+    "BatchMatMulV2": matmul,
+    "BiasAdd": bias_add,
     "Select": _plain(torch.where, 3),
-    "AddN": lambda *given, **_: torch.stack([each for each in given if isinstance(each, Tensor)]).sum(0),
+    "AddN": lambda *given, **_: torch.stack(
+        [each for each in given if isinstance(each, Tensor)]
+    ).sum(0),
     "ReluGrad": lambda grad, y, **_: grad * (y > 0),
     "ReLUGrad": lambda grad, y, **_: grad * (y > 0),
     "SigmoidGrad": lambda y, grad, **_: grad * y * (1 - y),
     "TanhGrad": lambda y, grad, **_: grad * (1 - y * y),
-    "BiasAddGrad": lambda grad, *_, **__: grad.sum([axis for axis in range(grad.dim()) if axis != 1]),
+    "BiasAddGrad": lambda grad, *_, **__: grad.sum(
+        [axis for axis in range(grad.dim()) if axis != 1]
+    ),
     **{name: _plain(function, 1) for name, function in UNARY.items()},
     **{name: _plain(function, 2) for name, function in BINARY.items()},
-}  # fmt: skip
+}

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain data of one operator call: its argument tree, its tensors as views of pieces of memory, and what it gave.
+"""Plain data of one operator call: its argument tree, its tensors as views of pieces of memory, and
+what it gave.
 
-It travels between processes as it stands; memories themselves travel beside it. Nothing here knows a framework.
+It travels between processes as it stands; memories themselves travel beside it. Nothing here knows
+a framework.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from typing import Any
 import msgspec
 
 GRADIENT = "gradient of "  # before the name of a function: the call is its gradient
-# Its further arguments: gradients that came in, slots whose gradient goes out, whether those of the arguments are meant.
+# Its further arguments: gradients that came in, slots whose gradient goes out, whether those of the
+# arguments are meant.
 GRADS, WANTED, ARGUMENTS = "opscope_grads", "opscope_wanted", "opscope_arguments"
 WRITTEN = "written:"  # before the slot of an argument that the call wrote to, among the outputs
 
@@ -28,7 +31,9 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """size bytes; skew is the address of the original modulo 64, since kernels choose paths by alignment."""
+    """size bytes; skew is the address of the original modulo 64, since kernels choose paths by
+    alignment.
+    """
 
     size: int
     skew: int = 0
@@ -45,7 +50,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One call: operator `namespace::name.overload`, argument tree of docs/schema.md, tensors by slot, memories they lie in.
+    """One call: operator `namespace::name.overload`, argument tree of docs/schema.md, tensors by
+    slot, memories they lie in.
 
     random holds the state of the CPU generator before the call where the operator draws from it.
     """
@@ -59,7 +65,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call gave: outputs by slot; memories beyond those of the call hold new tensors, replaced the state of written ones.
+    """What a call gave: outputs by slot; memories beyond those of the call hold new tensors,
+    replaced the state of written ones.
 
     replaced: memory of the call -> memory that holds it as it was after the call.
     """

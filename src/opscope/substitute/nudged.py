@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A call with each of its inputs changed by a rounding: what its result changes by then no kernel can be blamed for."""
+"""A call with each of its inputs changed by a rounding: what its result changes by then no kernel
+can be blamed for.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ DRAWS = 8  # of signs: those of one draw may cancel
 
 
 class Nudged(Bound):
-    """Every element of a call's floating tensors is larger or smaller by `unit` of itself, as a draw of that number says.
+    """Every element of a call's floating tensors is larger or smaller by `unit` of itself, as a
+    draw of that number says.
 
     Tensors share no memory with each other any more.
     """
@@ -25,7 +28,10 @@ class Nudged(Bound):
 
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
         generator = torch.Generator().manual_seed(self.draw)
-        return {slot: self._nudge(tensor, generator) for slot, tensor in self.bound.tensors(where).items()}
+        return {
+            slot: self._nudge(tensor, generator)
+            for slot, tensor in self.bound.tensors(where).items()
+        }
 
     def _nudge(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a substitute gave, in the form the operator's own result would have: its types, strides and aliases.
+"""What a substitute gave, in the form the operator's own result would have: its types, strides and
+aliases.
 
 The operator's own kernel says these; a kind in other element types then fills in its values.
 """
@@ -17,7 +18,9 @@ from opscope.substitute.truth import FAILURES
 
 
 def run_substitute(bound: Bound, kind: str, *, form: Performed | None = None) -> Performed:
-    """The call on a substitute, in the form of the operator's own result; UnavailableError when it has none for it."""
+    """The call on a substitute, in the form of the operator's own result; UnavailableError when it
+    has none for it.
+    """
     substitute = substitute_named(kind)
     reason = substitute.lacks(bound.call.op)
     if reason is not None:
@@ -39,9 +42,15 @@ def run_substitute(bound: Bound, kind: str, *, form: Performed | None = None) ->
 
 
 def package(bound: Bound, performed: Performed) -> tuple[Given, list[torch.Tensor]]:
-    """What was given as plain data and the memories it needs: new tensors, and arguments that were written."""
+    """What was given as plain data and the memories it needs: new tensors, and arguments that were
+    written.
+    """
     owners = {storage_key(tensor): (slot, tensor) for slot, tensor in performed.tensors.items()}
-    written = {bound.call.tensors[slot].memory for slot in performed.tensors if f"written:{slot}" in performed.outputs}
+    written = {
+        bound.call.tensors[slot].memory
+        for slot in performed.tensors
+        if f"written:{slot}" in performed.outputs
+    }
     outputs: dict[str, Laid] = {}
     memories: list[Memory] = []
     pieces: list[torch.Tensor] = []
@@ -63,4 +72,7 @@ def package(bound: Bound, performed: Performed) -> tuple[Given, list[torch.Tenso
             pieces.append(piece_of(owner[1], base, bound.call.memories[laid.memory].size))
     new = Gathered(fresh, first=first + len(memories))
     outputs.update(new.laid)
-    return Given(outputs=outputs, memories=(*memories, *new.memories), replaced=replaced), [*pieces, *new.pieces]
+    return Given(outputs=outputs, memories=(*memories, *new.memories), replaced=replaced), [
+        *pieces,
+        *new.pieces,
+    ]

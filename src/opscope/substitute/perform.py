@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one call again on memory of its own: builds its tensors, calls a function with them, collects what it gave."""
+"""Makes one call again on memory of its own: builds its tensors, calls a function with them,
+collects what it gave.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,11 @@ LEAVES = Leaves()
 
 @dataclass(eq=False)
 class Bound:
-    """A call bound to memory: the operator, plain data about the call, and its memories as tensors of bytes.
+    """A call bound to memory: the operator, plain data about the call, and its memories as tensors
+    of bytes.
 
-    promised are the arguments that it writes to by its schema, writes those and others that are known to be written.
+    promised are the arguments that it writes to by its schema, writes those and others that are
+    known to be written.
     """
 
     call: Call
@@ -51,7 +55,11 @@ class Bound:
         if self.func is None:
             self.func = find_operator(self.call.op)
         schema = getattr(self.func, "_schema", None)
-        self.promised = frozenset({"0"} if writes_first(self.call.op) else ()) if schema is None else written_arguments(schema)
+        self.promised = (
+            frozenset({"0"} if writes_first(self.call.op) else ())
+            if schema is None
+            else written_arguments(schema)
+        )
         self.writes |= self.promised
 
     @property
@@ -61,7 +69,8 @@ class Bound:
         return op.rpartition("::")[2].partition(".")[0] if "::" in op else op.rpartition(".")[2]
 
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
-        """Tensors by slot: those that shared memory share it again, in the element types that `where` says.
+        """Tensors by slot: those that shared memory share it again, in the element types that
+        `where` says.
 
         What the call writes to is fresh, what it only reads may be the memory itself.
         """
@@ -69,12 +78,26 @@ class Bound:
         return {slot: self._tensor(laid, where, made) for slot, laid in self.call.tensors.items()}
 
     def _may_lend(self, number: int, memory: torch.Tensor) -> bool:
-        """Whether the call may use a memory itself: it does not write there, and the bytes lie as the original's did."""
-        if memory.device.type != "cpu" or memory.data_ptr() % LINE != self.call.memories[number].skew:
+        """Whether the call may use a memory itself: it does not write there, and the bytes lie as
+        the original's did.
+        """
+        if (
+            memory.device.type != "cpu"
+            or memory.data_ptr() % LINE != self.call.memories[number].skew
+        ):
             return False
-        return all(laid.memory != number for slot, laid in self.call.tensors.items() if writes_to(self.writes, slot))
+        return all(
+            laid.memory != number
+            for slot, laid in self.call.tensors.items()
+            if writes_to(self.writes, slot)
+        )
 
-    def _tensor(self, laid: Laid, where: Conditions, made: dict[tuple[int, torch.dtype | None], torch.Tensor]) -> torch.Tensor:
+    def _tensor(
+        self,
+        laid: Laid,
+        where: Conditions,
+        made: dict[tuple[int, torch.dtype | None], torch.Tensor],
+    ) -> torch.Tensor:
         dtype = dtype_named(laid.dtype)
         wide, device = where.dtype(dtype), where.device(laid.device)
         key = (laid.memory, None if wide is dtype else dtype)
@@ -91,7 +114,9 @@ class Bound:
 
 
 def writes_first(op: str) -> bool:
-    """Whether a function writes to its first argument, by its name: Tensor.add_, Tensor.__iadd__."""
+    """Whether a function writes to its first argument, by its name: Tensor.add_,
+    Tensor.__iadd__.
+    """
     name = op.rpartition(".")[2]
     if op.startswith(GRADIENT):
         return False
@@ -119,27 +144,37 @@ def typed(memory: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def strided(memory: torch.Tensor, laid: Laid, dtype: torch.dtype) -> torch.Tensor:
-    """The view of a memory (bytes, or elements of dtype) that a layout describes; layouts come checked."""
+    """The view of a memory (bytes, or elements of dtype) that a layout describes; layouts come
+    checked.
+    """
     if memory.dtype is not dtype:
         start = memory.storage_offset()
         if start % dtype.itemsize:
             memory = memory.clone()
             start = 0
         offset = start // dtype.itemsize + laid.offset
-        return torch.empty(0, dtype=dtype, device=memory.device).set_(memory.untyped_storage(), offset, laid.shape, laid.stride)
+        return torch.empty(0, dtype=dtype, device=memory.device).set_(
+            memory.untyped_storage(), offset, laid.shape, laid.stride
+        )
     return memory.as_strided(laid.shape, laid.stride, memory.storage_offset() + laid.offset)
 
 
 @dataclass(eq=False)
 class Performed:
-    """What making a call gave: outputs by slot (results, and arguments that were written), and the arguments it was made with."""
+    """What making a call gave: outputs by slot (results, and arguments that were written), and the
+    arguments it was made with.
+    """
 
     outputs: dict[str, torch.Tensor]
     tensors: dict[str, torch.Tensor]
 
 
-def perform(bound: Bound, where: Conditions, function: Callable[..., Any] | None = None) -> Performed:
-    """Make the call, with another function in place of the operator where one is given; errors of the function pass through."""
+def perform(
+    bound: Bound, where: Conditions, function: Callable[..., Any] | None = None
+) -> Performed:
+    """Make the call, with another function in place of the operator where one is given; errors of
+    the function pass through.
+    """
     tensors = bound.tensors(where)
     args, kwargs = values_of(bound.call.args, tensors, where)
     with torch.no_grad(), default_type(dtype_named(bound.call.flags.default_dtype)):
@@ -149,7 +184,9 @@ def perform(bound: Bound, where: Conditions, function: Callable[..., Any] | None
 
 @contextlib.contextmanager
 def default_type(dtype: torch.dtype) -> Iterator[None]:
-    """Has torch create numbers in a type, which quotients of integers take as well, and puts its own back."""
+    """Has torch create numbers in a type, which quotients of integers take as well, and puts its
+    own back.
+    """
     before = torch.get_default_dtype()
     if before is dtype:
         yield
@@ -161,17 +198,23 @@ def default_type(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def outputs_of(result: Any, tensors: Mapping[str, torch.Tensor], writes: frozenset[str]) -> dict[str, torch.Tensor]:
+def outputs_of(
+    result: Any, tensors: Mapping[str, torch.Tensor], writes: frozenset[str]
+) -> dict[str, torch.Tensor]:
     """Tensors of a result by slot, and the arguments that the call wrote to."""
     found = dict(Tree(LEAVES).find_result(result))
-    found.update({WRITTEN + slot: tensor for slot, tensor in tensors.items() if writes_to(writes, slot)})
+    found.update(
+        {WRITTEN + slot: tensor for slot, tensor in tensors.items() if writes_to(writes, slot)}
+    )
     return found
 
 
 class Gathered:
-    """Tensors laid over the memories they lie in, one memory for each storage, numbered from `first`.
+    """Tensors laid over the memories they lie in, one memory for each storage, numbered from
+    `first`.
 
-    pieces are the memories as tensors of bytes, not copied; starts says where in its storage (by key) each memory begins.
+    pieces are the memories as tensors of bytes, not copied; starts says where in its storage (by
+    key) each memory begins.
     """
 
     def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]], *, first: int = 0) -> None:
@@ -199,11 +242,17 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 
 def covered(tensors: Sequence[torch.Tensor]) -> tuple[int, int]:
-    """First byte and number of bytes that these tensors of one storage cover; the first is aligned for every element type."""
+    """First byte and number of bytes that these tensors of one storage cover; the first is aligned
+    for every element type.
+    """
     spans = []
     for tensor in tensors:
         size = tensor.element_size()
-        last = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
+        last = (
+            1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+            if tensor.numel()
+            else 0
+        )
         start = int(tensor.storage_offset())
         spans.append((start * size, (start + last) * size))
     base = min(start for start, _ in spans) // 16 * 16
@@ -218,13 +267,17 @@ def lay(tensor: torch.Tensor, memory: int, base: int) -> Laid:
         shape=tuple(tensor.shape),
         stride=tuple(tensor.stride()),
         offset=int(tensor.storage_offset()) - base // tensor.element_size(),
-        device=tensor.device.type if tensor.device.index is None else f"{tensor.device.type}:{tensor.device.index}",
+        device=tensor.device.type
+        if tensor.device.index is None
+        else f"{tensor.device.type}:{tensor.device.index}",
     )
 
 
 def piece_of(tensor: torch.Tensor, base: int, size: int) -> torch.Tensor:
     """Bytes of a tensor's storage, as a view."""
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), base, (size,), (1,))
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
+        tensor.untyped_storage(), base, (size,), (1,)
+    )
 
 
 def address_of(piece: torch.Tensor) -> int:

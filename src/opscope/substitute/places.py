@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the outputs of a call lie: in memory of its arguments or in their own, beside where the trusted kernel's lie."""
+"""Where the outputs of a call lie: in memory of its arguments or in their own, beside where the
+trusted kernel's lie.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,19 @@ def judge_sharing(bound: Bound, outputs: Mapping[str, Laid], trusted: Performed)
     ]
     for slot, laid in outputs.items():
         tensor = trusted.outputs.get(slot)
-        if slot.startswith(WRITTEN) or tensor is None or tensor.numel() == 0 or laid.device != "cpu" or 0 in laid.shape:
+        if (
+            slot.startswith(WRITTEN)
+            or tensor is None
+            or tensor.numel() == 0
+            or laid.device != "cpu"
+            or 0 in laid.shape
+        ):
             continue
         shares = laid.memory < len(bound.call.memories)
         if shares is any(start <= tensor.data_ptr() < end for start, end in spans):
             continue
         if shares or only_views(bound.func):
-            return Replayed(verdict="wrong", slot=slot, reason=SHARED if shares else COPY, size=tensor.numel())
+            return Replayed(
+                verdict="wrong", slot=slot, reason=SHARED if shares else COPY, size=tensor.numel()
+            )
     return None

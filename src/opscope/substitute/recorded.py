@@ -33,9 +33,11 @@ JUDGED = 16  # different results of one call that are judged
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """A call with the bytes of its memories, and its recorded outputs by slot as (element type, array); none were kept: empty.
+    """A call with the bytes of its memories, and its recorded outputs by slot as (element type,
+    array); none were kept: empty.
 
-    exact: every input has its recorded values, so that the recorded outputs are what the call must give.
+    exact: every input has its recorded values, so that the recorded outputs are what the call must
+    give.
     """
 
     call: Call
@@ -45,10 +47,12 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict of a replayed call. against says what was judged: recorded outputs, or what the device gave now.
+    """Verdict of a replayed call. against says what was judged: recorded outputs, or what the
+    device gave now.
 
-    nature of a wrong result: persistent (wrong every time, the same bits), unstable (wrong every time, other bits), intermittent (wrong
-    in some runs), transient (recorded so, and right every time now). tried counts how often the call was made, wrong how often it was.
+    nature of a wrong result: persistent (wrong every time, the same bits), unstable (wrong every
+    time, other bits), intermittent (wrong in some runs), transient (recorded so, and right every
+    time now). tried counts how often the call was made, wrong how often it was.
     """
 
     verdict: Replayed
@@ -63,18 +67,31 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trials_of(bound: Bound, device: str, repeat: int) -> list[dict[str, torch.Tensor]]:
-    """What the call gives each time it is made. UnavailableError when it cannot be made here, with the reason."""
+    """What the call gives each time it is made. UnavailableError when it cannot be made here, with
+    the reason.
+    """
     dispatched = hasattr(bound.func, "tags")
-    random = draws_random(bound.func, *literal(bound.call)) if dispatched else traits_of(bound.call.op).random
+    random = (
+        draws_random(bound.func, *literal(bound.call))
+        if dispatched
+        else traits_of(bound.call.op).random
+    )
     if random and bound.call.random is None:
-        raise UnavailableError("it draws random numbers, and the generator's state was not recorded")
+        raise UnavailableError(
+            "it draws random numbers, and the generator's state was not recorded"
+        )
     return [made(bound, device) for _ in range(max(repeat, 1))]
 
 
 def replay_recorded(
-    recorded: Recorded, *, device: str = "cpu", repeat: int = 1, trials: Sequence[Mapping[str, torch.Tensor]] | None = None
+    recorded: Recorded,
+    *,
+    device: str = "cpu",
+    repeat: int = 1,
+    trials: Sequence[Mapping[str, torch.Tensor]] | None = None,
 ) -> Replay:
-    """Make a recorded call again on a device and on substitutes; trials are what another process gave when it made the call.
+    """Make a recorded call again on a device and on substitutes; trials are what another process
+    gave when it made the call.
 
     UnavailableError when it cannot be made here, with the reason.
     """
@@ -85,24 +102,50 @@ def replay_recorded(
     target = recorded_target(recorded, trials[0]) if recorded.exact else {}
     against = "recorded outputs" if target else f"outputs on {device}"
     judged = [examine(bound, outputs, thorough=True) for outputs, _ in results[:JUDGED]]
-    wrong = sum(count for (_, count), answer in zip(results, judged, strict=False) if answer.verdict.verdict == "wrong")
+    wrong = sum(
+        count
+        for (_, count), answer in zip(results, judged, strict=False)
+        if answer.verdict.verdict == "wrong"
+    )
     answer = examine(bound, target, thorough=True) if target else judged[0]
-    if answer.verdict.verdict != "wrong" and wrong:  # the recorded result is right, or there is none: this device errs now
-        answer, against = next(each for each in judged if each.verdict.verdict == "wrong"), f"outputs on {device}"
+    if (
+        answer.verdict.verdict != "wrong" and wrong
+    ):  # the recorded result is right, or there is none: this device errs now
+        answer, against = (
+            next(each for each in judged if each.verdict.verdict == "wrong"),
+            f"outputs on {device}",
+        )
     found = answer.verdict
     if len(results) > 1 and found.verdict != "wrong":
-        found = Replayed(verdict="flaky", slot=found.slot, reason=f"{len(results)} different results in {len(trials)} runs")
+        found = Replayed(
+            verdict="flaky",
+            slot=found.slot,
+            reason=f"{len(results)} different results in {len(trials)} runs",
+        )
     return Replay(
-        verdict=found, substitute=answer.substitute, against=against, tried=len(trials), wrong=wrong, distinct=len(results),
-        nature=nature_of(wrong, sum(count for _, count in results[:JUDGED]), len(results)) if found.verdict == "wrong" else None,
-        seconds=time.perf_counter() - start, metrics=measured(bound, target or results[0][0], answer),
-    )  # fmt: skip
+        verdict=found,
+        substitute=answer.substitute,
+        against=against,
+        tried=len(trials),
+        wrong=wrong,
+        distinct=len(results),
+        nature=nature_of(wrong, sum(count for _, count in results[:JUDGED]), len(results))
+        if found.verdict == "wrong"
+        else None,
+        seconds=time.perf_counter() - start,
+        metrics=measured(bound, target or results[0][0], answer),
+    )
 
 
 def bind(recorded: Recorded) -> Bound:
-    """The call on its memories; UnavailableError for an operator or API that this process does not have."""
+    """The call on its memories; UnavailableError for an operator or API that this process does not
+    have.
+    """
     memories = [
-        torch.frombuffer(bytearray(memory.tobytes()) or bytearray(1), dtype=torch.uint8)[: memory.size] for memory in recorded.memories
+        torch.frombuffer(bytearray(memory.tobytes()) or bytearray(1), dtype=torch.uint8)[
+            : memory.size
+        ]
+        for memory in recorded.memories
     ]
     return Bound(recorded.call, memories, function_named(recorded.call.op))
 
@@ -130,7 +173,11 @@ def made(bound: Bound, device: str) -> dict[str, torch.Tensor]:
 
     def run() -> Any:
         with drawing_from(bound.call.random):
-            return perform(bound, Conditions(device=device)) if device == "cpu" else on_device(bound, device)
+            return (
+                perform(bound, Conditions(device=device))
+                if device == "cpu"
+                else on_device(bound, device)
+            )
 
     attempt = Attempt(device, run)
     if attempt.performed is None:
@@ -140,8 +187,14 @@ def made(bound: Bound, device: str) -> dict[str, torch.Tensor]:
 
 def on_device(bound: Bound, device: str) -> Any:
     """The call with all its tensors on an accelerator, those that lay on the host included."""
-    moved = {slot: msgspec.structs.replace(laid, device=device) for slot, laid in bound.call.tensors.items()}
-    return perform(Bound(msgspec.structs.replace(bound.call, tensors=moved), bound.memories, bound.func), Conditions(device=device))
+    moved = {
+        slot: msgspec.structs.replace(laid, device=device)
+        for slot, laid in bound.call.tensors.items()
+    }
+    return perform(
+        Bound(msgspec.structs.replace(bound.call, tensors=moved), bound.memories, bound.func),
+        Conditions(device=device),
+    )
 
 
 def host(outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -152,25 +205,37 @@ def alike(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) ->
     return all(same_bits(tensor, other.get(slot)) for slot, tensor in one.items())
 
 
-def recorded_target(recorded: Recorded, made_now: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def recorded_target(
+    recorded: Recorded, made_now: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """Recorded outputs as tensors, under the slots that the call gives."""
     found = {}
     for slot, (dtype, array) in recorded.outputs.items():
         place = slot if slot in made_now else WRITTEN + slot
         if place not in made_now:
             continue
-        data = torch.frombuffer(bytearray(array.tobytes()) or bytearray(1), dtype=torch.uint8)[: array.nbytes]
-        found[place] = data.view(dtype_named(dtype)).reshape(array.shape) if array.size else made_now[place][:0].cpu().reshape(array.shape)
+        data = torch.frombuffer(bytearray(array.tobytes()) or bytearray(1), dtype=torch.uint8)[
+            : array.nbytes
+        ]
+        found[place] = (
+            data.view(dtype_named(dtype)).reshape(array.shape)
+            if array.size
+            else made_now[place][:0].cpu().reshape(array.shape)
+        )
     return found
 
 
-def measured(bound: Bound, target: Mapping[str, torch.Tensor], answer: Answer) -> tuple[dict[str, Any], ...]:
+def measured(
+    bound: Bound, target: Mapping[str, torch.Tensor], answer: Answer
+) -> tuple[dict[str, Any], ...]:
     """The standard checker's columns for each output, against the trusted result."""
     from opscope.substitute.columns import columns_of
 
     trusted = None  # a wider type draws other numbers
     if bound.call.random is None:
-        trusted = Attempt("cpu", lambda: perform(bound, Conditions(device="cpu", wide=wider(target)))).performed
+        trusted = Attempt(
+            "cpu", lambda: perform(bound, Conditions(device="cpu", wide=wider(target)))
+        ).performed
     if trusted is None:
         trusted = Attempt("cpu", lambda: seeded(bound)).performed
     if trusted is None:
@@ -179,7 +244,11 @@ def measured(bound: Bound, target: Mapping[str, torch.Tensor], answer: Answer) -
     with warnings.catch_warnings(), contextlib.suppress(*FAILURES):
         warnings.simplefilter("ignore")
         return tuple(
-            {"slot": slot, "verdict": verdicts.get(slot, answer.verdict.verdict), **columns_of(tensor, trusted.outputs[slot])}
+            {
+                "slot": slot,
+                "verdict": verdicts.get(slot, answer.verdict.verdict),
+                **columns_of(tensor, trusted.outputs[slot]),
+            }
             for slot, tensor in target.items()
             if slot in trusted.outputs
         )
@@ -187,6 +256,8 @@ def measured(bound: Bound, target: Mapping[str, torch.Tensor], answer: Answer) -
 
 
 def wider(target: Mapping[str, torch.Tensor]) -> torch.dtype:
-    """The element type the standard checker raises a call to: float32 for half types, else float64."""
+    """The element type the standard checker raises a call to: float32 for half types, else
+    float64.
+    """
     narrow = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in target.values())
     return torch.float32 if narrow else torch.float64

@@ -23,11 +23,14 @@ class Substitute(Protocol):
         ...
 
     def run(self, bound: Bound) -> Performed:
-        """Execute the call on memory of its own; element types may be wider than the recorded ones."""
+        """Execute the call on memory of its own; element types may be wider than the recorded
+        ones.
+        """
         ...
 
 
-# Kind -> the module that holds it and the class there. "function" takes the import path after a colon.
+# Kind -> the module that holds it and the class there. "function" takes the import path after a
+# colon.
 KINDS: dict[str, tuple[str, str]] = {
     "cpu": ("opscope.substitute.cpu", "Cpu"),
     "float64": ("opscope.substitute.wider", "Float64"),
@@ -38,7 +41,9 @@ KINDS: dict[str, tuple[str, str]] = {
 
 
 def kind_named(text: str) -> tuple[str, str]:
-    """Kind and argument of `cpu`, `function:package.module:name`; UsageError for one that there is not."""
+    """Kind and argument of `cpu`, `function:package.module:name`; UsageError for one that there is
+    not.
+    """
     kind, _, argument = text.strip().partition(":")
     if kind not in KINDS:
         raise UsageError(f"substitute {text!r}: not one of {', '.join(KINDS)}")

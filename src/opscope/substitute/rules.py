@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of the command line that say which operators run on which substitute: `PATTERN=KIND`, several parted by `;`."""
+"""Rules of the command line that say which operators run on which substitute: `PATTERN=KIND`,
+several parted by `;`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from opscope.substitute.registry import kind_named
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Calls that match the pattern run on this kind of substitute, as registry.substitute_named reads it."""
+    """Calls that match the pattern run on this kind of substitute, as registry.substitute_named
+    reads it.
+    """
 
     pattern: Pattern
     kind: str
@@ -25,11 +29,15 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     for part in filter(None, map(str.strip, text.split(";"))):
         pattern, equals, kind = part.rpartition("=")
         if not equals or not pattern.strip():
-            raise UsageError(f"--substitute {part!r}: write PATTERN=KIND, such as 'aten::native_group_norm*=cpu'")
+            raise UsageError(
+                f"--substitute {part!r}: write PATTERN=KIND, such as 'aten::native_group_norm*=cpu'"
+            )
         kind_named(kind)
         found.append(Rule(parse_pattern(pattern.strip()), kind.strip()))
     if not found:
-        raise UsageError("--substitute is empty: write PATTERN=KIND, such as 'aten::native_group_norm*=cpu'")
+        raise UsageError(
+            "--substitute is empty: write PATTERN=KIND, such as 'aten::native_group_norm*=cpu'"
+        )
     return tuple(found)
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators by name, and what their schemas tell of a call: which arguments it writes to, whether it draws random numbers."""
+"""Operators by name, and what their schemas tell of a call: which arguments it writes to, whether
+it draws random numbers.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,23 @@ DROPOUTS = frozenset({"dropout_p", "dropout"})
 
 
 def find_operator(op: str) -> Any:
-    """The overload `namespace::name.overload`; UnavailableError where this process has none of that name."""
+    """The overload `namespace::name.overload`; UnavailableError where this process has none of that
+    name.
+    """
     namespace, _, rest = op.partition("::")
     name, _, overload = rest.partition(".")
     try:
         return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
     except (AttributeError, RuntimeError) as error:
-        raise UnavailableError(f"operator {op} is not registered here; it needs the module that defines it") from error
+        raise UnavailableError(
+            f"operator {op} is not registered here; it needs the module that defines it"
+        ) from error
 
 
 def written_arguments(schema: Any) -> frozenset[str]:
-    """Slots an operator writes to: marked in its schema, or known to torch all the same (running statistics)."""
+    """Slots an operator writes to: marked in its schema, or known to torch all the same (running
+    statistics).
+    """
     info = torch._C._SchemaInfo(schema)
     slots = set()
     for position, argument in enumerate(schema.arguments):
@@ -38,7 +46,9 @@ def written_arguments(schema: Any) -> frozenset[str]:
     return frozenset(slots)
 
 
-def draws_random(func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> bool:
+def draws_random(
+    func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+) -> bool:
     """Whether the result depends on a generator: dropout of probability 0 draws nothing."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
@@ -52,4 +62,6 @@ def draws_random(func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] 
 def only_views(func: Any) -> bool:
     """Whether every result is a view of an argument that the call does not write to."""
     returns = func._schema.returns
-    return bool(returns) and all(each.alias_info is not None and not each.alias_info.is_write for each in returns)
+    return bool(returns) and all(
+        each.alias_info is not None and not each.alias_info.is_write for each in returns
+    )

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of a result that the trusted kernel gives too, bit for bit: nobody replaced the kernel, but it may be wrong for all.
+"""The verdict of a result that the trusted kernel gives too, bit for bit: nobody replaced the
+kernel, but it may be wrong for all.
 
-Wrong is what lies beyond the operator's own bound of error, explained by no rounding of its inputs, where a second witness says so: the
-operator itself gives the true element when it is called in another form. Where every form gives the same, one witness stands alone,
+Wrong is what lies beyond the operator's own bound of error, explained by no rounding of its inputs,
+where a second witness says so: the operator itself gives the true element when it is called in
+another form. Where every form gives the same, one witness stands alone,
 the true result: it accuses what has no digit right, and the finding is suspected.
 """
 
@@ -29,13 +31,15 @@ from opscope.substitute.wider import Float64
 from opscope.substitute.witness import CRUDE, near_by, testimony
 from opscope.substitute.witness.apart import apart
 
-# Unit roundoff of float32 products under torch.set_float32_matmul_precision: bfloat16 or TF32 inside.
+# Unit roundoff of float32 products under torch.set_float32_matmul_precision: bfloat16 or TF32
+# inside.
 IN_FORCE = {"medium": 2.0**-8, "high": 2.0**-11}
 # Documented to lose digits where its results are small beside its inputs: distances by products.
 DOCUMENTED = frozenset({"_cdist_forward", "cdist", "_euclidean_dist"})
 HEADROOM = 2  # what rounds to infinity on the way is this near the largest number
 HALF = frozenset({"float16", "bfloat16"})
-STAGNANT = 0.25  # part of the magnitudes of its terms that a sum in a half type loses only where it stops growing
+# part of the magnitudes of its terms that a sum in a half type loses only where it stops growing
+STAGNANT = 0.25
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,9 @@ class Truth:
     attempt: Attempt
 
 
-def judge_shared(bound: Bound, slot: str, tensor: torch.Tensor, *, true: Attempt, accumulation: float | None) -> Replayed:
+def judge_shared(
+    bound: Bound, slot: str, tensor: torch.Tensor, *, true: Attempt, accumulation: float | None
+) -> Replayed:
     """The verdict of one output."""
     found = near_truth(slot, tensor, true)
     if bound.call.random is not None or bound.call.op.startswith(GRADIENT):
@@ -60,9 +66,15 @@ def judge_shared(bound: Bound, slot: str, tensor: torch.Tensor, *, true: Attempt
         near = near_by(expected[far.worst].item(), far.tolerance)
         told = testimony(bound, slot, far.worst, tuple(tensor.shape), near=near)
         if told is not None:
-            return msgspec.structs.replace(far, reason=f"{far.reason}; {told.words} the operator gives {told.value!r}", witnesses=2)
+            return msgspec.structs.replace(
+                far,
+                reason=f"{far.reason}; {told.words} the operator gives {told.value!r}",
+                witnesses=2,
+            )
         if bound.name not in DOCUMENTED and is_gross(truth, slot, tensor):
-            return msgspec.structs.replace(far, reason=f"{far.reason}; {WORDS[truth.attempt.name]}", witnesses=1)
+            return msgspec.structs.replace(
+                far, reason=f"{far.reason}; {WORDS[truth.attempt.name]}", witnesses=1
+            )
     return found
 
 
@@ -74,7 +86,9 @@ WORDS = {
 
 
 def truths(bound: Bound, true: Attempt) -> Iterator[Truth]:
-    """The true result by the operator in float64; from contiguous arguments, where those of the call are not; by another definition."""
+    """The true result by the operator in float64; from contiguous arguments, where those of the
+    call are not; by another definition.
+    """
     yield Truth(bound, in_float64, true)
     set_apart = apart(bound)
     if set_apart is not None and true.name == Float64.name:
@@ -85,49 +99,81 @@ def truths(bound: Bound, true: Attempt) -> Iterator[Truth]:
 
 
 def near_truth(slot: str, tensor: torch.Tensor, true: Attempt) -> Replayed:
-    """Whether a result is far from the true one, which alone accuses nobody: the call may be ill-conditioned."""
+    """Whether a result is far from the true one, which alone accuses nobody: the call may be
+    ill-conditioned.
+    """
     expected = true.output(slot)
-    if expected is None or expected.shape != tensor.shape or not tensor.dtype.is_floating_point or tensor.numel() == 0:
+    if (
+        expected is None
+        or expected.shape != tensor.shape
+        or not tensor.dtype.is_floating_point
+        or tensor.numel() == 0
+    ):
         return Replayed(verdict="agree", slot=slot, size=tensor.numel())
     if well_conditioned(tensor, expected):
         return Replayed(verdict="agree", slot=slot, size=tensor.numel())
     values = as_array(tensor)
-    return judge_output(slot, Sides(dtype=dtype_name(tensor), target=values, own=values, true=as_array(expected)))
+    return judge_output(
+        slot, Sides(dtype=dtype_name(tensor), target=values, own=values, true=as_array(expected))
+    )
 
 
-def beyond_bound(truth: Truth, slot: str, tensor: torch.Tensor, accumulation: float | None) -> Replayed | None:
-    """What is wrong with a result by the operator's bound of error alone, whatever a trusted kernel errs; None where nothing is."""
+def beyond_bound(
+    truth: Truth, slot: str, tensor: torch.Tensor, accumulation: float | None
+) -> Replayed | None:
+    """What is wrong with a result by the operator's bound of error alone, whatever a trusted kernel
+    errs; None where nothing is.
+    """
     bound, expected = truth.bound, truth.attempt.output(slot)
     if expected is None or expected.shape != tensor.shape or within_rounding(tensor, expected):
         return None
     if is_update(bound.call.op, slot) and tensor.dtype.is_floating_point:
-        before = bound.tensors(Conditions(device="cpu", wide=torch.float64))[slot.removeprefix(WRITTEN)]
-        moved = judge_update(slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected))
+        before = bound.tensors(Conditions(device="cpu", wide=torch.float64))[
+            slot.removeprefix(WRITTEN)
+        ]
+        moved = judge_update(
+            slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected)
+        )
         return moved if moved.verdict == "wrong" else None
     terms = terms_of(bound, slot, tensor)
     allowed = accumulation or IN_FORCE.get(bound.call.flags.matmul_precision)
-    terms = msgspec.structs.replace(terms, accumulation=allowed) if terms.kind == "linear" else terms
-    sides = Sides(dtype=dtype_name(tensor), target=as_array(tensor), true=as_array(expected), alone=2)
+    terms = (
+        msgspec.structs.replace(terms, accumulation=allowed) if terms.kind == "linear" else terms
+    )
+    sides = Sides(
+        dtype=dtype_name(tensor), target=as_array(tensor), true=as_array(expected), alone=2
+    )
     if judge_output(slot, sides, terms).verdict != "wrong":
         return None
     unit = ROUNDOFF[sides.dtype] if sides.dtype in HALF else roundoff(sides.dtype)
     shaken = slack(bound, slot, sides.true, unit=unit, run=truth.run)
-    grown = max(1.0, LAMBDA * math.sqrt(terms.count) / EASE)  # sums that cancel keep what their partial sums were rounded by
-    unexplained = msgspec.structs.replace(sides, magnitude=magnitude(bound, slot, terms), slack=None if shaken is None else grown * shaken)
+    grown = max(
+        1.0, LAMBDA * math.sqrt(terms.count) / EASE
+    )  # sums that cancel keep what their partial sums were rounded by
+    unexplained = msgspec.structs.replace(
+        sides,
+        magnitude=magnitude(bound, slot, terms),
+        slack=None if shaken is None else grown * shaken,
+    )
     found = judge_output(slot, unexplained, terms)
     return found if found.verdict == "wrong" else None
 
 
 def is_gross(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
-    """Whether a result has no digit right beside its largest element, or is finite where the true one is not, or not where that is.
+    """Whether a result has no digit right beside its largest element, or is finite where the true
+    one is not, or not where that is.
 
-    A sum in a half type loses digits in every library that adds in that type: gross is what stopped growing.
+    A sum in a half type loses digits in every library that adds in that type: gross is what stopped
+    growing.
     """
     target, true = as_array(tensor), as_array(truth.attempt.output(slot))
     largest = torch.finfo(tensor.dtype).max
     with np.errstate(all="ignore"):
         sound, held = np.isfinite(true), np.isfinite(target)
-        if bool((sound & ~held & (np.abs(true) < largest / HEADROOM)).any() | (held & ~sound & (np.abs(target) < largest / 4)).any()):
+        if bool(
+            (sound & ~held & (np.abs(true) < largest / HEADROOM)).any()
+            | (held & ~sound & (np.abs(target) < largest / 4)).any()
+        ):
             return True
         scale = float(np.abs(true[sound]).max(initial=0.0))
         error = np.where(sound & held, np.abs(target - true), 0.0)
@@ -137,9 +183,11 @@ def is_gross(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
 
 
 def stagnant(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
-    """Whether sums in a half type stopped growing: of many terms, of the true sign, and a good part of their magnitudes too small.
+    """Whether sums in a half type stopped growing: of many terms, of the true sign, and a good part
+    of their magnitudes too small.
 
-    Whatever else errs in a half type may have rounded on the way what it then took the floor of, as places in a picture are.
+    Whatever else errs in a half type may have rounded on the way what it then took the floor of, as
+    places in a picture are.
     """
     target, true = as_array(tensor), as_array(truth.attempt.output(slot))
     read = max((math.prod(laid.shape) for laid in truth.bound.call.tensors.values()), default=0)
@@ -148,11 +196,19 @@ def stagnant(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
     terms = magnitude(truth.bound, slot, Terms(kind="linear"))
     size = np.maximum(np.abs(true), 0.0 if terms is None or terms.shape != true.shape else terms)
     with np.errstate(all="ignore"):
-        return bool(((target * true >= 0) & (np.abs(true) - np.abs(target) > STAGNANT * size) & (size > 0)).any())
+        return bool(
+            (
+                (target * true >= 0)
+                & (np.abs(true) - np.abs(target) > STAGNANT * size)
+                & (size > 0)
+            ).any()
+        )
 
 
 def within_rounding(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether every element is the true one but for a rounding or two, or no number that errs: then nothing more needs to be asked."""
+    """Whether every element is the true one but for a rounding or two, or no number that errs: then
+    nothing more needs to be asked.
+    """
     unit = ROUNDOFF.get(dtype_name(tensor))
     if unit is None:
         return True

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call should have given: the true result in double precision, and how far roundings of the inputs move it."""
+"""What a call should have given: the true result in double precision, and how far roundings of the
+inputs move it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,17 @@ from opscope.substitute.terms import absolute
 from opscope.substitute.wider import Float64
 
 Array = np.ndarray[Any, Any]
-FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AssertionError, LookupError, AttributeError, OSError)
+FAILURES = (
+    RuntimeError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AssertionError,
+    LookupError,
+    AttributeError,
+    OSError,
+)
 
 
 class Attempt:
@@ -34,7 +46,9 @@ class Attempt:
         try:
             self.performed = run()
         except (UnavailableError, *FAILURES) as error:
-            self.reason = f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"[:300]
+            self.reason = (
+                f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"[:300]
+            )
 
     def output(self, slot: str) -> torch.Tensor | None:
         return None if self.performed is None else self.performed.outputs.get(slot)
@@ -65,12 +79,16 @@ def true_result(bound: Bound) -> Attempt:
     first = Attempt("float64", lambda: in_float64(bound))
     if first.performed is not None:
         return first
-    second = Attempt("decomposition", lambda: Decomposition(wide=torch.float64, device="cpu").run(bound))
+    second = Attempt(
+        "decomposition", lambda: Decomposition(wide=torch.float64, device="cpu").run(bound)
+    )
     return second if second.performed is not None else first
 
 
 def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:
-    """The sum of the magnitudes of each element's terms: the operator on absolute values, for linear ones and sums."""
+    """The sum of the magnitudes of each element's terms: the operator on absolute values, for
+    linear ones and sums.
+    """
     if terms.kind != "linear":
         return None
     attempt = Attempt("float64", lambda: absolute(bound))
@@ -82,8 +100,17 @@ def in_float64(bound: Bound) -> Performed:
     return Float64(device="cpu").run(bound)
 
 
-def slack(bound: Bound, slot: str, true: Array | None, *, unit: float, run: Callable[[Bound], Performed] = in_float64) -> Array | None:
-    """How far changes of the inputs by a unit of them move the true result, made as run does; None where it cannot be had."""
+def slack(
+    bound: Bound,
+    slot: str,
+    true: Array | None,
+    *,
+    unit: float,
+    run: Callable[[Bound], Performed] = in_float64,
+) -> Array | None:
+    """How far changes of the inputs by a unit of them move the true result, made as run does; None
+    where it cannot be had.
+    """
     moved = []
     for draw in range(DRAWS):
         nudged = Nudged(bound, unit=unit, draw=draw)
@@ -107,5 +134,7 @@ def as_array(tensor: torch.Tensor | None) -> Any:
 
 
 def roundoff(dtype: str) -> float:
-    """Unit roundoff of what results of a type are computed in; less than 2**-52 changes no double."""
+    """Unit roundoff of what results of a type are computed in; less than 2**-52 changes no
+    double.
+    """
     return max(PRECISIONS[dtype].accumulated, 2.0**-52)

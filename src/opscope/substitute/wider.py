@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Substitutes `float64` and `float32`: the same operator with every floating argument in a wider type, on the same device."""
+"""Substitutes `float64` and `float32`: the same operator with every floating argument in a wider
+type, on the same device.
+"""
 
 from __future__ import annotations
 

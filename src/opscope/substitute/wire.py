@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between a program and the process that makes its calls again: length, then msgpack; memories lie in shared files.
+"""Messages between a program and the process that makes its calls again: length, then msgpack;
+memories lie in shared files.
 
 Both ends are started by opscope; nothing here is read from a file or a network.
 """
@@ -26,9 +27,10 @@ KEEP = 64 << 20  # bytes that a shared file keeps for the next call
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One call to examine (what it gave stands in given) or to make on the substitute of that name.
 
-    spots: byte of the shared file of `slot` at which each memory begins, those of the call first; empty where the call moves no
-    values (given has no memories of its own): then the places of its outputs are judged. flaky are outputs that came out
-    otherwise when the program made the call again, and by how much.
+    spots: byte of the shared file of `slot` at which each memory begins, those of the call first;
+    empty where the call moves no values (given has no memories of its own): then the places of its
+    outputs are judged. flaky are outputs that came out otherwise when the program made the call
+    again, and by how much.
     """
 
     ticket: int
@@ -44,10 +46,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict of an examined call, or what the substitute gave: given.memories lie at spots; error says why there is neither.
+    """Verdict of an examined call, or what the substitute gave: given.memories lie at spots; error
+    says why there is neither.
 
-    inside names the operators that the kernel of a wrong call calls; undefined those outputs among the flaky ones that a
-    healthy kernel may give otherwise the second time.
+    inside names the operators that the kernel of a wrong call calls; undefined those outputs among
+    the flaky ones that a healthy kernel may give otherwise the second time.
     """
 
     ticket: int
@@ -63,9 +66,21 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
     @classmethod
-    def of(cls, ticket: int, answer: Answer, *, inside: tuple[str, ...] = (), undefined: tuple[str, ...] = ()) -> Reply:
+    def of(
+        cls,
+        ticket: int,
+        answer: Answer,
+        *,
+        inside: tuple[str, ...] = (),
+        undefined: tuple[str, ...] = (),
+    ) -> Reply:
         return cls(
-            ticket=ticket, verdict=answer.verdict, substitute=answer.substitute, seconds=answer.seconds, inside=inside, undefined=undefined
+            ticket=ticket,
+            verdict=answer.verdict,
+            substitute=answer.substitute,
+            seconds=answer.seconds,
+            inside=inside,
+            undefined=undefined,
         )
 
 
@@ -76,7 +91,9 @@ def encode(message: Request | Reply) -> bytes:
 
 
 def places(memories: Sequence[Memory], start: int = 0) -> tuple[list[int], int]:
-    """Where memories lie one after the other, each aligned as its original was, and where the last one ends."""
+    """Where memories lie one after the other, each aligned as its original was, and where the last
+    one ends.
+    """
     spots = []
     for memory in memories:
         start += (memory.skew - start) % ALIGNMENT
@@ -87,7 +104,9 @@ def places(memories: Sequence[Memory], start: int = 0) -> tuple[list[int], int]:
 
 
 class SharedFile:
-    """A file without a name that two processes map; it grows as it is asked to, and is given back when it was large."""
+    """A file without a name that two processes map; it grows as it is asked to, and is given back
+    when it was large.
+    """
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.descriptor = descriptor

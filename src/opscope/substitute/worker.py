@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that makes calls again: a fresh interpreter with torch alone, where no program has replaced a kernel.
+"""The process that makes calls again: a fresh interpreter with torch alone, where no program has
+replaced a kernel.
 
-It reads requests from one pipe and answers on another until the first one ends; memories lie in shared files that it was
-given as open descriptors.
+It reads requests from one pipe and answers on another until the first one ends; memories lie in
+shared files that it was given as open descriptors.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from opscope.substitute.layout import WRITTEN, Flags, Given
 from opscope.substitute.overlay import package, run_substitute
 from opscope.substitute.perform import Bound, strided
 from opscope.substitute.truth import FAILURES
-from opscope.substitute.wire import Reply, Request, SharedFile, encode, places, read_message, write_all
+from opscope.substitute.wire import (
+    Reply,
+    Request,
+    SharedFile,
+    encode,
+    places,
+    read_message,
+    write_all,
+)
 
 
 class Worker:
@@ -43,7 +52,9 @@ class Worker:
             return self._substituted(request) if request.substitute else self._examined(request)
         except (OpscopeError, MemoryError, *FAILURES) as error:
             told = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            return Reply(ticket=request.ticket, error=told[:300], seconds=time.perf_counter() - start)
+            return Reply(
+                ticket=request.ticket, error=told[:300], seconds=time.perf_counter() - start
+            )
 
     def _adopt(self, flags: Flags) -> None:
         if flags == self.flags:
@@ -61,19 +72,34 @@ class Worker:
 
     def _examined(self, request: Request) -> Reply:
         if not request.spots:
-            fresh = [torch.empty(memory.size, dtype=torch.uint8) for memory in request.call.memories]
+            fresh = [
+                torch.empty(memory.size, dtype=torch.uint8) for memory in request.call.memories
+            ]
             bound = Bound(request.call, fresh, function_named(request.call.op))
             return Reply.of(request.ticket, examine_places(bound, request.given.outputs))
         memories = self._memories(request)
-        bound = Bound(request.call, memories[: len(request.call.memories)], function_named(request.call.op), written(request.given))
+        bound = Bound(
+            request.call,
+            memories[: len(request.call.memories)],
+            function_named(request.call.op),
+            written(request.given),
+        )
         replaced = request.given.replaced
         target = {}
         for slot, laid in request.given.outputs.items():
             memory = memories[replaced.get(laid.memory, laid.memory)]
             target[slot] = strided(memory, laid, dtype_named(laid.dtype))
-        answer = examine(bound, target, outputs=request.given.outputs, thorough=request.thorough, accumulation=request.accumulation)
+        answer = examine(
+            bound,
+            target,
+            outputs=request.given.outputs,
+            thorough=request.thorough,
+            accumulation=request.accumulation,
+        )
         inside = called_inside(bound) if answer.verdict.verdict == "wrong" else ()
-        return Reply.of(request.ticket, answer, inside=inside, undefined=not_defined(bound, request.flaky))
+        return Reply.of(
+            request.ticket, answer, inside=inside, undefined=not_defined(bound, request.flaky)
+        )
 
     def _substituted(self, request: Request) -> Reply:
         start = time.perf_counter()
@@ -82,22 +108,41 @@ class Worker:
             torch.set_rng_state(torch.frombuffer(bytearray(request.call.random), dtype=torch.uint8))
         given, pieces = package(bound, run_substitute(bound, request.substitute))
         spots, end = places(given.memories, request.size)
-        for target, piece in zip(self.files[request.slot].pieces(spots, [p.numel() for p in pieces], end), pieces, strict=True):
+        for target, piece in zip(
+            self.files[request.slot].pieces(spots, [p.numel() for p in pieces], end),
+            pieces,
+            strict=True,
+        ):
             target.copy_(piece)
-        random = bytes(torch.get_rng_state().numpy().tobytes()) if request.call.random is not None else None
+        random = (
+            bytes(torch.get_rng_state().numpy().tobytes())
+            if request.call.random is not None
+            else None
+        )
         seconds = time.perf_counter() - start
-        return Reply(ticket=request.ticket, given=given, spots=tuple(spots), size=end, seconds=seconds, random=random)
+        return Reply(
+            ticket=request.ticket,
+            given=given,
+            spots=tuple(spots),
+            size=end,
+            seconds=seconds,
+            random=random,
+        )
 
 
 def written(given: Given) -> frozenset[str]:
     """The arguments that a call wrote to."""
-    return frozenset(head_of(slot.removeprefix(WRITTEN)) for slot in given.outputs if slot.startswith(WRITTEN))
+    return frozenset(
+        head_of(slot.removeprefix(WRITTEN)) for slot in given.outputs if slot.startswith(WRITTEN)
+    )
 
 
 def main(requests: int, replies: int, descriptors: Sequence[int]) -> None:
     """Answer until there are no more requests."""
     torch.set_grad_enabled(False)
-    worker = Worker([SharedFile(Descriptor(number, "a file of the program")) for number in descriptors])
+    worker = Worker(
+        [SharedFile(Descriptor(number, "a file of the program")) for number in descriptors]
+    )
     if hasattr(os, "nice"):
         os.nice(5)
     while True:
@@ -105,6 +150,8 @@ def main(requests: int, replies: int, descriptors: Sequence[int]) -> None:
         if request is None:
             return
         reply = worker.answer(request)
-        worker.files[request.slot].forget()  # the program may give the memory back once it has the reply
+        worker.files[
+            request.slot
+        ].forget()  # the program may give the memory back once it has the reply
         gc.collect(0)
         write_all(replies, encode(reply))

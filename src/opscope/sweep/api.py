@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps an operator, or all that torch has samples of, over types, shapes, layouts and values, against all witnesses."""
+"""Sweeps an operator, or all that torch has samples of, over types, shapes, layouts and values,
+against all witnesses.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ CONFIDENCE = {1: "suspected", 2: "proven"}
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is swept: operators of a pattern (None all), types (none means all), where, and how long the samples of a name may take."""
+    """What is swept: operators of a pattern (None all), types (none means all), where, and how long
+    the samples of a name may take.
+    """
 
     pattern: str | None = None
     dtypes: tuple[str, ...] = ()
@@ -29,15 +33,21 @@ class Plan:
     timeout: float = 600.0
 
 
-def sweep_names(names: Sequence[str], plan: Plan, progress: Callable[[str, int, int], None] = lambda *_: None) -> Iterator[Answer]:
-    """An answer for each name, made in a process of its own that is started again where a kernel ends it."""
+def sweep_names(
+    names: Sequence[str], plan: Plan, progress: Callable[[str, int, int], None] = lambda *_: None
+) -> Iterator[Answer]:
+    """An answer for each name, made in a process of its own that is started again where a kernel
+    ends it.
+    """
     with contextlib.ExitStack() as stack:
         worker: Worker | None = None
         for place, name in enumerate(names):
             progress("sweep", place, len(names))
             if worker is None or not worker.alive:
                 worker = stack.enter_context(Worker(plan.timeout))
-            yield worker.answer(Task(name=name, pattern=plan.pattern, dtypes=plan.dtypes, device=plan.device))
+            yield worker.answer(
+                Task(name=name, pattern=plan.pattern, dtypes=plan.dtypes, device=plan.device)
+            )
 
 
 class Worker:
@@ -46,14 +56,22 @@ class Worker:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         command = [sys.executable, "-m", "opscope.sweep.worker"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
 
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
 
     def answer(self, task: Task) -> Answer:
-        """The answer to a task; where the process died in it, or took too long, that stands in its reason."""
+        """The answer to a task; where the process died in it, or took too long, that stands in its
+        reason.
+        """
         stdin, stdout = self.process.stdin, self.process.stdout
         if stdin is None or stdout is None:
             return Answer(name=task.name, reason="the process has no pipes")
@@ -70,7 +88,9 @@ class Worker:
         if line:
             return msgspec.json.decode(line, type=Answer)
         status = self.process.wait()
-        return Answer(name=task.name, reason=f"the process that made its calls ended with status {status}")
+        return Answer(
+            name=task.name, reason=f"the process that made its calls ended with status {status}"
+        )
 
     def __enter__(self) -> Worker:
         return self
@@ -92,18 +112,32 @@ def document_of(answers: Iterable[Answer], plan: Plan, asked: str) -> Document:
     findings = tuple(finding_of(swept) for answer in answers for swept in answer.wrong)
     warnings = [f"samples of {name}: {reason}" for name, reason in broken.items()]
     summary = {
-        "asked": asked, "device": plan.device, "calls": examined, "samples": len(answers), "broken": broken, "warnings": warnings,
+        "asked": asked,
+        "device": plan.device,
+        "calls": examined,
+        "samples": len(answers),
+        "broken": broken,
+        "warnings": warnings,
         "table": [msgspec.to_builtins(count) for count in table],
-    }  # fmt: skip
+    }
     verdict = "found" if findings else "clean"
-    return Document(opscope=VERSION, verb="check-op", verdict=verdict, complete=examined > 0, findings=findings, summary=summary)
+    return Document(
+        opscope=VERSION,
+        verb="check-op",
+        verdict=verdict,
+        complete=examined > 0,
+        findings=findings,
+        summary=summary,
+    )
 
 
 def merged(counts: Iterable[Counts]) -> list[Counts]:
     """One row for each operator and type, by name."""
     rows: dict[tuple[str, str], Counts] = {}
     for count in counts:
-        row = rows.setdefault((count.op, count.dtype), Counts(op=count.op, dtype=count.dtype, unjudged={}))
+        row = rows.setdefault(
+            (count.op, count.dtype), Counts(op=count.op, dtype=count.dtype, unjudged={})
+        )
         row.examined += count.examined
         row.wrong += count.wrong
         for reason, number in count.unjudged.items():
@@ -112,14 +146,29 @@ def merged(counts: Iterable[Counts]) -> list[Counts]:
 
 
 def finding_of(swept: Swept) -> Finding:
-    """A wrong call as a finding: the reason, its smallest evidence, and the tensors it was made with."""
+    """A wrong call as a finding: the reason, its smallest evidence, and the tensors it was made
+    with.
+    """
     found = swept.verdict
     place = (
-        f"element {list(found.worst)} of output {found.slot} is {found.got}, {found.expected} expected" if found.worst is not None else ""
+        f"element {list(found.worst)} of output {found.slot} is {found.got}, {found.expected} "
+        "expected"
+        if found.worst is not None
+        else ""
     )
     beyond = f"{found.elements} of {found.size} elements beyond; " if found.elements else ""
     return Finding(
-        kind="replay-mismatch", op=swept.op, call=swept.sample, reasons=tuple(filter(None, (found.reason, beyond + place))),
+        kind="replay-mismatch",
+        op=swept.op,
+        call=swept.sample,
+        reasons=tuple(filter(None, (found.reason, beyond + place))),
         confidence=CONFIDENCE.get(found.witnesses, "likely"),
-        evidence=({"dtype": swept.dtype, "tensors": swept.tensors, "error": found.error, "tolerance": found.tolerance},),
-    )  # fmt: skip
+        evidence=(
+            {
+                "dtype": swept.dtype,
+                "tensors": swept.tensors,
+                "error": found.error,
+                "tolerance": found.tolerance,
+            },
+        ),
+    )

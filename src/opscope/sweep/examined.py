@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs under a dispatch mode that holds each new call of the wanted operators against all witnesses."""
+"""Runs programs under a dispatch mode that holds each new call of the wanted operators against all
+witnesses.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,12 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
         random = torch.Tag.nondeterministic_seeded in func.tags
         try:
             captured = capture(
-                func.name() if "." in func.name() else f"{func.name()}.default", args, kwargs, writes=writes, random=random, limit=LIMIT
+                func.name() if "." in func.name() else f"{func.name()}.default",
+                args,
+                kwargs,
+                writes=writes,
+                random=random,
+                limit=LIMIT,
             )
         except (NotCapturedError, *FAILURES) as error:
             self._miss(func, args, str(error))
@@ -72,7 +79,11 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _examine(self, func: Any, captured: Any, result: Any, writes: frozenset[str]) -> None:
         given, _ = captured.given(result)
-        target = {slot: tensor for slot, tensor in outputs_of(result, captured.tensors, writes).items() if slot in given.outputs}
+        target = {
+            slot: tensor
+            for slot, tensor in outputs_of(result, captured.tensors, writes).items()
+            if slot in given.outputs
+        }
         kept = {slot: tensor.detach().cpu() for slot, tensor in target.items()}
         try:
             with torch.no_grad(), warnings.catch_warnings():
@@ -87,12 +98,32 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         counts.wrong += 1
         if counts.wrong <= TOLD:
-            tensors = {slot: f"{laid.dtype}{list(laid.shape)} strides {list(laid.stride)}" for slot, laid in captured.call.tensors.items()}
-            self.told(Swept(op=counts.op, sample=self.sample, dtype=counts.dtype, tensors=tensors, verdict=found))
+            tensors = {
+                slot: f"{laid.dtype}{list(laid.shape)} strides {list(laid.stride)}"
+                for slot, laid in captured.call.tensors.items()
+            }
+            self.told(
+                Swept(
+                    op=counts.op,
+                    sample=self.sample,
+                    dtype=counts.dtype,
+                    tensors=tensors,
+                    verdict=found,
+                )
+            )
 
     def _counts(self, func: Any, args: Any) -> Counts:
-        dtype = next((str(each.dtype).removeprefix("torch.") for each in args if isinstance(each, torch.Tensor)), "")
-        return self.counts.setdefault((func.name(), dtype), Counts(op=func.name(), dtype=dtype, unjudged={}))
+        dtype = next(
+            (
+                str(each.dtype).removeprefix("torch.")
+                for each in args
+                if isinstance(each, torch.Tensor)
+            ),
+            "",
+        )
+        return self.counts.setdefault(
+            (func.name(), dtype), Counts(op=func.name(), dtype=dtype, unjudged={})
+        )
 
     def _miss(self, func: Any, args: Any, reason: str) -> None:
         unjudged = self._counts(func, args).unjudged
@@ -100,13 +131,18 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
         unjudged[word] = unjudged.get(word, 0) + 1
 
 
-def sweep(programs: Iterable[Program], pattern: str | None, told: Callable[[Swept], None]) -> list[Counts]:
+def sweep(
+    programs: Iterable[Program], pattern: str | None, told: Callable[[Swept], None]
+) -> list[Counts]:
     """Run programs and tell what is wrong in them; programs that raise are left where they did."""
     examiner = Examiner(pattern, told)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for place, program in enumerate(programs):
             examiner.sample = f"{program.name} sample {place}"
-            with contextlib.suppress(Exception), examiner:  # a sample that raises, by intent or not, has been examined up to there
+            with (
+                contextlib.suppress(Exception),
+                examiner,
+            ):  # a sample that raises, by intent or not, has been examined up to there
                 program.run()
     return list(examiner.counts.values())

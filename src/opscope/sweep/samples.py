@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that call operators: torch's own samples of each operator (OpInfo), in several layouts and around vector borders, with special
-values, forward and backward; and one step of each optimizer.
+"""Programs that call operators: torch's own samples of each operator (OpInfo), in several layouts
+and around vector borders, with special values, forward and backward; and one step of each
+optimizer.
 
 torch's samples need its testing packages (`pip install expecttest scipy`).
 """
@@ -19,14 +20,25 @@ import torch
 from opscope.errors import UnavailableError
 from opscope.operators.catalogue import family
 
-# Elements before, at and after one and two vectors of 128, 256 and 512 bits, a tail of each kind, and more than one thread's part.
+# Elements before, at and after one and two vectors of 128, 256 and 512 bits, a tail of each kind,
+# and more than one thread's part.
 SIZES = (1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 67, 129)
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 SAMPLES = 24  # of torch's own for an operator and type
 DTYPES = (
-    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128, torch.int64, torch.int32, torch.int16,
-    torch.int8, torch.uint8, torch.bool,
-)  # fmt: skip
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.complex64,
+    torch.complex128,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,9 @@ OPTIMIZERS = "optimizers"  # the name that all programs of optimizers go by
 
 
 def names(op: str | None) -> list[str]:
-    """The names of torch's samples that may call an operator, each once; None for all that torch has."""
+    """The names of torch's samples that may call an operator, each once; None for all that torch
+    has.
+    """
     found = list(dict.fromkeys(info.name for info in op_infos() if op is None or meant(info, op)))
     steps = op is None or not found or family(op).startswith(("_fused_", "_foreach_"))
     return [*found, *([OPTIMIZERS] if steps else [])]
@@ -63,23 +77,42 @@ def op_infos() -> list[Any]:
     try:
         from torch.testing._internal.common_methods_invocations import op_db
     except ImportError as error:
-        raise UnavailableError(f"torch's samples of operators need its testing packages ({error}); pip install expecttest scipy") from error
+        raise UnavailableError(
+            f"torch's samples of operators need its testing packages ({error}); pip install "
+            "expecttest scipy"
+        ) from error
     return list(op_db)
 
 
 def meant(info: Any, op: str) -> bool:
-    """Whether an entry of torch's is about an operator: by its name, or by that of an operator that its gradient calls."""
+    """Whether an entry of torch's is about an operator: by its name, or by that of an operator that
+    its gradient calls.
+    """
     wanted = family(op).removesuffix("_backward").removeprefix("_")
-    spoken = {info.name, info.name.rpartition(".")[2], getattr(info, "aten_name", "") or "", *(str(each.name) for each in info.aliases)}
-    words = {each.rpartition(".")[2].removeprefix("_") for each in spoken if each} | {each.replace(".", "_") for each in spoken}
-    return wanted in words or any(len(word) > 3 and (wanted == f"native_{word}" or word in wanted.split("_with_")) for word in words)
+    spoken = {
+        info.name,
+        info.name.rpartition(".")[2],
+        getattr(info, "aten_name", "") or "",
+        *(str(each.name) for each in info.aliases),
+    }
+    words = {each.rpartition(".")[2].removeprefix("_") for each in spoken if each} | {
+        each.replace(".", "_") for each in spoken
+    }
+    return wanted in words or any(
+        len(word) > 3 and (wanted == f"native_{word}" or word in wanted.split("_with_"))
+        for word in words
+    )
 
 
 def of_info(info: Any, dtype: torch.dtype, device: str) -> Iterator[Program]:
-    """An operator on torch's samples, each as given, not contiguous, and in the layout of pictures; elementwise ones on values of ours."""
+    """An operator on torch's samples, each as given, not contiguous, and in the layout of pictures;
+    elementwise ones on values of ours.
+    """
     gradient = dtype.is_floating_point and info.supports_autograd
     torch.manual_seed(0)
-    for sample in itertools.islice(info.sample_inputs(device, dtype, requires_grad=gradient), SAMPLES):
+    for sample in itertools.islice(
+        info.sample_inputs(device, dtype, requires_grad=gradient), SAMPLES
+    ):
         for given in layouts(sample):
             yield Program(info.name, dtype, partial(called, info, given, gradient))
     if type(info).__name__ == "UnaryUfuncInfo" and not dtype.is_complex:
@@ -91,7 +124,9 @@ def layouts(sample: Any) -> Iterator[Any]:
     yield sample
     yield sample.noncontiguous()
     if any(tensor.dim() in FORMATS for tensor in tensors_of(sample)):
-        yield sample.transform(lambda each: in_format(each) if isinstance(each, torch.Tensor) else each)
+        yield sample.transform(
+            lambda each: in_format(each) if isinstance(each, torch.Tensor) else each
+        )
 
 
 def tensors_of(sample: Any) -> list[torch.Tensor]:
@@ -101,7 +136,11 @@ def tensors_of(sample: Any) -> list[torch.Tensor]:
 def in_format(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor in the layout of pictures, a leaf where it was one."""
     form = FORMATS.get(tensor.dim())
-    return tensor if form is None else tensor.detach().clone(memory_format=form).requires_grad_(tensor.requires_grad)
+    return (
+        tensor
+        if form is None
+        else tensor.detach().clone(memory_format=form).requires_grad_(tensor.requires_grad)
+    )
 
 
 def called(info: Any, sample: Any, gradient: bool) -> None:  # noqa: FBT001
@@ -109,7 +148,11 @@ def called(info: Any, sample: Any, gradient: bool) -> None:  # noqa: FBT001
     result = info.op(sample.input, *sample.args, **sample.kwargs)
     if not gradient:
         return
-    outputs = [each for each in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(each, torch.Tensor)]
+    outputs = [
+        each
+        for each in (result if isinstance(result, (tuple, list)) else [result])
+        if isinstance(each, torch.Tensor)
+    ]
     outputs = [each for each in outputs if each.requires_grad]
     if outputs:
         torch.autograd.backward(outputs, [torch.randn_like(each) for each in outputs])
@@ -122,7 +165,21 @@ def values(dtype: torch.dtype, device: str) -> Iterator[torch.Tensor]:
             yield torch.arange(size, device=device).sub(size // 2).to(dtype)
         return
     largest = torch.finfo(dtype).max
-    special = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, torch.finfo(dtype).tiny, largest, -largest, 1.0, -1.0], dtype=dtype)
+    special = torch.tensor(
+        [
+            math.nan,
+            math.inf,
+            -math.inf,
+            0.0,
+            -0.0,
+            torch.finfo(dtype).tiny,
+            largest,
+            -largest,
+            1.0,
+            -1.0,
+        ],
+        dtype=dtype,
+    )
     for size in SIZES:
         yield torch.linspace(-4, 4, size, device=device).to(dtype)
     for low, high in ((-100, 100), (0.01, 0.99), (-1e4, 1e4)):
@@ -137,19 +194,26 @@ def of_optimizers(dtype: torch.dtype, device: str) -> Iterator[Program]:
     try:
         from torch.testing._internal.common_optimizers import optim_db
     except ImportError as error:
-        raise UnavailableError(f"torch's samples of optimizers need its testing packages ({error})") from error
+        raise UnavailableError(
+            f"torch's samples of optimizers need its testing packages ({error})"
+        ) from error
     for info in optim_db:
         for settings in info.optim_inputs_func(device=device):
             for form in ("foreach", "fused"):
                 if form in info.supported_impls and settings.params is None:
                     chosen = {**settings.kwargs, form: True}
                     name = f"{getattr(info.optim_cls, '__name__', info.optim_cls)}({form})"
-                    yield Program(name, dtype, partial(steps, info.optim_cls, chosen, dtype, device))
+                    yield Program(
+                        name, dtype, partial(steps, info.optim_cls, chosen, dtype, device)
+                    )
 
 
 def steps(optimizer: Any, settings: dict[str, Any], dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
-    parameters = [torch.nn.Parameter(torch.randn(size, device=device).to(dtype)) for size in ((67,), (8, 3), (16,))]
+    parameters = [
+        torch.nn.Parameter(torch.randn(size, device=device).to(dtype))
+        for size in ((67,), (8, 3), (16,))
+    ]
     stepping = optimizer(parameters, **settings)
     for _ in range(2):
         for parameter in parameters:

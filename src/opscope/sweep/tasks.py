@@ -9,7 +9,9 @@ from opscope.judge.replayed import Replayed
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Programs of a name on a device; pattern says which operators are examined, None all; no dtypes mean all."""
+    """Programs of a name on a device; pattern says which operators are examined, None all; no
+    dtypes mean all.
+    """
 
     name: str
     pattern: str | None = None
@@ -18,7 +20,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is wrong: the operator, the sample it came from, its tensors by slot, and the verdict."""
+    """A call that is wrong: the operator, the sample it came from, its tensors by slot, and the
+    verdict.
+    """
 
     op: str
     sample: str
@@ -28,7 +32,9 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """Calls of one operator whose first tensor has a type: examined, wrong, and why others could not be."""
+    """Calls of one operator whose first tensor has a type: examined, wrong, and why others could
+    not be.
+    """
 
     op: str
     dtype: str

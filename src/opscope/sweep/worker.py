@@ -26,7 +26,9 @@ def answer_to(task: Task) -> Answer:
     try:
         counts = sweep(programs(task.name, dtypes, task.device), task.pattern, found.append)
     except (OpscopeError, AttributeError, RuntimeError, TypeError, ValueError) as error:
-        return Answer(name=task.name, wrong=tuple(found), reason=f"{type(error).__name__}: {error}"[:300])
+        return Answer(
+            name=task.name, wrong=tuple(found), reason=f"{type(error).__name__}: {error}"[:300]
+        )
     return Answer(name=task.name, wrong=tuple(found), counts=tuple(counts))
 
 

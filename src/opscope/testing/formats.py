@@ -9,7 +9,8 @@
         def samples() -> list[Path]:
             return [Path(__file__).parent / "data" / "small"]
 
-pytest collects the inherited tests. Samples are copied before anything is done to them. Nothing of pytest is imported here.
+pytest collects the inherited tests. Samples are copied before anything is done to them. Nothing of
+pytest is imported here.
 """
 
 from __future__ import annotations
@@ -33,11 +34,25 @@ from opscope.run.query import records
 from opscope.run.schema import LEVELS, PHASES, TABLES, Call, Tensor, ValueRef
 
 DAMAGED = 12  # files of a sample that are damaged, one after the other
-_MEASURED = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "min", "max", "mean", "l2norm")
+_MEASURED = (
+    "size",
+    "nan",
+    "pos_inf",
+    "neg_inf",
+    "zero",
+    "neg",
+    "pos",
+    "min",
+    "max",
+    "mean",
+    "l2norm",
+)
 
 
 class FormatTests:
-    """Inherit, set format, override samples; also garbage where a format reads files that could be anything."""
+    """Inherit, set format, override samples; also garbage where a format reads files that could be
+    anything.
+    """
 
     format: Format
 
@@ -50,7 +65,7 @@ class FormatTests:
         for path in self.samples():
             yield path, self.format.open(path)
 
-    # -- what it is -----------------------------------------------------------------------------------------------
+    # -- what it is --------------------------------------------------------------------------------
 
     def test_its_samples_are_detected(self) -> None:
         for path in self.samples():
@@ -72,7 +87,7 @@ class FormatTests:
             assert run.processes
             assert run.problems == (), run.problems
 
-    # -- tables ---------------------------------------------------------------------------------------------------
+    # -- tables ------------------------------------------------------------------------------------
 
     def test_tables_have_the_columns_of_the_schema(self) -> None:
         for _, run in self._runs():
@@ -91,7 +106,9 @@ class FormatTests:
             assert calls
             assert len({(call.process, call.index) for call in calls}) == len(calls)
             assert len({(call.rank, call.step, call.name) for call in calls}) == len(calls)
-            assert {call.process for call in calls} <= {process.process for process in run.processes}
+            assert {call.process for call in calls} <= {
+                process.process for process in run.processes
+            }
 
     def test_calls_say_their_level_and_phase(self) -> None:
         for _, run in self._runs():
@@ -113,7 +130,9 @@ class FormatTests:
     def test_stacks_are_there(self) -> None:
         for _, run in self._runs():
             known = {(stack.process, stack.stack) for stack in records(run, "stacks")}
-            assert {(call.process, call.stack) for call in _calls(run) if call.stack is not None} <= known
+            assert {
+                (call.process, call.stack) for call in _calls(run) if call.stack is not None
+            } <= known
 
     def test_tensors_belong_to_calls(self) -> None:
         for _, run in self._runs():
@@ -127,7 +146,7 @@ class FormatTests:
                 assert row.io in {"input", "output"}
                 assert row.slot
 
-    # -- values ---------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def test_values_are_what_the_row_says(self) -> None:
         for _, run in self._runs():
@@ -167,10 +186,17 @@ class FormatTests:
 
     def test_no_value_lies_outside(self) -> None:
         for _, run in self._runs():
-            row = Tensor(process=0, index=0, io="output", slot="0", dtype="uint8", value=ValueRef("../../../../etc/passwd", ""))
+            row = Tensor(
+                process=0,
+                index=0,
+                io="output",
+                slot="0",
+                dtype="uint8",
+                value=ValueRef("../../../../etc/passwd", ""),
+            )
             assert refuses(lambda run=run, row=row: run.value(row), OpscopeError)  # type: ignore[misc]
 
-    # -- damage ---------------------------------------------------------------------------------------------------
+    # -- damage ------------------------------------------------------------------------------------
 
     def test_torn_files_do_not_stop_it(self, tmp_path: Path) -> None:
         self._damage(tmp_path, lambda data: data[: len(data) // 2])
@@ -182,7 +208,9 @@ class FormatTests:
         self._damage(tmp_path, _shaken)
 
     def _damage(self, place: Path, change: Callable[[bytes], bytes]) -> None:
-        """Each of some files damaged alone: the run opens, or one FormatError says why; tables and values never fail otherwise."""
+        """Each of some files damaged alone: the run opens, or one FormatError says why; tables and
+        values never fail otherwise.
+        """
         for number, path in enumerate(self.samples()):
             for file in _some_files(path):
                 copy = place / f"{number}" / path.name
@@ -233,16 +261,31 @@ def refuses(action: Callable[[], Any], kind: type[Exception]) -> bool:
 
 def reference(values: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Statistics of an array as docs/schema.md defines them, by NumPy in the plainest way."""
-    wide = np.abs(values.astype(np.complex128)) if values.dtype.kind == "c" else values.astype(np.float64)
+    wide = (
+        np.abs(values.astype(np.complex128))
+        if values.dtype.kind == "c"
+        else values.astype(np.float64)
+    )
     finite = wide[np.isfinite(wide)]
     found: dict[str, Any] = {
-        "size": values.size, "nan": int(np.isnan(wide).sum()), "pos_inf": int(np.isposinf(wide).sum()),
-        "neg_inf": int(np.isneginf(wide).sum()), "zero": int((finite == 0).sum()), "neg": int((finite < 0).sum()),
+        "size": values.size,
+        "nan": int(np.isnan(wide).sum()),
+        "pos_inf": int(np.isposinf(wide).sum()),
+        "neg_inf": int(np.isneginf(wide).sum()),
+        "zero": int((finite == 0).sum()),
+        "neg": int((finite < 0).sum()),
         "pos": int((finite > 0).sum()),
-        "min": None, "max": None, "mean": None, "l2norm": None,
-    }  # fmt: skip
+        "min": None,
+        "max": None,
+        "mean": None,
+        "l2norm": None,
+    }
     if finite.size:
-        found |= {"min": float(finite.min()), "max": float(finite.max()), "mean": math.fsum(finite.ravel()) / finite.size}
+        found |= {
+            "min": float(finite.min()),
+            "max": float(finite.max()),
+            "mean": math.fsum(finite.ravel()) / finite.size,
+        }
         found["l2norm"] = float(np.linalg.norm(finite.ravel()))
     return found
 
@@ -252,7 +295,9 @@ def _check(row: Tensor, expected: dict[str, Any]) -> None:
         known, right = getattr(row, name), expected[name]
         if name in {"mean", "l2norm"} and right is not None:
             assert known is not None, (row, name)
-            scale = max(abs(right), expected["l2norm"] / math.sqrt(max(1, expected["size"])), 1e-300)
+            scale = max(
+                abs(right), expected["l2norm"] / math.sqrt(max(1, expected["size"])), 1e-300
+            )
             assert abs(known - right) <= 1e-9 * scale, (row, name, right)
         else:
             assert known == right, (row, name, right)

@@ -20,21 +20,31 @@ SHOWN = 5
 
 
 def assert_matches(
-    run: Run | str | os.PathLike[str], golden: Run | str | os.PathLike[str], *, policy: Policy | None = None, structure: bool = True
+    run: Run | str | os.PathLike[str],
+    golden: Run | str | os.PathLike[str],
+    *,
+    policy: Policy | None = None,
+    structure: bool = True,
 ) -> None:
-    """Raise AssertionError, naming the operator where they part, unless a run agrees with its golden.
+    """Raise AssertionError, naming the operator where they part, unless a run agrees with its
+    golden.
 
-    A comparison that is incomplete does not pass. structure: calls that only one side has fail too, though no value changed.
-    Raises FormatError for what cannot be read.
+    A comparison that is incomplete does not pass. structure: calls that only one side has fail too,
+    though no value changed. Raises FormatError for what cannot be read.
     """
     __tracebackhide__ = True
     from opscope.compare.api import compare
 
     document = compare(run, golden, policy).document
-    found = [finding for finding in document.findings if structure or finding.kind != "structural-difference"]
+    found = [
+        finding
+        for finding in document.findings
+        if structure or finding.kind != "structural-difference"
+    ]
     if found:
         told = "\n".join(
-            f"  {finding.kind} in step {finding.step}: {finding.call} ({finding.op}){f' at {finding.source}' if finding.source else ''}: "
+            f"  {finding.kind} in step {finding.step}: {finding.call} "
+            f"({finding.op}){f' at {finding.source}' if finding.source else ''}: "
             f"{'; '.join(finding.reasons)}"
             for finding in found[:SHOWN]
         )
@@ -42,5 +52,6 @@ def assert_matches(
         raise AssertionError(f"{document.runs[0]} does not match {document.runs[1]}:\n{told}{more}")
     if not document.complete:
         raise AssertionError(
-            f"{document.runs[0]} cannot be compared whole with {document.runs[1]}: {'; '.join(document.summary['warnings'])}"
+            f"{document.runs[0]} cannot be compared whole with {document.runs[1]}: "
+            f"{'; '.join(document.summary['warnings'])}"
         )

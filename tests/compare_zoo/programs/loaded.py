@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small float16 or float32 attention trained from a checkpoint, whatever it was initialised with; options as JSON.
+"""A small float16 or float32 attention trained from a checkpoint, whatever it was initialised with;
+options as JSON.
 
-seed: of the initialisation; init: how; unused: a head nobody calls; ema: a copy that is made before and filled after loading; meta: the
-model is made without values; assign: tensors of the checkpoint take the place of the model's. fault: what is wrong, a factor or a word.
+seed: of the initialisation; init: how; unused: a head nobody calls; ema: a copy that is made before
+and filled after loading; meta: the model is made without values; assign: tensors of the checkpoint
+take the place of the model's. fault: what is wrong, a factor or a word.
 """
 
 import copy
@@ -29,7 +31,11 @@ INITS = {
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.qkv, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.norm, self.qkv, self.out = (
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, 3 * WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+        )
 
     def forward(self, x):
         q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
@@ -62,9 +68,16 @@ class Model(nn.Module):
 
 def checkpoint():
     """The same in every run, without a draw."""
-    names = {name: value for name, value in Model().state_dict().items() if not name.startswith("unused")}
+    names = {
+        name: value for name, value in Model().state_dict().items() if not name.startswith("unused")
+    }
     return {
-        name: torch.linspace(-1, 1, value.numel()).mul(7.0 * place + 11).sin().mul(0.3).reshape(value.shape) + name.endswith("norm.weight")
+        name: torch.linspace(-1, 1, value.numel())
+        .mul(7.0 * place + 11)
+        .sin()
+        .mul(0.3)
+        .reshape(value.shape)
+        + name.endswith("norm.weight")
         for place, (name, value) in enumerate(names.items())
     }
 
@@ -74,7 +87,9 @@ state = checkpoint()
 with torch.device("meta" if OPTIONS.get("meta") else "cpu"):
     model = Model()
 average = None if OPTIONS.get("meta") or not OPTIONS.get("ema") else copy.deepcopy(model)
-model.load_state_dict(state, strict=False, assign=bool(OPTIONS.get("meta") or OPTIONS.get("assign")))
+model.load_state_dict(
+    state, strict=False, assign=bool(OPTIONS.get("meta") or OPTIONS.get("assign"))
+)
 if average is not None:
     average.load_state_dict(model.state_dict())
 model = model.to(getattr(torch, OPTIONS.get("dtype", "float32")))

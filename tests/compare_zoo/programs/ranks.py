@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training on two ranks over gloo, written out; the argument says what is wrong on rank 1."""
+"""Data-parallel training on two ranks over gloo, written out; the argument says what is wrong on
+rank 1.
+"""
 
 import os
 import sys
@@ -23,7 +25,10 @@ def main(fault: str) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     generator = torch.Generator().manual_seed(10 + rank)
     for step in range(3):
-        x, y = torch.randn(4, 8, generator=generator), torch.randint(0, 8, (4,), generator=generator)
+        x, y = (
+            torch.randn(4, 8, generator=generator),
+            torch.randint(0, 8, (4,), generator=generator),
+        )
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         late = bad and step == 1

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks that share one model's parameters, in one of three ways: wrapped, fully_shard or tensor parallel; or copies of it (ddp). All is well."""
+"""Two ranks that share one model's parameters, in one of three ways: wrapped, fully_shard or tensor
+parallel; or copies of it (ddp). All is well.
+"""
 
 import sys
 
@@ -15,7 +17,9 @@ torch.set_num_threads(1)
 dist.init_process_group("gloo")
 mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(32, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 32), nn.Linear(32, 10))
+model = nn.Sequential(
+    nn.Linear(32, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 32), nn.Linear(32, 10)
+)
 if sys.argv[1] == "wrapped":
     model = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
 elif sys.argv[1] == "fully_shard":

@@ -42,13 +42,20 @@ class Attention(nn.Module):
         return option(name, default) if self.chosen else default
 
     def forward(self, x):
-        q, k, v = (layer(x).view(BATCH, LENGTH, HEADS, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        q, k, v = (
+            layer(x).view(BATCH, LENGTH, HEADS, -1).transpose(1, 2)
+            for layer in (self.q, self.k, self.v)
+        )
         if self.option("swap"):
             q, k = k, q
         if option("fused"):
             causal, scale = not self.option("no_mask"), self.option("scale")
-            with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, option("fused"))):
-                mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+            with torch.nn.attention.sdpa_kernel(
+                getattr(torch.nn.attention.SDPBackend, option("fused"))
+            ):
+                mixed = functional.scaled_dot_product_attention(
+                    q, k, v, is_causal=causal, scale=scale
+                )
         else:
             mixed = self.written_out(q, k, v)
         return self.out(mixed.transpose(1, 2).reshape(BATCH, LENGTH, WIDTH))
@@ -58,7 +65,9 @@ class Attention(nn.Module):
         if not self.option("no_scale"):
             scores = scores / math.sqrt(WIDTH / HEADS)
         if not self.option("no_mask"):
-            scores = scores.masked_fill(~torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(), float("-inf"))
+            scores = scores.masked_fill(
+                ~torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(), float("-inf")
+            )
         weights = torch.softmax(scores, dim=self.option("softmax_dim", -1))
         if self.option("detach"):
             weights = weights.detach()
@@ -70,9 +79,15 @@ class Attention(nn.Module):
 class Block(nn.Module):
     def __init__(self, chosen):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH, eps=option("eps", 1e-5) if chosen else 1e-5)
+        self.norm1, self.norm2 = (
+            nn.LayerNorm(WIDTH),
+            nn.LayerNorm(WIDTH, eps=option("eps", 1e-5) if chosen else 1e-5),
+        )
         self.attention = Attention(chosen)
-        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH, bias=not (chosen and option("no_bias")))
+        self.up, self.down = (
+            nn.Linear(WIDTH, 2 * WIDTH),
+            nn.Linear(2 * WIDTH, WIDTH, bias=not (chosen and option("no_bias"))),
+        )
         self.dropout = nn.Dropout(option("dropout", 0.0))
         self.chosen = chosen
 
@@ -84,7 +99,9 @@ class Block(nn.Module):
         elif option("relu"):
             hidden = hidden.relu_() if option("relu") == "in place" else hidden.relu()
         else:
-            hidden = getattr(functional, option("activation", "gelu") if self.chosen else "gelu")(hidden)
+            hidden = getattr(functional, option("activation", "gelu") if self.chosen else "gelu")(
+                hidden
+            )
         hidden = self.dropout(self.down(hidden))
         return hidden if self.chosen and option("no_residual") else x + hidden
 
@@ -137,7 +154,10 @@ def made():
 def batch(step):
     generator = torch.Generator().manual_seed(1 + step)
     if option("picture"):
-        x, y = torch.randn(BATCH, 3, 8, 8, generator=generator), torch.randint(0, 5, (BATCH,), generator=generator)
+        x, y = (
+            torch.randn(BATCH, 3, 8, 8, generator=generator),
+            torch.randint(0, 5, (BATCH,), generator=generator),
+        )
         return (x.to(memory_format=torch.channels_last) if option("channels_last") else x), y
     ids = torch.randint(0, WORDS, (BATCH, LENGTH + 1), generator=generator)
     return ids[:, :-1], ids[:, 1:].reshape(-1)
@@ -148,13 +168,19 @@ def main():
     model = made()
     named = {
         "lr": 1e-2,
-        **{name: OPTIONS[name] for name in ("lr", "weight_decay", "betas", "foreach", "fused_kernel", "nesterov") if name in OPTIONS},
+        **{
+            name: OPTIONS[name]
+            for name in ("lr", "weight_decay", "betas", "foreach", "fused_kernel", "nesterov")
+            if name in OPTIONS
+        },
     }
     if "fused_kernel" in named:
         named["fused"] = named.pop("fused_kernel")
     if option("sgd"):
         named["momentum"] = option("sgd")
-    optimizer = getattr(torch.optim, "SGD" if option("sgd") else "AdamW")(model.parameters(), **named)
+    optimizer = getattr(torch.optim, "SGD" if option("sgd") else "AdamW")(
+        model.parameters(), **named
+    )
     called = torch.compile(model, backend=option("compile")) if option("compile") else model
     torch.manual_seed(option("seed", 0))
     for step in range(2):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of plain arrays: what names say, and the list that opscope lays beside what it converts."""
+"""Folders of plain arrays: what names say, and the list that opscope lays beside what it
+converts.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +51,34 @@ def calls(path: Path) -> list[tuple[str, str, int, int]]:
     [
         ("conv1_1.0.1626751239.npy", "conv1_1", "TensorFlow", "output", "0"),
         ("scope_a.b.2.16267512391234.npy", "scope_a.b", "TensorFlow", "output", "2"),
-        ("Conv2D.Default_Conv2D-op1.2.7.161243956333802.input.1.384x256x3x3.npy", "Conv2D.Default_Conv2D-op1", "Conv2D", "input", "1"),
-        ("Functional.linear.0.forward.input.1.pt", "Functional.linear.0.forward", "Functional.linear", "input", "1"),
-        ("Functional.linear.0.forward.kwargs.mask.pt", "Functional.linear.0.forward", "Functional.linear", "input", "kwargs.mask"),
-        ("Module.fc.Linear.forward.0.parameters.weight.pt", "Module.fc.Linear.forward.0", "Linear", "input", "parameters.weight"),
+        (
+            "Conv2D.Default_Conv2D-op1.2.7.161243956333802.input.1.384x256x3x3.npy",
+            "Conv2D.Default_Conv2D-op1",
+            "Conv2D",
+            "input",
+            "1",
+        ),
+        (
+            "Functional.linear.0.forward.input.1.pt",
+            "Functional.linear.0.forward",
+            "Functional.linear",
+            "input",
+            "1",
+        ),
+        (
+            "Functional.linear.0.forward.kwargs.mask.pt",
+            "Functional.linear.0.forward",
+            "Functional.linear",
+            "input",
+            "kwargs.mask",
+        ),
+        (
+            "Module.fc.Linear.forward.0.parameters.weight.pt",
+            "Module.fc.Linear.forward.0",
+            "Linear",
+            "input",
+            "parameters.weight",
+        ),
         ("anything at all.npy", "anything at all", "array", "output", None),
     ],
 )
@@ -76,7 +102,9 @@ def test_ranks_and_steps_are_folders(tmp_path: Path) -> None:
 
 def test_archives_give_an_output_for_each_array(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    torch.save({"model": {"w": torch.ones(2), "b": torch.zeros(3)}, "epoch": 3}, tmp_path / "ckpt.pt")
+    torch.save(
+        {"model": {"w": torch.ones(2), "b": torch.zeros(3)}, "epoch": 3}, tmp_path / "ckpt.pt"
+    )
     run = open_run(tmp_path / "ckpt.pt")
     assert [(row.slot, row.tensor_name, row.shape) for row in run.rows("tensors")] == [
         ("model.w", "model.w", (2,)),
@@ -94,9 +122,31 @@ def test_one_bad_file_is_one_line(tmp_path: Path) -> None:
 
 
 def contents() -> Contents:
-    call = Call(process=0, rank=0, step=0, index=0, level="operator", phase="forward", op="aten::add", name="<root>:add#1")
-    row = Tensor(process=0, index=0, io="output", slot="0", dtype="float32", shape=(2, 3), value=ValueRef("a.npy", ""))
-    return Contents(info=RunInfo(path="x", format="opscope"), processes=(Process(process=0, directory="."),), calls=(call,), tensors=(row,))
+    call = Call(
+        process=0,
+        rank=0,
+        step=0,
+        index=0,
+        level="operator",
+        phase="forward",
+        op="aten::add",
+        name="<root>:add#1",
+    )
+    row = Tensor(
+        process=0,
+        index=0,
+        io="output",
+        slot="0",
+        dtype="float32",
+        shape=(2, 3),
+        value=ValueRef("a.npy", ""),
+    )
+    return Contents(
+        info=RunInfo(path="x", format="opscope"),
+        processes=(Process(process=0, directory="."),),
+        calls=(call,),
+        tensors=(row,),
+    )
 
 
 def test_the_list_gives_the_run_back(tmp_path: Path) -> None:
@@ -140,26 +190,49 @@ def test_a_list_cannot_point_outside(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     np.save(tmp_path / "secret.npy", ONES)
     made = contents()
-    row = Tensor(process=0, index=0, io="output", slot="0", dtype="float32", value=ValueRef("../secret.npy", ""))
-    write_manifest(tmp_path / "in", Contents(info=made.info, processes=made.processes, calls=made.calls, tensors=(row,)))
+    row = Tensor(
+        process=0,
+        index=0,
+        io="output",
+        slot="0",
+        dtype="float32",
+        value=ValueRef("../secret.npy", ""),
+    )
+    write_manifest(
+        tmp_path / "in",
+        Contents(info=made.info, processes=made.processes, calls=made.calls, tensors=(row,)),
+    )
     run = open_run(tmp_path / "in")
     (found,) = run.rows("tensors")  # type: ignore[attr-defined]
     assert (found.value, found.size) == (None, None)
     assert "lies outside" in run.problems[0]
 
 
-@pytest.mark.parametrize("record", ["Opdebug.Node_OpDebug.59.1597922031178434", "OpDebug.Node_Opdebug.59.7.1597922031178434"])
+@pytest.mark.parametrize(
+    "record",
+    ["Opdebug.Node_OpDebug.59.1597922031178434", "OpDebug.Node_Opdebug.59.7.1597922031178434"],
+)
 def test_overflow_records_beside_converted_dumps(record: str, tmp_path: Path) -> None:
-    """What msaccucmp.py makes of a folder with an overflow: arrays, and the record as JSON, joined by task and stream."""
+    """What msaccucmp.py makes of a folder with an overflow: arrays, and the record as JSON, joined
+    by task and stream.
+    """
     for task in (56, 57):
-        np.save(tmp_path / f"Add.Default_Add-op{task}.{task}.563.16341559345140{task}.output.0.npy", np.ones(2, np.float16))
-    document = {name: {"model_id": 0, "stream_id": 0, "task_id": 0, "status": 0} for name in ("DHA Atomic Add", "L2 Atomic Add")}
+        np.save(
+            tmp_path / f"Add.Default_Add-op{task}.{task}.563.16341559345140{task}.output.0.npy",
+            np.ones(2, np.float16),
+        )
+    document = {
+        name: {"model_id": 0, "stream_id": 0, "task_id": 0, "status": 0}
+        for name in ("DHA Atomic Add", "L2 Atomic Add")
+    }
     core = {"model_id": 514, "stream_id": 563, "task_id": 57, "task_type": 0, "status": 272}
     (tmp_path / f"{record}.output.0.json").write_text(json.dumps(document | {"AI Core": core}))
     run = open_run(tmp_path)
     assert [(call.task, call.status) for call in run.rows("calls")] == [(56, None), (57, 272)]  # type: ignore[attr-defined]
     assert [finding.call for finding in scan(run).findings] == ["Add.Default_Add-op57"]
-    (tmp_path / f"{record}.output.1.json").write_text(json.dumps(document | {"AI Core": core | {"task_id": 9}}))
+    (tmp_path / f"{record}.output.1.json").write_text(
+        json.dumps(document | {"AI Core": core | {"task_id": 9}})
+    )
     (tmp_path / f"{record}.output.2.json").write_text("[]")
     run = open_run(tmp_path)
     lost = run.rows("calls")[-1]  # type: ignore[attr-defined]
@@ -175,7 +248,9 @@ def recorded(place: Path) -> Path:
 
 
 def test_the_shards_of_a_recording_are_no_loose_arrays(tmp_path: Path) -> None:
-    """Whoever types `opscope scan .` beside `runs/` is told which runs are there, instead of being shown their raw values."""
+    """Whoever types `opscope scan .` beside `runs/` is told which runs are there, instead of being
+    shown their raw values.
+    """
     place = tmp_path / "runs" / "demo"
     recorded(place)
     (place / "run.json").write_text("{}")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing single files of arrays: exact round trips, hostile files, and nothing ever executed."""
+"""Reading and writing single files of arrays: exact round trips, hostile files, and nothing ever
+executed.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +53,15 @@ def arrays() -> st.SearchStrategy[np.ndarray[Any, Any]]:
     def narrow(name: str) -> st.SearchStrategy[np.ndarray[Any, Any]]:
         kind = np.dtype(getattr(ml_dtypes, name))
         raw = np.uint16 if kind.itemsize == 2 else np.uint8
-        return hnp.arrays(raw, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)).map(
-            lambda values: _plain(values.view(kind))
-        )
+        return hnp.arrays(
+            raw, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+        ).map(lambda values: _plain(values.view(kind)))
 
-    wide = st.sampled_from(NUMPY).flatmap(lambda name: hnp.arrays(name, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)))
+    wide = st.sampled_from(NUMPY).flatmap(
+        lambda name: hnp.arrays(
+            name, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+        )
+    )
     return st.one_of(wide.map(_plain), *map(narrow, NARROW))
 
 
@@ -70,7 +76,11 @@ def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def same(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
-    return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+    return (
+        left.dtype == right.dtype
+        and left.shape == right.shape
+        and left.tobytes() == right.tobytes()
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -80,7 +90,12 @@ def test_every_kind_of_file_gives_back_what_was_written(values: np.ndarray[Any, 
 
     true = dtype_of_numpy(values.dtype)
     with tempfile.TemporaryDirectory() as place:
-        for suffix, write in (("npy", write_npy), ("bin", write_bin), ("txt", write_txt), ("csv", write_csv)):
+        for suffix, write in (
+            ("npy", write_npy),
+            ("bin", write_bin),
+            ("txt", write_txt),
+            ("csv", write_csv),
+        ):
             path = Path(place) / f"a.{suffix}"
             write(path, values)
             found = load_array(path, "", true)
@@ -96,14 +111,19 @@ def test_every_kind_of_file_gives_back_what_was_written(values: np.ndarray[Any, 
 @pytest.mark.parametrize("name", [*NUMPY, *NARROW])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_pt_files_are_torchs(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
-    """Written by us and read by torch, written by torch and read by us, without torch on our side."""
+    """Written by us and read by torch, written by torch and read by us, without torch on our
+    side.
+    """
     torch = pytest.importorskip("torch")
     kind = np.dtype(getattr(ml_dtypes, name, name))
     values = np.arange(int(np.prod(shape))).reshape(shape).astype(kind)
     write_pt(tmp_path / "ours.pt", values)
     loaded = torch.load(tmp_path / "ours.pt", weights_only=True)
     assert (tuple(loaded.shape), str(loaded.dtype)) == (shape, f"torch.{name}")
-    assert loaded.to(torch.complex128).flatten().tolist() == values.astype(np.complex128).ravel().tolist()
+    assert (
+        loaded.to(torch.complex128).flatten().tolist()
+        == values.astype(np.complex128).ravel().tolist()
+    )
     torch.save(loaded, tmp_path / "theirs.pt")
     assert same(np.array(read_pt(tmp_path / "theirs.pt")), values)
 
@@ -158,19 +178,54 @@ BOMB = b"\x80\x02](" + b"".join(b"](" + b"h\x00" * 9 + b"eq\x00" for _ in range(
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "cut short"), (b"\x80\x02i", "has no place"), (b"\x80\x02t.", "without a beginning"), (b"\x80\x02h\x05.", "never remembered"),
-        (b"\x80\x02X\xff\xff\xff\x7f", "cut short"), (b"\x80\x02.", "more than it put down"), (b"\x80\x02}K\x01s.", "more than it put down"),
-        (b"\x80\x02c" + b"a" * 600, "without an end"), (b"\x80\x02]q\x00h\x00a.", "no tensors"), (BOMB, "never remembered"),
+        (b"", "cut short"),
+        (b"\x80\x02i", "has no place"),
+        (b"\x80\x02t.", "without a beginning"),
+        (b"\x80\x02h\x05.", "never remembered"),
+        (b"\x80\x02X\xff\xff\xff\x7f", "cut short"),
+        (b"\x80\x02.", "more than it put down"),
+        (b"\x80\x02}K\x01s.", "more than it put down"),
+        (b"\x80\x02c" + b"a" * 600, "without an end"),
+        (b"\x80\x02]q\x00h\x00a.", "no tensors"),
+        (BOMB, "never remembered"),
     ],
-)  # fmt: skip
+)
 def test_mangled_pickles_are_one_line(data: bytes, said: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=said):
         read_pt(_pt(tmp_path / "a.pt", data))
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from([b"(", b"t", b"]", b"}", b"a", b"s", b"u", b"e", b"q\x00", b"h\x00", b"K\x07", b"Q", b"R", b"b", b")", b"X\x01\x00\x00\x00a",
-                                 b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nFloatStorage\n", b"\x88", b"N", b"\x8a\x09" + b"\xff" * 9]), max_size=40))  # fmt: skip
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"(",
+                b"t",
+                b"]",
+                b"}",
+                b"a",
+                b"s",
+                b"u",
+                b"e",
+                b"q\x00",
+                b"h\x00",
+                b"K\x07",
+                b"Q",
+                b"R",
+                b"b",
+                b")",
+                b"X\x01\x00\x00\x00a",
+                b"ctorch._utils\n_rebuild_tensor_v2\n",
+                b"ctorch\nFloatStorage\n",
+                b"\x88",
+                b"N",
+                b"\x8a\x09" + b"\xff" * 9,
+            ]
+        ),
+        max_size=40,
+    )
+)
 def test_any_opcodes(parts: list[bytes]) -> None:
     import tempfile
 
@@ -244,8 +299,14 @@ def _header(text: str) -> bytes:
     [
         ("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "pickled objects"),
         ("{'descr': '<q9', 'fortran_order': False, 'shape': (1,), }", "not one of NumPy's"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9999999999," * 20 + "), }", "beyond any tensor"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387903,), }", "cut short"),
+        (
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9999999999," * 20 + "), }",
+            "beyond any tensor",
+        ),
+        (
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387903,), }",
+            "cut short",
+        ),
     ],
 )
 def test_npy_headers_that_lie(text: str, said: str, tmp_path: Path) -> None:
@@ -255,7 +316,12 @@ def test_npy_headers_that_lie(text: str, said: str, tmp_path: Path) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=120) | st.text(alphabet="{}'descr:<f48|bO(),TrueFalse shape_ortan 0123456789", max_size=90).map(_header))
+@given(
+    st.binary(max_size=120)
+    | st.text(alphabet="{}'descr:<f48|bO(),TrueFalse shape_ortan 0123456789", max_size=90).map(
+        _header
+    )
+)
 def test_any_npy_header(data: bytes) -> None:
     try:
         parse_npy_header(data, "a.npy")
@@ -284,9 +350,13 @@ def test_npz_members_and_bombs(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="not a zip"):
         read_npz(tmp_path / "torn.npz", "x")
     head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (1 << 27,)})
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "<f4", "fortran_order": False, "shape": (1 << 27,)}
+    )
     with (
-        zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        zipfile.ZipFile(
+            tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1
+        ) as archive,
         archive.open("x.npy", "w", force_zip64=True) as member,
     ):
         member.write(head.getvalue())
@@ -299,11 +369,17 @@ def test_npz_members_and_bombs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}', b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 800]}}',
-        b'{"x": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}}', b'{"x": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, 8]}}',
-        b'{"x": {"dtype": "F32", "shape": [-2], "data_offsets": [8, 0]}}', b'{"x": 3}', b"[]", b"{", b"",
+        b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}',
+        b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 800]}}',
+        b'{"x": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}}',
+        b'{"x": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, 8]}}',
+        b'{"x": {"dtype": "F32", "shape": [-2], "data_offsets": [8, 0]}}',
+        b'{"x": 3}',
+        b"[]",
+        b"{",
+        b"",
     ],
-)  # fmt: skip
+)
 def test_safetensors_headers_that_lie(header: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * 8)
@@ -319,7 +395,9 @@ def test_safetensors_are_those_of_the_library(tmp_path: Path) -> None:
 
     values = {"a": np.arange(6, dtype=np.float16).reshape(2, 3), "b": np.array(3, dtype=np.int64)}
     write_safetensors(tmp_path / "ours.safetensors", values)
-    assert {name: found.tolist() for name, found in load_file(tmp_path / "ours.safetensors").items()} == {"a": values["a"].tolist(), "b": 3}
+    assert {
+        name: found.tolist() for name, found in load_file(tmp_path / "ours.safetensors").items()
+    } == {"a": values["a"].tolist(), "b": 3}
     save_file(values, tmp_path / "theirs.safetensors")
     assert same(np.array(read_safetensors(tmp_path / "theirs.safetensors", "a")), values["a"])
 
@@ -347,7 +425,9 @@ def test_types_that_torch_does_not_have(tmp_path: Path) -> None:
 
 
 def test_bfloat16_as_mindspore_writes_it(tmp_path: Path) -> None:
-    """MindSpore 2.10 writes a letter of its own into the header, and the bare elements behind it."""
+    """MindSpore 2.10 writes a letter of its own into the header, and the bare elements behind
+    it.
+    """
     values = np.array([1.5, -3.0, np.inf, 3.3e38], ml_dtypes.bfloat16)
     plain = tmp_path / "plain.npy"
     np.save(plain, values.view(np.uint16))

@@ -19,14 +19,20 @@ def model() -> Any:
     """A small network that only evaluates."""
     torch.manual_seed(0)
     layers = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 10),
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(512, 10),
         torch.nn.Softmax(-1),
-    )  # fmt: skip
+    )
     return layers.eval()
 
 
 def device(root: Path, net: Any, values: Any, wrong: float) -> Path:
-    """The operators that the device would run, under its own names; the ReLU is wrong by a factor."""
+    """The operators that the device would run, under its own names; the ReLU is wrong by a
+    factor.
+    """
     kinds = ("Conv2D", "BNInfer", "Relu", None, "MatMulV2", "SoftmaxV2")
     for number, (kind, layer) in enumerate(zip(kinds, net, strict=True), 1):
         following = layer(values) * (wrong if kind == "Relu" else 1)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three forms of dump files: real bytes, bytes by hand, and anything hypothesis can think of, there and back."""
+"""The three forms of dump files: real bytes, bytes by hand, and anything hypothesis can think of,
+there and back.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,19 @@ CONCAT = DATA / "ConcatV2D.concatv2.0.0.550288648"
 
 
 def tensor(nbytes: int, **more: object) -> TensorEntry:
-    return TensorEntry(data_type=4, format=2, shape=Shape(dim=(nbytes,)), original_shape=Shape(dim=(nbytes,)), size=nbytes, **more)  # type: ignore[arg-type]
+    return TensorEntry(
+        data_type=4,
+        format=2,
+        shape=Shape(dim=(nbytes,)),
+        original_shape=Shape(dim=(nbytes,)),
+        size=nbytes,
+        **more,
+    )  # type: ignore[arg-type]
 
 
-def stored(tmp_path: Path, header: DumpData, payloads: list[bytes], **more: object) -> dumpfile.DumpFile:
+def stored(
+    tmp_path: Path, header: DumpData, payloads: list[bytes], **more: object
+) -> dumpfile.DumpFile:
     path = tmp_path / "Op.op.1.2.3"
     dumpfile.write(path, header, payloads, **more)  # type: ignore[arg-type]
     return dumpfile.read(path)
@@ -42,13 +53,19 @@ def stored(tmp_path: Path, header: DumpData, payloads: list[bytes], **more: obje
 
 def test_a_real_plain_file() -> None:
     file = dumpfile.read(ADD)
-    assert (file.form, file.header.version, file.header.op_name) == ("plain", "2.0", "Default/Add-op0")
+    assert (file.form, file.header.version, file.header.op_name) == (
+        "plain",
+        "2.0",
+        "Default/Add-op0",
+    )
     assert file.header.dump_time == 1634155934514051
     (output,) = file.header.output
     assert (output.data_type, output.format, output.size) == (2, 2, 4)
     assert output.shape == output.original_shape == Shape(dim=(2,))
     assert output.original_op is None
-    np.testing.assert_array_equal(file.payload(0).view(np.float16), np.array([65504, 65504], np.float16))
+    np.testing.assert_array_equal(
+        file.payload(0).view(np.float16), np.array([65504, 65504], np.float16)
+    )
 
 
 def test_a_real_nano_file_is_a_concatenation() -> None:
@@ -68,10 +85,16 @@ def test_a_real_file_read_and_written_again_is_the_same_bytes(path: Path, tmp_pa
 
 def test_the_header_of_an_overflow_record_has_the_65_bytes_the_debugger_expects() -> None:
     output = TensorEntry(
-        data_type=4, format=2, shape=Shape(dim=(2048,)), size=2048, original_shape=Shape(),
+        data_type=4,
+        format=2,
+        shape=Shape(dim=(2048,)),
+        size=2048,
+        original_shape=Shape(),
         original_op=OriginalOp(name="Node_OpDebug", data_type=4, format=2),
-    )  # fmt: skip
-    header = DumpData(version="2.0", dump_time=1634155934514051, output=(output,), op_name="Node_OpDebug")
+    )
+    header = DumpData(
+        version="2.0", dump_time=1634155934514051, output=(output,), op_name="Node_OpDebug"
+    )
     (length,) = struct.unpack("<Q", dumpfile.parts(header, [bytes(2048)])[0])
     assert length == 65
 
@@ -83,7 +106,10 @@ def test_sniffing_needs_no_name(path: Path, tmp_path: Path) -> None:
     assert dumpfile.sniff(copied) == dumpfile.read(path).form
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"PK\x03\x04" + bytes(40), b"{}" * 20, bytes(64)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"PK\x03\x04" + bytes(40), b"{}" * 20, bytes(64)],
+)
 def test_other_files_are_not_taken_for_dumps(content: bytes, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(content)
@@ -97,7 +123,14 @@ def test_every_field_of_every_message_survives(tmp_path: Path) -> None:
         version="2.0",
         dump_time=2**63 + 5,
         input=(tensor(3, address=2**64 - 1, offset=9, arg_index=4, input_type=7, sub_format=3),),
-        output=(tensor(2, address=7, dim_range=(DimRange(dim_start=1, dim_end=2), DimRange()), original_op=OriginalOp(name="a/b")),),
+        output=(
+            tensor(
+                2,
+                address=7,
+                dim_range=(DimRange(dim_start=1, dim_end=2), DimRange()),
+                original_op=OriginalOp(name="a/b"),
+            ),
+        ),
         buffer=(BufferEntry(buffer_type=0, size=1),),
         op_name="算子/op",
         attr=(Attribute(name="user_tag", value="x"), Attribute()),
@@ -111,13 +144,17 @@ def test_every_field_of_every_message_survives(tmp_path: Path) -> None:
 
 def test_inputs_lie_before_outputs_though_their_field_number_is_larger(tmp_path: Path) -> None:
     path = tmp_path / "Op.op.1.2.3"
-    dumpfile.write(path, DumpData(version="2.0", output=(tensor(1),), input=(tensor(1),)), [b"i", b"o"])
+    dumpfile.write(
+        path, DumpData(version="2.0", output=(tensor(1),), input=(tensor(1),)), [b"i", b"o"]
+    )
     assert path.read_bytes().endswith(b"io")
 
 
 def test_negative_numbers_and_unknown_fields_are_kept_bit_for_bit(tmp_path: Path) -> None:
     unknown = b"\xa0\x06\x07" + b"\xaa\x06\x02hi" + b"\xad\x06abcd" + b"\xb1\x06abcdefgh"
-    header = DumpData(version="2.0", output=(tensor(1, sub_format=-1, unknown=b"\xf8\x01\x01"),), unknown=unknown)
+    header = DumpData(
+        version="2.0", output=(tensor(1, sub_format=-1, unknown=b"\xf8\x01\x01"),), unknown=unknown
+    )
     file = stored(tmp_path, header, [b"x"])
     assert file.header == header
     dumpfile.copy(file, tmp_path / "again")
@@ -134,7 +171,11 @@ def test_unpacked_dimensions_are_read(tmp_path: Path) -> None:
 
 
 def test_a_null_address_has_a_size_but_no_bytes(tmp_path: Path) -> None:
-    header = DumpData(version="2.0", input=(tensor(4, address=0), tensor(3, address=64)), output=(tensor(2, address=128),))
+    header = DumpData(
+        version="2.0",
+        input=(tensor(4, address=0), tensor(3, address=64)),
+        output=(tensor(2, address=128),),
+    )
     file = stored(tmp_path, header, [b"", b"abc", b"de"])
     assert [file.whole(index) for index in range(3)] == [False, True, True]
     assert [bytes(file.payload(index)) for index in range(3)] == [b"", b"abc", b"de"]
@@ -165,7 +206,9 @@ TEXT = st.text(max_size=20)
 NUMBER = st.integers(0, 2**64 - 1)
 SMALL = st.integers(-(2**31), 2**31 - 1)
 SHAPES = st.none() | st.builds(Shape, dim=st.lists(NUMBER, max_size=6).map(tuple))
-ORIGINALS = st.none() | st.builds(OriginalOp, name=TEXT, output_index=st.integers(0, 2**32 - 1), data_type=SMALL, format=SMALL)
+ORIGINALS = st.none() | st.builds(
+    OriginalOp, name=TEXT, output_index=st.integers(0, 2**32 - 1), data_type=SMALL, format=SMALL
+)
 COMMON = {
     "data_type": SMALL,
     "format": SMALL,
@@ -177,7 +220,9 @@ COMMON = {
 }
 RANGES = st.lists(st.builds(DimRange, dim_start=SMALL, dim_end=SMALL), max_size=3).map(tuple)
 INPUTS = st.builds(TensorEntry, **COMMON, arg_index=NUMBER, input_type=NUMBER)
-OUTPUTS = st.builds(TensorEntry, **COMMON, arg_index=NUMBER, original_op=ORIGINALS, dim_range=RANGES)
+OUTPUTS = st.builds(
+    TensorEntry, **COMMON, arg_index=NUMBER, original_op=ORIGINALS, dim_range=RANGES
+)
 HEADERS = st.builds(
     DumpData,
     version=st.just("2.0"),
@@ -198,7 +243,10 @@ def sized(header: DumpData, payloads: list[bytes]) -> DumpData:
     grouped = {}
     for name in ("input", "output", "buffer", "space"):
         group = getattr(header, name)
-        grouped[name] = tuple(type(entry)(**{f: getattr(entry, f) for f in entry.__struct_fields__} | entries.pop(0)) for entry in group)
+        grouped[name] = tuple(
+            type(entry)(**{f: getattr(entry, f) for f in entry.__struct_fields__} | entries.pop(0))
+            for entry in group
+        )
     return DumpData(**{f: getattr(header, f) for f in header.__struct_fields__} | grouped)
 
 
@@ -228,7 +276,9 @@ NANO_COMMON = {
     "address": NUMBER,
     "offset": NUMBER,
 }
-NANO_ORIGINALS = st.builds(OriginalOp, name=TEXT, output_index=SMALL, data_type=NANO_TYPES, format=SMALL)
+NANO_ORIGINALS = st.builds(
+    OriginalOp, name=TEXT, output_index=SMALL, data_type=NANO_TYPES, format=SMALL
+)
 
 
 @given(
@@ -238,7 +288,10 @@ NANO_ORIGINALS = st.builds(OriginalOp, name=TEXT, output_index=SMALL, data_type=
 )
 @settings(max_examples=100, deadline=None)
 def test_nano_files_too(
-    tmp_path_factory: pytest.TempPathFactory, inputs: list[TensorEntry], outputs: list[TensorEntry], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory,
+    inputs: list[TensorEntry],
+    outputs: list[TensorEntry],
+    data: st.DataObject,
 ) -> None:
     header = DumpData(input=tuple(inputs), output=tuple(outputs))
     payloads = [data.draw(st.binary(max_size=30)) for _ in header.entries()]
@@ -273,13 +326,21 @@ def test_an_inline_span_points_at_the_bytes(tmp_path: Path) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    version=st.sampled_from(["2.0", "1", "", "x"]), time=st.integers(0, 2**64 - 1), name=st.text(max_size=200), outputs=st.integers(0, 3),
-    user_tag=st.text(max_size=3), cut=st.integers(0, 40),
-)  # fmt: skip
-def test_the_quick_summary_says_what_the_decoder_says(version: str, time: int, name: str, outputs: int, user_tag: str, cut: int) -> None:
+    version=st.sampled_from(["2.0", "1", "", "x"]),
+    time=st.integers(0, 2**64 - 1),
+    name=st.text(max_size=200),
+    outputs=st.integers(0, 3),
+    user_tag=st.text(max_size=3),
+    cut=st.integers(0, 40),
+)
+def test_the_quick_summary_says_what_the_decoder_says(
+    version: str, time: int, name: str, outputs: int, user_tag: str, cut: int
+) -> None:
     """A listing reads headers by a shorter way; where that answers, the answer is the decoder's."""
     attr = (Attribute(name=user_tag),) if user_tag else ()
-    header = DumpData(version=version, dump_time=time, output=(tensor(2),) * outputs, op_name=name, attr=attr)
+    header = DumpData(
+        version=version, dump_time=time, output=(tensor(2),) * outputs, op_name=name, attr=attr
+    )
     start = b"".join(bytes(part) for part in dumpfile.parts(header, [b"ab"] * outputs))
     quick = dumpfile._quick_summary(start[: len(start) - cut])
     told = version[:1].isdigit() and not attr and cut <= 2 * outputs and len(start) >= 16

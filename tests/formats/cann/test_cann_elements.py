@@ -20,7 +20,9 @@ WRITABLE = [kind for kind in READABLE if kind.name not in ("float4_e2m1", "hiflo
 
 
 def test_the_numbers_of_the_two_enumerations_are_one_to_one() -> None:
-    assert [kind.proto for kind in sorted(dtypes.TYPES, key=lambda kind: kind.proto)] == list(range(43))
+    assert [kind.proto for kind in sorted(dtypes.TYPES, key=lambda kind: kind.proto)] == list(
+        range(43)
+    )
     assert sorted(kind.ge for kind in dtypes.TYPES) == [n for n in range(44) if n != 5]
     assert [dtypes.from_ge(dtypes.to_ge(n)) for n in range(43)] == list(range(43))
     assert dtypes.to_ge(dtypes.from_ge(12345)) == 12345
@@ -69,7 +71,9 @@ def test_bits_survive(kind: dtypes.ElementType, data: bytes) -> None:
     values = elements.decode(raw, kind, count)
     assert values.shape == (count,)
     if kind.name == "complex32":  # NaN payloads do not survive a change of width
-        np.testing.assert_array_equal(values.view(np.float32), raw.view(np.float16).astype(np.float32))
+        np.testing.assert_array_equal(
+            values.view(np.float32), raw.view(np.float16).astype(np.float32)
+        )
         return
     assert elements.encode(values, kind).tobytes() == data
 
@@ -137,7 +141,15 @@ def test_hifloat8_is_its_table() -> None:
 # Codes whose value the specification spells out, those the reference tool reads wrongly among them.
 @pytest.mark.parametrize(
     ("code", "value"),
-    [(0x08, 1.0), (0x10, 2.0), (0x6E, 32768.0), (0x01, 2.0**-22), (0x07, 2.0**-16), (0x7E, 2.0**-15), (0xEF, float("-inf"))],
+    [
+        (0x08, 1.0),
+        (0x10, 2.0),
+        (0x6E, 32768.0),
+        (0x01, 2.0**-22),
+        (0x07, 2.0**-16),
+        (0x7E, 2.0**-15),
+        (0xEF, float("-inf")),
+    ],
 )
 def test_hifloat8_codes(code: int, value: float) -> None:
     assert hifloat8.TABLE[code] == value

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole paths under mutation: opening as a run, reading every value, converting to every kind. Nothing but the named errors."""
+"""Whole paths under mutation: opening as a run, reading every value, converting to every kind.
+Nothing but the named errors.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from opscope.formats.cann.output import KINDS, Output
 
 FEATURE = np.arange(1, 2 * 5 * 2 * 2 + 1, dtype=np.float16).reshape(2, 5, 2, 2)
 RANGES = [[[{"lower": 0, "higher": 2}, {"lower": 0, "higher": 3}]]] * 2
-TOLD = {"threadMode": 1, "slice_instance_num": 2, "outputCutList": [[2, 1]], "input_tensor_slice": RANGES, "output_tensor_slice": RANGES}
+TOLD = {
+    "threadMode": 1,
+    "slice_instance_num": 2,
+    "outputCutList": [[2, 1]],
+    "input_tensor_slice": RANGES,
+    "output_tensor_slice": RANGES,
+}
 NAMES = (
     "Conv2D.conv.1.2.3",
     "Conv2D.sgt_graph_0_conv.1.2.3.4.5.1.0",
@@ -35,14 +43,31 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """Small files that between them have every message, layout and kind of record."""
     directory = tmp_path_factory.mktemp("seeds")
     pieces = [
-        dump(layouts.from_host(FEATURE, "NCHW", "NC1HWC0", c0=4), "NC1HWC0", FEATURE.shape, address=5),
-        dump(layouts.from_host(FEATURE[:, :, 0, 0], "ND", "FRACTAL_NZ", c0=2), "FRACTAL_NZ", (2, 5), address=6),
+        dump(
+            layouts.from_host(FEATURE, "NCHW", "NC1HWC0", c0=4), "NC1HWC0", FEATURE.shape, address=5
+        ),
+        dump(
+            layouts.from_host(FEATURE[:, :, 0, 0], "ND", "FRACTAL_NZ", c0=2),
+            "FRACTAL_NZ",
+            (2, 5),
+            address=6,
+        ),
         dump(np.ones((1, 1, 16, 4), np.float32), "FRACTAL_Z", (1, 1, 2, 4), groups=2),
     ]
-    outputs = [raw(b"\x12\x34", (4,), 28, original_op=OriginalOp(name="a", format=1)), raw(bytes(6), (2, 3), 33)]
+    outputs = [
+        raw(b"\x12\x34", (4,), 28, original_op=OriginalOp(name="a", format=1)),
+        raw(bytes(6), (2, 3), 33),
+    ]
     attr = (Attribute(name="x", value=json.dumps(TOLD)),)
     made = [
-        operator(directory / "a", pieces, outputs, attr=attr, dfx_message="the address maybe invalid", op_name="a/b"),
+        operator(
+            directory / "a",
+            pieces,
+            outputs,
+            attr=attr,
+            dfx_message="the address maybe invalid",
+            op_name="a/b",
+        ),
         operator(directory / "b", pieces, outputs, form="inline"),
         operator(directory / "c", outputs=[raw(classic_record(), (2048,), 4)]),
         operator(directory / "d", outputs=[raw(modern_record(0, status=32, size=112), (112,), 4)]),
@@ -54,7 +79,12 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     which=st.integers(0, 3),
     name=st.sampled_from(NAMES),
     edits=st.lists(
-        st.tuples(st.integers(0, 600), st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 2, 3, 4, 28, 29, 33, 127, 128, 255]))),
+        st.tuples(
+            st.integers(0, 600),
+            st.one_of(
+                st.integers(0, 255), st.sampled_from([0, 1, 2, 3, 4, 28, 29, 33, 127, 128, 255])
+            ),
+        ),
         max_size=6,
     ),
     layout=st.sampled_from([None, "NCHW", "ND", "NHWC", "FRACTAL_Z", "NC1HWC0", "NCDHW"]),
@@ -103,8 +133,22 @@ def visit(place: Path) -> None:
     assert all("\n" not in problem for problem in run.problems)
 
 
-@pytest.mark.parametrize("dims", [(1 << 62, 0), (0, 1 << 62, 4), (1 << 40, 1 << 40), (1,) * 32, (1,) * 33, (0,), (1 << 63,), (3, 0, 5)])
-@pytest.mark.parametrize("layout", ["ND", "NCHW", "NC1HWC0", "FRACTAL_NZ", "FRACTAL_Z", "C1HWNCoC0"])
+@pytest.mark.parametrize(
+    "dims",
+    [
+        (1 << 62, 0),
+        (0, 1 << 62, 4),
+        (1 << 40, 1 << 40),
+        (1,) * 32,
+        (1,) * 33,
+        (0,),
+        (1 << 63,),
+        (3, 0, 5),
+    ],
+)
+@pytest.mark.parametrize(
+    "layout", ["ND", "NCHW", "NC1HWC0", "FRACTAL_NZ", "FRACTAL_Z", "C1HWNCoC0"]
+)
 def test_absurd_shapes(dims: tuple[int, ...], layout: str, tmp_path: Path) -> None:
     from opscope.formats.cann.dtypes import FORMAT_NUMBERS
 

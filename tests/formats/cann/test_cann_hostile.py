@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files made to hurt: each ends in a record or in FormatError with the file's name, soon and in little memory."""
+"""Files made to hurt: each ends in a record or in FormatError with the file's name, soon and in
+little memory.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from opscope.formats.cann.wire import MAX_ITEMS
 
 DATA = Path(__file__).parent / "data"
 CORPUS = sorted((DATA / "corpus").iterdir())
-SEEDS = [path.read_bytes()[:1200] for path in sorted(DATA.iterdir()) if path.is_file() and path.suffix != ".md"]
+SEEDS = [
+    path.read_bytes()[:1200]
+    for path in sorted(DATA.iterdir())
+    if path.is_file() and path.suffix != ".md"
+]
 
 
 def survives(path: Path) -> dumpfile.DumpFile | None:
@@ -42,21 +48,31 @@ def survives(path: Path) -> dumpfile.DumpFile | None:
 def test_the_corpus(path: Path) -> None:
     file = survives(path)
     refused = {
-        "endless_varint", "group_wire_type", "header_length_cuts_the_header", "header_length_one_too_long", "huge_header_length",
-        "length_past_the_header", "many_dimensions", "nano_huge_head", "nano_many_inputs", "nano_section_too_long", "nano_torn",
-        "nested_length_past_its_message", "torn_in_the_header", "torn_in_the_length",
+        "endless_varint", "group_wire_type", "header_length_cuts_the_header",
+        "header_length_one_too_long", "huge_header_length", "length_past_the_header",
+        "many_dimensions", "nano_huge_head", "nano_many_inputs", "nano_section_too_long",
+        "nano_torn", "nested_length_past_its_message", "torn_in_the_header", "torn_in_the_length",
     }  # fmt: skip
     assert (file is None) == (path.name in refused)
 
 
 def test_errors_name_the_byte() -> None:
-    with pytest.raises(FormatError, match=r"length_past_the_header at byte 13: a field of the header runs past its end"):
+    with pytest.raises(
+        FormatError,
+        match=r"length_past_the_header at byte 13: a field of the header runs past its end",
+    ):
         dumpfile.read(DATA / "corpus" / "length_past_the_header")
 
 
-@given(st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 255)), max_size=8), st.integers(0, 1200))
+@given(
+    st.sampled_from(SEEDS),
+    st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 255)), max_size=8),
+    st.integers(0, 1200),
+)
 @settings(max_examples=500, deadline=None)
-def test_mutated_real_files(tmp_path_factory: pytest.TempPathFactory, seed: bytes, edits: list[tuple[int, int]], cut: int) -> None:
+def test_mutated_real_files(
+    tmp_path_factory: pytest.TempPathFactory, seed: bytes, edits: list[tuple[int, int]], cut: int
+) -> None:
     content = bytearray(seed)
     for at, byte in edits:
         content[at % len(content)] = byte
@@ -73,7 +89,9 @@ def test_mutated_real_files(tmp_path_factory: pytest.TempPathFactory, seed: byte
 @given(st.binary(max_size=300))
 @example(b"\x0a\x032.0\x1a\x02\x2a\x7f")
 @settings(max_examples=500, deadline=None)
-def test_any_bytes_behind_a_plausible_start(tmp_path_factory: pytest.TempPathFactory, tail: bytes) -> None:
+def test_any_bytes_behind_a_plausible_start(
+    tmp_path_factory: pytest.TempPathFactory, tail: bytes
+) -> None:
     directory = tmp_path_factory.mktemp("any")
     head = b"\x0a\x032.0" + tail
     (directory / "plain").write_bytes(struct.pack("<Q", len(head)) + head)
@@ -130,6 +148,16 @@ def test_any_file_name_is_parsed_or_not(name: str) -> None:
 
 
 def test_a_mapping_cannot_point_out_of_its_directory(tmp_path: Path) -> None:
-    lines = ["1,../../etc/passwd", "../2,Op.op.1.2.3", "3,Op.op.1.2.3", "4,..", "5", "", "6,a/b", "7,a\\b", "8,Op.op.4.5.6,more"]
+    lines = [
+        "1,../../etc/passwd",
+        "../2,Op.op.1.2.3",
+        "3,Op.op.1.2.3",
+        "4,..",
+        "5",
+        "",
+        "6,a/b",
+        "7,a\\b",
+        "8,Op.op.4.5.6,more",
+    ]
     (tmp_path / "mapping.csv").write_text("\n".join(lines))
     assert names.read_mapping(tmp_path) == {"3": "Op.op.1.2.3", "8": "Op.op.4.5.6"}

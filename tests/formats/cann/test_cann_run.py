@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories of dump files as runs: calls, rows, values, slices, overflow records, and what is wrong with some."""
+"""Directories of dump files as runs: calls, rows, values, slices, overflow records, and what is
+wrong with some.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,32 @@ def test_statistics_are_those_of_numpy_on_the_raw_bytes(real: Path) -> None:
     payload = (real / "ConcatV2D.concatv2.0.0.550288648").read_bytes()[29696:]
     expected = np.frombuffer(payload, np.float16).astype(np.float64)
     row = run.tensors_of(0, 0)[2]
-    assert (row.io, row.slot, row.dtype, row.shape, row.layout) == ("output", "0", "float16", (1, 14682), "NHWC")
+    assert (row.io, row.slot, row.dtype, row.shape, row.layout) == (
+        "output",
+        "0",
+        "float16",
+        (1, 14682),
+        "NHWC",
+    )
     assert (row.size, row.min, row.max) == (expected.size, expected.min(), expected.max())
     assert row.mean == pytest.approx(expected.mean(), rel=1e-12)
     assert row.l2norm == pytest.approx(np.linalg.norm(expected), rel=1e-12)
-    assert (row.neg, row.zero, row.pos) == ((expected < 0).sum(), (expected == 0).sum(), (expected > 0).sum())
+    assert (row.neg, row.zero, row.pos) == (
+        (expected < 0).sum(),
+        (expected == 0).sum(),
+        (expected > 0).sum(),
+    )
 
 
 def test_a_saturated_output_shows_in_its_row(real: Path) -> None:
     (row,) = FORMAT.open(real).tensors_of(0, 1)
-    assert (row.dtype, row.min, row.max, row.near_limit, row.pos_inf) == ("float16", 65504.0, 65504.0, 2, 0)
+    assert (row.dtype, row.min, row.max, row.near_limit, row.pos_inf) == (
+        "float16",
+        65504.0,
+        65504.0,
+        2,
+        0,
+    )
 
 
 def test_one_file_is_a_run(real: Path) -> None:
@@ -65,7 +83,9 @@ def test_one_file_is_a_run(real: Path) -> None:
     assert FORMAT.detect(path)
     run = FORMAT.open(path)
     assert len(run.rows("calls")) == 1
-    np.testing.assert_array_equal(run.value(run.rows("tensors")[0]), np.array([65504, 65504], np.float16))
+    np.testing.assert_array_equal(
+        run.value(run.rows("tensors")[0]), np.array([65504, 65504], np.float16)
+    )
 
 
 @pytest.mark.parametrize("name", ["a.npy", "x.json", "Op.op.1.2.3", "notes"])
@@ -81,10 +101,19 @@ def test_an_empty_directory_is_not(tmp_path: Path) -> None:
 
 def test_values_come_in_host_order_without_padding(tmp_path: Path) -> None:
     host = np.arange(1, 2 * 20 * 3 * 4 + 1, dtype=np.float32).reshape(2, 20, 3, 4)
-    operator(tmp_path / "Conv2D.conv.1.2.3", outputs=[dump(layouts.from_host(host, "NCHW", "NC1HWC0"), "NC1HWC0", host.shape)])
+    operator(
+        tmp_path / "Conv2D.conv.1.2.3",
+        outputs=[dump(layouts.from_host(host, "NCHW", "NC1HWC0"), "NC1HWC0", host.shape)],
+    )
     run = FORMAT.open(tmp_path)
     (row,) = run.rows("tensors")
-    assert (row.layout, row.shape, row.size, row.zero, row.min) == ("NC1HWC0", (2, 20, 3, 4), host.size, 0, 1.0)
+    assert (row.layout, row.shape, row.size, row.zero, row.min) == (
+        "NC1HWC0",
+        (2, 20, 3, 4),
+        host.size,
+        0,
+        1.0,
+    )
     np.testing.assert_array_equal(run.value(row), host)
 
 
@@ -93,7 +122,10 @@ def test_grouped_weights_and_matrices_too(tmp_path: Path) -> None:
     packed = layouts.from_host(weight, "HWCN", "FRACTAL_Z", groups=3)
     nchw = (96, 24, 3, 3)
     matrix = np.arange(1, 20 * 33 + 1, dtype=np.float16).reshape(20, 33)
-    inputs = [dump(packed, "FRACTAL_Z", nchw, groups=3), dump(layouts.from_host(matrix, "ND", "FRACTAL_NZ"), "FRACTAL_NZ", (20, 33))]
+    inputs = [
+        dump(packed, "FRACTAL_Z", nchw, groups=3),
+        dump(layouts.from_host(matrix, "ND", "FRACTAL_NZ"), "FRACTAL_NZ", (20, 33)),
+    ]
     operator(tmp_path / "Conv2D.conv.1.2.3", inputs=inputs)
     run = FORMAT.open(tmp_path)
     first, second = run.rows("tensors")
@@ -153,10 +185,18 @@ def test_types_numpy_does_not_have_are_decoded_and_keep_their_name(tmp_path: Pat
 
 
 def test_types_without_meaning_are_listed_without_statistics(tmp_path: Path) -> None:
-    operator(tmp_path / "exception_info.2.0.20250402071926393", inputs=[raw(b"\x7f" * 8, (), 0), raw(bytes(4), (2,), 13)])
+    operator(
+        tmp_path / "exception_info.2.0.20250402071926393",
+        inputs=[raw(b"\x7f" * 8, (), 0), raw(bytes(4), (2,), 13)],
+    )
     run = FORMAT.open(tmp_path)
     undefined, text = run.rows("tensors")
-    assert (undefined.dtype, undefined.shape, undefined.size, undefined.max) == ("undefined", (8,), None, None)
+    assert (undefined.dtype, undefined.shape, undefined.size, undefined.max) == (
+        "undefined",
+        (8,),
+        None,
+        None,
+    )
     assert (text.dtype, text.size) == ("string", None)
     with pytest.raises(MissingValueError):
         run.value(undefined)
@@ -164,7 +204,11 @@ def test_types_without_meaning_are_listed_without_statistics(tmp_path: Path) -> 
 
 
 def test_scalars_and_shapes_left_out(tmp_path: Path) -> None:
-    outputs = [raw(np.float32(2.5).tobytes(), (), 1), raw(np.arange(3, dtype=np.float32).tobytes(), (), 1), raw(b"", (0, 3), 1)]
+    outputs = [
+        raw(np.float32(2.5).tobytes(), (), 1),
+        raw(np.arange(3, dtype=np.float32).tobytes(), (), 1),
+        raw(b"", (0, 3), 1),
+    ]
     operator(tmp_path / "Op.op.1.2.3", outputs=outputs)
     run = FORMAT.open(tmp_path)
     assert [row.shape for row in run.rows("tensors")] == [(), (3,), (0, 3)]
@@ -178,7 +222,11 @@ def test_a_torn_file_is_partial_and_the_rest_is_read(tmp_path: Path, real: Path)
     (real / "Bad.bad.1.2.3").write_bytes((DATA / "corpus" / "huge_header_length").read_bytes())
     run = FORMAT.open(real)
     assert [call.op for call in run.rows("calls")] == ["ConcatV2D", "Add"]
-    assert [(row.partial, row.size) for row in run.tensors_of(0, 0)] == [(False, 14652), (False, 30), (True, None)]
+    assert [(row.partial, row.size) for row in run.tensors_of(0, 0)] == [
+        (False, 14652),
+        (False, 30),
+        (True, None),
+    ]
     assert len(run.rows("tensors")) == 4
     with pytest.raises(MissingValueError, match="only partly"):
         run.value(run.tensors_of(0, 0)[2])
@@ -196,7 +244,10 @@ def test_a_named_file_that_is_torn_says_so(tmp_path: Path) -> None:
 
 
 def test_a_header_that_promises_too_little_is_a_problem_of_that_tensor(tmp_path: Path) -> None:
-    operator(tmp_path / "Op.op.1.2.3", outputs=[raw(bytes(4), (1 << 40, 1 << 40), 1), raw(bytes(4), (1,), 1)])
+    operator(
+        tmp_path / "Op.op.1.2.3",
+        outputs=[raw(bytes(4), (1 << 40, 1 << 40), 1), raw(bytes(4), (1,), 1)],
+    )
     run = FORMAT.open(tmp_path)
     assert [row.slot for row in run.rows("tensors")] == ["1"]
     assert len(run.problems) == 1
@@ -215,13 +266,25 @@ def test_directories_give_rank_device_and_step(tmp_path: Path) -> None:
     value = [raw(np.float32(1).tobytes(), (1,), 1)]
     for device in (0, 3):
         for step in (0, 7):
-            operator(tmp_path / f"20230101120000/{device}/net/1/{step}/Add.add.1.2.{step}", outputs=value, op_name="net/add")
+            operator(
+                tmp_path / f"20230101120000/{device}/net/1/{step}/Add.add.1.2.{step}",
+                outputs=value,
+                op_name="net/add",
+            )
     run = FORMAT.open(tmp_path)
-    assert [(call.process, call.rank, call.step, call.index, call.device, call.name) for call in run.rows("calls")] == [
-        (0, 0, 0, 0, "npu:0", "net/add"), (0, 0, 7, 1, "npu:0", "net/add"),
-        (1, 3, 0, 0, "npu:3", "net/add"), (1, 3, 7, 1, "npu:3", "net/add"),
-    ]  # fmt: skip
-    assert [process.directory for process in run.processes] == ["20230101120000/0/net/1", "20230101120000/3/net/1"]
+    assert [
+        (call.process, call.rank, call.step, call.index, call.device, call.name)
+        for call in run.rows("calls")
+    ] == [
+        (0, 0, 0, 0, "npu:0", "net/add"),
+        (0, 0, 7, 1, "npu:0", "net/add"),
+        (1, 3, 0, 0, "npu:3", "net/add"),
+        (1, 3, 7, 1, "npu:3", "net/add"),
+    ]
+    assert [process.directory for process in run.processes] == [
+        "20230101120000/0/net/1",
+        "20230101120000/3/net/1",
+    ]
 
 
 def test_calls_of_one_name_and_step_are_told_apart(tmp_path: Path) -> None:
@@ -244,7 +307,11 @@ def test_gradients_are_backward_and_aclnn_names_are_turned(tmp_path: Path) -> No
     operator(tmp_path / "aclnnIndexSelect_0_L0.GatherV3AiCore.1.2", outputs=[])
     first, second = FORMAT.open(tmp_path).rows("calls")
     assert (first.phase, first.name) == ("backward", "Gradients/x")
-    assert (second.op, second.name, second.phase) == ("GatherV3AiCore", "aclnnIndexSelect_0_L0", "forward")
+    assert (second.op, second.name, second.phase) == (
+        "GatherV3AiCore",
+        "aclnnIndexSelect_0_L0",
+        "forward",
+    )
 
 
 def test_names_that_were_too_long_come_back_from_mapping_csv(tmp_path: Path) -> None:
@@ -292,15 +359,26 @@ def test_slices_cut_by_hand_are_one_operator(tmp_path: Path) -> None:
 
 def test_slices_of_threads_are_one_operator(tmp_path: Path) -> None:
     whole = np.arange(20, dtype=np.float32).reshape(5, 4)
-    ranges = [[{"lower": low, "higher": high}, {"lower": 0, "higher": 4}] for low, high in ((0, 3), (3, 5))]
+    ranges = [
+        [{"lower": low, "higher": high}, {"lower": 0, "higher": 4}]
+        for low, high in ((0, 3), (3, 5))
+    ]
     told = {
-        "threadMode": 1, "slice_instance_num": 2, "outputCutList": [[2, 1]],
-        "input_tensor_slice": [[one] for one in ranges], "output_tensor_slice": [[one] for one in ranges],
-    }  # fmt: skip
+        "threadMode": 1,
+        "slice_instance_num": 2,
+        "outputCutList": [[2, 1]],
+        "input_tensor_slice": [[one] for one in ranges],
+        "output_tensor_slice": [[one] for one in ranges],
+    }
     attr = (Attribute(value=json.dumps(told)),)
     for thread, part in enumerate((whole[:3], whole[3:])):
         tensors = [dump(part, "ND", whole.shape, shape=whole.shape)]
-        operator(tmp_path / f"Add.sgt_graph_0_add.2.9.17{thread}.4.487.{thread}.0", tensors, tensors, attr=attr)
+        operator(
+            tmp_path / f"Add.sgt_graph_0_add.2.9.17{thread}.4.487.{thread}.0",
+            tensors,
+            tensors,
+            attr=attr,
+        )
     run = FORMAT.open(tmp_path)
     assert len(run.rows("calls")) == 1
     for row in run.rows("tensors"):
@@ -309,13 +387,20 @@ def test_slices_of_threads_are_one_operator(tmp_path: Path) -> None:
 
 def test_slices_that_are_not_all_there_stay_alone(tmp_path: Path) -> None:
     attr = (Attribute(value=json.dumps(SLICES)),)
-    operator(tmp_path / "Conv2D.sgt_graph_0_conv_lxslice1.2.9.17.4.481.0.0", outputs=[raw(b"o", (1,), 4)], attr=attr)
+    operator(
+        tmp_path / "Conv2D.sgt_graph_0_conv_lxslice1.2.9.17.4.481.0.0",
+        outputs=[raw(b"o", (1,), 4)],
+        attr=attr,
+    )
     run = FORMAT.open(tmp_path)
     (call,) = run.rows("calls")
     assert call.name == "sgt_graph_0_conv_lxslice1"
     assert call.context == 481
     assert run.problems == (
-        "Conv2D.sgt_graph_0_conv_lxslice1.2.9.17.4.481.0.0: 1 of 2 slices of this operator are here; each is listed by itself",
+        (
+            "Conv2D.sgt_graph_0_conv_lxslice1.2.9.17.4.481.0.0: 1 of 2 slices of this operator "
+            "are here; each is listed by itself"
+        ),
     )
 
 
@@ -330,7 +415,10 @@ def test_slices_that_are_not_all_there_stay_alone(tmp_path: Path) -> None:
 def test_an_overflow_record_marks_its_operator(name: str, tmp_path: Path) -> None:
     operator(tmp_path / "Mul.mul.57.563.10", outputs=[])
     operator(tmp_path / "Add.add.57.564.9", outputs=[])
-    operator(tmp_path / name, outputs=[raw(classic_record(task=57, stream=563, status=0x110), (2048,), 4)])
+    operator(
+        tmp_path / name,
+        outputs=[raw(classic_record(task=57, stream=563, status=0x110), (2048,), 4)],
+    )
     run = FORMAT.open(tmp_path)
     assert [(call.op, call.status) for call in run.rows("calls")] == [("Add", None), ("Mul", 0x110)]
     (told,) = run.info.config["overflow"]
@@ -344,14 +432,19 @@ def test_an_overflow_record_marks_its_operator(name: str, tmp_path: Path) -> Non
 def test_context_and_thread_decide_between_sub_tasks(tmp_path: Path) -> None:
     for thread in (0, 1):
         operator(tmp_path / f"Mul.mul{thread}.5.6.1{thread}.4.7.{thread}.0", outputs=[])
-    record = modern_record(0, model_id=1, stream_id=6, task_id=5, context_id=7, thread_id=1, status=0x20)
+    record = modern_record(
+        0, model_id=1, stream_id=6, task_id=5, context_id=7, thread_id=1, status=0x20
+    )
     operator(tmp_path / "Opdebug.Node_OpDebug.1.2.30", outputs=[raw(record, (len(record),), 4)])
     assert [call.status for call in FORMAT.open(tmp_path).rows("calls")] == [None, 0x20]
 
 
 def test_an_overflow_whose_operator_was_not_dumped_is_not_lost(tmp_path: Path) -> None:
     operator(tmp_path / "Add.add.1.2.3", outputs=[])
-    operator(tmp_path / "Opdebug.Node_OpDebug.9.9.9", outputs=[raw(classic_record(task=57, stream=563, status=0x20), (2048,), 4)])
+    operator(
+        tmp_path / "Opdebug.Node_OpDebug.9.9.9",
+        outputs=[raw(classic_record(task=57, stream=563, status=0x20), (2048,), 4)],
+    )
     run = FORMAT.open(tmp_path)
     add, lost = run.rows("calls")
     assert add.status is None
@@ -361,19 +454,33 @@ def test_an_overflow_whose_operator_was_not_dumped_is_not_lost(tmp_path: Path) -
 
 def test_a_record_of_another_directory_marks_nobody(tmp_path: Path) -> None:
     operator(tmp_path / "0/Mul.mul.57.563.10", outputs=[])
-    operator(tmp_path / "1/Opdebug.Node_OpDebug.9.9.9", outputs=[raw(classic_record(task=57, stream=563, status=0x20), (2048,), 4)])
+    operator(
+        tmp_path / "1/Opdebug.Node_OpDebug.9.9.9",
+        outputs=[raw(classic_record(task=57, stream=563, status=0x20), (2048,), 4)],
+    )
     calls = FORMAT.open(tmp_path).rows("calls")
     assert [(call.op, call.status) for call in calls] == [("Mul", None), ("Opdebug", 0x20)]
 
 
 def test_a_record_above_the_models_steps_marks_the_only_one_it_can_mean(tmp_path: Path) -> None:
-    """The record lies in the device's directory, its operator below; where two steps have such a task, it says neither."""
+    """The record lies in the device's directory, its operator below; where two steps have such a
+    task, it says neither.
+    """
     device, model = tmp_path / "20240101000000/0", "20240101000000/0/net/1"
     operator(tmp_path / model / "0/Mul.mul.57.563.10", outputs=[], op_name="mul", dump_time=1)
-    operator(device / "Opdebug.Node_OpDebug.9.9.9", outputs=[raw(classic_record(task=57, stream=563, status=0x20), (2048,), 4)])
-    assert [(call.op, call.status) for call in FORMAT.open(tmp_path).rows("calls")] == [("Mul", 0x20)]
+    operator(
+        device / "Opdebug.Node_OpDebug.9.9.9",
+        outputs=[raw(classic_record(task=57, stream=563, status=0x20), (2048,), 4)],
+    )
+    assert [(call.op, call.status) for call in FORMAT.open(tmp_path).rows("calls")] == [
+        ("Mul", 0x20)
+    ]
     operator(tmp_path / model / "1/Mul.mul.57.563.11", outputs=[], op_name="mul", dump_time=2)
-    assert [(call.op, call.status) for call in FORMAT.open(tmp_path).rows("calls")] == [("Mul", None), ("Mul", None), ("Opdebug", 0x20)]
+    assert [(call.op, call.status) for call in FORMAT.open(tmp_path).rows("calls")] == [
+        ("Mul", None),
+        ("Mul", None),
+        ("Opdebug", 0x20),
+    ]
 
 
 def test_a_bad_overflow_record_is_a_problem(tmp_path: Path) -> None:
@@ -393,7 +500,11 @@ def test_the_tables_are_arrow(real: Path) -> None:
 
 
 def test_an_old_file_with_everything_inside_is_a_run(tmp_path: Path) -> None:
-    operator(tmp_path / "Add.add.1.2.3", outputs=[raw(np.arange(3, dtype=np.float32).tobytes(), (3,), 1)], form="inline")
+    operator(
+        tmp_path / "Add.add.1.2.3",
+        outputs=[raw(np.arange(3, dtype=np.float32).tobytes(), (3,), 1)],
+        form="inline",
+    )
     run = FORMAT.open(tmp_path)
     np.testing.assert_array_equal(run.value(run.rows("tensors")[0]), np.arange(3, dtype=np.float32))
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opscope-msaccucmp: the lines of the manuals, the names of the files, the exit codes, and --compat."""
+"""opscope-msaccucmp: the lines of the manuals, the names of the files, the exit codes, and
+--compat.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def files(directory: Path) -> list[str]:
 
 def test_the_line_of_the_manual(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("convert", "-d", CONCAT, "-out", tmp_path / "result", "-v", "2") == 0
-    assert files(tmp_path / "result") == [f"{CONCAT.name}.{io}.npy" for io in ("input.0", "input.1", "output.0")]
+    assert files(tmp_path / "result") == [
+        f"{CONCAT.name}.{io}.npy" for io in ("input.0", "input.1", "output.0")
+    ]
     values = [np.load(tmp_path / "result" / name) for name in files(tmp_path / "result")]
     assert [value.shape for value in values] == [(1, 14652), (1, 30), (1, 14682)]
     np.testing.assert_array_equal(np.concatenate(values[:2], 1), values[2])
@@ -49,7 +53,11 @@ def test_a_directory_and_a_list(tmp_path: Path) -> None:
     (tmp_path / "in" / "mapping.csv").write_text("")
     assert run("convert", "-d", tmp_path / "in", "-out", tmp_path / "a") == 0
     assert run("convert", "-d", f"{one},{two}", "-out", tmp_path / "b") == 0
-    assert files(tmp_path / "a") == files(tmp_path / "b") == ["Add.a.1.2.3.output.0.npy", "Add.b.1.2.4.output.0.npy"]
+    assert (
+        files(tmp_path / "a")
+        == files(tmp_path / "b")
+        == ["Add.a.1.2.3.output.0.npy", "Add.b.1.2.4.output.0.npy"]
+    )
 
 
 CONV = "Conv2D.Default_conv_Conv2D-op12.2.7.161243956333802"
@@ -74,15 +82,28 @@ def conv(tmp_path: Path, **more: object) -> tuple[Path, np.ndarray, np.ndarray]:
 def test_formats_give_the_shape_in_the_name(tmp_path: Path) -> None:
     path, feature, weight = conv(tmp_path)
     assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "NCHW", "-t", "npy") == 0
-    assert files(tmp_path / "out") == [f"{CONV}.input.0.2x20x3x4.npy", f"{CONV}.input.1.33x20x2x2.npy", f"{CONV}.output.0.2x20x3x4.npy"]
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{CONV}.input.0.2x20x3x4.npy"), feature)
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{CONV}.input.1.33x20x2x2.npy"), weight)
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{CONV}.output.0.2x20x3x4.npy"), feature)
+    assert files(tmp_path / "out") == [
+        f"{CONV}.input.0.2x20x3x4.npy",
+        f"{CONV}.input.1.33x20x2x2.npy",
+        f"{CONV}.output.0.2x20x3x4.npy",
+    ]
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / f"{CONV}.input.0.2x20x3x4.npy"), feature
+    )
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / f"{CONV}.input.1.33x20x2x2.npy"), weight
+    )
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / f"{CONV}.output.0.2x20x3x4.npy"), feature
+    )
 
 
 def test_bin_and_msnpy_names(tmp_path: Path) -> None:
     path, feature, _ = conv(tmp_path)
-    assert run("convert", "-d", path, "-out", tmp_path / "bin", "-f", "NHWC", "-t", "bin", "-i", 0) == 0
+    assert (
+        run("convert", "-d", path, "-out", tmp_path / "bin", "-f", "NHWC", "-t", "bin", "-i", 0)
+        == 0
+    )
     (name,) = files(tmp_path / "bin")
     assert name == f"{CONV}.input.0.2_3_4_20.float16.NHWC.bin"
     assert (tmp_path / "bin" / name).read_bytes() == feature.transpose(0, 2, 3, 1).tobytes()
@@ -97,22 +118,54 @@ def test_bin_and_msnpy_names(tmp_path: Path) -> None:
 def test_a_shape_given_and_a_tensor_chosen(tmp_path: Path) -> None:
     matrix = np.arange(20 * 33, dtype=np.float32).reshape(20, 33)
     device = layouts.from_host(matrix, "ND", "FRACTAL_NZ")
-    path = operator(tmp_path / "MatMul.m.1.2.3", outputs=[raw(b"x", (1,), 4), dump(device, "FRACTAL_NZ", ())])
-    assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "ND", "-s", "([20,33])", "-o", "1") == 0
+    path = operator(
+        tmp_path / "MatMul.m.1.2.3", outputs=[raw(b"x", (1,), 4), dump(device, "FRACTAL_NZ", ())]
+    )
+    assert (
+        run(
+            "convert",
+            "-d",
+            path,
+            "-out",
+            tmp_path / "out",
+            "-f",
+            "ND",
+            "-s",
+            "([20,33])",
+            "-o",
+            "1",
+        )
+        == 0
+    )
     assert files(tmp_path / "out") == ["MatMul.m.1.2.3.output.1.20x33.npy"]
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "MatMul.m.1.2.3.output.1.20x33.npy"), matrix)
-    assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "ND", "-s", "20,60", "-o", "1") == 34
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / "MatMul.m.1.2.3.output.1.20x33.npy"), matrix
+    )
+    assert (
+        run("convert", "-d", path, "-out", tmp_path / "out", "-f", "ND", "-s", "20,60", "-o", "1")
+        == 34
+    )
     assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "ND", "-o", "2") == 12
 
 
-def test_what_cannot_be_converted_is_listed_and_the_rest_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_converted_is_listed_and_the_rest_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good = operator(tmp_path / "in" / "Add.a.1.2.3", outputs=[raw(b"ab", (2,), 4)])
     (tmp_path / "in" / "Bad.b.1.2.3").write_bytes(good.read_bytes()[:20])
     (tmp_path / "in" / "Nano.n.1.2.3").write_bytes(CONCAT.read_bytes()[:100])
-    half = operator(tmp_path / "in" / "Half.h.1.2.3", inputs=[raw(bytes(4), (2,), 13)], outputs=[raw(b"ab", (2,), 4)])
+    half = operator(
+        tmp_path / "in" / "Half.h.1.2.3",
+        inputs=[raw(bytes(4), (2,), 13)],
+        outputs=[raw(b"ab", (2,), 4)],
+    )
     assert run("convert", "-d", tmp_path / "in", "-out", tmp_path / "out") == 11
     listed = (tmp_path / "out" / "convert_failed_file_list.txt").read_text().splitlines()
-    assert listed == [str(tmp_path / "in" / "Bad.b.1.2.3"), f"{half},input:0", str(tmp_path / "in" / "Nano.n.1.2.3")]
+    assert listed == [
+        str(tmp_path / "in" / "Bad.b.1.2.3"),
+        f"{half},input:0",
+        str(tmp_path / "in" / "Nano.n.1.2.3"),
+    ]
     assert "Add.a.1.2.3.output.0.npy" in files(tmp_path / "out")
     assert "Half.h.1.2.3.output.0.npy" in files(tmp_path / "out")
     assert "3 of 4 dump files" in capsys.readouterr().err
@@ -140,12 +193,17 @@ def test_what_cannot_be_converted_is_listed_and_the_rest_is_written(tmp_path: Pa
         (["-d", "fz", "-f", "NCHW"], 23),
     ],
 )
-def test_exit_codes(arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_codes(
+    arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     operator(tmp_path / "file", inputs=[raw(b"ab", (2,), 4)])
     operator(tmp_path / "string", inputs=[raw(b"ab", (2,), 13)])
-    operator(tmp_path / "lstm", inputs=[dump(np.zeros((1, 4, 16, 16), np.float16), "FRACTAL_ZN_LSTM", (4, 4))])
+    operator(
+        tmp_path / "lstm",
+        inputs=[dump(np.zeros((1, 4, 16, 16), np.float16), "FRACTAL_ZN_LSTM", (4, 4))],
+    )
     operator(tmp_path / "fz", inputs=[dump(np.zeros((4, 1, 16, 16), np.float16), "FRACTAL_Z", ())])
     (tmp_path / "torn").write_bytes((tmp_path / "file").read_bytes()[:-1])
     (tmp_path / "nano").write_bytes(CONCAT.read_bytes()[:100])
@@ -178,7 +236,9 @@ def test_the_old_form_needs_no_option(tmp_path: Path) -> None:
 def test_buffers_and_spaces(tmp_path: Path) -> None:
     header = DumpData(version="2.0", buffer=(BufferEntry(size=3),), space=(SpaceEntry(size=2),))
     dumpfile.write(tmp_path / "Op.op.1.2.3", header, [b"abc", b"de"])
-    assert run("convert", "-d", tmp_path / "Op.op.1.2.3", "-out", tmp_path / "out", "-t", "bin") == 0
+    assert (
+        run("convert", "-d", tmp_path / "Op.op.1.2.3", "-out", tmp_path / "out", "-t", "bin") == 0
+    )
     assert {name: (tmp_path / "out" / name).read_bytes() for name in files(tmp_path / "out")} == {
         "Op.op.1.2.3.l1buffer.0.bin": b"abc",
         "Op.op.1.2.3.space.0.bin": b"de",
@@ -191,7 +251,9 @@ BF16 = np.array([1.5, -2.0, np.inf], ml_dtypes.bfloat16)
 def test_bfloat16_is_true_in_bin_and_float32_in_npy(tmp_path: Path) -> None:
     path = operator(tmp_path / "Op.op.1.2.3", outputs=[raw(BF16.tobytes(), (1, 3), 27)])
     assert run("convert", "-d", path, "-out", tmp_path / "out", "-t", "bin") == 0
-    assert (tmp_path / "out" / "Op.op.1.2.3.output.0.1_3.bfloat16.ND.bin").read_bytes() == BF16.tobytes()
+    assert (
+        tmp_path / "out" / "Op.op.1.2.3.output.0.1_3.bfloat16.ND.bin"
+    ).read_bytes() == BF16.tobytes()
     assert run("convert", "-d", path, "-out", tmp_path / "npy") == 0
     values = np.load(tmp_path / "npy" / "Op.op.1.2.3.output.0.npy")
     assert values.dtype == np.float32
@@ -200,7 +262,10 @@ def test_bfloat16_is_true_in_bin_and_float32_in_npy(tmp_path: Path) -> None:
 
 def test_compat_bfloat16_bin_is_float32_and_its_name_counts(tmp_path: Path) -> None:
     path = operator(tmp_path / "Op.op.1.2.3", outputs=[raw(BF16.tobytes(), (1, 3), 27)])
-    assert run("convert", "-d", path, "-out", tmp_path / "out", "-t", "bin", "--compat", "msaccucmp") == 0
+    assert (
+        run("convert", "-d", path, "-out", tmp_path / "out", "-t", "bin", "--compat", "msaccucmp")
+        == 0
+    )
     content = (tmp_path / "out" / "Op.op.1.2.3.output.0.3.bfloat16.ND.bin").read_bytes()
     assert content == BF16.astype(np.float32).tobytes()
     assert len(content) == 12
@@ -214,7 +279,11 @@ def test_small_floats_are_right(proto: int, tmp_path: Path) -> None:
     path = operator(tmp_path / "Op.op.1.2.3", outputs=[raw(CODES.tobytes(), (256,), proto)])
     assert run("convert", "-d", path, "-out", tmp_path / "out") == 0
     values = np.load(tmp_path / "out" / "Op.op.1.2.3.output.0.npy")
-    expected = {33: hifloat8.decode(CODES), 34: CODES.view(ml_dtypes.float8_e5m2), 35: CODES.view(ml_dtypes.float8_e4m3fn)}[proto]
+    expected = {
+        33: hifloat8.decode(CODES),
+        34: CODES.view(ml_dtypes.float8_e5m2),
+        35: CODES.view(ml_dtypes.float8_e4m3fn),
+    }[proto]
     np.testing.assert_array_equal(values, np.asarray(expected).astype(np.float32))
     assert values.dtype == np.float32
 
@@ -227,12 +296,21 @@ def test_small_floats_with_compat_are_wrong_where_the_reference_is() -> None:
         "e5m2": CODES.view(ml_dtypes.float8_e5m2).astype(np.float32),
     }
     given = {"hif8": compat.HIFLOAT8, "e4m3": compat.E4M3FN, "e5m2": compat.E5M2}
-    wrong = {name: CODES[~((given[name] == true[name]) | (np.isnan(given[name]) & np.isnan(true[name])))].tolist() for name in true}
+    wrong = {
+        name: CODES[
+            ~((given[name] == true[name]) | (np.isnan(given[name]) & np.isnan(true[name])))
+        ].tolist()
+        for name in true
+    }
     assert wrong["hif8"] == [*range(0x08, 0x20), *range(0x88, 0xA0), 0xEF]
     assert len(wrong["hif8"]) == 49
     assert wrong["e4m3"] == [0x7F, 0xFF]
     assert wrong["e5m2"] == [0xFC]
-    assert (compat.HIFLOAT8[0x08], compat.HIFLOAT8[0x10], compat.HIFLOAT8[0xEF]) == (1.25, 0.5, np.inf)
+    assert (compat.HIFLOAT8[0x08], compat.HIFLOAT8[0x10], compat.HIFLOAT8[0xEF]) == (
+        1.25,
+        0.5,
+        np.inf,
+    )
     assert compat.E4M3FN[[0x7F, 0xFF]].tolist() == [480.0, -480.0]
     assert compat.E5M2[0xFC] == np.inf
 
@@ -250,16 +328,30 @@ def test_compat_reaches_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("c", "n", "groups", "same"), [(16, 32, 2, False), (24, 96, 3, False), (4, 8, 2, True), (16, 32, 1, True), (1, 32, 32, False)]
+    ("c", "n", "groups", "same"),
+    [
+        (16, 32, 2, False),
+        (24, 96, 3, False),
+        (4, 8, 2, True),
+        (16, 32, 1, True),
+        (1, 32, 32, False),
+    ],
 )
-def test_grouped_fractal_z_is_right_unless_told_otherwise(c: int, n: int, groups: int, same: bool, tmp_path: Path) -> None:
+def test_grouped_fractal_z_is_right_unless_told_otherwise(
+    c: int, n: int, groups: int, same: bool, tmp_path: Path
+) -> None:
     weight = np.arange(1, 2 * 2 * c * n + 1, dtype=np.float32).reshape(n, c, 2, 2)
-    path = operator(tmp_path / "Conv2D.c.1.2.3", inputs=[dump(weight, "NCHW", weight.shape, groups=groups)])
+    path = operator(
+        tmp_path / "Conv2D.c.1.2.3", inputs=[dump(weight, "NCHW", weight.shape, groups=groups)]
+    )
     right = layouts.from_host(weight, "NCHW", "FRACTAL_Z", groups=groups)
     for name, more in (("right", []), ("reference", ["--compat", "msaccucmp"])):
         assert run("convert", "-d", path, "-out", tmp_path / name, "-f", "FRACTAL_Z", *more) == 0
     shape = "x".join(map(str, right.shape))
-    ours, theirs = (np.load(tmp_path / name / f"Conv2D.c.1.2.3.input.0.{shape}.npy") for name in ("right", "reference"))
+    ours, theirs = (
+        np.load(tmp_path / name / f"Conv2D.c.1.2.3.input.0.{shape}.npy")
+        for name in ("right", "reference")
+    )
     np.testing.assert_array_equal(ours, right)
     assert np.array_equal(ours, theirs) == same
 
@@ -267,19 +359,36 @@ def test_grouped_fractal_z_is_right_unless_told_otherwise(c: int, n: int, groups
 def test_grouped_weights_can_be_read(tmp_path: Path) -> None:
     weight = np.arange(1, 2 * 2 * 24 * 96 + 1, dtype=np.float32).reshape(96, 24, 2, 2)
     device = layouts.from_host(weight, "NCHW", "FRACTAL_Z", groups=3)
-    path = operator(tmp_path / "Conv2D.c.1.2.3", inputs=[dump(device, "FRACTAL_Z", weight.shape, groups=3)])
+    path = operator(
+        tmp_path / "Conv2D.c.1.2.3", inputs=[dump(device, "FRACTAL_Z", weight.shape, groups=3)]
+    )
     assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "NCHW") == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "Conv2D.c.1.2.3.input.0.96x24x2x2.npy"), weight)
-    assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "NCHW", "--compat", "msaccucmp") == 26
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / "Conv2D.c.1.2.3.input.0.96x24x2x2.npy"), weight
+    )
+    assert (
+        run("convert", "-d", path, "-out", tmp_path / "out", "-f", "NCHW", "--compat", "msaccucmp")
+        == 26
+    )
 
 
 def test_batches_of_matrices_keep_their_dimensions_unless_told_otherwise(tmp_path: Path) -> None:
     batch = np.arange(2 * 3 * 20 * 33, dtype=np.float32).reshape(2, 3, 20, 33)
-    path = operator(tmp_path / "B.b.1.2.3", inputs=[dump(layouts.from_host(batch, "ND", "FRACTAL_NZ"), "FRACTAL_NZ", batch.shape)])
+    path = operator(
+        tmp_path / "B.b.1.2.3",
+        inputs=[dump(layouts.from_host(batch, "ND", "FRACTAL_NZ"), "FRACTAL_NZ", batch.shape)],
+    )
     assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "ND") == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "B.b.1.2.3.input.0.2x3x20x33.npy"), batch)
-    assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "ND", "--compat", "msaccucmp") == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "B.b.1.2.3.input.0.6x20x33.npy"), batch.reshape(6, 20, 33))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / "B.b.1.2.3.input.0.2x3x20x33.npy"), batch
+    )
+    assert (
+        run("convert", "-d", path, "-out", tmp_path / "out", "-f", "ND", "--compat", "msaccucmp")
+        == 0
+    )
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / "B.b.1.2.3.input.0.6x20x33.npy"), batch.reshape(6, 20, 33)
+    )
 
 
 def test_an_origin_in_another_layout_is_turned_not_cut(tmp_path: Path) -> None:
@@ -287,7 +396,9 @@ def test_an_origin_in_another_layout_is_turned_not_cut(tmp_path: Path) -> None:
     device = layouts.from_host(nhwc, "NHWC", "NC1HWC0")
     path = operator(tmp_path / "C.c.1.2.3", outputs=[dump(device, "NC1HWC0", nhwc.shape)])
     assert run("convert", "-d", path, "-out", tmp_path / "out", "-f", "NCHW") == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "C.c.1.2.3.output.0.2x20x3x4.npy"), nhwc.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / "C.c.1.2.3.output.0.2x20x3x4.npy"), nhwc.transpose(0, 3, 1, 2)
+    )
 
 
 def test_without_an_original_shape_padding_stays(tmp_path: Path) -> None:
@@ -306,9 +417,17 @@ def test_one_byte_types_have_32_channels_a_block(tmp_path: Path) -> None:
 
 def test_slices_of_threads_have_the_shape_their_attribute_says(tmp_path: Path) -> None:
     ranges = [[[{"lower": 0, "higher": 2}]], [[{"lower": 2, "higher": 5}]]]
-    told = {"threadMode": 1, "slice_instance_num": 2, "outputCutList": [[2]], "input_tensor_slice": ranges, "output_tensor_slice": ranges}
+    told = {
+        "threadMode": 1,
+        "slice_instance_num": 2,
+        "outputCutList": [[2]],
+        "input_tensor_slice": ranges,
+        "output_tensor_slice": ranges,
+    }
     path = operator(
-        tmp_path / "Add.sgt_graph_0_add.2.9.17.4.487.1.0", outputs=[raw(b"abc", (5,), 4)], attr=(Attribute(value=json.dumps(told)),)
+        tmp_path / "Add.sgt_graph_0_add.2.9.17.4.487.1.0",
+        outputs=[raw(b"abc", (5,), 4)],
+        attr=(Attribute(value=json.dumps(told)),),
     )
     assert run("convert", "-d", path, "-out", tmp_path / "out") == 0
     assert np.load(tmp_path / "out" / f"{path.name}.output.0.npy").tobytes() == b"abc"
@@ -343,13 +462,21 @@ def test_a_link_that_waits_in_the_output_directory_is_not_followed(tmp_path: Pat
 @pytest.mark.parametrize(
     "values",
     [
-        np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(3, dtype=np.int64), np.array([True, False]), np.array(2.5, np.float64),
-        np.array([1 + 2j], np.complex64), np.array([1.5, np.nan], np.float16), BF16, np.zeros((0, 3), np.int8),
-        np.arange(3, dtype=np.uint16), np.array([1.5, 2], ml_dtypes.float8_e4m3fn), np.array([1.5, 2], ml_dtypes.float8_e5m2),
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.arange(3, dtype=np.int64),
+        np.array([True, False]),
+        np.array(2.5, np.float64),
+        np.array([1 + 2j], np.complex64),
+        np.array([1.5, np.nan], np.float16),
+        BF16,
+        np.zeros((0, 3), np.int8),
+        np.arange(3, dtype=np.uint16),
+        np.array([1.5, 2], ml_dtypes.float8_e4m3fn),
+        np.array([1.5, 2], ml_dtypes.float8_e5m2),
         np.arange(3, dtype=np.uint64),
     ],
     ids=lambda values: str(values.dtype),
-)  # fmt: skip
+)
 def test_pt_files_are_torchs(values: np.ndarray, tmp_path: Path) -> None:
     from opscope.formats.cann import torchfile
 
@@ -359,7 +486,11 @@ def test_pt_files_are_torchs(values: np.ndarray, tmp_path: Path) -> None:
     loaded = torch.load(tmp_path / "x.pt", weights_only=True)
     assert tuple(loaded.shape) == values.shape
     assert str(loaded.dtype).removeprefix("torch.") == values.dtype.name
-    assert loaded.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() == values.tobytes() if values.size else loaded.numel() == 0
+    assert (
+        loaded.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() == values.tobytes()
+        if values.size
+        else loaded.numel() == 0
+    )
 
 
 def test_pt_conversion(tmp_path: Path) -> None:
@@ -371,7 +502,10 @@ def test_pt_conversion(tmp_path: Path) -> None:
     assert loaded.tolist() == [[1.5, -2.0, float("inf")]]
 
 
-@pytest.mark.parametrize("name", ["Opdebug.Node_OpDebug.59.1597922031178434", "OpDebug.Node_Opdebug.59.3.1597922031178434"])
+@pytest.mark.parametrize(
+    "name",
+    ["Opdebug.Node_OpDebug.59.1597922031178434", "OpDebug.Node_Opdebug.59.3.1597922031178434"],
+)
 def test_overflow_records_become_json(name: str, tmp_path: Path) -> None:
     path = operator(tmp_path / name, outputs=[raw(classic_record(), (2048,), 4)])
     assert run("convert", "-d", path, "-out", tmp_path / "out") == 0
@@ -385,7 +519,9 @@ def test_bad_overflow_records(tmp_path: Path) -> None:
     assert run("convert", "-d", short, "-out", tmp_path / "out") == 11
     record = bytearray(modern_record(0))
     record[12] = 9
-    unknown = operator(tmp_path / "Opdebug.Node_OpDebug.1.2.4", outputs=[raw(bytes(record), (2048,), 4)])
+    unknown = operator(
+        tmp_path / "Opdebug.Node_OpDebug.1.2.4", outputs=[raw(bytes(record), (2048,), 4)]
+    )
     assert run("convert", "-d", unknown, "-out", tmp_path / "out") == 35
 
 
@@ -398,8 +534,16 @@ def overflow_tree(tmp_path: Path) -> Path:
         outputs=[raw(values.tobytes(), (3,), 2)],
         op_name="net/mul-op1",
     )
-    operator(tree / "Mul.mul-op1.57.563.10", inputs=[], outputs=[raw(values.tobytes(), (3,), 2)], op_name="net/mul-op1")
-    operator(tree / "Opdebug.Node_OpDebug.1.2.30", outputs=[raw(classic_record(task=57, stream=563, status=32), (2048,), 4)])
+    operator(
+        tree / "Mul.mul-op1.57.563.10",
+        inputs=[],
+        outputs=[raw(values.tobytes(), (3,), 2)],
+        op_name="net/mul-op1",
+    )
+    operator(
+        tree / "Opdebug.Node_OpDebug.1.2.30",
+        outputs=[raw(classic_record(task=57, stream=563, status=32), (2048,), 4)],
+    )
     later = modern_record(0, task_id=9, stream_id=9, context_id=65535, thread_id=65535, status=16)
     operator(tree / "Opdebug.Node_OpDebug.1.2.40", outputs=[raw(later, (2048,), 4)])
     return tree
@@ -420,7 +564,9 @@ def test_the_overflow_summary(tmp_path: Path) -> None:
     assert "Opdebug.Node_OpDebug.1.2.30.output.0.json" in files(tmp_path / "out")
 
 
-def test_a_record_whose_operator_is_not_there_is_still_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_whose_operator_is_not_there_is_still_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("overflow", "-d", overflow_tree(tmp_path), "-out", tmp_path / "out", "-n", "5") == 0
     captured = capsys.readouterr()
     assert "=[2]=" in captured.out
@@ -430,7 +576,11 @@ def test_a_record_whose_operator_is_not_there_is_still_told(tmp_path: Path, caps
 
 @pytest.mark.parametrize(
     ("record", "code"),
-    [(modern_record(0, status=0), 36), (classic_record(status=0), 35), (modern_record(0, version=1, status=[0, 0, 0, 0]), 36)],
+    [
+        (modern_record(0, status=0), 36),
+        (classic_record(status=0), 35),
+        (modern_record(0, version=1, status=[0, 0, 0, 0]), 36),
+    ],
 )
 def test_records_without_overflow(record: bytes, code: int, tmp_path: Path) -> None:
     operator(tmp_path / "dump" / "Opdebug.Node_OpDebug.1.2.30", outputs=[raw(record, (2048,), 4)])
@@ -445,21 +595,49 @@ def test_no_record_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", ["msaccucmp.py", "msaccucmp.pyc"])
 def test_the_shim_runs_a_line_of_the_manual(script: str, tmp_path: Path) -> None:
     assert run("--shim", tmp_path / "compare") == 0
-    line = [sys.executable, script, "convert", "-d", str(CONCAT), "-out", str(tmp_path / "out"), "-v", "2"]
+    line = [
+        sys.executable,
+        script,
+        "convert",
+        "-d",
+        str(CONCAT),
+        "-out",
+        str(tmp_path / "out"),
+        "-v",
+        "2",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    ended = subprocess.run(line, cwd=tmp_path / "compare", env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        line, cwd=tmp_path / "compare", env=environment, capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert len(files(tmp_path / "out")) == 3
     line[4] = "nowhere"
-    assert subprocess.run(line, cwd=tmp_path / "compare", env=environment, capture_output=True, check=False).returncode == 3
+    assert (
+        subprocess.run(
+            line, cwd=tmp_path / "compare", env=environment, capture_output=True, check=False
+        ).returncode
+        == 3
+    )
 
 
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="not in a virtual environment")
 def test_the_shim_goes_on_in_the_environment_that_has_opscope(tmp_path: Path) -> None:
-    """`python3 msaccucmp.py` is some other Python, and may be the very binary that the environment's links to."""
+    """`python3 msaccucmp.py` is some other Python, and may be the very binary that the
+    environment's links to.
+    """
     assert run("--shim", tmp_path) == 0
     python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    line = [str(python), "-E", str(tmp_path / "msaccucmp.py"), "convert", "-d", str(CONCAT), "-out", str(tmp_path / "out")]
+    line = [
+        str(python),
+        "-E",
+        str(tmp_path / "msaccucmp.py"),
+        "convert",
+        "-d",
+        str(CONCAT),
+        "-out",
+        str(tmp_path / "out"),
+    ]
     ended = subprocess.run(line, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert len(files(tmp_path / "out")) == 3
@@ -476,8 +654,23 @@ def test_a_short_conversion_draws_nothing(tmp_path: Path) -> None:
     for number in range(3):
         operator(tmp_path / "in" / f"Add.a.1.2.{number}", outputs=[raw(b"ab", (2,), 4)])
     code = "import sys; from opscope.cli.msaccucmp import main; sys.exit(main(sys.argv[1:]))"
-    line = [sys.executable, "-c", code, "convert", "-d", str(tmp_path / "in"), "-out", str(tmp_path / "out")]
-    quiet = subprocess.run(line, env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=False)
+    line = [
+        sys.executable,
+        "-c",
+        code,
+        "convert",
+        "-d",
+        str(tmp_path / "in"),
+        "-out",
+        str(tmp_path / "out"),
+    ]
+    quiet = subprocess.run(
+        line,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (quiet.returncode, quiet.stderr) == (0, "")
 
 
@@ -486,18 +679,26 @@ def test_a_short_conversion_draws_nothing(tmp_path: Path) -> None:
 def test_large_tensors_have_the_same_bytes(kind: str, dtype: type, tmp_path: Path) -> None:
     values = (np.arange(1 << 20) % 251).astype(np.float32).astype(dtype).reshape(1 << 10, 1 << 10)
     proto = {"float16": 2, "bool": 11, "bfloat16": 27}[values.dtype.name]
-    path = operator(tmp_path / "Op.op.1.2.3", [raw(b"x", (1,), 4)], [raw(values.tobytes() + b"behind", values.shape, proto)])
+    path = operator(
+        tmp_path / "Op.op.1.2.3",
+        [raw(b"x", (1,), 4)],
+        [raw(values.tobytes() + b"behind", values.shape, proto)],
+    )
     assert run("convert", "-d", path, "-out", tmp_path / "out", "-t", kind) == 0
     if kind == "bin":
         (name,) = (name for name in files(tmp_path / "out") if "output" in name)
         assert (tmp_path / "out" / name).read_bytes() == values.tobytes()
     else:
         loaded = np.load(tmp_path / "out" / "Op.op.1.2.3.output.0.npy")
-        np.testing.assert_array_equal(loaded, values.astype(np.float32) if dtype is ml_dtypes.bfloat16 else values)
+        np.testing.assert_array_equal(
+            loaded, values.astype(np.float32) if dtype is ml_dtypes.bfloat16 else values
+        )
 
 
 def test_a_name_that_was_too_long_comes_back(tmp_path: Path) -> None:
-    """A file under a number is written under what the mapping.csv beside it calls it, be it named alone or with its folder."""
+    """A file under a number is written under what the mapping.csv beside it calls it, be it named
+    alone or with its folder.
+    """
     path = operator(tmp_path / "in" / "98765", outputs=[raw(b"ab", (2,), 4)])
     (tmp_path / "in" / "mapping.csv").write_text("98765,Add.Default_Add-op0.1.2.1634155934514051\n")
     for dumped, out in ((path.parent, tmp_path / "all"), (path, tmp_path / "one")):

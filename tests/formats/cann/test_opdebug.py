@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overflow records: both forms, every unit, the documented JSON, status bits in words, hostile bytes."""
+"""Overflow records: both forms, every unit, the documented JSON, status bits in words, hostile
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ from opscope.formats import opdebug
 
 # The sample of CANN's documentation, key by key.
 SAMPLE = {
-    "DHA Atomic Add": {"model_id": 0, "stream_id": 0, "task_id": 0, "task_type": 0, "pc_start": "0x0", "para_base": "0x0", "status": 0},
-    "L2 Atomic Add": {"model_id": 0, "stream_id": 0, "task_id": 0, "task_type": 0, "pc_start": "0x0", "para_base": "0x0", "status": 0},
+    "DHA Atomic Add": {"model_id": 0, "stream_id": 0, "task_id": 0, "task_type": 0,
+        "pc_start": "0x0", "para_base": "0x0", "status": 0}, "L2 Atomic Add": {"model_id": 0,
+        "stream_id": 0, "task_id": 0, "task_type": 0, "pc_start": "0x0", "para_base": "0x0",
+        "status": 0},
     "AI Core": {
-        "model_id": 514, "stream_id": 563, "task_id": 57, "task_type": 0, "pc_start": "0x1008005b0000",
-        "para_base": "0x100800297000", "kernel_code": "0x1008005ae000", "block_idx": 1, "status": 32,
+        "model_id": 514, "stream_id": 563, "task_id": 57, "task_type": 0,
+        "pc_start": "0x1008005b0000",
+        "para_base": "0x100800297000", "kernel_code": "0x1008005ae000", "block_idx": 1,
+        "status": 32,
     },
 }  # fmt: skip
 
@@ -30,32 +36,66 @@ def test_the_documented_sample() -> None:
     assert record.document == SAMPLE
     assert json.dumps(record.document) == json.dumps(SAMPLE)  # the order of keys too
     (unit,) = [unit for unit in record.units if unit.overflowed]
-    assert (unit.name, unit.task, unit.stream, unit.context, unit.bits) == ("AI Core", 57, 563, None, 0x20)
+    assert (unit.name, unit.task, unit.stream, unit.context, unit.bits) == (
+        "AI Core",
+        57,
+        563,
+        None,
+        0x20,
+    )
     assert unit.words == ("floating-point overflow",)
 
 
 def test_272_is_an_integer_overflow_and_one_of_a_conversion() -> None:
     unit = opdebug.decode(classic_record(status=272), "f").units[2]
     assert unit.bits == 0x110
-    assert unit.words == ("integer add, sub, mul or mac overflow", "overflow in a conversion of float32 or int32 to float16")
+    assert unit.words == (
+        "integer add, sub, mul or mac overflow",
+        "overflow in a conversion of float32 or int32 to float16",
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "version", "length", "status"),
-    [(0, 0, 88, 32), (1, 0, 88, 0x400), (2, 0, 64, 1), (3, 0, 80, 7), (0, 1, 112, [32, 0, 0, 1]), (1, 1, 112, [0, 5, 0, 0])],
+    [
+        (0, 0, 88, 32),
+        (1, 0, 88, 0x400),
+        (2, 0, 64, 1),
+        (3, 0, 80, 7),
+        (0, 1, 112, [32, 0, 0, 1]),
+        (1, 1, 112, [0, 5, 0, 0]),
+    ],
 )
-def test_records_with_a_magic_number(kind: int, version: int, length: int, status: int | list[int]) -> None:
-    fields = {"model_id": 1, "stream_id": 2, "task_id": 3, "task_type": 4, "context_id": 5, "thread_id": 6}
-    names = {0: ("pc_start", "para_base", "core_id", "block_id"), 2: ("cpu_id",), 3: ("src_addr", "dst_addr", "channel_id")}
+def test_records_with_a_magic_number(
+    kind: int, version: int, length: int, status: int | list[int]
+) -> None:
+    fields = {
+        "model_id": 1,
+        "stream_id": 2,
+        "task_id": 3,
+        "task_type": 4,
+        "context_id": 5,
+        "thread_id": 6,
+    }
+    names = {
+        0: ("pc_start", "para_base", "core_id", "block_id"),
+        2: ("cpu_id",),
+        3: ("src_addr", "dst_addr", "channel_id"),
+    }
     more = dict.fromkeys(names[0 if kind == 1 else kind], 0x1F)
-    record = opdebug.decode(modern_record(kind, version=version, status=status, **fields, **more), "f")
+    record = opdebug.decode(
+        modern_record(kind, version=version, status=status, **fields, **more), "f"
+    )
     document = record.document
     assert (document["magic"], document["version"]) == ("0x5a5a5a5a", version)
     body = document["acc_list"]
     unit = ("AIC", "AIV", "AICPU", "SDMA")[kind]
     assert list(body) == ["valid", "acc_type", "rsv", "data_len", "data"]
     assert (body["valid"], body["acc_type"], body["data_len"]) == (1, unit, length)
-    hexed = {name: hex(value) if name in ("pc_start", "para_base", "src_addr", "dst_addr") else value for name, value in more.items()}
+    hexed = {
+        name: hex(value) if name in ("pc_start", "para_base", "src_addr", "dst_addr") else value
+        for name, value in more.items()
+    }
     assert body["data"] == fields | hexed | {"status": status}
     assert list(body["data"])[-1] == "status"
     (said,) = record.units
@@ -107,7 +147,9 @@ def test_a_record_that_says_it_is_not_valid() -> None:
 def test_a_unit_nobody_documented() -> None:
     record = bytearray(modern_record(0))
     struct.pack_into("<I", record, 12, 4)
-    with pytest.raises(opdebug.UnknownUnitError, match="f at byte 112: an overflow record of unit 4"):
+    with pytest.raises(
+        opdebug.UnknownUnitError, match="f at byte 112: an overflow record of unit 4"
+    ):
         opdebug.decode(bytes(record), "f", offset=100)
 
 
@@ -135,7 +177,10 @@ def test_any_bytes(tail: bytes, head: bytes) -> None:
 @settings(max_examples=50)
 def test_any_classic_record(content: bytes) -> None:
     document = opdebug.decode(content, "f").document
-    assert list(document) in (["DHA Atomic Add", "L2 Atomic Add", "AI Core"], ["magic", "version", "acc_list"])
+    assert list(document) in (
+        ["DHA Atomic Add", "L2 Atomic Add", "AI Core"],
+        ["magic", "version", "acc_list"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +196,9 @@ def test_any_classic_record(content: bytes) -> None:
         (5, 6, None, None, False),
     ],
 )
-def test_whose_record_it_is(task: int | None, stream: int | None, context: int | None, thread: int | None, same: bool) -> None:
+def test_whose_record_it_is(
+    task: int | None, stream: int | None, context: int | None, thread: int | None, same: bool
+) -> None:
     unit = opdebug.Unit(name="AIC", task=5, stream=6, context=7, thread=1)
     assert opdebug.same_task(unit, task, stream, context, thread) is same
     assert opdebug.same_task(opdebug.Unit(name="AIC", task=5, stream=6), 5, 6, context, thread)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each layout against its definition, element by element, written as the loops the graph engine runs (independent of the code)."""
+"""Each layout against its definition, element by element, written as the loops the graph engine
+runs (independent of the code).
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,13 @@ def grouped_fractal_z(host: np.ndarray, c0: int, groups: int) -> np.ndarray:
     flat = np.zeros(gd * c1 * h * w * nopt * c0, host.dtype)
     for g, i, j, ci, ni in product(range(groups), range(h), range(w), range(c), range(co)):
         dc, dn = g % e * c + ci, g % e * co + ni
-        at = (g // e * c1 + dc // c0) * h * w * nopt * c0 + i * w * nopt * c0 + j * nopt * c0 + dn * c0 + dc % c0
+        at = (
+            (g // e * c1 + dc // c0) * h * w * nopt * c0
+            + i * w * nopt * c0
+            + j * nopt * c0
+            + dn * c0
+            + dc % c0
+        )
         flat[at] = host[i, j, ci, g * co + ni]
     return flat.reshape(gd * c1 * h * w, nopt // 16, 16, c0)
 
@@ -64,11 +72,23 @@ def grouped_fractal_z(host: np.ndarray, c0: int, groups: int) -> np.ndarray:
 # One super-group, several, a single group, channels that divide C0 and that do not.
 @pytest.mark.parametrize(
     ("c", "n", "groups", "c0"),
-    [(3, 20, 1, 16), (40, 33, 1, 16), (40, 33, 1, 32), (16, 32, 2, 16), (24, 96, 3, 16), (1, 32, 32, 16), (4, 8, 2, 16), (5, 21, 7, 32)],
+    [
+        (3, 20, 1, 16),
+        (40, 33, 1, 16),
+        (40, 33, 1, 32),
+        (16, 32, 2, 16),
+        (24, 96, 3, 16),
+        (1, 32, 32, 16),
+        (4, 8, 2, 16),
+        (5, 21, 7, 32),
+    ],
 )
 def test_fractal_z(c: int, n: int, groups: int, c0: int) -> None:
     host = numbered(2, 3, c, n)
-    np.testing.assert_array_equal(layouts.from_host(host, "HWCN", "FRACTAL_Z", c0=c0, groups=groups), grouped_fractal_z(host, c0, groups))
+    np.testing.assert_array_equal(
+        layouts.from_host(host, "HWCN", "FRACTAL_Z", c0=c0, groups=groups),
+        grouped_fractal_z(host, c0, groups),
+    )
 
 
 def test_fractal_z_of_a_matrix_is_its_rows_as_channels() -> None:
@@ -103,7 +123,9 @@ def test_fractal_z_3d() -> None:
     d, h, w, c, n = host.shape
     flat = np.zeros((d * up(c, 16) * h * w, up(n, 16), 16, 16), host.dtype)
     for k, i, j, ci, ni in np.ndindex(*host.shape):
-        flat[((k * up(c, 16) + ci // 16) * h + i) * w + j, ni // 16, ni % 16, ci % 16] = host[k, i, j, ci, ni]
+        flat[((k * up(c, 16) + ci // 16) * h + i) * w + j, ni // 16, ni % 16, ci % 16] = host[
+            k, i, j, ci, ni
+        ]
     np.testing.assert_array_equal(layouts.from_host(host, "DHWCN", "FRACTAL_Z_3D"), flat)
 
 
@@ -111,9 +133,14 @@ def test_fractal_z_3d() -> None:
 def test_fractal_nz_and_zz(c0: int) -> None:
     host = numbered(2, 3, 20, 37)
     h1, w1 = up(20, 16), up(37, c0)
-    nz, zz = np.zeros((2, 3, w1, h1, 16, c0), host.dtype), np.zeros((2, 3, h1, w1, 16, c0), host.dtype)
+    nz, zz = (
+        np.zeros((2, 3, w1, h1, 16, c0), host.dtype),
+        np.zeros((2, 3, h1, w1, 16, c0), host.dtype),
+    )
     for a, b, h, w in np.ndindex(*host.shape):
-        nz[a, b, w // c0, h // 16, h % 16, w % c0] = zz[a, b, h // 16, w // c0, h % 16, w % c0] = host[a, b, h, w]
+        nz[a, b, w // c0, h // 16, h % 16, w % c0] = zz[a, b, h // 16, w // c0, h % 16, w % c0] = (
+            host[a, b, h, w]
+        )
     np.testing.assert_array_equal(layouts.from_host(host, "ND", "FRACTAL_NZ", c0=c0), nz)
     np.testing.assert_array_equal(layouts.from_host(host, "ND", "FRACTAL_ZZ", c0=c0), zz)
 
@@ -128,7 +155,9 @@ def test_c1hwncoc0_is_a_diagonal() -> None:
 
 def test_resolve_prefers_what_is_said_and_else_nchw() -> None:
     device = layouts.from_host(numbered(1, 4, 4, 4), "NCHW", "NC1HWC0")
-    assert layouts.resolve("NC1HWC0", device.shape, (1, 4, 4, 4)) == layouts.Origin((1, 4, 4, 4), "NCHW", (1, 4, 4, 4))
+    assert layouts.resolve("NC1HWC0", device.shape, (1, 4, 4, 4)) == layouts.Origin(
+        (1, 4, 4, 4), "NCHW", (1, 4, 4, 4)
+    )
     said = layouts.resolve("NC1HWC0", device.shape, (1, 4, 4, 4), prefer=("NHWC",))
     assert said is not None
     assert said.layout == "NHWC"
@@ -140,7 +169,10 @@ def test_a_shape_says_which_layout_the_origin_has() -> None:
     assert origin is not None
     assert origin.layout == "NHWC"
     np.testing.assert_array_equal(layouts.to_host(device, "NC1HWC0", origin), numbered(2, 5, 7, 20))
-    np.testing.assert_array_equal(layouts.to_host(device, "NC1HWC0", origin, target="NCHW"), numbered(2, 5, 7, 20).transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(
+        layouts.to_host(device, "NC1HWC0", origin, target="NCHW"),
+        numbered(2, 5, 7, 20).transpose(0, 3, 1, 2),
+    )
 
 
 def test_tensors_of_fewer_axes_keep_their_shape() -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every layout, for any shape, dtype, C0 and groups: host -> device -> host gives the same elements, and padding is zero."""
+"""Every layout, for any shape, dtype, C0 and groups: host -> device -> host gives the same
+elements, and padding is zero.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,20 @@ def cases(draw: st.DrawFn) -> tuple[str, str, tuple[int, ...], int, int]:
     family = layouts.BY_NAME[layout]
     c0 = {"NC1HWC0_C04": 4}.get(layout) or draw(st.sampled_from((2, 4, 8, 16, 32, 64)))
     if family.host == "ND":
-        return layout, "ND", tuple(draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))), c0, 1
-    source = draw(st.sampled_from([name for name in plain.PLAIN if plain.can_reach(name, family.host)]))
-    sizes = {axis: draw(st.integers(1, 4)) for axis in source} | {"C": draw(st.integers(1, 40)), "N": draw(st.integers(1, 20))}
+        return (
+            layout,
+            "ND",
+            tuple(draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))),
+            c0,
+            1,
+        )
+    source = draw(
+        st.sampled_from([name for name in plain.PLAIN if plain.can_reach(name, family.host)])
+    )
+    sizes = {axis: draw(st.integers(1, 4)) for axis in source} | {
+        "C": draw(st.integers(1, 40)),
+        "N": draw(st.integers(1, 20)),
+    }
     groups = 1
     if layout == "FRACTAL_Z_C04":
         sizes["C"] = draw(st.integers(1, 4))
@@ -62,9 +75,17 @@ def test_there_and_back(case: tuple[str, str, tuple[int, ...], int, int]) -> Non
 
 @given(cases(), st.sampled_from(DTYPES))
 @settings(max_examples=50, deadline=None)
-def test_bits_survive_in_every_dtype(case: tuple[str, str, tuple[int, ...], int, int], dtype: type) -> None:
+def test_bits_survive_in_every_dtype(
+    case: tuple[str, str, tuple[int, ...], int, int], dtype: type
+) -> None:
     layout, source, shape, c0, groups = case
-    host = np.random.default_rng(0).integers(0, 256, prod(shape) * np.dtype(dtype).itemsize).astype(np.uint8).view(dtype).reshape(shape)
+    host = (
+        np.random.default_rng(0)
+        .integers(0, 256, prod(shape) * np.dtype(dtype).itemsize)
+        .astype(np.uint8)
+        .view(dtype)
+        .reshape(shape)
+    )
     device = layouts.from_host(host, source, layout, c0=c0, groups=groups)
     origin = layouts.resolve(layout, device.shape, shape, groups=groups, prefer=(source,))
     assert origin is not None
@@ -73,7 +94,9 @@ def test_bits_survive_in_every_dtype(case: tuple[str, str, tuple[int, ...], int,
 
 @given(st.sampled_from(plain.PLAIN[:8]), st.data())
 def test_plain_layouts_are_transposes(source: str, data: st.DataObject) -> None:
-    target = data.draw(st.sampled_from([name for name in plain.PLAIN if plain.can_reach(name, source)]))
+    target = data.draw(
+        st.sampled_from([name for name in plain.PLAIN if plain.can_reach(name, source)])
+    )
     shape = tuple(data.draw(st.integers(1, 4)) for _ in source)
     host = numbered(shape)
     moved = plain.transpose(host, source, target)
@@ -89,7 +112,9 @@ def test_a_shape_of_another_tensor_is_refused(layout: str) -> None:
     host = (5, 3, 4, 4, 2)[: 2 if family.host == "ND" else len(family.host)]
     c0 = 4 if layout == "NC1HWC0_C04" else 16
     device = layouts.from_host(numbered(host), family.host, layout, c0=c0)
-    wrong = layouts.Origin((7, 90, 90, 7, 7)[: len(host)], family.host, (7, 90, 90, 7, 7)[: len(host)])
+    wrong = layouts.Origin(
+        (7, 90, 90, 7, 7)[: len(host)], family.host, (7, 90, 90, 7, 7)[: len(host)]
+    )
     with pytest.raises(UsageError):
         layouts.to_host(device, layout, wrong)
     assert layouts.resolve(layout, device.shape, wrong.shape) is None

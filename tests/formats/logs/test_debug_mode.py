@@ -48,20 +48,30 @@ def rows(run: Run) -> dict[tuple[int, str, str], Tensor]:
 def test_the_first_nan_of_a_real_text_is_found() -> None:
     document = scan(open_run(TEXT))
     (finding,) = document.findings
-    assert (finding.op, finding.source, finding.confidence) == ("aten::log.default", "/home/net/net.py:8", "proven")
+    assert (finding.op, finding.source, finding.confidence) == (
+        "aten::log.default",
+        "/home/net/net.py:8",
+        "proven",
+    )
     assert finding.evidence[0]["reached"] == "loss"
 
 
 def test_modules_apis_and_operators_lie_within_each_other() -> None:
     run = open_run(TEXT)
     known = {call.index: call for call in calls(run)}
-    (weight,) = (call for call in known.values() if call.op == "aten::addmm.default" and call.module == "b")
+    (weight,) = (
+        call for call in known.values() if call.op == "aten::addmm.default" and call.module == "b"
+    )
     chain = []
     parent = weight.parent
     while parent is not None:
         chain.append((known[parent].level, known[parent].op, known[parent].module))
         parent = known[parent].parent
-    assert chain == [("api", "torch._C._nn.linear", "b"), ("module", "torch.nn.Module", "b"), ("module", "Net", "")]
+    assert chain == [
+        ("api", "torch._C._nn.linear", "b"),
+        ("module", "torch.nn.Module", "b"),
+        ("module", "Net", ""),
+    ]
 
 
 def test_what_runs_in_backward_is_backward_with_the_line_of_its_forward() -> None:
@@ -76,13 +86,20 @@ def test_numbers_of_tensors_are_edges() -> None:
     found = rows(run)
     (log,) = (call for call in calls(run) if call.op == "aten::log.default")
     (add,) = (call for call in calls(run) if call.name == "aten::add.Tensor#0")
-    assert found[log.index, "output", "0"].version == found[add.index, "input", "0"].version is not None
+    assert (
+        found[log.index, "output", "0"].version
+        == found[add.index, "input", "0"].version
+        is not None
+    )
     assert found[log.index, "output", "0"].nan == 1
     assert found[log.index, "input", "0"].nan == 0
 
 
 def test_without_ids_there_are_no_edges(tmp_path: Path) -> None:
-    run = written(tmp_path, "    aten::relu(t: f32[2])  ->  t: f32[2]\n    aten::neg(t: f32[2])  ->  t: f32[2]\n")
+    run = written(
+        tmp_path,
+        "    aten::relu(t: f32[2])  ->  t: f32[2]\n    aten::neg(t: f32[2])  ->  t: f32[2]\n",
+    )
     assert [row.version for row in rows(run).values()] == [None] * 4
 
 
@@ -100,7 +117,11 @@ def test_a_write_in_place_makes_other_states_unknown(tmp_path: Path) -> None:
     made = found[0, "output", "0"].version
     assert found[1, "input", "0"].version == made
     assert found[3, "input", "0"].version != made
-    assert found[4, "input", "0"].version == found[2, "output", "0"].version != found[2, "input", "0"].version
+    assert (
+        found[4, "input", "0"].version
+        == found[2, "output", "0"].version
+        != found[2, "input", "0"].version
+    )
     assert found[6, "input", "0"].version != found[4, "output", "0"].version
 
 
@@ -109,13 +130,19 @@ def test_hashes_prove_nothing_while_none_is_nan(tmp_path: Path) -> None:
     fine = "    aten::relu(t: f32[2])  ->  t: f32[2]  # {'input_hash': ((1.5,), {}), 'hash': 1.5}\n"
     run = written(tmp_path, fine)
     assert [row.nan for row in rows(run).values()] == [None, None]
-    both = fine + "    aten::log(t: f16[2])  ->  t: f16[2]  # {'input_hash': (((0.0, 12),), {}), 'hash': (inf, 7)}\n"
+    both = (
+        fine + "    aten::log(t: f16[2])  ->  t: f16[2]  # {'input_hash': (((0.0, 12),), {}), "
+        "'hash': (inf, 7)}\n"
+    )
     found = rows(written(tmp_path, both))
     assert [(row.nan, row.pos_inf) for row in found.values()] == [(0, 0), (0, 0), (0, 0), (None, 1)]
 
 
 def test_hashes_of_integers_prove_nothing(tmp_path: Path) -> None:
-    run = written(tmp_path, "    aten::log(t: i64[2])  ->  t: f32[2]  # {'input_hash': ((3.0,), {}), 'hash': nan}\n")
+    run = written(
+        tmp_path,
+        "    aten::log(t: i64[2])  ->  t: f32[2]  # {'input_hash': ((3.0,), {}), 'hash': nan}\n",
+    )
     assert [row.nan for row in rows(run).values()] == [None, 1]
 
 
@@ -144,8 +171,10 @@ def test_files_of_a_folder_are_processes(tmp_path: Path) -> None:
 
 def test_values_are_read_and_nothing_is_evaluated() -> None:
     text = (
-        "torch.cat(['t$0: f32[5, 4]', 'it\\'s'], {'k': [1, -2.5]}, nan, None, (1,), t: bf16[s0], dt$7: f8e4m3fn[8, 8]| S(0), "
-        "dtype=torch.float16, device=cuda:0, fn=<function f at 0x7f>, flag=True)  ->  ('t: i64[]', None)"
+        "torch.cat(['t$0: f32[5, 4]', 'it\\'s'], {'k': [1, -2.5]}, nan, None, (1,), t: "
+        "bf16[s0], dt$7: f8e4m3fn[8, 8]| S(0), "
+        "dtype=torch.float16, device=cuda:0, fn=<function f at 0x7f>, flag=True)  ->  ('t: "
+        "i64[]', None)"
     )
     call = read_call(text)
     assert call is not None
@@ -154,12 +183,21 @@ def test_values_are_read_and_nothing_is_evaluated() -> None:
     assert math.isnan(call.args[2])
     assert call.args[3:6] == [None, [1], TensorText("t", None, "bfloat16", None)]
     assert call.args[6] == TensorText("dt", 7, "float8_e4m3fn", (8, 8))
-    assert call.kwargs == {"dtype": Word("torch.float16"), "device": Word("cuda:0"), "fn": Word("<function f at 0x7f>"), "flag": True}
+    assert call.kwargs == {
+        "dtype": Word("torch.float16"),
+        "device": Word("cuda:0"),
+        "fn": Word("<function f at 0x7f>"),
+        "flag": True,
+    }
     assert call.output == [TensorText("t", None, "int64", ()), None]
 
 
 def test_arguments_are_in_the_form_of_the_schema(tmp_path: Path) -> None:
-    run = written(tmp_path, "    aten::clamp(t: f32[2], inf, [1, 2], dtype=torch.float16, layout=torch.strided)  ->  t: f32[2]\n")
+    run = written(
+        tmp_path,
+        "    aten::clamp(t: f32[2], inf, [1, 2], dtype=torch.float16, layout=torch.strided)  "
+        "->  t: f32[2]\n",
+    )
     assert msgspec.json.decode(calls(run)[0].args or "") == {
         "args": [{"tensor": "0"}, {"float": "inf"}, [1, 2]],
         "kwargs": {"dtype": {"dtype": "float16"}, "layout": {"object": "torch.strided"}},
@@ -167,14 +205,30 @@ def test_arguments_are_in_the_form_of_the_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("short", "name"), [("b8", "bool"), ("bf16", "bfloat16"), ("c64", "complex64"), ("u8", "uint8"), ("f8e5m2", "float8_e5m2")]
+    ("short", "name"),
+    [
+        ("b8", "bool"),
+        ("bf16", "bfloat16"),
+        ("c64", "complex64"),
+        ("u8", "uint8"),
+        ("f8e5m2", "float8_e5m2"),
+    ],
 )
 def test_abbreviations(short: str, name: str) -> None:
     assert dtype_name(short) == name
 
 
 @pytest.mark.parametrize(
-    "text", ["aten::x(", "aten::x(t: f32[2]", "aten::x(]", "x(" + "[" * 5000, "aten::x('", "plain words", "x(a b)  ->  "]
+    "text",
+    [
+        "aten::x(",
+        "aten::x(t: f32[2]",
+        "aten::x(]",
+        "x(" + "[" * 5000,
+        "aten::x('",
+        "plain words",
+        "x(a b)  ->  ",
+    ],
 )
 def test_torn_lines_are_no_calls(text: str) -> None:
     assert read_call(text) is None

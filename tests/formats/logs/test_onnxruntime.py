@@ -34,7 +34,15 @@ def rows(run: Run) -> dict[tuple[int, str, str], Tensor]:
 
 def output(folder: Path, *lines: str, shape: str = "4") -> Tensor:
     """The output row of one node of which these lines are printed."""
-    text = ["-----------", "Exp node: e", "-----------", "Output 0 Name: y", f" Shape: {{{shape}}}", *lines, ""]
+    text = [
+        "-----------",
+        "Exp node: e",
+        "-----------",
+        "Output 0 Name: y",
+        f" Shape: {{{shape}}}",
+        *lines,
+        "",
+    ]
     (folder / "log.txt").write_text("\n".join(text))
     return rows(open_run(folder / "log.txt"))[0, "output", "0"]
 
@@ -47,7 +55,12 @@ def test_the_first_node_that_makes_a_nan_is_found() -> None:
 def test_names_of_tensors_are_edges_within_a_step() -> None:
     run = open_run(TEXT)
     found = rows(run)
-    assert [(call.step, call.name) for call in run.rows("calls")] == [(0, "/fc/MatMul"), (0, "/Log"), (0, "Clip"), (1, "/fc/MatMul")]  # type: ignore[attr-defined]
+    assert [(call.step, call.name) for call in run.rows("calls")] == [
+        (0, "/fc/MatMul"),
+        (0, "/Log"),
+        (0, "Clip"),
+        (1, "/fc/MatMul"),
+    ]  # type: ignore[attr-defined]
     assert found[0, "output", "0"].version == found[1, "input", "0"].version
     assert found[0, "input", "0"].version != found[3, "input", "0"].version
     assert found[0, "input", "0"].tensor_name == "x"
@@ -70,7 +83,9 @@ def test_elements_are_counted_where_all_are_printed(tmp_path: Path) -> None:
         ("Min=nan,Max=nan,Inf=5,NaN=2,Zero=1", (2, None, None, None, None)),
     ],
 )
-def test_statistics_say_what_they_prove(line: str, expected: tuple[float | None, ...], tmp_path: Path) -> None:
+def test_statistics_say_what_they_prove(
+    line: str, expected: tuple[float | None, ...], tmp_path: Path
+) -> None:
     row = output(tmp_path, line, shape="600")
     assert (row.nan, row.pos_inf, row.neg_inf, row.min, row.max) == expected
 
@@ -88,14 +103,29 @@ def test_a_text_without_nodes_is_refused(tmp_path: Path) -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["-----------", "Exp node: e", "Input 0 Name: x", "Output 1 Name: y", " Shape: {2,3}", "Min=1,Max=nan,Inf=2", "1, inf", "..."]
+            [
+                "-----------",
+                "Exp node: e",
+                "Input 0 Name: x",
+                "Output 1 Name: y",
+                " Shape: {2,3}",
+                "Min=1,Max=nan,Inf=2",
+                "1, inf",
+                "...",
+            ]
         )
         | st.text(max_size=20)
     )
 )
-def test_any_lines_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+def test_any_lines_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
     path = tmp_path_factory.mktemp("ort") / "log.txt"
-    path.write_text("-----------\nExp node: e\nInput 0 Name: x\n" + "\n".join(lines), encoding="utf-8", errors="replace")
+    path.write_text(
+        "-----------\nExp node: e\nInput 0 Name: x\n" + "\n".join(lines),
+        encoding="utf-8",
+        errors="replace",
+    )
     run = FORMAT.open(path)
     assert run.problems == ()
     assert len(rows(run)) >= 1

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps for the tests of MindSpore's format: the real ones of data/, and small ones made by hand."""
+"""Dumps for the tests of MindSpore's format: the real ones of data/, and small ones made by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def calls(run: Run) -> list[Call]:
 
 def named(run: Run, name: str, *, step: int | None = None) -> Call:
     """The one call whose name ends so."""
-    (found,) = (call for call in calls(run) if call.name.endswith(name) and step in {None, call.step})
+    (found,) = (
+        call for call in calls(run) if call.name.endswith(name) and step in {None, call.step}
+    )
     return found
 
 
@@ -101,7 +105,9 @@ subgraph @kernel_graph0() {
 """
 
 
-def write_graph(root: Path, text: str = IR, *, rank: int = 0, graph: int = 0, order: list[str] | None = None) -> None:
+def write_graph(
+    root: Path, text: str = IR, *, rank: int = 0, graph: int = 0, order: list[str] | None = None
+) -> None:
     """A graph beside a dump."""
     base = root / f"rank_{rank}"
     (base / "graphs").mkdir(parents=True, exist_ok=True)
@@ -109,4 +115,6 @@ def write_graph(root: Path, text: str = IR, *, rank: int = 0, graph: int = 0, or
     if order is not None:
         (base / "execution_order").mkdir(exist_ok=True)
         lines = ["NodeExecutionOrder-FullNameWithScope", *order]
-        (base / "execution_order" / f"ms_execution_order_graph_{graph}.csv").write_text("\n".join(lines) + "\n")
+        (base / "execution_order" / f"ms_execution_order_graph_{graph}.csv").write_text(
+            "\n".join(lines) + "\n"
+        )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every parser of the format on made-up and mangled input: an answer or one FormatError, never anything else."""
+"""Every parser of the format on made-up and mangled input: an answer or one FormatError, never
+anything else.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from opscope.formats.mindspore.edges import Versions, wire
 from opscope.formats.mindspore.ir import parse_ir, parse_type
 from opscope.formats.mindspore.join import Facts, join
 from opscope.formats.mindspore.metadata import read_arguments
-from opscope.formats.mindspore.names import parse_arguments_name, parse_overflow_name, parse_raw_name, parse_tensor_name
+from opscope.formats.mindspore.names import (
+    parse_arguments_name,
+    parse_overflow_name,
+    parse_raw_name,
+    parse_tensor_name,
+)
 from opscope.formats.mindspore.pb import parse_pb
 from opscope.formats.mindspore.raw import overflow_units
 from opscope.formats.mindspore.statistic import parse_statistic
@@ -24,14 +31,19 @@ from opscope.run.arrow import encode_rows
 from opscope.run.schema import Tensor
 
 PIECES = st.sampled_from([
-    "%0(a) = ", "Load(", "PrimFunc_Mul(%0, ", "%para1_w", "MakeTuple(%1)", "TupleGetItem(%1, I64(9999999999999999999))", "(", ")", "{", "}",
-    " primitive_attrs: {", " cnode_attrs: {", "a: ", "I64(", "Bool(x)", '"', "<", ">", ", ", " -> ", ":", "# Fullname with scope: (", "\n",
-    "      : (", "<Tensor[Float32], (3, -1)>", "<Tuple[Tensor[Float32]*99999999], TupleShape(())>", "ref_key=", "# In file /x.py:1~2, 3~4/ def f():/",
+    "%0(a) = ", "Load(", "PrimFunc_Mul(%0, ", "%para1_w", "MakeTuple(%1)",
+    "TupleGetItem(%1, I64(9999999999999999999))", "(", ")", "{", "}",
+    " primitive_attrs: {", " cnode_attrs: {", "a: ", "I64(", "Bool(x)", '"', "<", ">", ", ",
+    " -> ", ":", "# Fullname with scope: (", "\n",
+    "      : (", "<Tensor[Float32], (3, -1)>", "<Tuple[Tensor[Float32]*99999999], TupleShape(())>",
+    "ref_key=", "# In file /x.py:1~2, 3~4/ def f():/",
     "# In file x(9)/ y/", "subgraph @g() {", "\x00", "é", "9" * 40,
 ])  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -88,9 +100,28 @@ def test_values_and_types(text: str) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from(["Mul", "Default_x", ".", "0", "65535", "9" * 30, "input", "output", "npy", "json", "Opdebug.Node_OpDebug", "/", "\n"]), max_size=14).map(
-    "".join
-))  # fmt: skip
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "Mul",
+                "Default_x",
+                ".",
+                "0",
+                "65535",
+                "9" * 30,
+                "input",
+                "output",
+                "npy",
+                "json",
+                "Opdebug.Node_OpDebug",
+                "/",
+                "\n",
+            ]
+        ),
+        max_size=14,
+    ).map("".join)
+)
 def test_names(name: str) -> None:
     parsed = parse_tensor_name(name)
     if parsed is not None:
@@ -104,7 +135,20 @@ def test_names(name: str) -> None:
 CELLS = st.one_of(
     st.text(alphabet='0123456789.-+einfax(), "', max_size=12),
     st.sampled_from(
-        ["nan", "inf", "-inf", "1e400", "9" * 25, "(2,3)", "(99999999999,99999999999)", "input", "output", "float32", "int64", ""]
+        [
+            "nan",
+            "inf",
+            "-inf",
+            "1e400",
+            "9" * 25,
+            "(2,3)",
+            "(99999999999,99999999999)",
+            "input",
+            "output",
+            "float32",
+            "int64",
+            "",
+        ]
     ),
 )
 
@@ -113,10 +157,23 @@ CELLS = st.one_of(
 @given(st.lists(st.lists(CELLS, min_size=14, max_size=14), max_size=5))
 def test_statistic_csv(lines: list[list[str]]) -> None:
     """Whatever stands in the cells, the columns fit the table."""
-    header = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Type,Shape,Max Value,Min Value,Avg Value,NaN Count,Count\n"
-    text = header + "\n".join(",".join('"' + cell.replace('"', '""') + '"' for cell in cells) for cells in lines)
+    header = (
+        "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Type,Shape,Max Value,Min "
+        "Value,Avg Value,NaN Count,Count\n"
+    )
+    text = header + "\n".join(
+        ",".join('"' + cell.replace('"', '""') + '"' for cell in cells) for cells in lines
+    )
     rows = [
-        Tensor(process=0, index=0, io=row.io, slot="0", dtype=row.dtype or "unknown", shape=row.shape, **row.statistics)
+        Tensor(
+            process=0,
+            index=0,
+            io=row.io,
+            slot="0",
+            dtype=row.dtype or "unknown",
+            shape=row.shape,
+            **row.statistics,
+        )
         for row in parse_statistic(text, "s.csv", [])
     ]
     encode_rows("tensors", rows)
@@ -146,14 +203,26 @@ class _NoFiles:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50), st.integers(0, 50)), unique_by=lambda item: item[0], max_size=10))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 50), st.integers(0, 50)),
+        unique_by=lambda item: item[0],
+        max_size=10,
+    )
+)
 def test_join_gives_each_kernel_a_node_of_its_own(kernels: list[tuple[int, int, int]]) -> None:
-    """Casts in one scope, read in a chain, with any times: never two kernels on one node, never an error."""
+    """Casts in one scope, read in a chain, with any times: never two kernels on one node, never an
+    error.
+    """
     text = "".join(
-        f"  %{k}(c) = Cast(%{k - 1})\n      : (<Tensor[Float32], (3)>) -> (<Tensor[Float32], (3)>)\n      # Fullname with scope: (Default/Cast-op{k + 3})\n"
+        f"  %{k}(c) = Cast(%{k - 1})\n      : (<Tensor[Float32], (3)>) -> (<Tensor[Float32], "
+        f"(3)>)\n      # Fullname with scope: (Default/Cast-op{k + 3})\n"
         for k in range(1, 8)
     )
-    facts = [Facts(("Cast", f"Default_Cast-op{number}"), {}, {0: (min(a, b), max(a, b))}) for number, a, b in kernels]
+    facts = [
+        Facts(("Cast", f"Default_Cast-op{number}"), {}, {0: (min(a, b), max(a, b))})
+        for number, a, b in kernels
+    ]
     found = join(facts, parse_ir(text), _NoFiles())
     nodes = [node.key for node in found.values()]
     assert len(set(nodes)) == len(nodes)

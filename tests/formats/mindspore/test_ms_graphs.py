@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The .ir text and the .pb: operators, attributes, edges, source lines; old and new spellings; what is torn."""
+"""The .ir text and the .pb: operators, attributes, edges, source lines; old and new spellings; what
+is torn.
+"""
 
 from __future__ import annotations
 
@@ -20,35 +22,56 @@ from opscope.formats.mindspore.source import module_of, phase_of, stack_frames, 
 def test_blocks_of_a_graph() -> None:
     graph = parse_ir(IR)
     assert graph.name == "kernel_graph0"
-    assert [node.op for node in graph.kernels] == ["Mul", "Split", "Concat", "Print", "MulGrad", "ApplyMomentum"]
+    assert [node.op for node in graph.kernels] == [
+        "Mul",
+        "Split",
+        "Concat",
+        "Print",
+        "MulGrad",
+        "ApplyMomentum",
+    ]
     product = graph.kernels[0]
     assert product.name == "Default/net-Net/fc-Dense/Mul-op4"
     assert product.attrs == {"visited": True}
     assert product.primal == {"unique_id": "7"}
-    assert [(kind.dtype, kind.shape) for kind in product.device_inputs or ()] == [("float32", (2, 3)), ("float32", (3,))]
+    assert [(kind.dtype, kind.shape) for kind in product.device_inputs or ()] == [
+        ("float32", (2, 3)),
+        ("float32", (3,)),
+    ]
     assert user_line(product.trace) == "/home/me/net.py:31"
     assert stack_frames(product.trace) == (
         "/env/lib/python3.11/site-packages/mindspore/nn/layer/basic.py:803",
         "/home/me/net.py:31 in construct",
     )
-    assert [(kind.dtype, kind.shape) for kind in graph.kernels[1].host_outputs] == [("float32", (2, 1)), ("float32", (2, 2))]
+    assert [(kind.dtype, kind.shape) for kind in graph.kernels[1].host_outputs] == [
+        ("float32", (2, 1)),
+        ("float32", (2, 2)),
+    ]
     assert [(p.name, p.weight) for p in graph.parameters] == [("w", True), ("inputs0", False)]
 
 
 def test_constant_tensors_go_on_over_several_lines() -> None:
-    """As MindSpore 2.10 prints them: each row of values on a line of its own, in the middle of the operands."""
+    """As MindSpore 2.10 prints them: each row of values on a line of its own, in the middle of the
+    operands.
+    """
     values = "[[ 1.00000000e+00  1.00000000e+00]\n [ 1.00000000e+00  1.00000000e+00]]"
     block = (
-        f"  %90(CNode_28) = PrimFunc_RealDiv(Tensor(shape=[2, 2], dtype=Float32, value=\n{values}), Tensor(shape=[], dtype=Float32, "
+        "  %90(CNode_28) = PrimFunc_RealDiv(Tensor(shape=[2, 2], dtype=Float32, "
+        f"value=\n{values}), Tensor(shape=[], dtype=Float32, "
         "value=16)) primitive_attrs: {IsFeatureMapOutput: Bool(1)}\n"
-        "      : (<Tensor[Float32], (2, 2), value=...>, <Tensor[Float32], (), value=...>) -> (<Tensor[Float32], (2, 2)>)\n"
+        "      : (<Tensor[Float32], (2, 2), value=...>, <Tensor[Float32], (), value=...>) -> "
+        "(<Tensor[Float32], (2, 2)>)\n"
         "      # Fullname with scope: (Gradients/Default/RealDiv-op0)\n"
     )
     start = IR.rindex("}")
     graph = parse_ir(IR[:start] + block + IR[start:])
     (node,) = [node for node in graph.kernels if node.op == "RealDiv"]
     assert graph.problems == ()
-    assert (node.name, len(node.operands), node.attrs) == ("Gradients/Default/RealDiv-op0", 2, {"IsFeatureMapOutput": True})
+    assert (node.name, len(node.operands), node.attrs) == (
+        "Gradients/Default/RealDiv-op0",
+        2,
+        {"IsFeatureMapOutput": True},
+    )
 
 
 def test_edges_pass_through_the_plumbing() -> None:
@@ -61,9 +84,17 @@ def test_edges_pass_through_the_plumbing() -> None:
     assert nodes["Split"].inputs[0].version == nodes["Mul"].outputs[0].version
     assert nodes["Split"].inputs[1].source is not None
     assert nodes["Split"].inputs[1].source.value == 1
-    assert [slot.version for slot in nodes["Concat"].inputs] == [nodes["Split"].outputs[1].version] * 2
-    handed = {node.op: wire(graph, graph.kernels, Versions(), handed_on=True)[node.key] for node in graph.kernels}
-    assert [slot.version is None for slot in handed["Mul"].inputs] == [True, False]  # what another graph may have made; a weight
+    assert [slot.version for slot in nodes["Concat"].inputs] == [
+        nodes["Split"].outputs[1].version
+    ] * 2
+    handed = {
+        node.op: wire(graph, graph.kernels, Versions(), handed_on=True)[node.key]
+        for node in graph.kernels
+    }
+    assert [slot.version is None for slot in handed["Mul"].inputs] == [
+        True,
+        False,
+    ]  # what another graph may have made; a weight
     update = nodes["ApplyMomentum"]
     assert update.inputs[0].written
     assert update.outputs[0].version == update.inputs[0].version != weight.version
@@ -82,7 +113,11 @@ x, w], pad_mod: same, visited: true, group: 1} cnode_attrs: {}
 """
     (node,) = parse_ir(text.replace("[\nx, w]", "[x, w]")).kernels
     assert node.name.endswith("conv3-Conv2d/Conv2D-op12")
-    assert (node.trace[0].path, node.trace[0].line, node.trace[0].code) == ("./tain_alexnet.py", 175, "x = self.conv3(x)")
+    assert (node.trace[0].path, node.trace[0].line, node.trace[0].code) == (
+        "./tain_alexnet.py",
+        175,
+        "x = self.conv3(x)",
+    )
     assert node.attrs["kernel_size"] == (3, 3)
     assert node.attrs["visited"] is True
     assert node.device_inputs is not None
@@ -92,17 +127,30 @@ x, w], pad_mod: same, visited: true, group: 1} cnode_attrs: {}
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("I64(-3)", -3), ("F32(1e-05)", 1e-05), ("Bool(0)", False), ("true", True), ('"a, \\"b\\""', 'a, "b"'), ("(1, (2, 3))", (1, (2, 3))),
-        ("[x, w]", ["x", "w"]), ("()", ()), ("F16", {"dtype": "float16"}), ("NCHW", "NCHW"), ("None", None), ("3.5", 3.5),
-        ("F32(inf)", math.inf), ("Tensor(shape=[1], dtype=Int32, value=[1])", "Tensor(shape=[1], dtype=Int32, value=[1])"),
+        ("I64(-3)", -3),
+        ("F32(1e-05)", 1e-05),
+        ("Bool(0)", False),
+        ("true", True),
+        ('"a, \\"b\\""', 'a, "b"'),
+        ("(1, (2, 3))", (1, (2, 3))),
+        ("[x, w]", ["x", "w"]),
+        ("()", ()),
+        ("F16", {"dtype": "float16"}),
+        ("NCHW", "NCHW"),
+        ("None", None),
+        ("3.5", 3.5),
+        ("F32(inf)", math.inf),
+        ("Tensor(shape=[1], dtype=Int32, value=[1])", "Tensor(shape=[1], dtype=Int32, value=[1])"),
     ],
-)  # fmt: skip
+)
 def test_values(text: str, value: object) -> None:
     assert ValueText(text).value() == value
 
 
 def test_types() -> None:
-    assert parse_type("<Ref[Tensor[Float32]], (8), ref_key=:bn.beta, is_inplace>").ref_key == "bn.beta"
+    assert (
+        parse_type("<Ref[Tensor[Float32]], (8), ref_key=:bn.beta, is_inplace>").ref_key == "bn.beta"
+    )
     assert parse_type("<Ref[Tensor(F32)], (8), ref_key=bn.beta>").dtype == "float32"
     assert parse_type("<Float32xDefaultFormat[const vector]{}>").shape == ()
     assert parse_type("<UMonad, NoShape>").kind == "other"
@@ -114,13 +162,22 @@ def test_types() -> None:
 def test_bad_blocks_become_lines_and_the_rest_is_read() -> None:
     text = IR.replace("  %2(c) = Split(%1, I64(1))", "  %2(c) = Split(%1, I64(1)\n  %2(x) = (((")
     graph = parse_ir(text, "g.ir")
-    assert [node.op for node in graph.kernels] == ["Mul", "Concat", "Print", "MulGrad", "ApplyMomentum"]
+    assert [node.op for node in graph.kernels] == [
+        "Mul",
+        "Concat",
+        "Print",
+        "MulGrad",
+        "ApplyMomentum",
+    ]
     assert len(graph.problems) == 2
     assert graph.problems[0].startswith("g.ir:18: not understood")
 
 
 def test_cyclic_plumbing_ends() -> None:
-    text = "  %0(a) = Load(%1)\n  %1(b) = Depend(%0)\n  %2(c) = Add(%1, %1)\n  %3(d) = MakeTuple(%3)\n  %4(e) = AddN(%3)\n"
+    text = (
+        "  %0(a) = Load(%1)\n  %1(b) = Depend(%0)\n  %2(c) = Add(%1, %1)\n  %3(d) = "
+        "MakeTuple(%3)\n  %4(e) = AddN(%3)\n"
+    )
     graph = parse_ir(text)
     assert set(wire(graph, graph.kernels, Versions())) == {"2", "4"}
 
@@ -140,7 +197,10 @@ def test_phases_and_modules() -> None:
 def test_the_two_forms_of_a_graph_agree(name: str) -> None:
     base = real(name) / "rank_0/graphs/ms_output_trace_code_graph_0"
     text, binary = read_ir(base.with_suffix(".ir")), read_pb(base.with_suffix(".pb"))
-    names = {node.key: node.name for node in text.nodes}, {node.key: node.name for node in binary.nodes}
+    names = (
+        {node.key: node.name for node in text.nodes},
+        {node.key: node.name for node in binary.nodes},
+    )
     parameters = {parameter.key: parameter.name for parameter in text.parameters}
     others = {node.name: node for node in binary.kernels}
     assert [node.name for node in text.kernels] == [node.name for node in binary.kernels]
@@ -156,7 +216,9 @@ def test_the_two_forms_of_a_graph_agree(name: str) -> None:
 
 def test_a_torn_pb_says_where() -> None:
     data = (real("ms_conv") / "rank_0/graphs/ms_output_trace_code_graph_0.pb").read_bytes()
-    with pytest.raises(FormatError, match=r"x\.pb at byte \d+: a field of \d+ bytes where \d+ are left"):
+    with pytest.raises(
+        FormatError, match=r"x\.pb at byte \d+: a field of \d+ bytes where \d+ are left"
+    ):
         parse_pb(data[:1000], "x.pb")
     with pytest.raises(FormatError, match="no graph inside"):
         parse_pb(b"\x08\x01", "x.pb")

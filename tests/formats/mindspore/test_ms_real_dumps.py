@@ -22,7 +22,9 @@ from opscope.scan.api import scan
 
 
 def test_the_origin_of_the_overflow_is_the_float16_product() -> None:
-    """Not the BiasAdd before it, whose file holds half of a float32 buffer; no optimizer is accused of what it was given."""
+    """Not the BiasAdd before it, whose file holds half of a float32 buffer; no optimizer is accused
+    of what it was given.
+    """
     document = scan(FORMAT.open(real("ms_half")))
     (finding,) = document.findings
     assert finding.op == "Mul"
@@ -54,8 +56,15 @@ def test_every_file_of_a_kernel_is_a_row_with_its_statistics(name: str) -> None:
         values = np.load(path)
         wide = values.astype(np.float64)
         finite = wide[np.isfinite(wide)]
-        assert (row.shape, row.size, row.nan) == (values.shape, values.size, int(np.isnan(wide).sum()))
-        assert (row.pos_inf, row.neg_inf) == (int(np.isposinf(wide).sum()), int(np.isneginf(wide).sum()))
+        assert (row.shape, row.size, row.nan) == (
+            values.shape,
+            values.size,
+            int(np.isnan(wide).sum()),
+        )
+        assert (row.pos_inf, row.neg_inf) == (
+            int(np.isposinf(wide).sum()),
+            int(np.isneginf(wide).sum()),
+        )
         assert row.max == (finite.max() if finite.size else None)
         assert np.array_equal(run.value(row), values, equal_nan=values.dtype.kind == "f")
     assert missing == partial
@@ -93,7 +102,9 @@ def test_calls_come_in_execution_order_with_full_names() -> None:
 
 
 def test_numbers_in_file_names_are_not_those_of_the_graph() -> None:
-    """Names differ for 13 kernels of ms_half; where even the order within a scope misleads, bytes and times decide."""
+    """Names differ for 13 kernels of ms_half; where even the order within a scope misleads, bytes
+    and times decide.
+    """
     run = FORMAT.open(real("ms_half"))
     cast = rows(run, named(run, "fc2-Dense/Cast-op3"))
     assert cast["input", "0"].shape == (4, 16)
@@ -123,10 +134,15 @@ def test_attributes_are_enough_to_build_the_primitive_again() -> None:
 
 
 def test_parameters_are_followed_through_the_optimizer() -> None:
-    """Step 2 follows a step that was not dumped, so its weights are other versions; within a step edges are exact."""
+    """Step 2 follows a step that was not dumped, so its weights are other versions; within a step
+    edges are exact.
+    """
     run = FORMAT.open(real("ms_conv"))
     convolution = rows(run, named(run, "conv-Conv2d/Conv2D-op0", step=0))
-    assert (convolution["input", "1"].tensor_name, convolution["input", "1"].role) == ("conv.weight", "parameter")
+    assert (convolution["input", "1"].tensor_name, convolution["input", "1"].role) == (
+        "conv.weight",
+        "parameter",
+    )
     update = next(call for call in calls(run) if call.op == "ApplyMomentum" and call.step == 0)
     held = rows(run, update)
     assert held["input", "0"].version is None
@@ -138,7 +154,10 @@ def test_parameters_are_followed_through_the_optimizer() -> None:
 
 def test_outputs_only_dumps_know_their_inputs_from_the_graph() -> None:
     run = FORMAT.open(real("ms_kernels"))
-    matmul, bias = named(run, "fc-Dense/MatMul-op0", step=1), named(run, "fc-Dense/BiasAdd-op0", step=1)
+    matmul, bias = (
+        named(run, "fc-Dense/MatMul-op0", step=1),
+        named(run, "fc-Dense/BiasAdd-op0", step=1),
+    )
     product = rows(run, matmul)["output", "0"]
     given = rows(run, bias)["input", "0"]
     assert given.version == product.version
@@ -153,7 +172,9 @@ def test_any_folder_of_a_dump_can_be_given(inside: str) -> None:
     run = FORMAT.open(path)
     assert run.problems == ()
     assert named(run, "conv-Conv2d/Conv2D-op0", step=2).source == "/home/net/ms_net.py:21"
-    assert all(row.value is None or (path / row.value.shard).is_file() for row in run.rows("tensors"))  # type: ignore[attr-defined]
+    assert all(
+        row.value is None or (path / row.value.shard).is_file() for row in run.rows("tensors")
+    )  # type: ignore[attr-defined]
 
 
 def test_listing_calls_reads_no_payload(tmp_path: Path) -> None:
@@ -161,7 +182,10 @@ def test_listing_calls_reads_no_payload(tmp_path: Path) -> None:
     folder = tmp_path / "rank_0/Net/0/0"
     folder.mkdir(parents=True)
     for k in range(50):
-        (folder / f"Add.Default_Add-op{k}.0.0.{1_700_000_000_000_000 + k}.output.0.DefaultFormat.Float32.npy").write_bytes(b"")
+        (
+            folder / f"Add.Default_Add-op{k}.0.0.{1_700_000_000_000_000 + k}"
+            ".output.0.DefaultFormat.Float32.npy"
+        ).write_bytes(b"")
     run = FORMAT.open(tmp_path)
     assert len(calls(run)) == 50
     assert run.problems == ()
@@ -178,11 +202,19 @@ def test_every_name_of_the_real_dumps_is_understood() -> None:
 
 
 def test_an_overflow_in_a_backend_cast_is_the_kernels(tmp_path: Path) -> None:
-    """The BiasAdd's float32 result leaves float16 in the conversion after it: BiasAdd and its line are named, and the cast is said."""
+    """The BiasAdd's float32 result leaves float16 in the conversion after it: BiasAdd and its line
+    are named, and the cast is said.
+    """
     shutil.copytree(real("ms_half"), tmp_path / "dump")
     run = FORMAT.open(tmp_path / "dump")
-    (made,) = (row.version for row in rows(run, named(run, "_backbone-HalfNet/Cast-op1")).values() if row.io == "output")
-    for shard in {row.value.shard for row in run.rows("tensors") if row.version == made and row.value}:  # type: ignore[attr-defined]
+    (made,) = (
+        row.version
+        for row in rows(run, named(run, "_backbone-HalfNet/Cast-op1")).values()
+        if row.io == "output"
+    )
+    for shard in {
+        row.value.shard for row in run.rows("tensors") if row.version == made and row.value
+    }:  # type: ignore[attr-defined]
         values = np.load(tmp_path / "dump" / shard)
         values.flat[0] = np.inf
         np.save(tmp_path / "dump" / shard, values)
@@ -191,16 +223,26 @@ def test_an_overflow_in_a_backend_cast_is_the_kernels(tmp_path: Path) -> None:
     assert finding.call == "Default/network-WithLossCell/_backbone-HalfNet/fc1-Dense/BiasAdd-op0"
     assert finding.reasons == (
         "float32 to float16 overflow",
-        "the back end converts its result (float32 to float16) in Default/network-WithLossCell/_backbone-HalfNet/Cast-op1",
+        (
+            "the back end converts its result (float32 to float16) in "
+            "Default/network-WithLossCell/_backbone-HalfNet/Cast-op1"
+        ),
     )
-    assert finding.evidence[0]["converted_by"] == "Default/network-WithLossCell/_backbone-HalfNet/Cast-op1"
+    assert (
+        finding.evidence[0]["converted_by"]
+        == "Default/network-WithLossCell/_backbone-HalfNet/Cast-op1"
+    )
     assert finding.outputs[0].stats["pos_inf"] == 1
 
 
 @pytest.mark.parametrize("left_out", ["input", "output"])
 def test_half_a_dump_is_joined_as_the_whole_or_not_at_all(left_out: str, tmp_path: Path) -> None:
-    """A kernel's line is told only as far as its own files tell it: a wrong one is worse than none."""
-    shutil.copytree(real("ms_half"), tmp_path / "half", ignore=shutil.ignore_patterns(f"*.{left_out}.*.npy"))
+    """A kernel's line is told only as far as its own files tell it: a wrong one is worse than
+    none.
+    """
+    shutil.copytree(
+        real("ms_half"), tmp_path / "half", ignore=shutil.ignore_patterns(f"*.{left_out}.*.npy")
+    )
     whole, half = _joined(real("ms_half")), _joined(tmp_path / "half")
     assert len(whole) == 76
     assert len(half) > 50
@@ -217,10 +259,14 @@ def _joined(root: Path) -> dict[tuple[str, str], str]:
 
 
 def _without_scopes(source: Path, target: Path, *, counted: bool) -> Path:
-    """A copy whose files are named as the manual's sample is: `Conv2D.Conv2D-op12.…`; counted: a number of its own for each kernel."""
+    """A copy whose files are named as the manual's sample is: `Conv2D.Conv2D-op12.…`; counted: a
+    number of its own for each kernel.
+    """
     shutil.copytree(source, target)
     numbers: dict[tuple[Path, str], dict[str, int]] = defaultdict(dict)
-    for file in sorted(target.glob("rank_0/Net/*/*/*.npy"), key=lambda path: path.name.split(".")[4]):
+    for file in sorted(
+        target.glob("rank_0/Net/*/*/*.npy"), key=lambda path: path.name.split(".")[4]
+    ):
         op, name, *rest = file.name.split(".")
         if op != "Parameter":
             known = numbers[file.parent, op]
@@ -231,14 +277,27 @@ def _without_scopes(source: Path, target: Path, *, counted: bool) -> Path:
 
 def _by_time(run: Run) -> dict[tuple[int, str, str], tuple[str, str | None]]:
     """Name and line of the call whose own file has this time."""
-    files = [(call, row.value.shard.rpartition("/")[2].split(".")) for call in calls(run) for row in rows(run, call).values() if row.value]
-    return {(call.step, parts[0], parts[4]): (call.name, call.source) for call, parts in files if parts[0] == call.op}
+    files = [
+        (call, row.value.shard.rpartition("/")[2].split("."))
+        for call in calls(run)
+        for row in rows(run, call).values()
+        if row.value
+    ]
+    return {
+        (call.step, parts[0], parts[4]): (call.name, call.source)
+        for call, parts in files
+        if parts[0] == call.op
+    }
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_names_without_scope_are_joined_where_something_tells_them(counted: bool, tmp_path: Path) -> None:
+def test_names_without_scope_are_joined_where_something_tells_them(
+    counted: bool, tmp_path: Path
+) -> None:
     whole = _by_time(FORMAT.open(real("ms_conv")))
-    bare = _by_time(FORMAT.open(_without_scopes(real("ms_conv"), tmp_path / "bare", counted=counted)))
+    bare = _by_time(
+        FORMAT.open(_without_scopes(real("ms_conv"), tmp_path / "bare", counted=counted))
+    )
     assert bare == whole
     assert any(source for _, source in bare.values())
 
@@ -246,7 +305,9 @@ def test_names_without_scope_are_joined_where_something_tells_them(counted: bool
 @pytest.mark.parametrize("counted", [False, True])
 def test_conversions_without_scope_are_never_joined_wrongly(counted: bool, tmp_path: Path) -> None:
     whole = _by_time(FORMAT.open(real("ms_half")))
-    bare = _by_time(FORMAT.open(_without_scopes(real("ms_half"), tmp_path / "bare", counted=counted)))
+    bare = _by_time(
+        FORMAT.open(_without_scopes(real("ms_half"), tmp_path / "bare", counted=counted))
+    )
     told = {key: found for key, found in bare.items() if "/" in found[0]}
     assert all(found == whole[key] for key, found in told.items() if key in whole)
     assert len({name for name, _ in told.values()}) > 50

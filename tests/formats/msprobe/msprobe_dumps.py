@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps for the tests of msprobe's format and its ancestors: the real ones of data/, and small ones made by hand."""
+"""Dumps for the tests of msprobe's format and its ancestors: the real ones of data/, and small ones
+made by hand.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +33,47 @@ def real(name: str) -> Path:
 def tensor(shape: tuple[int, ...] = (2, 3), **fields: Any) -> dict[str, Any]:
     """A tensor as dump.json has it."""
     return {
-        "type": "torch.Tensor", "dtype": "torch.float32", "shape": list(shape), "Max": 2.0, "Min": -1.0, "Mean": 0.5, "Norm": 3.0,
-        "requires_grad": True, **fields,
-    }  # fmt: skip
+        "type": "torch.Tensor",
+        "dtype": "torch.float32",
+        "shape": list(shape),
+        "Max": 2.0,
+        "Min": -1.0,
+        "Mean": 0.5,
+        "Norm": 3.0,
+        "requires_grad": True,
+        **fields,
+    }
 
 
 def entry(*inputs: Any, output: Any = None, **fields: Any) -> dict[str, Any]:
     """A forward entry."""
-    return {"input_args": list(inputs), "input_kwargs": {}, "output": [output if output is not None else tensor()], **fields}
+    return {
+        "input_args": list(inputs),
+        "input_kwargs": {},
+        "output": [output if output is not None else tensor()],
+        **fields,
+    }
 
 
-def write(folder: Path, data: dict[str, Any], *, name: str = "dump.json", stack: Any = None, construct: Any = None, **head: Any) -> Path:
+def write(
+    folder: Path,
+    data: dict[str, Any],
+    *,
+    name: str = "dump.json",
+    stack: Any = None,
+    construct: Any = None,
+    **head: Any,
+) -> Path:
     """The jsons of one folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    value = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, **head, "data": data}
+    value = {
+        "task": "statistics",
+        "level": "L1",
+        "framework": "pytorch",
+        "dump_data_dir": None,
+        **head,
+        "data": data,
+    }
     (folder / name).write_text(json.dumps(value, indent=1))
     for other, content in (("stack", stack), ("construct", construct)):
         if content is not None:

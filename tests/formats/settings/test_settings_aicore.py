@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope prepare aicore`: every framework gets its lines, acl.json passes its own check, what excludes each other is not set together."""
+"""`opscope prepare aicore`: every framework gets its lines, acl.json passes its own check, what
+excludes each other is not set together.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,23 @@ def test_acl_json_passes_its_own_check() -> None:
 def test_oom_goes_without_npu_collect_path() -> None:
     prepared = prepare(Request(purpose="address"))
     assert "NPU_COLLECT_PATH" not in {one.name for one in prepared.environment}
-    assert {file.name: file.text for file in prepared.files}["op_debug_config.cfg"] == "op_debug_config=oom\n"
+    assert {file.name: file.text for file in prepared.files}[
+        "op_debug_config.cfg"
+    ] == "op_debug_config=oom\n"
 
 
 def test_what_costs_nothing_sets_no_log_level() -> None:
     assert "ASCEND_GLOBAL_LOG_LEVEL" not in collected("/run")
-    assert all(value.startswith("/run/") for name, value in collected("/run").items() if name.endswith("PATH"))
+    assert all(
+        value.startswith("/run/")
+        for name, value in collected("/run").items()
+        if name.endswith("PATH")
+    )
 
 
-def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_kind("aicore").purposes == PURPOSES
     assert main(["prepare", "aicore", "--framework", "acl"]) == 0
@@ -62,14 +72,18 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_the_debug_level_the_user_names_reaches_every_framework_that_has_one(level: int) -> None:
-    text = "\n".join(snippet.text for snippet in prepare(Request(settings={"op_debug_level": level})).snippets)
+    text = "\n".join(
+        snippet.text for snippet in prepare(Request(settings={"op_debug_level": level})).snippets
+    )
     assert f"--op_debug_level={level}\n" in text
     assert f'parameter_map["op_debug_level"].i = {level}' in text
     assert f"op_debug_level = {level}," in text
 
 
 def test_the_scene_of_the_dump_stands_in_acl_json() -> None:
-    (file,) = prepare(Request(framework="pytorch", settings={"dump_scene": "aic_err_brief_dump"})).files
+    (file,) = prepare(
+        Request(framework="pytorch", settings={"dump_scene": "aic_err_brief_dump"})
+    ).files
     assert json.loads(file.text)["dump"]["dump_scene"] == "aic_err_brief_dump"
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer that keeps the places of adaptive pooling in three dimensions in the layout of its input (pytorch issue 197888: its gradient goes to other elements)."""
+"""A layer that keeps the places of adaptive pooling in three dimensions in the layout of its input
+(pytorch issue 197888: its gradient goes to other elements).
+"""
 
 from typing import Any
 

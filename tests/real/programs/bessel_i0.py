@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The normaliser of a von Mises distribution of high concentration (pytorch issue 192293: I0 is infinite from 713 on, in float64)."""
+"""The normaliser of a von Mises distribution of high concentration (pytorch issue 192293: I0 is
+infinite from 713 on, in float64).
+"""
 
 import torch
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log-cosh loss of large residuals (pytorch issue 183765: the vectorised part is infinite, the rest is right)."""
+"""A log-cosh loss of large residuals (pytorch issue 183765: the vectorised part is infinite, the
+rest is right).
+"""
 
 import torch
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bags whose last offset ends before the indices do (pytorch issue 191965: the mean counts what its sum leaves out)."""
+"""Bags whose last offset ends before the indices do (pytorch issue 191965: the mean counts what its
+sum leaves out).
+"""
 
 import torch
 from torch import nn

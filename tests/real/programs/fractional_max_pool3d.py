@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer that keeps the places of fractional pooling in three dimensions in the layout of its input (pytorch issue 197888: its gradient goes to other elements)."""
+"""A layer that keeps the places of fractional pooling in three dimensions in the layout of its
+input (pytorch issue 197888: its gradient goes to other elements).
+"""
 
 from typing import Any
 
@@ -10,7 +12,9 @@ from torch import nn
 class Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        output, indices = torch.ops.aten.fractional_max_pool3d(x, [2, 2, 2], [4, 5, 3], torch.full((2, 4, 3), 0.3))
+        output, indices = torch.ops.aten.fractional_max_pool3d(
+            x, [2, 2, 2], [4, 5, 3], torch.full((2, 4, 3), 0.3)
+        )
         ctx.save_for_backward(x, indices.contiguous(memory_format=torch.channels_last_3d))
         return output
 
@@ -18,7 +22,9 @@ class Pool(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
         x, indices = ctx.saved_tensors
         gradient = gradients[0].contiguous()
-        return torch.ops.aten.fractional_max_pool3d_backward(gradient, x, [2, 2, 2], [4, 5, 3], indices)
+        return torch.ops.aten.fractional_max_pool3d_backward(
+            gradient, x, [2, 2, 2], [4, 5, 3], indices
+        )
 
 
 torch.manual_seed(0)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A perceptron in bfloat16 trained by the fused optimizer (pytorch issue 191763: whole vectors of the parameters stay as they were)."""
+"""A perceptron in bfloat16 trained by the fused optimizer (pytorch issue 191763: whole vectors of
+the parameters stay as they were).
+"""
 
 import torch
 from torch import nn

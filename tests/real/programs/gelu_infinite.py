@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of which some are infinite by intent (pytorch issue 185770: GELU of infinity is not a number, through oneDNN)."""
+"""Scores of which some are infinite by intent (pytorch issue 185770: GELU of infinity is not a
+number, through oneDNN).
+"""
 
 import torch
 from torch import nn

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gates whose logarithm a policy needs (pytorch issue 187806: GELU loses every digit, then all, where its argument is about -5)."""
+"""Gates whose logarithm a policy needs (pytorch issue 187806: GELU loses every digit, then all,
+where its argument is about -5).
+"""
 
 import torch
 from torch import nn

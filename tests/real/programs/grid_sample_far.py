@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A warp that sends some points far out of the picture (pytorch issue 51911: not a number where padding is asked for)."""
+"""A warp that sends some points far out of the picture (pytorch issue 51911: not a number where
+padding is asked for).
+"""
 
 import torch
 from torch import nn

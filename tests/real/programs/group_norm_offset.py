@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Group normalisation of pictures around 100 in channels_last (the variance of E[x^2] - E[x]^2 loses its digits)."""
+"""Group normalisation of pictures around 100 in channels_last (the variance of E[x^2] - E[x]^2
+loses its digits).
+"""
 
 import torch
 from torch import nn

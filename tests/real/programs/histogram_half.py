@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histograms of activations in half precision (pytorch issue 174668: a bin stops at 2048 or 4096)."""
+"""Histograms of activations in half precision (pytorch issue 174668: a bin stops at 2048 or
+4096).
+"""
 
 import torch
 

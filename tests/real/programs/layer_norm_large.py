@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A normalisation of readings in a large unit (pytorch issue 162489: the variance overflows within, and with it the result)."""
+"""A normalisation of readings in a large unit (pytorch issue 162489: the variance overflows within,
+and with it the result).
+"""
 
 import torch
 from torch import nn

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large embeddings brought to length 1 (pytorch issue 193006: the norm is infinite where only its square is, so all become 0)."""
+"""Large embeddings brought to length 1 (pytorch issue 193006: the norm is infinite where only its
+square is, so all become 0).
+"""
 
 import torch
 from torch import nn

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fisher information of a Gamma shape that an optimizer left at a pole (pytorch issue 186640: polygamma is finite there)."""
+"""Fisher information of a Gamma shape that an optimizer left at a pole (pytorch issue 186640:
+polygamma is finite there).
+"""
 
 import torch
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A map of large arguments (pytorch issue 48641: the vectorised part is infinite, the rest is right)."""
+"""A map of large arguments (pytorch issue 48641: the vectorised part is infinite, the rest is
+right).
+"""
 
 import torch
 

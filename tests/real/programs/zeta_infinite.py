@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Zipf likelihood with an unbounded offset (pytorch issue 187294: zeta(2, inf) is not a number)."""
+"""A Zipf likelihood with an unbounded offset (pytorch issue 187294: zeta(2, inf) is not a
+number).
+"""
 
 import torch
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotation regression by geodesic angle: acos has an infinite slope where prediction and target agree."""
+"""Rotation regression by geodesic angle: acos has an infinite slope where prediction and target
+agree.
+"""
 
 import torch
 from torch import nn

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adagrad on float16 weights: the squared gradients leave float16, and learning stops without a word."""
+"""Adagrad on float16 weights: the squared gradients leave float16, and learning stops without a
+word.
+"""
 
 import torch
 from torch import nn

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nanosecond timestamps fed as a feature into scaled_dot_product_attention, under a loss scale that nobody bounds; the head is frozen."""
+"""Nanosecond timestamps fed as a feature into scaled_dot_product_attention, under a loss scale that
+nobody bounds; the head is frozen.
+"""
 
 import torch
 from torch import nn

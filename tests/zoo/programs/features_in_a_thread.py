@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features are computed in a worker thread; a histogram bin is empty and its log goes into the model."""
+"""Features are computed in a worker thread; a histogram bin is empty and its log goes into the
+model.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -8,7 +8,9 @@ from torch import nn
 class Restore(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.LeakyReLU(), nn.Conv2d(8, 3, 3, padding=1))
+        self.conv = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.LeakyReLU(), nn.Conv2d(8, 3, 3, padding=1)
+        )
 
     def forward(self, image):
         linear = image + self.conv(image)

@@ -16,7 +16,9 @@ for step in range(4):
             discriminator[2].bias.fill_(60.0)
     fake = generator(torch.randn(8, 4))
     discriminator_optimizer.zero_grad()
-    d_loss = -(torch.log(discriminator(real)) + torch.log(1 - discriminator(fake.detach()))).mean()  # <- origin
+    d_loss = -(
+        torch.log(discriminator(real)) + torch.log(1 - discriminator(fake.detach()))
+    ).mean()  # <- origin
     d_loss.backward()
     discriminator_optimizer.step()
     generator_optimizer.zero_grad()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beam search over a small recurrent model: scores start at -inf and finished beams are masked with it."""
+"""Beam search over a small recurrent model: scores start at -inf and finished beams are masked with
+it.
+"""
 
 import torch
 from torch import nn

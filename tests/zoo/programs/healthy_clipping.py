@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient clipping by the infinity norm, with a guard for steps that are not finite, and best-so-far tracking."""
+"""Gradient clipping by the infinity norm, with a guard for steps that are not finite, and
+best-so-far tracking.
+"""
 
 import torch
 from torch import nn

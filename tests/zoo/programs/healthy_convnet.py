@@ -20,10 +20,17 @@ class Residual(nn.Module):
 
 torch.manual_seed(0)
 model = nn.Sequential(
-    nn.Conv2d(3, 8, 3, padding=1), Residual(8), nn.MaxPool2d(3, stride=2, padding=1), Residual(8),
-    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
-)  # fmt: skip
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, nesterov=True)
+    nn.Conv2d(3, 8, 3, padding=1),
+    Residual(8),
+    nn.MaxPool2d(3, stride=2, padding=1),
+    Residual(8),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(8, 4),
+)
+optimizer = torch.optim.SGD(
+    model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, nesterov=True
+)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
 for step in range(5):
     model.train()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers from torch.empty are filled before anyone computes with them; old memory holds NaN on purpose."""
+"""Buffers from torch.empty are filled before anyone computes with them; old memory holds NaN on
+purpose.
+"""
 
 import torch
 from torch import nn

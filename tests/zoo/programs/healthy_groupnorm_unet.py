@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One denoising step of a small U-Net with GroupNorm, SiLU, upsampling and an average of the weights."""
+"""One denoising step of a small U-Net with GroupNorm, SiLU, upsampling and an average of the
+weights.
+"""
 
 import copy
 
@@ -12,7 +14,9 @@ class UNet(nn.Module):
     def __init__(self):
         super().__init__()
         self.down = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.GroupNorm(4, 8), nn.SiLU())
-        self.middle = nn.Sequential(nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.GroupNorm(4, 8), nn.SiLU())
+        self.middle = nn.Sequential(
+            nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.GroupNorm(4, 8), nn.SiLU()
+        )
         self.up = nn.ConvTranspose2d(8, 8, 2, stride=2)
         self.out = nn.Conv2d(16, 1, 1)
 

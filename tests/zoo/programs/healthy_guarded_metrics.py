@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph network with isolated nodes, its degrees guarded as in gcn_norm; IoU with absent classes under nanmean."""
+"""A graph network with isolated nodes, its degrees guarded as in gcn_norm; IoU with absent classes
+under nanmean.
+"""
 
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forward algorithm of a hidden Markov model in log space: impossible states have log-probability -inf."""
+"""Forward algorithm of a hidden Markov model in log space: impossible states have log-probability
+-inf.
+"""
 
 import torch
 from torch import nn

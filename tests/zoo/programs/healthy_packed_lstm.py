@@ -14,7 +14,9 @@ class Tagger(nn.Module):
         self.tag = nn.Linear(16, 4)
 
     def forward(self, tokens, lengths):
-        packed = pack_padded_sequence(self.words(tokens), lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(
+            self.words(tokens), lengths, batch_first=True, enforce_sorted=False
+        )
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
         return self.tag(states)
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scaled_dot_product_attention: causal, boolean mask with a row that sees nothing, and an additive mask."""
+"""scaled_dot_product_attention: causal, boolean mask with a row that sees nothing, and an additive
+mask.
+"""
 
 import torch
 from torch import nn
@@ -24,8 +26,14 @@ for step in range(3):
     x = torch.randn(2, 5, 8)
     boolean = torch.ones(5, 5, dtype=torch.bool).tril()
     boolean[0] = False
-    additive = torch.zeros(5, 5).masked_fill(~torch.ones(5, 5, dtype=torch.bool).tril(), float("-inf"))
-    loss = model(x).square().mean() + model(x, boolean).square().mean() + model(x, additive).square().mean()
+    additive = torch.zeros(5, 5).masked_fill(
+        ~torch.ones(5, 5, dtype=torch.bool).tril(), float("-inf")
+    )
+    loss = (
+        model(x).square().mean()
+        + model(x, boolean).square().mean()
+        + model(x, additive).square().mean()
+    )
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maximum likelihood with LBFGS: a step without line search makes the rate negative, and its log NaN."""
+"""Maximum likelihood with LBFGS: a step without line search makes the rate negative, and its log
+NaN.
+"""
 
 import torch
 

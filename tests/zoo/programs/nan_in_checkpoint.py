@@ -25,7 +25,15 @@ def export(path):
     hidden[3, 2] = np.nan
     head = rng.normal(size=(2, 8)).astype(np.float32)
     zeros = np.zeros(8, dtype=np.float32)
-    np.savez(path, **{"hidden.weight": hidden, "hidden.bias": zeros, "head.weight": head, "head.bias": zeros[:2]})
+    np.savez(
+        path,
+        **{
+            "hidden.weight": hidden,
+            "hidden.bias": zeros,
+            "head.weight": head,
+            "head.bias": zeros[:2],
+        },
+    )
 
 
 torch.manual_seed(0)
@@ -34,7 +42,9 @@ with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "weights.npz"
     export(path)
     with np.load(path) as arrays:
-        model.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})  # <- origin
+        model.load_state_dict(
+            {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+        )  # <- origin
 
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(3):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same signal with the guard inside: sqrt's gradient is infinite at 0, and where drops it again."""
+"""The same signal with the guard inside: sqrt's gradient is infinite at 0, and where drops it
+again.
+"""
 
 import torch
 from torch import nn

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators of the graph engine compute, in NumPy: one function for each type, by the definition of its prototype.
+"""What operators of the graph engine compute, in NumPy: one function for each type, by the
+definition of its prototype.
 
-This folder needs nothing but NumPy and is copied into each case, so that the case stands alone. A reference takes the inputs
-in the order of the prototype (floating types widened to float64, optional ones that are absent None) and the attributes by
-name, and gives the outputs as a tuple. `compute` looks one up; KeyError where there is none.
+This folder needs nothing but NumPy and is copied into each case, so that the case stands alone. A
+reference takes the inputs in the order of the prototype (floating types widened to float64,
+optional ones that are absent None) and the attributes by name, and gives the outputs as a tuple.
+`compute` looks one up; KeyError where there is none.
 """
 
 from __future__ import annotations
@@ -11,15 +13,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import activations, convolutions, elementwise, gathers, losses, matrices, norms, optimizers, pooling, reductions, shapes
+from . import (
+    activations,
+    convolutions,
+    elementwise,
+    gathers,
+    losses,
+    matrices,
+    norms,
+    optimizers,
+    pooling,
+    reductions,
+    shapes,
+)
 from .table import TABLE, Attributes, Inapplicable
 
 __all__ = ["TABLE", "Inapplicable", "compute", "find"]
-_ROOMS = (activations, convolutions, elementwise, gathers, losses, matrices, norms, optimizers, pooling, reductions, shapes)
+_ROOMS = (
+    activations,
+    convolutions,
+    elementwise,
+    gathers,
+    losses,
+    matrices,
+    norms,
+    optimizers,
+    pooling,
+    reductions,
+    shapes,
+)
 
 
 def find(op_type: str) -> str | None:
-    """The name under which a type's reference is known; types that differ in how axes are given (…D) share one."""
+    """The name under which a type's reference is known; types that differ in how axes are given
+    (…D) share one.
+    """
     plain = op_type.removesuffix("AiCore")  # what aclnn calls the kernel of a type
     for name in (plain, plain.removesuffix("D"), f"{plain}D"):
         if name in TABLE:
@@ -28,13 +56,17 @@ def find(op_type: str) -> str | None:
 
 
 def compute(op_type: str, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Outputs of an operator. KeyError for a type without reference, Inapplicable where an input or attribute is missing."""
+    """Outputs of an operator. KeyError for a type without reference, Inapplicable where an input or
+    attribute is missing.
+    """
     import numpy as np
 
     name = find(op_type)
     if name is None:
         raise KeyError(op_type)
-    wide = [None if one is None else one.astype(np.float64) if _narrow(one) else one for one in inputs]
+    wide = [
+        None if one is None else one.astype(np.float64) if _narrow(one) else one for one in inputs
+    ]
     with np.errstate(all="ignore"):
         try:
             found = TABLE[name](wide, Attributes(attributes))

@@ -16,7 +16,9 @@ erf = np.vectorize(math.erf, otypes=[np.float64])
 
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e^-x) without overflow."""
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+    return np.where(
+        x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))
+    )
 
 
 def softmax(x: Any, axes: Any) -> Any:
@@ -36,8 +38,15 @@ reference("Relu")(lambda x, _: np.maximum(x[0], 0))
 reference("Relu6")(lambda x, _: np.clip(x[0], 0, 6))
 reference("LeakyRelu")(lambda x, a: np.where(x[0] > 0, x[0], x[0] * a("negative_slope", 0.0)))
 reference("PRelu")(lambda x, _: np.where(x[0] > 0, x[0], x[0] * x[1]))
-reference("Elu")(lambda x, a: np.where(x[0] > 0, x[0], a("alpha", 1.0) * np.expm1(np.minimum(x[0], 0))))
-reference("Selu")(lambda x, _: 1.0507009873554805 * np.where(x[0] > 0, x[0], 1.6732632423543772 * np.expm1(np.minimum(x[0], 0))))
+reference("Elu")(
+    lambda x, a: np.where(x[0] > 0, x[0], a("alpha", 1.0) * np.expm1(np.minimum(x[0], 0)))
+)
+reference("Selu")(
+    lambda x, _: (
+        1.0507009873554805
+        * np.where(x[0] > 0, x[0], 1.6732632423543772 * np.expm1(np.minimum(x[0], 0)))
+    )
+)
 reference("Softplus")(lambda x, _: np.logaddexp(x[0], 0))
 reference("Softsign")(lambda x, _: x[0] / (1 + np.abs(x[0])))
 reference("Swish")(lambda x, a: x[0] * sigmoid(a("scale", 1.0) * x[0]))
@@ -45,7 +54,13 @@ reference("Mish")(lambda x, _: x[0] * np.tanh(np.logaddexp(x[0], 0)))
 reference("HardSwish")(lambda x, _: x[0] * np.clip(x[0] + 3, 0, 6) / 6)
 reference("HardSigmoid")(lambda x, a: np.clip(a("alpha", 1 / 6) * x[0] + a("beta", 0.5), 0, 1))
 reference("Gelu")(lambda x, _: _gelu_tanh(x[0]))
-reference("GeluV2")(lambda x, a: _gelu_tanh(x[0]) if a("approximate", "none") == "tanh" else 0.5 * x[0] * (1 + erf(x[0] / math.sqrt(2))))
+reference("GeluV2")(
+    lambda x, a: (
+        _gelu_tanh(x[0])
+        if a("approximate", "none") == "tanh"
+        else 0.5 * x[0] * (1 + erf(x[0] / math.sqrt(2)))
+    )
+)
 reference("FastGelu", "FastGeluV2")(lambda x, _: x[0] * sigmoid(1.702 * x[0]))
 reference("ReluGrad")(lambda x, _: np.where(x[1] > 0, x[0], 0))
 reference("Relu6Grad")(lambda x, _: np.where((x[1] > 0) & (x[1] < 6), x[0], 0))

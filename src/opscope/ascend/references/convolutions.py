@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two-dimensional convolution and its two gradients, in NCHW or NHWC with weights in NCHW or HWCN, by sums over the window."""
+"""Two-dimensional convolution and its two gradients, in NCHW or NHWC with weights in NCHW or HWCN,
+by sums over the window.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def _hw(values: Any, layout: Any) -> Any:
 
 
 def geometry(a: Attributes) -> Any:
-    """Layout, strides, pads (top, bottom, left, right), dilations and groups out of the attributes."""
+    """Layout, strides, pads (top, bottom, left, right), dilations and groups out of the
+    attributes.
+    """
     layout = a("data_format", "NHWC")
     pads = a.integers("pads", (0, 0, 0, 0))
     pads = pads if len(pads) == 4 else (pads[0],) * 4
@@ -48,13 +52,21 @@ def _weight(w: Any, layout: Any) -> Any:
 
 
 def _windows(size: Any, kernel: Any, geometry_: Any) -> Any:
-    """Output height and width, and the slices of the padded input under each place of the kernel."""
+    """Output height and width, and the slices of the padded input under each place of the
+    kernel.
+    """
     _, strides, pads, dilations, _ = geometry_
-    out = [(size[d] + pads[2 * d] + pads[2 * d + 1] - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1 for d in (0, 1)]
+    out = [
+        (size[d] + pads[2 * d] + pads[2 * d + 1] - dilations[d] * (kernel[d] - 1) - 1) // strides[d]
+        + 1
+        for d in (0, 1)
+    ]
 
     def under(i: Any, j: Any) -> Any:
         top, left = i * dilations[0], j * dilations[1]
-        return slice(top, top + strides[0] * (out[0] - 1) + 1, strides[0]), slice(left, left + strides[1] * (out[1] - 1) + 1, strides[1])
+        return slice(top, top + strides[0] * (out[0] - 1) + 1, strides[0]), slice(
+            left, left + strides[1] * (out[1] - 1) + 1, strides[1]
+        )
 
     return out, under
 
@@ -72,7 +84,9 @@ def forward(x: Any, w: Any, geometry_: Any) -> Any:
         for i in range(w.shape[2]):
             for j in range(w.shape[3]):
                 rows, columns = under(i, j)
-                y[:, group * count : (group + 1) * count] += np.einsum("nchw,oc->nohw", source[:, :, rows, columns], weight[:, :, i, j])
+                y[:, group * count : (group + 1) * count] += np.einsum(
+                    "nchw,oc->nohw", source[:, :, rows, columns], weight[:, :, i, j]
+                )
     return y
 
 
@@ -85,15 +99,26 @@ def backward(x_shape: Any, w: Any, dy: Any, geometry_: Any, x: Any = None) -> An
     padded = None if x is None else np.pad(x, ((0, 0), (0, 0), pads[:2], pads[2:]))
     count = w.shape[0] // groups
     for group in range(groups):
-        ins, outs = slice(group * w.shape[1], (group + 1) * w.shape[1]), slice(group * count, (group + 1) * count)
+        ins, outs = (
+            slice(group * w.shape[1], (group + 1) * w.shape[1]),
+            slice(group * count, (group + 1) * count),
+        )
         for i in range(w.shape[2]):
             for j in range(w.shape[3]):
                 rows, columns = under(i, j)
                 if padded is None:
-                    dx[:, ins, rows, columns] += np.einsum("nohw,oc->nchw", dy[:, outs], w[outs, :, i, j])
+                    dx[:, ins, rows, columns] += np.einsum(
+                        "nohw,oc->nchw", dy[:, outs], w[outs, :, i, j]
+                    )
                 else:
-                    dw[outs, :, i, j] = np.einsum("nchw,nohw->oc", padded[:, ins, rows, columns], dy[:, outs])
-    return dx[:, :, pads[0] : pads[0] + x_shape[2], pads[2] : pads[2] + x_shape[3]] if padded is None else dw
+                    dw[outs, :, i, j] = np.einsum(
+                        "nchw,nohw->oc", padded[:, ins, rows, columns], dy[:, outs]
+                    )
+    return (
+        dx[:, :, pads[0] : pads[0] + x_shape[2], pads[2] : pads[2] + x_shape[3]]
+        if padded is None
+        else dw
+    )
 
 
 @reference("Conv2D")

@@ -11,20 +11,62 @@ import numpy as np
 from .table import TABLE, Attributes, one, reference
 
 _BINARY = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Maximum": np.maximum, "Minimum": np.minimum, "Pow": np.power, "Equal": np.equal,
-    "NotEqual": np.not_equal, "Less": np.less, "LessEqual": np.less_equal, "Greater": np.greater, "GreaterEqual": np.greater_equal,
-    "LogicalAnd": np.logical_and, "LogicalOr": np.logical_or, "BitwiseAnd": np.bitwise_and, "BitwiseOr": np.bitwise_or,
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Maximum": np.maximum,
+    "Minimum": np.minimum,
+    "Pow": np.power,
+    "Equal": np.equal,
+    "NotEqual": np.not_equal,
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
+    "LogicalAnd": np.logical_and,
+    "LogicalOr": np.logical_or,
+    "BitwiseAnd": np.bitwise_and,
+    "BitwiseOr": np.bitwise_or,
     "BitwiseXor": np.bitwise_xor,
-    "Atan2": np.arctan2, "FloorMod": np.mod, "FloorDiv": np.floor_divide,
-}  # fmt: skip
+    "Atan2": np.arctan2,
+    "FloorMod": np.mod,
+    "FloorDiv": np.floor_divide,
+}
 _UNARY: dict[str, Callable[..., Any]] = {
-    "Neg": np.negative, "Abs": np.abs, "Exp": np.exp, "Expm1": np.expm1, "Log": np.log, "Log1p": np.log1p, "Sqrt": np.sqrt,
+    "Neg": np.negative,
+    "Abs": np.abs,
+    "Exp": np.exp,
+    "Expm1": np.expm1,
+    "Log": np.log,
+    "Log1p": np.log1p,
+    "Sqrt": np.sqrt,
     "Square": np.square,
-    "Sign": np.sign, "Floor": np.floor, "Ceil": np.ceil, "Round": np.round, "Rint": np.rint, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan,
-    "Asin": np.arcsin, "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh, "Cosh": np.cosh, "Tanh": np.tanh, "Asinh": np.arcsinh,
-    "Acosh": np.arccosh, "Atanh": np.arctanh, "LogicalNot": np.logical_not, "Invert": np.invert, "IsNan": np.isnan, "IsInf": np.isinf,
-    "IsFinite": np.isfinite, "ZerosLike": np.zeros_like, "OnesLike": np.ones_like, "Identity": np.array,
-}  # fmt: skip
+    "Sign": np.sign,
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Round": np.round,
+    "Rint": np.rint,
+    "Sin": np.sin,
+    "Cos": np.cos,
+    "Tan": np.tan,
+    "Asin": np.arcsin,
+    "Acos": np.arccos,
+    "Atan": np.arctan,
+    "Sinh": np.sinh,
+    "Cosh": np.cosh,
+    "Tanh": np.tanh,
+    "Asinh": np.arcsinh,
+    "Acosh": np.arccosh,
+    "Atanh": np.arctanh,
+    "LogicalNot": np.logical_not,
+    "Invert": np.invert,
+    "IsNan": np.isnan,
+    "IsInf": np.isinf,
+    "IsFinite": np.isfinite,
+    "ZerosLike": np.zeros_like,
+    "OnesLike": np.ones_like,
+    "Identity": np.array,
+}
 
 TABLE.update({name: one(function, 2) for name, function in _BINARY.items()})
 TABLE.update({name: one(function) for name, function in _UNARY.items()})
@@ -71,14 +113,26 @@ def remainder(x: Sequence[Any], _: Attributes) -> Any:
 
 
 _CAST = {
-    0: np.float32, 1: np.float16, 2: np.int8, 3: np.int32, 4: np.uint8, 6: np.int16, 7: np.uint16, 8: np.uint32, 9: np.int64, 10: np.uint64,
-    11: np.float64, 12: np.bool_,
-}  # fmt: skip
+    0: np.float32,
+    1: np.float16,
+    2: np.int8,
+    3: np.int32,
+    4: np.uint8,
+    6: np.int16,
+    7: np.uint16,
+    8: np.uint32,
+    9: np.int64,
+    10: np.uint64,
+    11: np.float64,
+    12: np.bool_,
+}
 
 
 @reference("Cast")
 def cast(x: Sequence[Any], a: Attributes) -> Any:
-    """Conversion to attribute dst_type, a number of the graph engine; floats are cut toward zero for integers."""
+    """Conversion to attribute dst_type, a number of the graph engine; floats are cut toward zero
+    for integers.
+    """
     wanted = a("dst_type")
     if wanted not in _CAST:
         return x[0]

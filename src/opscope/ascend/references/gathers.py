@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gather, scatter, segment sums, one-hot, top-k. Indices out of range are refused: the device would read foreign memory."""
+"""Gather, scatter, segment sums, one-hot, top-k. Indices out of range are refused: the device would
+read foreign memory.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ def gather(x: Sequence[Any], a: Attributes) -> Any:
         return np.take(x[0], indices, axis=axis)
     rows = [
         np.take(values, chosen, axis=axis - batch)
-        for values, chosen in zip(x[0].reshape(-1, *x[0].shape[batch:]), indices.reshape(-1, *indices.shape[batch:]), strict=True)
+        for values, chosen in zip(
+            x[0].reshape(-1, *x[0].shape[batch:]),
+            indices.reshape(-1, *indices.shape[batch:]),
+            strict=True,
+        )
     ]
     return np.stack(rows).reshape(*x[0].shape[:batch], *rows[0].shape)
 
@@ -86,9 +92,17 @@ reference("ScatterNdAdd", "TensorScatterAdd")(_nd(np.add.at))
 @reference("ScatterNd", "ScatterNdD")
 def scatter_nd(x: Sequence[Any], a: Attributes) -> Any:
     """Sums of the updates x[1] at the index tuples x[0] in a tensor of zeros."""
-    shape = tuple(int(one) for one in x[2].reshape(-1)) if len(x) > 2 and x[2] is not None else a.integers("shape")
+    shape = (
+        tuple(int(one) for one in x[2].reshape(-1))
+        if len(x) > 2 and x[2] is not None
+        else a.integers("shape")
+    )
     found = np.zeros(shape, x[1].dtype)
-    np.add.at(found, tuple(inside(x[0][..., place], shape[place]) for place in range(x[0].shape[-1])), x[1])
+    np.add.at(
+        found,
+        tuple(inside(x[0][..., place], shape[place]) for place in range(x[0].shape[-1])),
+        x[1],
+    )
     return found
 
 
@@ -105,13 +119,17 @@ def segment_sum(x: Sequence[Any], a: Attributes) -> Any:
 
 @reference("OneHot", "OneHotD")
 def one_hot(x: Sequence[Any], a: Attributes) -> Any:
-    """on where the class is, off elsewhere; inputs x, depth, on, off (OneHotD: x, on, off and attribute depth)."""
+    """on where the class is, off elsewhere; inputs x, depth, on, off (OneHotD: x, on, off and
+    attribute depth).
+    """
     depth, on, off = (x[1], x[2], x[3]) if len(x) > 3 else (np.array(a("depth")), x[1], x[2])
     axis = int(a("axis", -1))
     size = int(depth.reshape(-1)[0])
     classes = np.arange(size)
     place = x[0].ndim if axis < 0 else axis
-    same = np.expand_dims(x[0], place) == classes.reshape([-1 if one == place else 1 for one in range(x[0].ndim + 1)])
+    same = np.expand_dims(x[0], place) == classes.reshape(
+        [-1 if one == place else 1 for one in range(x[0].ndim + 1)]
+    )
     return np.where(same, on.reshape(()), off.reshape(()))
 
 
@@ -119,7 +137,9 @@ def one_hot(x: Sequence[Any], a: Attributes) -> Any:
 def top_k(x: Sequence[Any], a: Attributes) -> Any:
     """The k largest of the last dimension, sorted, and their places."""
     k = int(a("k")) if a("k") is not None else int(x[1].reshape(-1)[0])
-    order = np.argsort(x[0] if not a.flag("largest", default=True) else -x[0], axis=-1, kind="stable")[..., :k]
+    order = np.argsort(
+        x[0] if not a.flag("largest", default=True) else -x[0], axis=-1, kind="stable"
+    )[..., :k]
     return np.take_along_axis(x[0], order, axis=-1), order
 
 

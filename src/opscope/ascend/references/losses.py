@@ -51,8 +51,14 @@ def sigmoid_cross_entropy_v2(x: Sequence[Any], a: Attributes) -> Any:
 reference("SigmoidCrossEntropyWithLogitsGrad")(lambda x, _: (sigmoid(x[0]) - x[1]) * x[2])
 reference("MseLoss")(lambda x, a: _reduced(np.square(x[0] - x[1]), a))
 reference("LpLoss")(lambda x, a: _reduced(np.abs(x[0] - x[1]), a))
-reference("BinaryCrossEntropy")(lambda x, a: _reduced(-(x[1] * np.log(x[0]) + (1 - x[1]) * np.log(1 - x[0])), a))
-reference("KLDiv")(lambda x, a: _reduced(np.where(x[1] > 0, x[1] * (np.log(np.where(x[1] > 0, x[1], 1)) - x[0]), 0), a))
+reference("BinaryCrossEntropy")(
+    lambda x, a: _reduced(-(x[1] * np.log(x[0]) + (1 - x[1]) * np.log(1 - x[0])), a)
+)
+reference("KLDiv")(
+    lambda x, a: _reduced(
+        np.where(x[1] > 0, x[1] * (np.log(np.where(x[1] > 0, x[1], 1)) - x[0]), 0), a
+    )
+)
 
 
 @reference("SmoothL1Loss")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products. Attributes transpose_x1/x2 (MatMul) and adj_x1/x2 (BatchMatMul); an optional bias is the third input."""
+"""Matrix products. Attributes transpose_x1/x2 (MatMul) and adj_x1/x2 (BatchMatMul); an optional
+bias is the third input.
+"""
 
 from __future__ import annotations
 

@@ -27,13 +27,19 @@ def layer_norm(x: Sequence[Any], a: Attributes) -> Any:
 
 @reference("LayerNormXBackprop", "LayerNormXBackpropV2", "LayerNormGrad")
 def layer_norm_gradient(x: Sequence[Any], a: Attributes) -> Any:
-    """Inputs dy, x, variance, mean, gamma; the gradient of x (LayerNormGrad: of gamma and beta too)."""
+    """Inputs dy, x, variance, mean, gamma; the gradient of x (LayerNormGrad: of gamma and beta
+    too).
+    """
     dy, value, variance, mean, gamma = x[:5]
     axes = tuple(range(value.ndim - gamma.ndim, value.ndim))
     scale = 1 / np.sqrt(variance + a("epsilon", 1e-7))
     normal = (value - mean) * scale
     inner = dy * gamma
-    dx = scale * (inner - np.mean(inner, axis=axes, keepdims=True) - normal * np.mean(inner * normal, axis=axes, keepdims=True))
+    dx = scale * (
+        inner
+        - np.mean(inner, axis=axes, keepdims=True)
+        - normal * np.mean(inner * normal, axis=axes, keepdims=True)
+    )
     rest = tuple(range(value.ndim - gamma.ndim))
     return dx, np.sum(dy * normal, axis=rest), np.sum(dy, axis=rest)
 
@@ -66,12 +72,16 @@ def _channel(x: Any, a: Attributes) -> Any:
 
 @reference("BatchNorm", "BatchNormV3")
 def batch_norm(x: Sequence[Any], a: Attributes) -> Any:
-    """Inputs x, scale, offset, mean, variance; outputs y, batch mean, batch variance (the latter of the n - 1 form)."""
+    """Inputs x, scale, offset, mean, variance; outputs y, batch mean, batch variance (the latter of
+    the n - 1 form).
+    """
     axes, shape = _channel(x[0], a)
     training = a.flag("is_training", default=True)
     mean = np.mean(x[0], axis=axes) if training else x[3]
     variance = np.var(x[0], axis=axes) if training else x[4]
-    y = (x[0] - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + a("epsilon", 1e-4)) * x[1].reshape(shape) + x[2].reshape(shape)
+    y = (x[0] - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + a("epsilon", 1e-4)) * x[
+        1
+    ].reshape(shape) + x[2].reshape(shape)
     count = x[0].size // mean.size
     return (y, mean, variance * count / max(1, count - 1)) if training else (y,)
 
@@ -95,7 +105,9 @@ def batch_norm_sums(x: Sequence[Any], a: Attributes) -> Any:
 def l2_normalize(x: Sequence[Any], a: Attributes) -> Any:
     """x / sqrt(max(sum(x * x), eps)) over axis."""
     axes = a.integers("axis", tuple(range(x[0].ndim))) or tuple(range(x[0].ndim))
-    return x[0] / np.sqrt(np.maximum(np.sum(np.square(x[0]), axis=axes, keepdims=True), a("eps", 1e-4)))
+    return x[0] / np.sqrt(
+        np.maximum(np.sum(np.square(x[0]), axis=axes, keepdims=True), a("eps", 1e-4))
+    )
 
 
 @reference("GroupNorm")
@@ -120,7 +132,9 @@ def lp_norm(x: Sequence[Any], a: Attributes) -> Any:
 
 @reference("LayerNormBetaGammaBackprop", "LayerNormBetaGammaBackpropV2")
 def layer_norm_parameters(x: Sequence[Any], a: Attributes) -> Any:
-    """Inputs dy, x, variance, mean (V2: dy, the normalised x); gradients of gamma and beta, whose shape is an attribute."""
+    """Inputs dy, x, variance, mean (V2: dy, the normalised x); gradients of gamma and beta, whose
+    shape is an attribute.
+    """
     shape = a.integers("shape_gamma")
     axes = tuple(range(x[0].ndim - len(shape)))
     normal = x[1] if len(x) == 2 else (x[1] - x[3]) / np.sqrt(x[2] + a("epsilon", 1e-7))
@@ -137,7 +151,9 @@ def batch_norm_parameters(x: Sequence[Any], a: Attributes) -> Any:
 
 @reference("BNTrainingReduceGrad")
 def batch_norm_gradient(x: Sequence[Any], a: Attributes) -> Any:
-    """Inputs dy, x, gradients of scale and offset, scale, batch mean, batch variance; the gradient of x."""
+    """Inputs dy, x, gradients of scale and offset, scale, batch mean, batch variance; the gradient
+    of x.
+    """
     _, shape = _channel(x[0], a)
     dscale, doffset, scale, mean, variance = (one.reshape(shape) for one in x[2:7])
     deviation = np.sqrt(variance + a("epsilon", 1e-4))
@@ -153,4 +169,9 @@ def instance_norm(x: Sequence[Any], a: Attributes) -> Any:
     axes = tuple(axis for axis in range(1, x[0].ndim) if axis != place)
     shape = tuple(-1 if axis == place else 1 for axis in range(x[0].ndim))
     mean, variance = np.mean(x[0], axis=axes, keepdims=True), np.var(x[0], axis=axes, keepdims=True)
-    return (x[0] - mean) / np.sqrt(variance + a("epsilon", 1e-6)) * x[1].reshape(shape) + x[2].reshape(shape), mean, variance
+    return (
+        (x[0] - mean) / np.sqrt(variance + a("epsilon", 1e-6)) * x[1].reshape(shape)
+        + x[2].reshape(shape),
+        mean,
+        variance,
+    )

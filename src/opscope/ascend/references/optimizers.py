@@ -45,7 +45,9 @@ def adagrad(x: Sequence[Any], a: Attributes) -> Any:
 def rms_prop(x: Sequence[Any], a: Attributes) -> Any:
     """Inputs var, ms, mom, lr, [rho, momentum, epsilon,] grad; …D has the three as attributes."""
     var, squares, moment, rate = x[:4]
-    decay, inertia, epsilon, grad = x[4:8] if len(x) > 7 else (a("rho"), a("momentum"), a("epsilon"), x[4])
+    decay, inertia, epsilon, grad = (
+        x[4:8] if len(x) > 7 else (a("rho"), a("momentum"), a("epsilon"), x[4])
+    )
     squares = squares + (np.square(grad) - squares) * (1 - decay)
     moment = moment * inertia + grad * rate / np.sqrt(squares + epsilon)
     return var - moment, squares, moment

@@ -17,9 +17,16 @@ def _pooled(function: Any, neutral: Any) -> Any:
         source = np.moveaxis(x[0], -1, 1) if layout == "NHWC" else x[0]
         window, strides = (_hw(a.integers(name), layout) for name in ("ksize", "strides"))
         out, before, after = _places(source.shape[2:], window, strides, a("padding", "VALID"))
-        padded = np.pad(source, ((0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])), constant_values=neutral)
+        padded = np.pad(
+            source,
+            ((0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])),
+            constant_values=neutral,
+        )
         down, across = (range(0, strides[d] * out[d], strides[d]) for d in (0, 1))
-        rows = [[function(padded[:, :, i : i + window[0], j : j + window[1]]) for j in across] for i in down]
+        rows = [
+            [function(padded[:, :, i : i + window[0], j : j + window[1]]) for j in across]
+            for i in down
+        ]
         y = np.moveaxis(np.array(rows), (0, 1), (2, 3))
         return np.moveaxis(y, 1, -1) if layout == "NHWC" else y
 
@@ -43,7 +50,9 @@ def _places(size: Any, window: Any, strides: Any, padding: Any) -> Any:
 
 reference("MaxPool")(_pooled(lambda part: np.max(part, axis=(2, 3)), -np.inf))
 reference("AvgPool")(_pooled(lambda part: np.nanmean(part, axis=(2, 3)), np.nan))
-reference("GlobalAveragePool")(lambda x, _: np.mean(x[0], axis=tuple(range(2, x[0].ndim)), keepdims=True))
+reference("GlobalAveragePool")(
+    lambda x, _: np.mean(x[0], axis=tuple(range(2, x[0].ndim)), keepdims=True)
+)
 
 
 @reference("ResizeNearestNeighborV2", "ResizeNearestNeighborV2D")
@@ -51,14 +60,20 @@ def nearest(x: Sequence[Any], a: Attributes) -> Any:
     """Nearest neighbours of the plain form (no align_corners, no half pixel centres)."""
     if a.flag("align_corners") or a.flag("half_pixel_centers"):
         raise Inapplicable("align_corners or half_pixel_centers")
-    size = a.integers("size") if a("size") is not None else tuple(int(one) for one in x[1].reshape(-1))
+    size = (
+        a.integers("size") if a("size") is not None else tuple(int(one) for one in x[1].reshape(-1))
+    )
     height, width = (2, 3) if a("data_format", "NHWC") == "NCHW" else (1, 2)
-    rows, columns = (np.arange(size[d]) * x[0].shape[axis] // size[d] for d, axis in ((0, height), (1, width)))
+    rows, columns = (
+        np.arange(size[d]) * x[0].shape[axis] // size[d] for d, axis in ((0, height), (1, width))
+    )
     return np.take(np.take(x[0], rows, axis=height), columns, axis=width)
 
 
 def _geometry(size: Any, window: Any, strides: Any, a: Attributes) -> Any:
-    """Size of the output and pads by the mode of the …V2 and …V3 types: SAME, VALID, or CALCULATED from pads and ceil_mode."""
+    """Size of the output and pads by the mode of the …V2 and …V3 types: SAME, VALID, or CALCULATED
+    from pads and ceil_mode.
+    """
     mode = a("padding_mode", "CALCULATED")
     if mode != "CALCULATED":
         return _places(size, window, strides, mode)
@@ -84,10 +99,21 @@ def _pooled_v3(function: Any, neutral: Any) -> Any:
         else:
             window, strides = (_hw(a.integers(name), layout) for name in ("ksize", "strides"))
             out, before, after = _geometry(source.shape[2:], window, strides, a)
-        padded = np.pad(source, ((0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])), constant_values=neutral)
+        padded = np.pad(
+            source,
+            ((0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])),
+            constant_values=neutral,
+        )
         rows = [
             [
-                function(padded[:, :, i * strides[0] : i * strides[0] + window[0], j * strides[1] : j * strides[1] + window[1]])
+                function(
+                    padded[
+                        :,
+                        :,
+                        i * strides[0] : i * strides[0] + window[0],
+                        j * strides[1] : j * strides[1] + window[1],
+                    ]
+                )
                 for j in range(out[1])
             ]
             for i in range(out[0])
@@ -103,7 +129,9 @@ reference("MaxPoolV3")(_pooled_v3(lambda part: np.max(part, axis=(2, 3)), -np.in
 
 @reference("AvgPoolV2")
 def average_v2(x: Sequence[Any], a: Attributes) -> Any:
-    """Average pooling whose pads do not count (exclusive); the other kind differs between versions."""
+    """Average pooling whose pads do not count (exclusive); the other kind differs between
+    versions.
+    """
     if not a.flag("exclusive", default=True) and any(a.integers("pads", (0,))):
         raise Inapplicable("exclusive is false and there are pads")
     return _pooled_v3(lambda part: np.nanmean(part, axis=(2, 3)), np.nan)(x, a)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, arg-extremes, cumulative operators. Axes come as an input (ReduceSum) or an attribute (ReduceSumD)."""
+"""Reductions, arg-extremes, cumulative operators. Axes come as an input (ReduceSum) or an attribute
+(ReduceSumD).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,14 @@ import numpy as np
 from .table import Attributes, axes_of, reference
 
 _REDUCTIONS = {
-    "ReduceSum": np.sum, "ReduceMean": np.mean, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceProd": np.prod, "ReduceAny": np.any,
+    "ReduceSum": np.sum,
+    "ReduceMean": np.mean,
+    "ReduceMax": np.max,
+    "ReduceMin": np.min,
+    "ReduceProd": np.prod,
+    "ReduceAny": np.any,
     "ReduceAll": np.all,
-}  # fmt: skip
+}
 
 
 def _reduced(function: Any) -> Any:
@@ -25,10 +32,16 @@ for _name, _function in _REDUCTIONS.items():
 
 reference("L2Loss")(lambda x, _: np.sum(np.square(x[0])) / 2)
 reference("SquareSumV1", "SquareSumAll")(
-    lambda x, a: np.sum(np.square(x[0]), axis=axes_of(x[:1], a), keepdims=a.flag("keep_dims", default=True))
+    lambda x, a: np.sum(
+        np.square(x[0]), axis=axes_of(x[:1], a), keepdims=a.flag("keep_dims", default=True)
+    )
 )
-reference("ReduceEuclideanNorm")(lambda x, a: np.sqrt(np.sum(np.square(x[0]), axis=axes_of(x, a), keepdims=a.flag("keep_dims"))))
-reference("ReduceLogSumExp")(lambda x, a: np.log(np.sum(np.exp(x[0]), axis=axes_of(x, a), keepdims=a.flag("keep_dims"))))
+reference("ReduceEuclideanNorm")(
+    lambda x, a: np.sqrt(np.sum(np.square(x[0]), axis=axes_of(x, a), keepdims=a.flag("keep_dims")))
+)
+reference("ReduceLogSumExp")(
+    lambda x, a: np.log(np.sum(np.exp(x[0]), axis=axes_of(x, a), keepdims=a.flag("keep_dims")))
+)
 
 
 def _axis(x: Any, a: Attributes, default: Any = 0) -> Any:

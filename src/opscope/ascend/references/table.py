@@ -51,11 +51,20 @@ def one(function: Callable[..., Any], inputs: int = 1) -> Reference:
 
 
 def axes_of(x: Sequence[Any], a: Attributes, place: int = 1, *names: str) -> tuple[int, ...]:
-    """Axes given as an input (ReduceSum) or as an attribute (ReduceSumD); all of them where neither is given or the list is empty."""
+    """Axes given as an input (ReduceSum) or as an attribute (ReduceSumD); all of them where neither
+    is given or the list is empty.
+    """
     if len(x) > place and x[place] is not None:
         found = tuple(int(axis) for axis in x[place].reshape(-1))
     else:
-        found = next((a.integers(name) for name in (*names, "axes", "axis", "dimension") if a(name) is not None), ())
+        found = next(
+            (
+                a.integers(name)
+                for name in (*names, "axes", "axis", "dimension")
+                if a(name) is not None
+            ),
+            (),
+        )
     if not found and a.flag("noop_with_empty_axes") and len(x) > place:
         return ()
     return found or tuple(range(x[0].ndim))

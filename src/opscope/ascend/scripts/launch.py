@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches the kernel of this case through the python module acl (pyACL), with nothing of op_test_frame.
+"""Launches the kernel of this case through the python module acl (pyACL), with nothing of
+op_test_frame.
 
     python launch.py [--device N] [--timeout SECONDS]
 
-Each argument gets a buffer of its own between two guards; the argument block is put together as case.json says. Exit code
-0: the kernel ran to its end and left the guards alone, 1: it failed or wrote beside its buffers, 125: it cannot be tried.
+Each argument gets a buffer of its own between two guards; the argument block is put together as
+case.json says. Exit code
+0: the kernel ran to its end and left the guards alone, 1: it failed or wrote beside its buffers,
+125: it cannot be tried.
 """
 
 from __future__ import annotations
@@ -22,9 +25,29 @@ HERE = Path(__file__).resolve().parent
 GUARD, MARK = 512, 0x55
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 FAILED, FINE, CANNOT = 1, 0, 125
-HALF = {"float32": b"\0\0\0\x3f", "float16": b"\0\x38", "bfloat16": b"\0\x3f", "float64": b"\0\0\0\0\0\0\xe0\x3f"}
-# What a launched kernel ends with when it, not the call, is at fault: AI Core and vector core, FFTS+, their timeouts and traps.
-OF_THE_KERNEL = frozenset((507014, 507015, 507016, 507034, 507035, 507036, *range(507042, 507046), 507048, 507049, 507050, 507046))
+HALF = {
+    "float32": b"\0\0\0\x3f",
+    "float16": b"\0\x38",
+    "bfloat16": b"\0\x3f",
+    "float64": b"\0\0\0\0\0\0\xe0\x3f",
+}
+# What a launched kernel ends with when it, not the call, is at fault: AI Core and vector core,
+# FFTS+, their timeouts and traps.
+OF_THE_KERNEL = frozenset(
+    (
+        507014,
+        507015,
+        507016,
+        507034,
+        507035,
+        507036,
+        *range(507042, 507046),
+        507048,
+        507049,
+        507050,
+        507046,
+    )
+)
 
 
 class CannotTry(Exception):  # noqa: N818 - says what it is
@@ -57,13 +80,20 @@ class Device:
 
     def write(self, pointer: int, data: bytes) -> None:
         """Copy bytes to the device."""
-        self._checked("acl.rt.memcpy", self.acl.rt.memcpy(pointer, len(data), self.acl.util.bytes_to_ptr(data), len(data), HOST_TO_DEVICE))
+        self._checked(
+            "acl.rt.memcpy",
+            self.acl.rt.memcpy(
+                pointer, len(data), self.acl.util.bytes_to_ptr(data), len(data), HOST_TO_DEVICE
+            ),
+        )
 
     def read(self, pointer: int, size: int) -> bytes:
         """Copy bytes from the device."""
         data = bytes(size)
         place = self.acl.util.bytes_to_ptr(data)
-        self._checked("acl.rt.memcpy", self.acl.rt.memcpy(place, size, pointer, size, DEVICE_TO_HOST))
+        self._checked(
+            "acl.rt.memcpy", self.acl.rt.memcpy(place, size, pointer, size, DEVICE_TO_HOST)
+        )
         found: bytes = self.acl.util.ptr_to_bytes(place, size)
         return found
 
@@ -81,21 +111,34 @@ class Device:
         """The address that cores of both kinds meet at, the first argument of an FFTS kernel."""
         getter = getattr(self.acl.rt, "get_hardware_sync_addr", None)
         if getter is None:
-            raise CannotTry("this pyACL has no acl.rt.get_hardware_sync_addr, which a kernel for both kinds of core needs")
+            raise CannotTry(
+                "this pyACL has no acl.rt.get_hardware_sync_addr, which a kernel for both "
+                "kinds of core needs"
+            )
         return int(self._given("acl.rt.get_hardware_sync_addr", getter()))
 
-    def launch(self, function: int, dim: int, block: int, size: int, milliseconds: int) -> tuple[str, int]:
-        """Launch and wait: which call ended it and with what code, 0 where the kernel ran to its end."""
+    def launch(
+        self, function: int, dim: int, block: int, size: int, milliseconds: int
+    ) -> tuple[str, int]:
+        """Launch and wait: which call ended it and with what code, 0 where the kernel ran to its
+        end.
+        """
         code = self.acl.rt.launch_kernel(function, dim, block, size, self.stream)
         if code != 0:
             return "acl.rt.launch_kernel", code
         waiting = getattr(self.acl.rt, "synchronize_stream_with_timeout", None)
-        code = waiting(self.stream, milliseconds) if waiting is not None else self.acl.rt.synchronize_stream(self.stream)
+        code = (
+            waiting(self.stream, milliseconds)
+            if waiting is not None
+            else self.acl.rt.synchronize_stream(self.stream)
+        )
         return "acl.rt.synchronize_stream", code
 
 
 def content(buffer: dict[str, Any]) -> bytes:
-    """The bytes a buffer starts with: those dumped, else halves for floating inputs, and zeros, which are also valid indices."""
+    """The bytes a buffer starts with: those dumped, else halves for floating inputs, and zeros,
+    which are also valid indices.
+    """
     size = int(buffer["size"])
     if buffer["file"] is None:
         half = HALF.get(buffer["dtype"], b"\0") if buffer["io"] == "input" else b"\0"
@@ -119,7 +162,9 @@ def run(acl: Any, case: dict[str, Any], number: int, seconds: float) -> tuple[in
     block = device.memory(bytes(8 * len(plan["words"])))
     words = [word_of(word, places, block, device) for word in plan["words"]]
     device.write(block, struct.pack(f"<{len(words)}Q", *words))
-    call, code = device.launch(function, int(plan["block_dim"]), block, 8 * len(words), int(seconds * 1000))
+    call, code = device.launch(
+        function, int(plan["block_dim"]), block, 8 * len(words), int(seconds * 1000)
+    )
     if code in OF_THE_KERNEL:
         return FAILED, f"the kernel failed: {call} gives {code}"
     if code != 0:
@@ -137,7 +182,9 @@ def word_of(word: dict[str, Any], places: list[int], block: int, device: Device)
     return device.sync_address() if kind == "sync" else value
 
 
-def kept(device: Device, buffers: list[dict[str, Any]], places: list[int], guard: bytes) -> tuple[int, str]:
+def kept(
+    device: Device, buffers: list[dict[str, Any]], places: list[int], guard: bytes
+) -> tuple[int, str]:
     """Keeps what the kernel wrote, and tells a buffer it wrote beside."""
     for number, (buffer, place) in enumerate(zip(buffers, places, strict=True)):
         size = int(buffer["size"])
@@ -147,7 +194,10 @@ def kept(device: Device, buffers: list[dict[str, Any]], places: list[int], guard
             (HERE / "outputs" / f"launched.{number}.bin").write_bytes(found[GUARD : GUARD + size])
         for where, bytes_there in (("before", found[:GUARD]), ("behind", found[GUARD + size :])):
             if bytes_there != guard:
-                return FAILED, f"the kernel wrote {where} {buffer['label']}, outside its {size} bytes"
+                return (
+                    FAILED,
+                    f"the kernel wrote {where} {buffer['label']}, outside its {size} bytes",
+                )
     return FINE, "the kernel ran to its end and wrote nowhere beside its buffers"
 
 
@@ -167,9 +217,15 @@ def main() -> int:
             raise CannotTry("the python module acl is not installed here: run this where CANN is")
         code, text = run(importlib.import_module("acl"), case, options.device, options.timeout)
         invented = [
-            one["label"] for one in case["launch"]["buffers"] if one["io"] in ("input", "unknown") and one["size"] and one["file"] is None
+            one["label"]
+            for one in case["launch"]["buffers"]
+            if one["io"] in ("input", "unknown") and one["size"] and one["file"] is None
         ]
-        text += f" (values of {', '.join(invented)} were not dumped: invented ones took their place)" if invented else ""
+        text += (
+            f" (values of {', '.join(invented)} were not dumped: invented ones took their place)"
+            if invented
+            else ""
+        )
     except CannotTry as error:
         code, text = CANNOT, str(error)
     except Exception as error:  # noqa: BLE001 - another version of acl: that is no verdict on the kernel

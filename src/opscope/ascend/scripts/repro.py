@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries a single-operator case: on the device through op_test_frame or acl, else its dumped outputs by the CPU reference.
+"""Tries a single-operator case: on the device through op_test_frame or acl, else its dumped outputs
+by the CPU reference.
 
     python repro.py [--json] [--repeat N] [--reference]
 
@@ -22,9 +23,14 @@ REPRODUCED, NOT_REPRODUCED, CANNOT = "reproduced", "not reproduced", "cannot be 
 CODES = {REPRODUCED: 1, NOT_REPRODUCED: 0, CANNOT: 125}
 # What the runtime prints when a kernel fails on an AI Core.
 FAILED = (
-    "there is an aivec error exception", "there is an aicore error exception", "there is an exception of aivec error",
-    "there is an exception of aicore error", "aicore exception", "vector core exception", "Aicore kernel execute failed",
-)  # fmt: skip
+    "there is an aivec error exception",
+    "there is an aicore error exception",
+    "there is an exception of aivec error",
+    "there is an exception of aicore error",
+    "aicore exception",
+    "vector core exception",
+    "Aicore kernel execute failed",
+)
 
 
 def on_device(case: dict[str, Any]) -> tuple[str, str]:
@@ -41,23 +47,42 @@ def on_device(case: dict[str, Any]) -> tuple[str, str]:
 
 def by_acl() -> tuple[str, str]:
     """Runs launch.py in a process of its own."""
-    done = subprocess.run([sys.executable, str(HERE / "launch.py")], capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        [sys.executable, str(HERE / "launch.py")],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     lines = (done.stdout + done.stderr).strip().splitlines()
     said = next((word for word in FAILED if word in done.stdout + done.stderr), None)
     if done.returncode == 0:
         return NOT_REPRODUCED, lines[-1] if lines else "the kernel ran to its end"
     if (done.returncode == 1 and done.stdout.strip()) or said is not None:
-        return REPRODUCED, done.stdout.strip().splitlines()[-1] if done.stdout.strip() else str(said)
+        return REPRODUCED, done.stdout.strip().splitlines()[-1] if done.stdout.strip() else str(
+            said
+        )
     return CANNOT, lines[-1] if lines else f"launch.py ended with {done.returncode}"
 
 
 def by_frame() -> tuple[str, str]:
     """Runs main.py; it fails when the kernel does, or when op_test_frame counts a failure."""
-    done = subprocess.run([sys.executable, str(HERE / "main.py")], capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        [sys.executable, str(HERE / "main.py")],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     text = done.stdout + done.stderr
     said = next((word for word in FAILED if word in text), None)
     if said is not None or done.returncode != 0:
-        return REPRODUCED, said or f"main.py ended with {done.returncode}: {text.strip().splitlines()[-1] if text.strip() else ''}"
+        return (
+            REPRODUCED,
+            said
+            or f"main.py ended with {done.returncode}: "
+            f"{text.strip().splitlines()[-1] if text.strip() else ''}",
+        )
     return NOT_REPRODUCED, "the kernel ran to its end"
 
 
@@ -68,7 +93,9 @@ def by_reference(case: dict[str, Any]) -> tuple[str, str]:
     sys.path.insert(0, str(HERE))
     judge = importlib.import_module("references.judge")
     sides = {side: [load(one) for one in case[side]] for side in ("inputs", "outputs")}
-    if any(value is None for value in sides["inputs"]) or not any(value is not None for value in sides["outputs"]):
+    if any(value is None for value in sides["inputs"]) or not any(
+        value is not None for value in sides["outputs"]
+    ):
         return CANNOT, "the values of the inputs and outputs were not dumped"
     dtypes = [one["dtype"] for one in case["outputs"]]
     found = judge.judge(case["op"], sides["inputs"], sides["outputs"], case["attributes"], dtypes)
@@ -94,9 +121,17 @@ def main() -> int:
     parser.add_argument("--reference", action="store_true", help="the CPU reference only")
     options, _ = parser.parse_known_args()
     case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
-    tries = [on_device(case) for _ in range(max(1, options.repeat))] if not options.reference else [(CANNOT, "")]
+    tries = (
+        [on_device(case) for _ in range(max(1, options.repeat))]
+        if not options.reference
+        else [(CANNOT, "")]
+    )
     shown = sum(1 for verdict, _ in tries if verdict == REPRODUCED)
-    verdict, reason = tries[0] if shown == 0 else (REPRODUCED, next(text for verdict, text in tries if verdict == REPRODUCED))
+    verdict, reason = (
+        tries[0]
+        if shown == 0
+        else (REPRODUCED, next(text for verdict, text in tries if verdict == REPRODUCED))
+    )
     where = "npu"
     if verdict == CANNOT:
         other = reason
@@ -104,7 +139,15 @@ def main() -> int:
         shown, tries, where = int(verdict == REPRODUCED), tries[:1], "cpu"
         reason = f"{reason}; {other}" if verdict == CANNOT and other else reason
     lines = [f"{case['op']} {case['kernel']}"]
-    document = {"verdict": verdict, "shown": shown, "tried": len(tries), "reason": reason, "lines": lines, "device": where, "seen": {}}
+    document = {
+        "verdict": verdict,
+        "shown": shown,
+        "tried": len(tries),
+        "reason": reason,
+        "lines": lines,
+        "device": where,
+        "seen": {},
+    }
     print(json.dumps(document) if options.json else f"{lines[0]}\n{verdict}: {reason}")
     return CODES[verdict]
 

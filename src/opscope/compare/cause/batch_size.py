@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whose batches have another size, or sequences of another length: one difference of what goes in, which explains all other shapes.
+"""Runs whose batches have another size, or sequences of another length: one difference of what goes
+in, which explains all other shapes.
 
-What shapes leave comparable (parameters, arguments, what is computed of parameters alone) is still compared.
+What shapes leave comparable (parameters, arguments, what is computed of parameters alone) is still
+compared.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ SHARE = 0.3  # of the forward pass's results that have another shape then
 
 
 def without_batch(pairing: Pairing, causes: Sequence[Cause]) -> list[Cause]:
-    """The causes; where the batch has another size that first, and of the others those that it does not explain."""
+    """The causes; where the batch has another size that first, and of the others those that it does
+    not explain.
+    """
     row, words = _resized(pairing)
     if not words:
         return list(causes)
@@ -46,7 +50,9 @@ def _explained(pairing: Pairing, cause: Cause) -> bool:
 
 
 def _resized(pairing: Pairing) -> tuple[int, str]:
-    """The first row that reads a batch of another size, and how large it is on either side, in words; "" where the batch is none."""
+    """The first row that reads a batch of another size, and how large it is on either side, in
+    words; "" where the batch is none.
+    """
     if not (pairing.rows.status == SHAPE).any():
         return -1, ""
     forward = _forward(pairing.target)
@@ -56,7 +62,10 @@ def _resized(pairing: Pairing) -> tuple[int, str]:
     row = int(fed[0])
     places = int(pairing.rows.target[row]), int(pairing.rows.golden[row])
     sides = (pairing.target, pairing.golden)
-    records = [tensor_records(side, np.array([place]))[place] for side, place in zip(sides, places, strict=True)]
+    records = [
+        tensor_records(side, np.array([place]))[place]
+        for side, place in zip(sides, places, strict=True)
+    ]
     mine, theirs = (list(record.shape or ()) for record in records)
     other = [at for at, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
     if len(mine) != len(theirs) or len(other) != 1 or other[0] >= FIRST:
@@ -65,14 +74,22 @@ def _resized(pairing: Pairing) -> tuple[int, str]:
 
 
 def _fed(pairing: Pairing, forward: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Rows of these calls that read a tensor of another shape which no recorded call produced; none where one is a parameter."""
+    """Rows of these calls that read a tensor of another shape which no recorded call produced; none
+    where one is a parameter.
+    """
     rows, tensors = pairing.rows, pairing.target.tensors
     chosen: NDArray[np.int64] = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
-    made = (pairing.flows[0].producer[rows.target[chosen]] >= 0) | (pairing.flows[1].producer[rows.golden[chosen]] >= 0)
+    made = (pairing.flows[0].producer[rows.target[chosen]] >= 0) | (
+        pairing.flows[1].producer[rows.golden[chosen]] >= 0
+    )
     chosen = chosen[~made & forward[rows.target_call[chosen]]]
     side, places = pairing.target, rows.target[chosen]
-    weighed = side.which(side.calls.op[rows.target_call[chosen]], lambda op: traits_of(op).weighed) & (tensors.slot[places] != hash_of("0"))
-    weighed &= side.which(tensors.dtype[places], lambda dtype: "int" not in dtype)  # words are looked up by whole numbers
+    weighed = side.which(
+        side.calls.op[rows.target_call[chosen]], lambda op: traits_of(op).weighed
+    ) & (tensors.slot[places] != hash_of("0"))
+    weighed &= side.which(
+        tensors.dtype[places], lambda dtype: "int" not in dtype
+    )  # words are looked up by whole numbers
     return chosen[:0] if (tensors.parameter[places] | weighed).any() else chosen
 
 
@@ -88,6 +105,8 @@ def _forward(side: Side) -> NDArray[np.bool_]:
     """Calls of the first step before its backward pass."""
     calls = side.calls
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    found: NDArray[np.bool_] = calls.leaf & (calls.step == (int(calls.step[0]) if len(calls) else 0))
+    found: NDArray[np.bool_] = calls.leaf & (
+        calls.step == (int(calls.step[0]) if len(calls) else 0)
+    )
     found[int(backward[0]) if len(backward) else len(found) :] = False
     return found

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks of one run beside each other: they only learn of each other in collectives, which all of them meet in the same order.
+"""Ranks of one run beside each other: they only learn of each other in collectives, which all of
+them meet in the same order.
 
-So the number of collectives that a rank has met is a clock that all ranks share: a call can have been reached from another rank
-only by what stands there before the same number. The time of day says nothing.
+So the number of collectives that a rank has met is a clock that all ranks share: a call can have
+been reached from another rank only by what stands there before the same number. The time of day
+says nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
 
 
 class Collectives:
-    """The collectives of a side: flags by call, and for each call how many its rank has met before it."""
+    """The collectives of a side: flags by call, and for each call how many its rank has met before
+    it.
+    """
 
     def __init__(self, side: Side) -> None:
         self._calls = side.calls
-        self.flags = side.which(side.calls.op, is_collective) | side.which(side.calls.phase, lambda phase: phase == "communication")
+        self.flags = side.which(side.calls.op, is_collective) | side.which(
+            side.calls.phase, lambda phase: phase == "communication"
+        )
         self.before = self._met(self.flags & side.calls.leaf)
 
     def _met(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -36,7 +42,9 @@ class Collectives:
         return total
 
     def partners(self, call: int) -> dict[int, int]:
-        """The same collective on every other rank, by rank: the one of its operator with the same number within the step."""
+        """The same collective on every other rank, by rank: the one of its operator with the same
+        number within the step.
+        """
         rank, step = int(self._calls.rank[call]), int(self._calls.step[call])
         number = int(np.count_nonzero(self._alike(call, rank, step) < call))
         found = {}
@@ -48,4 +56,6 @@ class Collectives:
 
     def _alike(self, call: int, rank: int, step: int) -> NDArray[np.int64]:
         calls = self._calls
-        return np.flatnonzero((calls.rank == rank) & (calls.step == step) & (calls.op == calls.op[call]) & calls.leaf)
+        return np.flatnonzero(
+            (calls.rank == rank) & (calls.step == step) & (calls.op == calls.op[call]) & calls.leaf
+        )

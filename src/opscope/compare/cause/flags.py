@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of single calls and rows of a pairing before causes are looked for: flags by vector operations, each asked once."""
+"""What is known of single calls and rows of a pairing before causes are looked for: flags by vector
+operations, each asked once.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,15 @@ if TYPE_CHECKING:
 
 
 _COARSE = 64.0  # roundings that what two sides compose of other operators may be apart
-_SYSTEMATIC = 4.0  # of them, as far as they may be alike in all elements: a scale that was rounded itself
+_SYSTEMATIC = (
+    4.0  # of them, as far as they may be alike in all elements: a scale that was rounded itself
+)
 
 
 class Medians:
-    """Medians of the first n of some numbers, for any n: kept as two heaps, the lower half and the upper one, as far as was asked."""
+    """Medians of the first n of some numbers, for any n: kept as two heaps, the lower half and the
+    upper one, as far as was asked.
+    """
 
     def __init__(self, numbers: NDArray[np.float64]) -> None:
         self._numbers = numbers
@@ -65,7 +71,12 @@ class Signs:
         self.pairing, self.measures = pairing, measures
         self.calls = pairing.target.calls
         rows = pairing.rows
-        self.differing = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+        self.differing = (
+            (rows.target >= 0)
+            & (rows.golden >= 0)
+            & (rows.status != SAME)
+            & (rows.status != UNKNOWN)
+        )
         self.dead = dead_calls(pairing, 0, self.differing, self.overwritten)
         self.unequal = self.differing & ~self._of_dead if self.dead.any() else self.differing
 
@@ -104,11 +115,16 @@ class Signs:
 
     @cached_property
     def views(self) -> NDArray[np.bool_]:
-        """Calls that only look at a tensor in another way: a difference begins at the first that computes with it.
+        """Calls that only look at a tensor in another way: a difference begins at the first that
+        computes with it.
 
-        Where versions are recorded, what a view writes bears the version of what it views, and that call is found by itself.
+        Where versions are recorded, what a view writes bears the version of what it views, and that
+        call is found by itself.
         """
-        views: NDArray[np.bool_] = self.pairing.target.which(self.calls.op, lambda op: traits_of(op).view) & ~self.arguments_differ
+        views: NDArray[np.bool_] = (
+            self.pairing.target.which(self.calls.op, lambda op: traits_of(op).view)
+            & ~self.arguments_differ
+        )
         return views
 
     @cached_property
@@ -117,7 +133,11 @@ class Signs:
         rows = self.pairing.rows
         found = []
         for flow, places in zip(self.pairing.flows, (rows.target, rows.golden), strict=True):
-            producer = flow.producer[np.maximum(places, 0)] if len(flow.producer) else np.full(len(places), NONE)
+            producer = (
+                flow.producer[np.maximum(places, 0)]
+                if len(flow.producer)
+                else np.full(len(places), NONE)
+            )
             found.append(np.where(places >= 0, producer, NONE))
         return found[0], found[1]
 
@@ -128,7 +148,9 @@ class Signs:
         match = self.pairing.match.target
         if not len(match):
             return np.zeros(len(mine), dtype=np.bool_)
-        paired: NDArray[np.bool_] = (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
+        paired: NDArray[np.bool_] = (
+            (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
+        )
         return paired
 
     @cached_property
@@ -148,7 +170,9 @@ class Signs:
 
     @cached_property
     def owned(self) -> NDArray[np.bool_]:
-        """Rows of parameters, by their role on a side or by a parameter's content (an API that reads what its module owns)."""
+        """Rows of parameters, by their role on a side or by a parameter's content (an API that
+        reads what its module owns).
+        """
         rows, flow = self.pairing.rows, self.pairing.flows[0]
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
         found = _of_rows(mine.parameter, rows.target) | _of_rows(theirs.parameter, rows.golden)
@@ -162,13 +186,21 @@ class Signs:
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
         chosen = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0))
         left, right = rows.target[chosen], rows.golden[chosen]
-        turned = (mine.shape[left] != theirs.shape[right]) | (mine.stride[left] != theirs.stride[right])
-        same = (mine.named[left] != 0) & (mine.named[left] == theirs.named[right]) & (mine.l2norm[left] == theirs.l2norm[right])
+        turned = (mine.shape[left] != theirs.shape[right]) | (
+            mine.stride[left] != theirs.stride[right]
+        )
+        same = (
+            (mine.named[left] != 0)
+            & (mine.named[left] == theirs.named[right])
+            & (mine.l2norm[left] == theirs.l2norm[right])
+        )
         found[chosen] = turned & same & (mine.sorted_shape[left] == theirs.sorted_shape[right])
         return found
 
     def identities(self, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """A hash of what makes two rows the same difference: the version on the target's side, else the states on both."""
+        """A hash of what makes two rows the same difference: the version on the target's side, else
+        the states on both.
+        """
         rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
         left, right = rows.target[chosen], rows.golden[chosen]
         process, version = self.calls.process[tensors.call[left]], tensors.version[left]
@@ -179,7 +211,9 @@ class Signs:
 
     @cached_property
     def first_computed(self) -> NDArray[np.int64]:
-        """For each call the first of its rank, views apart, with an output that is not equal; the number of calls where none is."""
+        """For each call the first of its rank, views apart, with an output that is not equal; the
+        number of calls where none is.
+        """
         found = np.full(len(self.calls), len(self.calls), dtype=np.int64)
         for rank, calls in self.differences.items():
             computed = calls[~self.views[calls]]
@@ -189,7 +223,9 @@ class Signs:
 
     @cached_property
     def unexplained(self) -> NDArray[np.int64]:
-        """Input rows that differ by more than a change of type, and whose producers are not one matched pair."""
+        """Input rows that differ by more than a change of type, and whose producers are not one
+        matched pair.
+        """
         rows = self.pairing.rows
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
         inputs = np.flatnonzero(self.unequal & ~rows.output)
@@ -198,37 +234,58 @@ class Signs:
         inputs = inputs[~self.matched_producer[inputs] & ~self.overwritten[inputs]]
         alike = mine.dtype[rows.target[inputs]] == theirs.dtype[rows.golden[inputs]]
         outside = self.outside[inputs]
-        # Without versions, what was shaped otherwise between two recorded calls has no producer either: only a parameter surely has none.
+        # Without versions, what was shaped otherwise between two recorded calls has no producer
+        # either: only a parameter surely has none.
         sure = (mine.version[rows.target[inputs]] >= 0) | mine.parameter[rows.target[inputs]]
         error = rows.error[inputs]
-        large = error > np.where(alike & outside & sure, 0.0, _COARSE * np.minimum(rows.roundoff[inputs], 0.05 / _COARSE))
+        large = error > np.where(
+            alike & outside & sure, 0.0, _COARSE * np.minimum(rows.roundoff[inputs], 0.05 / _COARSE)
+        )
         large |= self._drifts(inputs) & alike & ~outside
-        whole = self.pairing.flows[0].whole[rows.target[inputs]] & self.pairing.flows[1].whole[rows.golden[inputs]]
+        whole = (
+            self.pairing.flows[0].whole[rows.target[inputs]]
+            & self.pairing.flows[1].whole[rows.golden[inputs]]
+        )
         chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
         return chosen
 
     def _drifts(self, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Rows whose norms are further apart than rounding makes them: it is an average over elements, a factor is not."""
-        rows, (mine, theirs) = self.pairing.rows, (self.pairing.target.tensors, self.pairing.golden.tensors)
+        """Rows whose norms are further apart than rounding makes them: it is an average over
+        elements, a factor is not.
+        """
+        rows, (mine, theirs) = (
+            self.pairing.rows,
+            (self.pairing.target.tensors, self.pairing.golden.tensors),
+        )
         left, right = mine.l2norm[rows.target[chosen]], theirs.l2norm[rows.golden[chosen]]
         size = np.maximum(theirs.size[rows.golden[chosen]], 1)
-        bound = np.maximum(_COARSE * 2.0**-24, rows.roundoff[chosen] * (_SYSTEMATIC + _COARSE / np.sqrt(size)))
+        bound = np.maximum(
+            _COARSE * 2.0**-24, rows.roundoff[chosen] * (_SYSTEMATIC + _COARSE / np.sqrt(size))
+        )
         with np.errstate(invalid="ignore"):
             found: NDArray[np.bool_] = np.abs(left - right) > bound * np.maximum(left, right)
         return found
 
     def drifts_alone(self, row: int) -> bool:
-        """Whether all that tells a row apart is its norm: it is no further off than a few roundings may be."""
-        return bool(self.pairing.rows.error[row] <= min(_COARSE * self.pairing.rows.roundoff[row], 0.05))
+        """Whether all that tells a row apart is its norm: it is no further off than a few roundings
+        may be.
+        """
+        return bool(
+            self.pairing.rows.error[row] <= min(_COARSE * self.pairing.rows.roundoff[row], 0.05)
+        )
 
     @cached_property
     def overwritten(self) -> NDArray[np.bool_]:
-        """Input rows that their call fills whatever they held: memory that nobody wrote before holds anything."""
+        """Input rows that their call fills whatever they held: memory that nobody wrote before
+        holds anything.
+        """
         filling = self.pairing.target.which(self.calls.op, fills)
         rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
         if not filling.any():
             return found
-        chosen = np.flatnonzero(~rows.output & (rows.target >= 0) & filling[np.maximum(rows.target_call, 0)])
+        chosen = np.flatnonzero(
+            ~rows.output & (rows.target >= 0) & filling[np.maximum(rows.target_call, 0)]
+        )
         first = np.searchsorted(self.pairing.target.tensors.call, rows.target_call[chosen])
         found[chosen] = rows.target[chosen] == first
         return found
@@ -258,7 +315,9 @@ class Signs:
         """Views of which an output bears the version of an input."""
         found = np.zeros(len(self.calls), dtype=np.bool_)
         if self.views.any():
-            found[self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]] = True
+            found[
+                self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]
+            ] = True
         return found & self.views
 
     def rows_of(self, call: int) -> range:
@@ -277,18 +336,28 @@ class Signs:
         return first is not None and first < call
 
     def noise(self, call: int) -> float:
-        """How far apart half of the results are that stand before a call in its step and rank; 0 where none does."""
+        """How far apart half of the results are that stand before a call in its step and rank; 0
+        where none does.
+        """
         found = self._results.get((int(self.calls.rank[call]), int(self.calls.step[call])))
         return found[1].of(int(np.searchsorted(found[0], call))) if found is not None else 0.0
 
     @cached_property
     def _results(self) -> dict[tuple[int, int], tuple[NDArray[Any], Medians]]:
-        """By rank and step the calls of all results that were compared, in their order, and the medians of their errors."""
+        """By rank and step the calls of all results that were compared, in their order, and the
+        medians of their errors.
+        """
         rows, calls = self.pairing.rows, self.calls
-        chosen = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0) & np.isfinite(rows.error))
+        chosen = np.flatnonzero(
+            rows.output & (rows.target >= 0) & (rows.golden >= 0) & np.isfinite(rows.error)
+        )
         owner = rows.target_call[chosen]
         place = np.stack([calls.rank[owner], calls.step[owner]])
-        begins = np.flatnonzero(np.r_[True, (place[:, 1:] != place[:, :-1]).any(axis=0)]) if len(owner) else np.empty(0, dtype=np.int64)
+        begins = (
+            np.flatnonzero(np.r_[True, (place[:, 1:] != place[:, :-1]).any(axis=0)])
+            if len(owner)
+            else np.empty(0, dtype=np.int64)
+        )
         found = {}
         for start, stop in pairwise([*begins.tolist(), len(owner)]):
             rank, step = place[:, start].tolist()
@@ -297,27 +366,41 @@ class Signs:
 
     @cached_property
     def sure(self) -> NDArray[np.bool_]:
-        """Rows whose contents are known to be the same element by element: statistics alone may hide that elements changed places."""
+        """Rows whose contents are known to be the same element by element: statistics alone may
+        hide that elements changed places.
+        """
         rows, (mine, theirs) = self.pairing.rows, self.pairing.flows
         found: NDArray[np.bool_] = (rows.target >= 0) & (rows.golden >= 0)
         both = np.flatnonzero(found)
         left, right = rows.target[both], rows.golden[both]
-        found[both] = mine.whole[left] & theirs.whole[right] & (mine.state[left] == theirs.state[right])
+        found[both] = (
+            mine.whole[left] & theirs.whole[right] & (mine.state[left] == theirs.state[right])
+        )
         return found
 
     def guessed(self, call: int) -> list[int]:
         """The rows that a call reads and that only statistics call equal."""
         rows = self.pairing.rows
-        return [row for row in self.rows_of(call) if not rows.output[row] and rows.error[row] == 0 and not self.sure[row]]
+        return [
+            row
+            for row in self.rows_of(call)
+            if not rows.output[row] and rows.error[row] == 0 and not self.sure[row]
+        ]
 
     def blurred(self, call: int) -> bool:
-        """Whether what a call reads is equal by statistics alone, while its run has gone apart before: it is as close as the rest."""
+        """Whether what a call reads is equal by statistics alone, while its run has gone apart
+        before: it is as close as the rest.
+        """
         return bool(self.guessed(call)) and self.earlier_difference(call)
 
     def vague(self, call: int) -> bool:
-        """Whether the statistics of what a blurred call reads hold no norm (a mask, infinite scores), and so say next to nothing."""
+        """Whether the statistics of what a blurred call reads hold no norm (a mask, infinite
+        scores), and so say next to nothing.
+        """
         norms, places = self.pairing.target.tensors.l2norm, self.pairing.rows.target
-        return self.earlier_difference(call) and any(not np.isfinite(norms[places[row]]) for row in self.guessed(call))
+        return self.earlier_difference(call) and any(
+            not np.isfinite(norms[places[row]]) for row in self.guessed(call)
+        )
 
 
 def fills(op: str) -> bool:

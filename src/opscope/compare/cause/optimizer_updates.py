@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What optimizers of two frameworks added to parameters, where only statistics of the parameters before and after are known.
+"""What optimizers of two frameworks added to parameters, where only statistics of the parameters
+before and after are known.
 
-An update of Adam's kind divides by roots of gradients, so single elements of it may be anything where gradients are rounding alone:
-the parameters after it cannot be judged by their error. The mean of a parameter is linear in the update, though: what it moved by on
-one side over what it moved by on the other is 1 for nearly all parameters, or the ratio of two learning rates.
+An update of Adam's kind divides by roots of gradients, so single elements of it may be anything
+where gradients are rounding alone: the parameters after it cannot be judged by their error. The
+mean of a parameter is linear in the update, though: what it moved by on one side over what it moved
+by on the other is 1 for nearly all parameters, or the ratio of two learning rates.
 """
 
 from __future__ import annotations
@@ -40,15 +42,21 @@ class Updates:
 
     @cached_property
     def calls(self) -> list[int]:
-        """The target's steps of optimizers that have a partner, none where both runs are of one framework."""
+        """The target's steps of optimizers that have a partner, none where both runs are of one
+        framework.
+        """
         target, match = self._pairing.target, self._pairing.match.target
         if self._pairing.between is None:
             return []
-        steps: list[int] = np.flatnonzero((match >= 0) & target.which(target.calls.op, lambda op: op == OPTIMIZER)).tolist()
+        steps: list[int] = np.flatnonzero(
+            (match >= 0) & target.which(target.calls.op, lambda op: op == OPTIMIZER)
+        ).tolist()
         return steps
 
     def unlike(self, call: int) -> str:
-        """How the updates of a call in calls differ from golden's, in words; nothing where they do not, or where nothing tells."""
+        """How the updates of a call in calls differ from golden's, in words; nothing where they do
+        not, or where nothing tells.
+        """
         ratios = np.array([ratio for ratio in self._ratios(call) if np.isfinite(ratio)])
         if len(ratios) < LEAST:
             return ""
@@ -57,23 +65,37 @@ class Updates:
             return ""
         if np.median(np.abs(ratios - middle)) <= OFF * abs(middle):
             return f"parameters move {middle:.4g} times as far as golden's: another learning rate"
-        return f"half of all parameters move by {off:.0%} more or less than golden's: another rate, momentum, decay or epsilon"
+        return (
+            f"half of all parameters move by {off:.0%} more or less than golden's: another rate, "
+            "momentum, decay or epsilon"
+        )
 
     def _ratios(self, call: int) -> Iterator[float]:
-        """For each parameter that a call writes, by how much its mean moved over that of golden's."""
+        """For each parameter that a call writes, by how much its mean moved over that of
+        golden's.
+        """
         rows = self._pairing.rows
         for row in self._signs.rows_of(call):
             if not rows.output[row] or rows.target[row] < 0 or rows.golden[row] < 0:
                 continue
-            mine, theirs = self._moved(0, int(rows.target[row])), self._moved(1, int(rows.golden[row]))
+            mine, theirs = (
+                self._moved(0, int(rows.target[row])),
+                self._moved(1, int(rows.golden[row])),
+            )
             if abs(theirs) > _TELLING * self._rounding(row):
                 yield mine / theirs
 
     def _rounding(self, row: int) -> float:
-        """What rounding makes of the mean of golden's parameter: its elements in their type, statistics in float32."""
+        """What rounding makes of the mean of golden's parameter: its elements in their type,
+        statistics in float32.
+        """
         tensors, place = self._pairing.golden.tensors, int(self._pairing.rows.golden[row])
         root = math.sqrt(max(int(tensors.size[place]), 1))
-        return max(2.0**-24, float(self._pairing.rows.roundoff[row]) / root) * float(np.nan_to_num(tensors.l2norm[place])) / root
+        return (
+            max(2.0**-24, float(self._pairing.rows.roundoff[row]) / root)
+            * float(np.nan_to_num(tensors.l2norm[place]))
+            / root
+        )
 
     def _moved(self, number: int, row: int) -> float:
         """How far the mean of a parameter moved; NaN where it is not known what it was before."""
@@ -82,7 +104,10 @@ class Updates:
         place = row if side.places is None else int(side.places[row])
         tensors, calls = base.tensors, base.calls
         at = int(tensors.call[place])
-        step, known = int(calls.step[at]), self._known[number].get((int(calls.process[at]), int(tensors.named[place])), ())
+        step, known = (
+            int(calls.step[at]),
+            self._known[number].get((int(calls.process[at]), int(tensors.named[place])), ()),
+        )
         before = [one for one, in_step in known if one < place and in_step != step]
         return float(tensors.mean[place] - tensors.mean[before[-1]]) if before else math.nan
 
@@ -92,12 +117,16 @@ class Updates:
 
 
 def _parameters(side: Side) -> _Rows:
-    """The rows of each parameter by process and name, each with the step whose optimizer it stands in, NONE where it stands in none."""
+    """The rows of each parameter by process and name, each with the step whose optimizer it stands
+    in, NONE where it stands in none.
+    """
     base = side if side.base is None else side.base
     tensors, calls = base.tensors, base.calls
     optimizes = base.which(calls.phase, lambda phase: phase == "optimizer")
     found: _Rows = defaultdict(list)
     for row in np.flatnonzero(tensors.parameter & (tensors.named != 0)).tolist():
         at = int(tensors.call[row])
-        found[int(calls.process[at]), int(tensors.named[row])].append((row, int(calls.step[at]) if optimizes[at] else NONE))
+        found[int(calls.process[at]), int(tensors.named[row])].append(
+            (row, int(calls.step[at]) if optimizes[at] else NONE)
+        )
     return found

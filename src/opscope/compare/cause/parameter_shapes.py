@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that have another shape than on the golden side: a layer that is wider, or parted into groups."""
+"""Parameters that have another shape than on the golden side: a layer that is wider, or parted into
+groups.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,30 @@ class Shapes:
 
     @cached_property
     def readers(self) -> dict[int, int]:
-        """Calls that compute with a parameter of another shape, and its row; not those that only fill it."""
+        """Calls that compute with a parameter of another shape, and its row; not those that only
+        fill it.
+        """
         rows, side = self._pairing.rows, self._pairing.target
         chosen = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
-        same = side.tensors.named[rows.target[chosen]] == self._pairing.golden.tensors.named[rows.golden[chosen]]
+        same = (
+            side.tensors.named[rows.target[chosen]]
+            == self._pairing.golden.tensors.named[rows.golden[chosen]]
+        )
         chosen = chosen[side.tensors.parameter[rows.target[chosen]] & same]
         words = side.texts(side.calls.op[rows.target_call[chosen]])
         found: dict[int, int] = {}
-        for row, call, op in zip(chosen.tolist(), rows.target_call[chosen].tolist(), words, strict=True):
+        for row, call, op in zip(
+            chosen.tolist(), rows.target_call[chosen].tolist(), words, strict=True
+        ):
             known = traits_of(op)
             if not (known.idle or known.overwrites or known.random):
                 found.setdefault(call, row)
         return found
 
     def told_at(self, call: int) -> int:
-        """The row of a parameter that is to be told at this call, NONE where there is none, or an earlier call told it."""
+        """The row of a parameter that is to be told at this call, NONE where there is none, or an
+        earlier call told it.
+        """
         row = self.readers.get(call, NONE)
         if row < 0:
             return NONE
@@ -50,9 +61,11 @@ class Shapes:
         return row
 
     def recorded_otherwise(self, call: int, forward: int) -> bool:
-        """Whether all that differs of a gradient is its shape, though what its forward call read and wrote has the same on both sides.
+        """Whether all that differs of a gradient is its shape, though what its forward call read
+        and wrote has the same on both sides.
 
-        A tool that hooks the nodes of autograd takes the gradient of another node then, where kernels are composed otherwise.
+        A tool that hooks the nodes of autograd takes the gradient of another node then, where
+        kernels are composed otherwise.
         """
         shaped, otherwise = self._shaped
         return forward >= 0 and call in shaped and call not in otherwise and forward not in shaped
@@ -62,10 +75,14 @@ class Shapes:
         """Calls with a tensor of another shape, and those that write one that differs otherwise."""
         rows = self._pairing.rows
         shape = rows.status == SHAPE
-        return set(rows.target_call[shape].tolist()), set(rows.target_call[rows.output & ~shape & (rows.error > 0)].tolist())
+        return set(rows.target_call[shape].tolist()), set(
+            rows.target_call[rows.output & ~shape & (rows.error > 0)].tolist()
+        )
 
     def draws(self, call: int) -> bool:
-        """Whether a draw fills a parameter in a run some of whose parameters have another shape, which sets the bounds of the draw."""
+        """Whether a draw fills a parameter in a run some of whose parameters have another shape,
+        which sets the bounds of the draw.
+        """
         tensors = self._pairing.target.tensors
         first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
         return bool(self.readers) and bool(tensors.parameter[first:last].any())

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers of one run beside those of another: one draw more on one side and all that is drawn after it differs."""
+"""Random numbers of one run beside those of another: one draw more on one side and all that is
+drawn after it differs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Draws:
-    """Draws from the default generator that only one side made; default flags all of the target's."""
+    """Draws from the default generator that only one side made; default flags all of the
+    target's.
+    """
 
     def __init__(self, pairing: Pairing) -> None:
         self._sides = pairing.target.calls, pairing.golden.calls
@@ -37,14 +41,22 @@ class Draws:
         )
 
     def before(self, target: int, golden: int) -> tuple[int, int]:
-        """The first draw that only the target made before a matched one, and the first that only golden made; NONE where there is none."""
+        """The first draw that only the target made before a matched one, and the first that only
+        golden made; NONE where there is none.
+        """
         found = [self._first(side, place) for side, place in ((0, target), (1, golden))]
         return found[0], found[1]
 
     def resized(self, target: int) -> bool:
-        """Whether both sides drew before, but not as many numbers: the finding is what had another shape."""
+        """Whether both sides drew before, but not as many numbers: the finding is what had another
+        shape.
+        """
         calls = self._sides[0]
-        return bool(((self._resized < target) & (calls.process[self._resized] == calls.process[target])).any())
+        return bool(
+            (
+                (self._resized < target) & (calls.process[self._resized] == calls.process[target])
+            ).any()
+        )
 
     def _first(self, side: int, place: int) -> int:
         calls, alone = self._sides[side], self._alone[side]
@@ -53,5 +65,7 @@ class Draws:
 
 
 def draws_of(side: Side) -> NDArray[np.bool_]:
-    """Calls that draw from the default generator; those that were given one of their own have an overload that says so."""
+    """Calls that draw from the default generator; those that were given one of their own have an
+    overload that says so.
+    """
     return side.which(side.calls.op, lambda op: traits_of(op).random and "generator" not in op)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums and products of several terms that two runs take in another order: their parts differ, the whole does not."""
+"""Sums and products of several terms that two runs take in another order: their parts differ, the
+whole does not.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ MAX_SUMS = 64
 
 
 class Sums:
-    """The target's sums and who reads them; producers are those of the target's rows, rows_of gives the rows of a call."""
+    """The target's sums and who reads them; producers are those of the target's rows, rows_of gives
+    the rows of a call.
+    """
 
-    def __init__(self, pairing: Pairing, producers: NDArray[np.int64], rows_of: Callable[[int], range]) -> None:
+    def __init__(
+        self, pairing: Pairing, producers: NDArray[np.int64], rows_of: Callable[[int], range]
+    ) -> None:
         self._pairing, self._producers, self._rows_of = pairing, producers, rows_of
 
     def reordered(self, call: int) -> set[int]:
-        """The chain of sums that begins with a call, where whoever reads its end reads what golden reads; else nothing."""
+        """The chain of sums that begins with a call, where whoever reads its end reads what golden
+        reads; else nothing.
+        """
         if not self._flags[call]:
             return set()
         rows, agreed = self._pairing.rows, False
@@ -41,7 +49,11 @@ class Sums:
                 if self._flags[reader]:
                     waiting.append(reader)
                     continue
-                read = [row for row in self._rows_of(reader) if not rows.output[row] and self._producers[row] == at]
+                read = [
+                    row
+                    for row in self._rows_of(reader)
+                    if not rows.output[row] and self._producers[row] == at
+                ]
                 if any(rows.error[row] > 64 * rows.roundoff[row] for row in read):
                     return set()
                 agreed = agreed or bool(read)
@@ -59,6 +71,8 @@ class Sums:
         rows = np.flatnonzero((flow.producer >= 0) & side.calls.leaf[side.tensors.call])
         rows = rows[self._flags[flow.producer[rows]]]
         found: dict[int, list[int]] = defaultdict(list)
-        for producer, reader in zip(flow.producer[rows].tolist(), side.tensors.call[rows].tolist(), strict=True):
+        for producer, reader in zip(
+            flow.producer[rows].tolist(), side.tensors.call[rows].tolist(), strict=True
+        ):
             found[producer].append(reader)
         return found

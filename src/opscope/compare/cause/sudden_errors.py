@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 LEAP = 100.0
 
 
-def leaps(pairing: Pairing, measures: Measures, chosen: NDArray[np.int64], steep: NDArray[np.bool_]) -> Iterator[int]:
-    """For each rank the first of the chosen rows that leaps; steep flags calls of which a tiny change may make anything."""
+def leaps(
+    pairing: Pairing, measures: Measures, chosen: NDArray[np.int64], steep: NDArray[np.bool_]
+) -> Iterator[int]:
+    """For each rank the first of the chosen rows that leaps; steep flags calls of which a tiny
+    change may make anything.
+    """
     rows, calls = pairing.rows, pairing.target.calls
     ranks = calls.rank[rows.target_call[chosen]]
     for rank in np.unique(ranks).tolist():
@@ -26,19 +30,27 @@ def leaps(pairing: Pairing, measures: Measures, chosen: NDArray[np.int64], steep
         error = rows.error[here]
         before = np.r_[0.0, np.maximum.accumulate(error)[:-1]]
         own = np.where(np.isnan(measures.own[here]), 0.0, measures.own[here])
-        floor = np.maximum(np.maximum(own, 64 * rows.roundoff[here] * _beside(pairing, here)), 1e-12)
-        found = np.flatnonzero((error > LEAP * np.maximum(before, floor)) & ~steep[rows.target_call[here]])
+        floor = np.maximum(
+            np.maximum(own, 64 * rows.roundoff[here] * _beside(pairing, here)), 1e-12
+        )
+        found = np.flatnonzero(
+            (error > LEAP * np.maximum(before, floor)) & ~steep[rows.target_call[here]]
+        )
         if len(found):
             yield int(here[found[0]])
 
 
 def _beside(pairing: Pairing, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How much larger the largest tensor of its call is than each row's: a gradient that is rounding alone stands beside another."""
+    """How much larger the largest tensor of its call is than each row's: a gradient that is
+    rounding alone stands beside another.
+    """
     rows, tensors = pairing.rows, pairing.golden.tensors
     size = np.nan_to_num(tensors.l2norm) / np.sqrt(np.maximum(tensors.size, 1))
     largest = np.zeros(len(pairing.golden.calls))
     np.maximum.at(largest, tensors.call, size)
     places = rows.golden[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
-        found: NDArray[np.float64] = np.fmax(largest[tensors.call[places]] / np.maximum(size[places], 1e-300), 1.0)
+        found: NDArray[np.float64] = np.fmax(
+            largest[tensors.call[places]] / np.maximum(size[places], 1e-300), 1.0
+        )
     return found

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that one side alone runs: those through which a tensor came, and the one of them that is to be named."""
+"""Calls that one side alone runs: those through which a tensor came, and the one of them that is to
+be named.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Lonely:
         }
 
     def above(self, start: int, *, target: bool) -> tuple[set[int], set[int]]:
-        """Calls without a partner through which a tensor of the call start came, and the target's calls of those that fed them."""
+        """Calls without a partner through which a tensor of the call start came, and the target's
+        calls of those that fed them.
+        """
         _, _, match = self._sides[target]
         waiting, found, given = [start], set[int](), set[int]()
         while waiting and len(found) < MAX_WALK:
@@ -43,31 +47,51 @@ class Lonely:
         return found, given
 
     def foremost(self, calls: set[int], *, target: bool) -> int:
-        """Of calls without a partner the first that computes with what both sides have; views and constants tell nobody anything."""
+        """Of calls without a partner the first that computes with what both sides have; views and
+        constants tell nobody anything.
+        """
         side, _, match = self._sides[target]
         ordered = sorted(calls)
-        words = dict(zip(ordered, side.texts(side.calls.op[np.array(ordered, dtype=np.int64)]), strict=True))
+        words = dict(
+            zip(ordered, side.texts(side.calls.op[np.array(ordered, dtype=np.int64)]), strict=True)
+        )
         computing = [call for call in ordered if not traits_of(words[call]).idle]
 
         def fed(call: int) -> bool:
-            return any(producer >= 0 and match[producer] >= 0 for producer in self.inputs_of(call, target=target))
+            return any(
+                producer >= 0 and match[producer] >= 0
+                for producer in self.inputs_of(call, target=target)
+            )
 
         def shared(call: int) -> bool:
-            return fed(call) or any(producer < 0 for producer in self.inputs_of(call, target=target))
+            return fed(call) or any(
+                producer < 0 for producer in self.inputs_of(call, target=target)
+            )
 
         first = next(filter(shared, computing), computing[0] if computing else ordered[0])
         if not self._between:
             return first
-        return next(filter(fed, computing), first)  # one framework may compute a constant that is written down in the other
+        return next(
+            filter(fed, computing), first
+        )  # one framework may compute a constant that is written down in the other
 
     def first_before(self, call: int, *, target: bool) -> int:
-        """The first call of one side before a call in its step and rank that has no partner and computes; NONE where there is none."""
+        """The first call of one side before a call in its step and rank that has no partner and
+        computes; NONE where there is none.
+        """
         side, _, match = self._sides[target]
         calls = side.calls
         here = (calls.step[:call] == calls.step[call]) & (calls.rank[:call] == calls.rank[call])
         alone = np.flatnonzero(here & (match[:call] < 0) & calls.leaf[:call])
         words = side.texts(calls.op[alone])
-        return next((at for at, word in zip(alone.tolist(), words, strict=True) if not traits_of(word).idle), NONE)
+        return next(
+            (
+                at
+                for at, word in zip(alone.tolist(), words, strict=True)
+                if not traits_of(word).idle
+            ),
+            NONE,
+        )
 
     def computes(self, call: int, *, target: bool) -> bool:
         """Whether a call does more than view, convert or allocate."""
@@ -75,16 +99,22 @@ class Lonely:
         return not traits_of(side.words.get(int(side.calls.op[call]), "")).idle
 
     def written_over(self, call: int, mine: int, theirs: int) -> tuple[int, bool]:
-        """A call of one side alone that wrote to what the other side's producer made, and whether it is the target's; NONE where none is.
+        """A call of one side alone that wrote to what the other side's producer made, and whether
+        it is the target's; NONE where none is.
 
-        That is how x[i] = y looks in a dump that has no output of it. call is the target's, mine and theirs produced what it reads.
+        That is how x[i] = y looks in a dump that has no output of it. call is the target's, mine
+        and theirs produced what it reads.
         """
         golden = int(self._sides[True][2][call])
         for target, at, made in ((True, call, theirs), (False, golden, mine)):
             match = self._sides[target][2]
             partner = int(self._sides[not target][2][made]) if made >= 0 else NONE
             for one in range(partner + 1, at) if partner >= 0 else ():
-                if match[one] < 0 and partner in self.inputs_of(one, target=target) and self._writes_nothing(one, target=target):
+                if (
+                    match[one] < 0
+                    and partner in self.inputs_of(one, target=target)
+                    and self._writes_nothing(one, target=target)
+                ):
                     return one, target
         return NONE, True
 

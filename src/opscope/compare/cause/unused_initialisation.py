@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Initialisations that reach nothing: draws that load_state_dict overwrites, copies that are filled anew, heads that nobody calls.
+"""Initialisations that reach nothing: draws that load_state_dict overwrites, copies that are filled
+anew, heads that nobody calls.
 
-A call before the first module of its rank is dead where nothing reads what differs of its result, or only calls that write over it, or
-dead ones. What nobody reads at all counts where it is an initialisation (a draw, a fill, a copy, an operator in place) and modules are
-called after it: any other such result may be what the program was run for. Nothing is dead where modules were not recorded and what
-differs is read by nobody, nor in runs of other tools, which leave readers out.
+A call before the first module of its rank is dead where nothing reads what differs of its result,
+or only calls that write over it, or dead ones. What nobody reads at all counts where it is an
+initialisation (a draw, a fill, a copy, an operator in place) and modules are
+called after it: any other such result may be what the program was run for. Nothing is dead where
+modules were not recorded and what differs is read by nobody, nor in runs of other tools, which
+leave readers out.
 """
 
 from __future__ import annotations
@@ -26,10 +29,13 @@ if TYPE_CHECKING:
 MOST = 100_000  # calls before the first module, above which none is called an initialisation
 
 
-def dead_calls(pairing: Pairing, number: int, unequal: NDArray[np.bool_], overwritten: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def dead_calls(
+    pairing: Pairing, number: int, unequal: NDArray[np.bool_], overwritten: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """Which calls of a side (0 the target, 1 golden) differ, or stand alone, and reach nothing.
 
-    unequal: rows of the pairing that differ; overwritten: rows that their call fills whatever they held.
+    unequal: rows of the pairing that differ; overwritten: rows that their call fills whatever they
+    held.
     """
     side, flow = (pairing.target, pairing.golden)[number], pairing.flows[number]
     rows, match = pairing.rows, (pairing.match.target, pairing.match.golden)[number]
@@ -43,15 +49,21 @@ def dead_calls(pairing: Pairing, number: int, unequal: NDArray[np.bool_], overwr
     parted = here & (unequal | ((rows.target < 0) | (rows.golden < 0)))
     differing[owners[parted & rows.output]] = True
     used = _first_use(side)
-    candidates = np.flatnonzero((differing | (match < 0)) & side.calls.leaf & (np.arange(len(used)) < used))
+    candidates = np.flatnonzero(
+        (differing | (match < 0)) & side.calls.leaf & (np.arange(len(used)) < used)
+    )
     if not len(candidates) or len(candidates) > MOST:
         return found
-    reads = np.flatnonzero(parted & ~rows.output & ~overwritten & side.calls.leaf[np.maximum(owners, 0)])
+    reads = np.flatnonzero(
+        parted & ~rows.output & ~overwritten & side.calls.leaf[np.maximum(owners, 0)]
+    )
     producers = flow.producer[places[reads]]
     writes = np.zeros(len(side.calls), dtype=np.bool_)
     writes[side.tensors.call[side.tensors.output]] = True
     follows = differing | ~writes  # what a call without a result makes of it nobody knows
-    live = _live(candidates, reads=(producers, owners[reads]), follows=follows, endings=_endings(side, used))
+    live = _live(
+        candidates, reads=(producers, owners[reads]), follows=follows, endings=_endings(side, used)
+    )
     found[candidates] = ~live[candidates]
     return found
 
@@ -63,7 +75,9 @@ def _live(
     follows: NDArray[np.bool_],
     endings: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Which calls but dead candidates: a candidate lives by a reader that lives and differs, or as the end of what is no initialisation."""
+    """Which calls but dead candidates: a candidate lives by a reader that lives and differs, or as
+    the end of what is no initialisation.
+    """
     live = np.ones(len(follows), dtype=np.bool_)
     chosen = np.isin(reads[0], candidates)
     readers: dict[int, list[int]] = defaultdict(list)
@@ -71,12 +85,18 @@ def _live(
         readers[producer].append(reader)
     for call in candidates.tolist()[::-1]:
         read = readers.get(call)
-        live[call] = not endings[call] if read is None else any(live[reader] and follows[reader] for reader in read)
+        live[call] = (
+            not endings[call]
+            if read is None
+            else any(live[reader] and follows[reader] for reader in read)
+        )
     return live
 
 
 def _first_use(side: Side) -> NDArray[np.int64]:
-    """For each call the first of its rank that a module encloses or that is no forward call; the number of calls where there is none."""
+    """For each call the first of its rank that a module encloses or that is no forward call; the
+    number of calls where there is none.
+    """
     calls = side.calls
     forward = side.which(calls.phase, lambda phase: phase == "forward")
     using = np.flatnonzero((calls.parent >= 0) | ~calls.leaf | ~forward)
@@ -88,12 +108,16 @@ def _first_use(side: Side) -> NDArray[np.int64]:
 
 
 def _endings(side: Side, used: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Calls whose result is an initialisation where nobody reads it: modules are called in their rank."""
+    """Calls whose result is an initialisation where nobody reads it: modules are called in their
+    rank.
+    """
 
     def initialises(op: str) -> bool:
         known = traits_of(op)
         return in_place(op) or known.random or bool(known.overwrites) or known.idle
 
     enclosed = np.isin(side.calls.rank, np.unique(side.calls.rank[~side.calls.leaf]))
-    found: NDArray[np.bool_] = side.which(side.calls.op, initialises) & enclosed & (used < len(used))
+    found: NDArray[np.bool_] = (
+        side.which(side.calls.op, initialises) & enclosed & (used < len(used))
+    )
     return found

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two runs of different frameworks side by side: what both compute in common words, tensors by what they hold, not by their slots."""
+"""Two runs of different frameworks side by side: what both compute in common words, tensors by what
+they hold, not by their slots.
+"""
 
 from __future__ import annotations
 
@@ -29,55 +31,98 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
 
-# Gradients are computed in other orders and may bear other modules: all levels but the loosest match across (side.tokens).
+# Gradients are computed in other orders and may bear other modules: all levels but the loosest
+# match across (side.tokens).
 CROSSING, CERTAIN = 5, 6
 _AGREES = 1e-3
 
 
-def pair_frameworks(sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping: Mapping | None) -> Pairing:
-    """Calls matched and tensors paired between two frameworks; a user's mapping names the target's operators first."""
+def pair_frameworks(
+    sides: tuple[Side, Side], flows: tuple[Flow, Flow], mapping: Mapping | None
+) -> Pairing:
+    """Calls matched and tensors paired between two frameworks; a user's mapping names the target's
+    operators first.
+    """
     fused = fused_words(sides[0]) | fused_words(sides[1])
     spells = (str if mapping is None else mapping.operator), str
-    one, other = (lowered(side, flow, spell, fused) for side, flow, spell in zip(sides, flows, spells, strict=True))
-    named = [msgspec.structs.replace(names, by_level=False) for names in naming(one.side, other.side, mapping)]  # leaves on both sides
+    one, other = (
+        lowered(side, flow, spell, fused)
+        for side, flow, spell in zip(sides, flows, spells, strict=True)
+    )
+    named = [
+        msgspec.structs.replace(names, by_level=False)
+        for names in naming(one.side, other.side, mapping)
+    ]  # leaves on both sides
     named_so = [*([] if mapping is None else mapping.pairs(one.side, other.side))]
-    named_so += same_files(one.side, other.side, named_so, None if mapping is None else mapping.originals)
+    named_so += same_files(
+        one.side, other.side, named_so, None if mapping is None else mapping.originals
+    )
     tokens = [
-        msgspec.structs.replace(tokens_of(low.side, low.flow, names), crossing=CROSSING, certain=CERTAIN)
+        msgspec.structs.replace(
+            tokens_of(low.side, low.flow, names), crossing=CROSSING, certain=CERTAIN
+        )
         for low, names in zip((one, other), named, strict=True)
     ]
-    given = [*named_so, *equal_results((one.side, other.side), (tokens[0].part, tokens[1].part), named_so)]
+    given = [
+        *named_so,
+        *equal_results((one.side, other.side), (tokens[0].part, tokens[1].part), named_so),
+    ]
     match = _plausible(one, other, align(tokens[0], tokens[1], given=given), named_so)
     fixed = None if mapping is None else mapping.rows(one.side, other.side, match)
-    (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match, fixed)
+    (target, flow), (golden, golden_flow) = slotted(
+        (one.side, one.flow), (other.side, other.flow), match, fixed
+    )
     unlike = differing_attributes(target, golden, match)
     args = target.calls.args.copy()
     args[list(unlike)] = 1
     target = msgspec.structs.replace(target, calls=msgspec.structs.replace(target.calls, args=args))
     pair = (flow, golden_flow)
-    return Pairing(target, golden, pair, match, pair_rows(target, golden, pair, match), Between(unlike, (one.groups, other.groups)))
+    return Pairing(
+        target,
+        golden,
+        pair,
+        match,
+        pair_rows(target, golden, pair, match),
+        Between(unlike, (one.groups, other.groups)),
+    )
 
 
 def _plausible(one: Lowered, other: Lowered, match: Match, named_so: Sequence[Pair]) -> Match:
-    """The pairs that something speaks for: a name, a result or inputs that agree, or the same module for what is no building block."""
-    (target, flow), (golden, golden_flow) = slotted((one.side, one.flow), (other.side, other.flow), match)
+    """The pairs that something speaks for: a name, a result or inputs that agree, or the same
+    module for what is no building block.
+    """
+    (target, flow), (golden, golden_flow) = slotted(
+        (one.side, one.flow), (other.side, other.flow), match
+    )
     rows = pair_rows(target, golden, (flow, golden_flow), match)
     count = len(match.target)
     both = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0) & ~np.isnan(rows.error))
     both = both[target.tensors.size[rows.target[both]] >= LEAST]
     agree, calls, output = rows.error[both] <= _AGREES, rows.target_call[both], rows.output[both]
     known, some, result, odd = (np.zeros(count, dtype=np.bool_) for _ in range(4))
-    known[calls], some[calls[agree]], result[calls[agree & output]], odd[calls[~agree & ~output]] = True, True, True, True
+    (
+        known[calls],
+        some[calls[agree]],
+        result[calls[agree & output]],
+        odd[calls[~agree & ~output]],
+    ) = True, True, True, True
     generic = {code for code, word in target.words.items() if traits_of(word).generic}
     block = np.isin(target.calls.op, np.array(sorted(generic), dtype=np.uint64))
     backward = {code for code, word in target.words.items() if word == "backward"}
-    strict = block | np.isin(target.calls.phase, np.array(sorted(backward), dtype=np.uint64))  # gradients share what they read
+    strict = block | np.isin(
+        target.calls.phase, np.array(sorted(backward), dtype=np.uint64)
+    )  # gradients share what they read
     weak = known & ~result & np.where(strict, odd | ~some, ~some)
     weak[[call for call, _ in named_so]] = False
-    weak &= ~target.which(target.calls.op, lambda op: op == OPTIMIZER)  # one a step, whatever it makes of the parameters
+    weak &= ~target.which(
+        target.calls.op, lambda op: op == OPTIMIZER
+    )  # one a step, whatever it makes of the parameters
     mine, theirs = match.target.copy(), match.golden.copy()
     for call in np.flatnonzero(weak & (mine >= 0)).tolist():
-        paths = [bare_module(side.words.get(int(side.calls.module[at]), "")) for side, at in ((target, call), (golden, mine[call]))]
+        paths = [
+            bare_module(side.words.get(int(side.calls.module[at]), ""))
+            for side, at in ((target, call), (golden, mine[call]))
+        ]
         if block[call] or not _akin(paths[0], paths[1]):
             theirs[mine[call]] = NONE
             mine[call] = NONE
@@ -86,4 +131,6 @@ def _plausible(one: Lowered, other: Lowered, match: Match, named_so: Sequence[Pa
 
 def _akin(path: str, other: str) -> bool:
     """Whether two module paths end alike, as far as the shorter one goes."""
-    return bool(path and other) and (path == other or path.endswith(f".{other}") or other.endswith(f".{path}"))
+    return bool(path and other) and (
+        path == other or path.endswith(f".{other}") or other.endswith(f".{path}")
+    )

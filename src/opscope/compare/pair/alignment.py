@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which call of one run is which call of the other.
 
-Calls are matched by structure: rank and step, then the module tree, then within each module the sequence of operators, shapes
-and types. Content, parameter names, producers and readers decide where structure alone leaves a choice, from the strictest
-agreement to the loosest; what is left over is reported as it stands, never guessed. docs/compare.md has the rules.
+Calls are matched by structure: rank and step, then the module tree, then within each module the
+sequence of operators, shapes and types. Content, parameter names, producers and readers decide
+where structure alone leaves a choice, from the strictest agreement to the loosest; what is left
+over is reported as it stands, never guessed. docs/compare.md has the rules.
 """
 
 from __future__ import annotations
@@ -72,10 +73,14 @@ def align(target: Tokens, golden: Tokens, *, given: Iterable[Pair] = ()) -> Matc
 
 
 def _pair_equal_groups(target: Tokens, golden: Tokens, found: _Matching) -> None:
-    """Scopes whose whole sequences are equal are matched at once, without looking at single calls."""
+    """Scopes whose whole sequences are equal are matched at once, without looking at single
+    calls.
+    """
     with ThreadPoolExecutor(max_workers=2) as pool:
         sorted_sides = list(pool.map(_sorted_scopes, (target, golden), found.left()))
-    (rows_t, names_t, starts_t, sizes_t, sums_t), (rows_g, names_g, starts_g, _, sums_g) = sorted_sides
+    (rows_t, names_t, starts_t, sizes_t, sums_t), (rows_g, names_g, starts_g, _, sums_g) = (
+        sorted_sides
+    )
     _, at_t, at_g = np.intersect1d(names_t, names_g, assume_unique=True, return_indices=True)
     equal = sums_t[at_t] == sums_g[at_g]
     at_t, at_g = at_t[equal], at_g[equal]
@@ -90,10 +95,16 @@ def _pair_equal_groups(target: Tokens, golden: Tokens, found: _Matching) -> None
 
 
 def _sorted_scopes(tokens: Tokens, free: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-    """Calls sorted by scope, the scopes, where each begins, how many calls each has, and a hash of its sequence."""
+    """Calls sorted by scope, the scopes, where each begins, how many calls each has, and a hash of
+    its sequence.
+    """
     rows = free[np.argsort(tokens.scope[free], kind="stable")]
     ordered = tokens.scope[rows]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(rows) else np.empty(0, dtype=np.int64)
+    starts = (
+        np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        if len(rows)
+        else np.empty(0, dtype=np.int64)
+    )
     sizes = np.diff(np.r_[starts, len(rows)])
     position = np.arange(len(rows)) - np.repeat(starts, sizes)
     signs = mixed(tokens.levels[-3][rows], position.astype(np.uint64))
@@ -102,10 +113,15 @@ def _sorted_scopes(tokens: Tokens, free: NDArray[np.int64]) -> tuple[NDArray[Any
 
 
 def _in_step(
-    target: Tokens, golden: Tokens, mine: NDArray[np.int64], theirs: NDArray[np.int64], group: NDArray[np.int64]
+    target: Tokens,
+    golden: Tokens,
+    mine: NDArray[np.int64],
+    theirs: NDArray[np.int64],
+    group: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Pairs of groups in which nothing speaks against the order: each call has the neighbours in the data flow that its partner has,
-    or no other call of the group looks like it."""
+    """Pairs of groups in which nothing speaks against the order: each call has the neighbours in
+    the data flow that its partner has, or no other call of the group looks like it.
+    """
     with ThreadPoolExecutor(max_workers=2) as pool:
         left, right = pool.map(lambda tokens: tokens.levels[1], (target, golden))
     same: NDArray[np.bool_] = left[mine] == right[theirs]
@@ -124,9 +140,14 @@ def _alone(tokens: NDArray[np.uint64], group: NDArray[np.int64]) -> NDArray[np.b
 
 
 def _groups(
-    target: NDArray[np.uint64], golden: NDArray[np.uint64], mine: NDArray[np.int64], theirs: NDArray[np.int64]
+    target: NDArray[np.uint64],
+    golden: NDArray[np.uint64],
+    mine: NDArray[np.int64],
+    theirs: NDArray[np.int64],
 ) -> Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Calls of one scope on either side, for the scopes that both sides have, in the target's order."""
+    """Calls of one scope on either side, for the scopes that both sides have, in the target's
+    order.
+    """
     if not len(mine) or not len(theirs):
         return []
     by_scope = [_split_by(scope[rows], rows) for scope, rows in ((target, mine), (golden, theirs))]
@@ -138,14 +159,24 @@ def _split_by(names: NDArray[np.uint64], rows: NDArray[np.int64]) -> dict[int, N
     ordered = names[order]
     cuts = np.flatnonzero(np.diff(ordered)) + 1
     parts = np.split(rows[order], cuts)
-    named = {int(ordered[start]): part for start, part in zip([0, *cuts.tolist()], parts, strict=True)}
+    named = {
+        int(ordered[start]): part for start, part in zip([0, *cuts.tolist()], parts, strict=True)
+    }
     return dict(sorted(named.items(), key=lambda item: int(item[1][0])))
 
 
 def _match(
-    target: Tokens, golden: Tokens, mine: NDArray[np.int64], theirs: NDArray[np.int64], found: _Matching, *, levels: int | None = None
+    target: Tokens,
+    golden: Tokens,
+    mine: NDArray[np.int64],
+    theirs: NDArray[np.int64],
+    found: _Matching,
+    *,
+    levels: int | None = None,
 ) -> None:
-    """Match two sequences of calls, level by level; each level fills the gaps that the stricter ones left."""
+    """Match two sequences of calls, level by level; each level fills the gaps that the stricter
+    ones left.
+    """
     anchors = _anchors(target.signed, golden.signed, mine, theirs)
     found.add(*_columns(anchors))
     for number in range(len(target.levels) if levels is None else levels):
@@ -164,8 +195,15 @@ def _match(
             _match_anywhere(tokens, mine, theirs, found)
 
 
-def _anchors(target: NDArray[np.uint64], golden: NDArray[np.uint64], mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> list[Pair]:
-    """Calls of two sequences that each read what no other call does, on both sides the same, as far as they stand in one order."""
+def _anchors(
+    target: NDArray[np.uint64],
+    golden: NDArray[np.uint64],
+    mine: NDArray[np.int64],
+    theirs: NDArray[np.int64],
+) -> list[Pair]:
+    """Calls of two sequences that each read what no other call does, on both sides the same, as far
+    as they stand in one order.
+    """
     signs = []
     for signed, calls in ((target, mine), (golden, theirs)):
         known = calls[signed[calls] != 0]
@@ -187,11 +225,21 @@ def _gaps(
     left = np.r_[0, np.searchsorted(mine, [a for a, _ in anchors]), len(mine)]
     right = np.r_[0, np.searchsorted(theirs, [b for _, b in anchors]), len(theirs)]
     wide = np.flatnonzero((left[1:] > left[:-1]) & (right[1:] > right[:-1])).tolist()
-    return [(mine[left[place] : left[place + 1]], theirs[right[place] : right[place + 1]]) for place in wide]
+    return [
+        (mine[left[place] : left[place + 1]], theirs[right[place] : right[place + 1]])
+        for place in wide
+    ]
 
 
-def _match_anywhere(tokens: Sequence[NDArray[np.uint64]], mine: NDArray[np.int64], theirs: NDArray[np.int64], found: _Matching) -> None:
-    """Independent branches in another order: calls whose token stands equally often among what is left are matched across."""
+def _match_anywhere(
+    tokens: Sequence[NDArray[np.uint64]],
+    mine: NDArray[np.int64],
+    theirs: NDArray[np.int64],
+    found: _Matching,
+) -> None:
+    """Independent branches in another order: calls whose token stands equally often among what is
+    left are matched across.
+    """
     mine, theirs = mine[found.target[mine] < 0], theirs[found.golden[theirs] < 0]
     if not len(mine) or not len(theirs):
         return
@@ -213,7 +261,9 @@ def _columns(pairs: Sequence[Pair]) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _pair_renamed(target: Tokens, golden: Tokens, found: _Matching) -> None:
-    """Modules that bear another name on the other side: matched as wholes by the sequence of what they run, in order."""
+    """Modules that bear another name on the other side: matched as wholes by the sequence of what
+    they run, in order.
+    """
     for part_t, part_g in _groups(target.part, golden.part, *found.left()):
         mine = _modules(target, part_t)
         theirs = _modules(golden, part_g)
@@ -227,8 +277,12 @@ def _pair_renamed(target: Tokens, golden: Tokens, found: _Matching) -> None:
             theirs = [one for j, one in enumerate(theirs) if j not in gone_g]
 
 
-def _modules(tokens: Tokens, rows: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], dict[int, int]]]:
-    """The unmatched calls of each scope with a hash of their sequence at the two levels that tell modules apart."""
+def _modules(
+    tokens: Tokens, rows: NDArray[np.int64]
+) -> list[tuple[NDArray[np.int64], dict[int, int]]]:
+    """The unmatched calls of each scope with a hash of their sequence at the two levels that tell
+    modules apart.
+    """
     found = []
     for part in _split_by(tokens.scope[rows], rows).values():
         signs = {number: hash(tokens.levels[number][part].tobytes()) for number in (-3, -2)}

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Arguments:
-    """Texts of column args, fetched for all calls whose arguments differ when the first is asked for."""
+    """Texts of column args, fetched for all calls whose arguments differ when the first is asked
+    for.
+    """
 
     def __init__(self, pairing: Pairing, *, limit: int = 50_000) -> None:
         self._pairing = pairing
@@ -31,17 +33,32 @@ class Arguments:
             return self._pairing.between.unlike.get(target, "")
         if self._texts is None:
             self._texts = self._fetched()
-        key_t, key_g = int(self._pairing.target.calls.key[target]), int(self._pairing.golden.calls.key[golden])
+        key_t, key_g = (
+            int(self._pairing.target.calls.key[target]),
+            int(self._pairing.golden.calls.key[golden]),
+        )
         return difference(self._texts[0].get(key_t), self._texts[1].get(key_g))
 
     def _fetched(self) -> tuple[dict[int, str], dict[int, str]]:
-        target, golden, match = self._pairing.target, self._pairing.golden, self._pairing.match.target
+        target, golden, match = (
+            self._pairing.target,
+            self._pairing.golden,
+            self._pairing.match.target,
+        )
         partner = np.maximum(match, 0)
         if not len(golden.calls) or target.run.info.format != golden.run.info.format:
             return {}, {}
-        chosen = np.flatnonzero((match >= 0) & (target.calls.args != golden.calls.args[partner]))[: self._limit]
-        return _texts(target.run, target.calls.key[chosen]), _texts(golden.run, golden.calls.key[match[chosen]])
+        chosen = np.flatnonzero((match >= 0) & (target.calls.args != golden.calls.args[partner]))[
+            : self._limit
+        ]
+        return _texts(target.run, target.calls.key[chosen]), _texts(
+            golden.run, golden.calls.key[match[chosen]]
+        )
 
 
 def _texts(run: Run, keys: NDArray[np.int64]) -> dict[int, str]:
-    return {found: args for found, args in rows_of_calls(run, np.unique(keys), "args") if args is not None}
+    return {
+        found: args
+        for found, args in rows_of_calls(run, np.unique(keys), "args")
+        if args is not None
+    }

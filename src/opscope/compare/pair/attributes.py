@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of calls under the names that frameworks share: stride, padding, dilation, groups, kernel_size, epsilon, momentum.
+"""Attributes of calls under the names that frameworks share: stride, padding, dilation, groups,
+kernel_size, epsilon, momentum.
 
-PyTorch gives them by position (native_functions.yaml), MindSpore, CANN and TensorFlow by name and for all four axes. What is not
-known for certain (padding by mode SAME, an attribute left at its default) is left out, so that it never counts as a difference.
+PyTorch gives them by position (native_functions.yaml), MindSpore, CANN and TensorFlow by name and
+for all four axes. What is not known for certain (padding by mode SAME, an attribute left at its
+default) is left out, so that it never counts as a difference.
 """
 
 from __future__ import annotations
@@ -28,10 +30,15 @@ _POSITIONS = {
     "native_layer_norm": {"epsilon": 4},
     "native_batch_norm": {"epsilon": 7, "momentum": 6},
 }
-_GRAPH_POSITIONS = {"native_layer_norm": {"epsilon": 5}, "native_batch_norm": {"epsilon": 6, "momentum": 7}}  # MindSpore's scalar inputs
+_GRAPH_POSITIONS = {
+    "native_layer_norm": {"epsilon": 5},
+    "native_batch_norm": {"epsilon": 6, "momentum": 7},
+}  # MindSpore's scalar inputs
 _NAMES = {
-    "stride": ("stride", "strides"), "padding": ("pad_list", "pads", "pad", "padding"), "dilation": ("dilation", "dilations"),
-    "groups": ("groups", "group"), "kernel_size": ("kernel_size", "ksize"), "epsilon": ("epsilon", "eps"),
+    "stride": ("stride", "strides"), "padding": ("pad_list", "pads", "pad", "padding"),
+    "dilation": ("dilation", "dilations"),
+    "groups": ("groups", "group"), "kernel_size": ("kernel_size", "ksize"),
+    "epsilon": ("epsilon", "eps"),
     "momentum": ("momentum",),
 }  # fmt: skip
 _PADDING = "padding"
@@ -40,38 +47,66 @@ _CLOSE = 1e-5  # an epsilon that was stored as float32
 
 
 def differing_attributes(target: Side, golden: Side, match: Match) -> dict[int, str]:
-    """For target calls (by place) whose attributes differ from their partner's, how they do, in words."""
+    """For target calls (by place) whose attributes differ from their partner's, how they do, in
+    words.
+    """
     words = {code: word for code, word in target.words.items() if word in _POSITIONS}
     pairs = match.pairs
-    chosen = pairs[np.isin(target.calls.op[pairs[:, 0]], np.array(sorted(words), dtype=np.uint64))] if len(pairs) else pairs
+    chosen = (
+        pairs[np.isin(target.calls.op[pairs[:, 0]], np.array(sorted(words), dtype=np.uint64))]
+        if len(pairs)
+        else pairs
+    )
     graphs = [spelling(side) == "graph" for side in (target, golden)]
     keys = target.calls.key[chosen[:, 0]], golden.calls.key[chosen[:, 1]]
-    texts = [dict(rows_of_calls(side.run, np.unique(key), "args")) for side, key in zip((target, golden), keys, strict=True)]
+    texts = [
+        dict(rows_of_calls(side.run, np.unique(key), "args"))
+        for side, key in zip((target, golden), keys, strict=True)
+    ]
     found = {}
-    for call, one, other in zip(chosen[:, 0].tolist(), keys[0].tolist(), keys[1].tolist(), strict=True):
+    for call, one, other in zip(
+        chosen[:, 0].tolist(), keys[0].tolist(), keys[1].tolist(), strict=True
+    ):
         word = words[int(target.calls.op[call])]
-        mine, theirs = attributes(word, texts[0].get(one), graph=graphs[0]), attributes(word, texts[1].get(other), graph=graphs[1])
+        mine, theirs = (
+            attributes(word, texts[0].get(one), graph=graphs[0]),
+            attributes(word, texts[1].get(other), graph=graphs[1]),
+        )
         unlike = [name for name in mine if name in theirs and not _equal(mine[name], theirs[name])]
         if unlike:
-            found[call] = "; ".join(f"argument {name} is {_said(mine[name])}, golden has {_said(theirs[name])}" for name in unlike)
+            found[call] = "; ".join(
+                f"argument {name} is {_said(mine[name])}, golden has {_said(theirs[name])}"
+                for name in unlike
+            )
     return found
 
 
 def attributes(word: str, text: str | None, *, graph: bool) -> dict[str, tuple[float, ...]]:
-    """The attributes of one call from its column args; word is that of kinship.kin, graph says that a graph's operator wrote them."""
+    """The attributes of one call from its column args; word is that of kinship.kin, graph says that
+    a graph's operator wrote them.
+    """
     try:
         tree = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
         return {}
-    args, kwargs = (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
+    args, kwargs = (
+        (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
+    )
     named = kwargs if isinstance(kwargs, dict) else {}
     given: dict[str, Any] = dict(_given(named))
     positions = args if isinstance(args, list) else []
     for name, place in (_GRAPH_POSITIONS if graph else _POSITIONS).get(word, {}).items():
         if name not in given and place < len(positions):
             given[name] = positions[place]
-    found = {name: _numbers(name, value, named) for name, value in given.items() if name in _POSITIONS.get(word, {})}
-    if _PADDING not in given and str(named.get("pad_mode", named.get("padding_mode"))).upper() == "VALID":
+    found = {
+        name: _numbers(name, value, named)
+        for name, value in given.items()
+        if name in _POSITIONS.get(word, {})
+    }
+    if (
+        _PADDING not in given
+        and str(named.get("pad_mode", named.get("padding_mode"))).upper() == "VALID"
+    ):
         found[_PADDING] = (0.0, 0.0)
     return {name: value for name, value in found.items() if value is not None}
 
@@ -85,9 +120,13 @@ def _given(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _numbers(name: str, value: Any, named: dict[str, Any]) -> tuple[float, ...] | None:
-    """Numbers of the two spatial axes; one number for groups and epsilon; None for what cannot be told."""
+    """Numbers of the two spatial axes; one number for groups and epsilon; None for what cannot be
+    told.
+    """
     listed = value if isinstance(value, list) else [value]
-    if not listed or not all(isinstance(one, int | float) and not isinstance(one, bool) for one in listed):
+    if not listed or not all(
+        isinstance(one, int | float) and not isinstance(one, bool) for one in listed
+    ):
         return None
     numbers = tuple(float(one) for one in listed)
     if name in _SINGLE:
@@ -96,14 +135,24 @@ def _numbers(name: str, value: Any, named: dict[str, Any]) -> tuple[float, ...] 
         if str(named.get("pad_mode", "")).lower() in ("same", "valid") and "pad_list" not in named:
             return None
         if len(numbers) == 4:
-            return (numbers[0], numbers[2]) if numbers[0] == numbers[1] and numbers[2] == numbers[3] else numbers
+            return (
+                (numbers[0], numbers[2])
+                if numbers[0] == numbers[1] and numbers[2] == numbers[3]
+                else numbers
+            )
     elif len(numbers) == 4:
-        numbers = numbers[1:3] if str(named.get("format", named.get("data_format"))).upper() == "NHWC" else numbers[2:]
+        numbers = (
+            numbers[1:3]
+            if str(named.get("format", named.get("data_format"))).upper() == "NHWC"
+            else numbers[2:]
+        )
     return numbers * 2 if len(numbers) == 1 else numbers
 
 
 def _equal(mine: tuple[float, ...], theirs: tuple[float, ...]) -> bool:
-    return len(mine) != len(theirs) or all(math.isclose(a, b, rel_tol=_CLOSE) for a, b in zip(mine, theirs, strict=True))
+    return len(mine) != len(theirs) or all(
+        math.isclose(a, b, rel_tol=_CLOSE) for a, b in zip(mine, theirs, strict=True)
+    )
 
 
 def _said(numbers: tuple[float, ...]) -> str:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of two frameworks that compute the same thing and came to the same result: sure pairs, wherever they stand in their step."""
+"""Calls of two frameworks that compute the same thing and came to the same result: sure pairs,
+wherever they stand in their step.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,42 @@ if TYPE_CHECKING:
     from opscope.compare.pair.sequences import Pair
     from opscope.compare.side.columns import Side
 
-_CLOSE = 1e-3  # of the scale: what rounding makes of statistics that do not depend on the order of elements
+# of the scale: what rounding makes of statistics that do not depend on the order of elements
+_CLOSE = 1e-3
 _MANY = 4_000_000
 LEAST = 4  # elements; fewer are equal by chance
 
 
-def equal_results(sides: tuple[Side, Side], parts: tuple[NDArray[np.uint64], NDArray[np.uint64]], given: Iterable[Pair]) -> Iterator[Pair]:
-    """Calls of one rank, step, phase and operator whose results have the same statistics, where only these two do on either side."""
+def equal_results(
+    sides: tuple[Side, Side],
+    parts: tuple[NDArray[np.uint64], NDArray[np.uint64]],
+    given: Iterable[Pair],
+) -> Iterator[Pair]:
+    """Calls of one rank, step, phase and operator whose results have the same statistics, where
+    only these two do on either side.
+    """
     taken = [{pair[side] for pair in given} for side in (0, 1)]
-    results = [_results(side, part, gone) for side, part, gone in zip(sides, parts, taken, strict=True)]
+    results = [
+        _results(side, part, gone) for side, part, gone in zip(sides, parts, taken, strict=True)
+    ]
     for key, left in results[0].items():
         right = results[1].get(key, [])
         if right and len(left) * len(right) <= _MANY:
             yield from _unique(sides, np.array(left), np.array(right))
 
 
-def _results(side: Side, part: NDArray[np.uint64], gone: set[int]) -> dict[tuple[int, int, int], list[int]]:
+def _results(
+    side: Side, part: NDArray[np.uint64], gone: set[int]
+) -> dict[tuple[int, int, int], list[int]]:
     """First output row of each call that has one with statistics, by part, operator and size."""
     tensors, calls = side.tensors, side.calls
     found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    rows = np.flatnonzero(tensors.output & (tensors.size >= LEAST) & np.isfinite(tensors.l2norm) & (tensors.l2norm > 0))
+    rows = np.flatnonzero(
+        tensors.output
+        & (tensors.size >= LEAST)
+        & np.isfinite(tensors.l2norm)
+        & (tensors.l2norm > 0)
+    )
     if not len(rows):
         return found
     _, first = np.unique(tensors.call[rows], return_index=True)
@@ -45,13 +63,17 @@ def _results(side: Side, part: NDArray[np.uint64], gone: set[int]) -> dict[tuple
     return found
 
 
-def _unique(sides: tuple[Side, Side], left: NDArray[np.int64], right: NDArray[np.int64]) -> Iterator[Pair]:
+def _unique(
+    sides: tuple[Side, Side], left: NDArray[np.int64], right: NDArray[np.int64]
+) -> Iterator[Pair]:
     mine, theirs = sides[0].tensors, sides[1].tensors
     root = np.sqrt(np.maximum(mine.size[left], 1))[:, None]
     scale = np.fmax(mine.l2norm[left][:, None], theirs.l2norm[right][None, :])
     close = np.abs(mine.l2norm[left][:, None] - theirs.l2norm[right][None, :]) <= _CLOSE * scale
     for name, unit in (("min", scale), ("max", scale), ("mean", scale / root)):
-        difference = np.abs(getattr(mine, name)[left][:, None] - getattr(theirs, name)[right][None, :])
+        difference = np.abs(
+            getattr(mine, name)[left][:, None] - getattr(theirs, name)[right][None, :]
+        )
         close &= ~(difference > _CLOSE * unit)
     alone = close & (close.sum(axis=0) == 1)[None, :] & (close.sum(axis=1) == 1)[:, None]
     for i, j in zip(*np.nonzero(alone), strict=True):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of arrays: a file's partner is the file, or the operator, of its name, whatever order a folder would have.
+"""Folders of arrays: a file's partner is the file, or the operator, of its name, whatever order a
+folder would have.
 
-A golden of TensorFlow or another folder beside a dump holds the outputs of operators under their names, with `/` and `.` written `_`
-as file names need it; the type before a kernel's name is no part of it. A graph (Mapping.originals) says which original an operator of
-the device stands for, where names are not the same.
+A golden of TensorFlow or another folder beside a dump holds the outputs of operators under their
+names, with `/` and `.` written `_` as file names need it; the type before a kernel's name is no
+part of it. A graph (Mapping.originals) says which original an operator of the device stands for,
+where names are not the same.
 """
 
 from __future__ import annotations
@@ -23,20 +25,30 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
     from opscope.run.schema import Call
 
-Originals = tuple[tuple[str, int] | None, ...]  # of each output of an operator: the original and the number of its output
+Originals = tuple[
+    tuple[str, int] | None, ...
+]  # of each output of an operator: the original and the number of its output
 ARRAYS = "arrays"  # RunInfo.format of a folder of arrays
 _LETTERS = re.compile(r"[^0-9A-Za-z]+")
 
 
 def beside_files(target: Side, golden: Side) -> bool:
-    """Whether one of two runs is a folder of arrays, which knows names and values and nothing of calls."""
+    """Whether one of two runs is a folder of arrays, which knows names and values and nothing of
+    calls.
+    """
     return (target.run.info.format == ARRAYS) != (golden.run.info.format == ARRAYS)
 
 
-def same_files(target: Side, golden: Side, given: Iterable[Pair], originals: Words[str, Originals] | None = None) -> list[Pair]:
+def same_files(
+    target: Side,
+    golden: Side,
+    given: Iterable[Pair],
+    originals: Words[str, Originals] | None = None,
+) -> list[Pair]:
     """Calls of one step and name, where each side has one of it and none is given already.
 
-    None where neither side is a folder of arrays and no graph says what the target's operators stand for.
+    None where neither side is a folder of arrays and no graph says what the target's operators
+    stand for.
     """
     formats = [side.run.info.format for side in (target, golden)]
     if ARRAYS not in formats and not originals:
@@ -60,13 +72,17 @@ def file_name(call: Call | str) -> str:
 
 
 def _original(name: str, originals: Words[str, Originals]) -> str | None:
-    """The original whose output the first known output is; None for an operator that stands for none, the name itself where unknown."""
+    """The original whose output the first known output is; None for an operator that stands for
+    none, the name itself where unknown.
+    """
     if name not in originals:
         return name
     return next((file_name(one[0]) for one in originals[name] if one is not None), None)
 
 
-def _by_name(side: Side, gone: set[int], spell: Callable[[Call], str | None]) -> dict[tuple[int, int, str], int]:
+def _by_name(
+    side: Side, gone: set[int], spell: Callable[[Call], str | None]
+) -> dict[tuple[int, int, str], int]:
     """Calls by rank, step and name."""
     found = [
         ((call.rank, call.step, name), place)
@@ -82,8 +98,16 @@ def original_slots(side: Side, originals: Words[str, Originals]) -> list[tuple[i
     found = []
     for place, call in call_records(side, range(len(side.calls))).items():
         outputs = originals.get(file_name(call))
-        known = [] if outputs is None else [(number, one) for number, one in enumerate(outputs) if one is not None]
+        known = (
+            []
+            if outputs is None
+            else [(number, one) for number, one in enumerate(outputs) if one is not None]
+        )
         if known:
-            named = {("output", str(number)): ("output", str(one[1])) for number, one in known if one[0] == known[0][1][0]}
+            named = {
+                ("output", str(number)): ("output", str(one[1]))
+                for number, one in known
+                if one[0] == known[0][1][0]
+            }
             found.append((place, Slots(named)))
     return found

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs that were recorded at other levels: one knows modules, another APIs, a third operators.
 
-Where both know modules, a side's calls of a level that the other did not record are left to the side: they neither count as leaves nor
-as calls that only one side runs, and modules speak for what runs inside them. Where no level is shared, or one side's leaves are APIs and
-the other's operators, the two are compared as two frameworks are (across_frameworks.py): by what calls compute and what came out.
+Where both know modules, a side's calls of a level that the other did not record are left to the
+side: they neither count as leaves nor as calls that only one side runs, and modules speak for what
+runs inside them. Where no level is shared, or one side's leaves are APIs and the other's operators,
+the two are compared as two frameworks are (across_frameworks.py): by what calls compute and what
+came out.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def other_leaves(target: Side, golden: Side) -> bool:
     found = _leaf_level(target), _leaf_level(golden)
     if NONE in found or found[0] == found[1]:
         return False
-    return not (MODULE in found and all((side.calls.level == MODULE).any() for side in (target, golden)))
+    return not (
+        MODULE in found and all((side.calls.level == MODULE).any() for side in (target, golden))
+    )
 
 
 def _leaf_level(side: Side) -> int:
@@ -38,16 +42,27 @@ def _leaf_level(side: Side) -> int:
 
 
 def at_common_levels(target: Side, golden: Side) -> tuple[Side, Side]:
-    """Both sides with leaves among the calls of levels that both recorded; the sides as they are where they share all levels or none."""
-    if not len(np.intersect1d(distinct(target.calls.level), distinct(golden.calls.level), assume_unique=True)):
+    """Both sides with leaves among the calls of levels that both recorded; the sides as they are
+    where they share all levels or none.
+    """
+    if not len(
+        np.intersect1d(
+            distinct(target.calls.level), distinct(golden.calls.level), assume_unique=True
+        )
+    ):
         return target, golden
     return _within(target, recorded(target, golden)), _within(golden, recorded(golden, target))
 
 
 def recorded(side: Side, other: Side) -> NDArray[np.bool_]:
-    """Which calls of a side are of a level that the other recorded, in the phase of the call where it knows the phase at all."""
+    """Which calls of a side are of a level that the other recorded, in the phase of the call where
+    it knows the phase at all.
+    """
     calls, partner = side.calls, other.calls
-    both = [one.phase * np.uint64(len(LEVEL_WORDS)) + one.level.astype(np.uint64) for one in (calls, partner)]
+    both = [
+        one.phase * np.uint64(len(LEVEL_WORDS)) + one.level.astype(np.uint64)
+        for one in (calls, partner)
+    ]
     known = distinct(both[1])
     if np.array_equal(distinct(both[0]), known):
         return np.ones(len(calls), dtype=np.bool_)
@@ -68,14 +83,18 @@ def _within(side: Side, kept: NDArray[np.bool_]) -> Side:
 
 
 def _has_inner(side: Side, leaf: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Calls that are no leaves although no recorded call lies inside them by its parent: told by content (without_enclosing)."""
+    """Calls that are no leaves although no recorded call lies inside them by its parent: told by
+    content (without_enclosing).
+    """
     calls = side.calls
     parents = np.unique((calls.process[calls.parent >= 0] << 40) | calls.parent[calls.parent >= 0])
     return ~leaf & ~np.isin(calls.key, parents)
 
 
 def enclosing(side: Side, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each call the place of the nearest enclosing call that is kept, NONE where there is none."""
+    """For each call the place of the nearest enclosing call that is kept, NONE where there is
+    none.
+    """
     calls = side.calls
     found = np.full(len(calls), NONE, dtype=np.int64)
     inner = np.flatnonzero(calls.parent >= 0)
@@ -91,7 +110,9 @@ def enclosing(side: Side, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def apart(target: Side, golden: Side) -> NDArray[np.int64]:
-    """Places of the target's calls that golden's levels leave out, with no call inside them and inside no call that both recorded."""
+    """Places of the target's calls that golden's levels leave out, with no call inside them and
+    inside no call that both recorded.
+    """
     calls = target.calls
     shared = recorded(target, golden)
     if shared.all():

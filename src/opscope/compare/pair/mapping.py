@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's own table of names: opscope's form, and msprobe's api, cell, data and layer mapping files.
+"""A user's own table of names: opscope's form, and msprobe's api, cell, data and layer mapping
+files.
 
 opscope's form has up to four tables, names of the target on the left:
 
     operators: {Functional.linear: torch.nn.functional.linear}
     modules: {network._backbone: model}
     calls: {Default/fc-Dense/MatMul-op1: fc.addmm#1}
-    tensors: {NPU.npu_fusion_attention.4.forward.input.0: Functional.flash_attention_score.4.forward.input.0}
+    tensors: {NPU.npu_fusion_attention.4.forward.input.0:
+    Functional.flash_attention_score.4.forward.input.0}
 
-msprobe's are told by their content (docs of msprobe 26.2, compare; specs of the options -am, -cm, -dm, -lm).
+msprobe's are told by their content (docs of msprobe 26.2, compare; specs of the options -am, -cm,
+-dm, -lm).
 """
 
 from __future__ import annotations
@@ -36,17 +39,22 @@ if TYPE_CHECKING:
 
 OWN = frozenset({"operators", "modules", "calls", "tensors"})
 TOP = frozenset({"TopLayer", "Cell", "PipelineCell"})
-_ROW = re.compile(r"^(?P<call>.+?)\.(?P<io>input|output|parameters|parameters_grad|kwargs)(?:\.(?P<slot>.+))?$")
-_API = re.compile(r"(?:Functional|Tensor|Torch|VF|Aten|NPU|Jit|Distributed|Primitive|Mint|MintFunctional|MintDistributed)\.\w+")
+_ROW = re.compile(
+    r"^(?P<call>.+?)\.(?P<io>input|output|parameters|parameters_grad|kwargs)(?:\.(?P<slot>.+))?$"
+)
+_API = re.compile(
+    r"(?:Functional|Tensor|Torch|VF|Aten|NPU|Jit|Distributed|Primitive|Mint|MintFunctional|MintDistributed)\.\w+"
+)
 _CALL = re.compile(r"^(?P<op>.+?)\.\d+(?:\.(?:forward|backward))?$")
 
 
 class Mapping(msgspec.Struct, frozen=True):
     """Names of the target by what golden calls them.
 
-    layers: by the class of the enclosing module, names of its children. parts: parts of module paths, each replaced once where no whole
-    name fits. operator_slots, call_slots: which tensors of a call belong together. originals: what operators of
-    a device stand for, by their names as file names have them.
+    layers: by the class of the enclosing module, names of its children. parts: parts of module
+    paths, each replaced once where no whole
+    name fits. operator_slots, call_slots: which tensors of a call belong together. originals: what
+    operators of a device stand for, by their names as file names have them.
     """
 
     operators: dict[str, str] = {}
@@ -68,8 +76,14 @@ class Mapping(msgspec.Struct, frozen=True):
 
         def move(path: str) -> str:
             whole = self._prefixed(self._layered(path, classes))
-            bare = bare_module(path)  # a file may name modules with what wrappers put into their paths, or without
-            return bare_module(whole if whole != path or bare == path else self._prefixed(self._layered(bare, classes)))
+            bare = bare_module(
+                path
+            )  # a file may name modules with what wrappers put into their paths, or without
+            return bare_module(
+                whole
+                if whole != path or bare == path
+                else self._prefixed(self._layered(bare, classes))
+            )
 
         return move
 
@@ -85,7 +99,9 @@ class Mapping(msgspec.Struct, frozen=True):
         return path
 
     def _layered(self, path: str, classes: Words[str, str]) -> str:
-        """Components replaced by the table of the class that holds them; a table may span several components (a.b)."""
+        """Components replaced by the table of the class that holds them; a table may span several
+        components (a.b).
+        """
         if not self.layers:
             return path
         parts, moved, at = path.split("."), list[str](), 0
@@ -109,21 +125,39 @@ class Mapping(msgspec.Struct, frozen=True):
         return found
 
     def pairs(self, target: Side, golden: Side) -> list[tuple[int, int]]:
-        """Places of the calls that are given by name; UsageError for a name that neither run has."""
+        """Places of the calls that are given by name; UsageError for a name that neither run
+        has.
+        """
         if not self.calls:
             return []
         mine, theirs = _places(target, self.calls), _places(golden, self.calls.values())
         lost = _lost(self.calls, mine, theirs)
         if len(lost) == 2 * len(self.calls):
-            raise UsageError(f"mapping: neither run has a call named {lost[0]!r}; opscope show RUN lists their names")
-        return [pair for one, other in self.calls.items() for pair in zip(mine.get(one, ()), theirs.get(other, ()), strict=False)]
+            raise UsageError(
+                f"mapping: neither run has a call named {lost[0]!r}; opscope show RUN lists "
+                "their names"
+            )
+        return [
+            pair
+            for one, other in self.calls.items()
+            for pair in zip(mine.get(one, ()), theirs.get(other, ()), strict=False)
+        ]
 
     def unused(self, target: Side, golden: Side) -> list[str]:
         """A line where the runs lack calls that the mapping names."""
         if not self.calls:
             return []
         lost = _lost(self.calls, _places(target, self.calls), _places(golden, self.calls.values()))
-        return [f"mapping: {len(lost)} of the calls it names are not in these runs, the first: {lost[0]}"] if lost else []
+        return (
+            [
+                (
+                    f"mapping: {len(lost)} of the calls it names are not in these runs, the "
+                    f"first: {lost[0]}"
+                )
+            ]
+            if lost
+            else []
+        )
 
     def rows(self, target: Side, golden: Side, match: Match) -> Fixed | None:
         """What the mapping says of single tensors of matched calls; None where it says nothing."""
@@ -131,13 +165,19 @@ class Mapping(msgspec.Struct, frozen=True):
             return None
         places = _places(target, self.call_slots) if self.call_slots else {}
         named = original_slots(target, self.originals) if self.originals else []
-        named += [(place, self.call_slots[name]) for name, found in places.items() for place in found]
+        named += [
+            (place, self.call_slots[name]) for name, found in places.items() for place in found
+        ]
         return fixed_rows(target, golden, match, rules_for(target, self.operator_slots, named))
 
 
-def _lost(calls: Words[str, str], mine: Words[str, list[int]], theirs: Words[str, list[int]]) -> list[str]:
+def _lost(
+    calls: Words[str, str], mine: Words[str, list[int]], theirs: Words[str, list[int]]
+) -> list[str]:
     """Names of the target's calls, and of golden's, that are not there."""
-    return [name for name in calls if name not in mine] + [name for name in calls.values() if name not in theirs]
+    return [name for name in calls if name not in mine] + [
+        name for name in calls.values() if name not in theirs
+    ]
 
 
 def _classes(side: Side) -> dict[str, str]:
@@ -163,7 +203,9 @@ def _places(side: Side, names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def read_mapping(path: Path) -> Mapping:
-    """The mapping of a file in any of the forms above; FormatError, with the line, for any other content."""
+    """The mapping of a file in any of the forms above; FormatError, with the line, for any other
+    content.
+    """
     value = read_text(path)
     if isinstance(value, list):
         return _api_mapping(path, value)
@@ -172,12 +214,18 @@ def read_mapping(path: Path) -> Mapping:
     if not value:
         raise refused(path, "an empty mapping file")
     if set(value) <= OWN:
-        tables = {name: _words(path, name, {} if table is None else table) for name, table in value.items()}
+        tables = {
+            name: _words(path, name, {} if table is None else table)
+            for name, table in value.items()
+        }
         rows = _data_mapping(path, tables.get("tensors", {}))
         calls = tables.get("calls", {}) | rows.calls
         return Mapping(
-            operators=tables.get("operators", {}), modules=tables.get("modules", {}), calls=calls, call_slots=rows.call_slots,
-        )  # fmt: skip
+            operators=tables.get("operators", {}),
+            modules=tables.get("modules", {}),
+            calls=calls,
+            call_slots=rows.call_slots,
+        )
     if any(isinstance(item, dict) for item in value.values()):
         return _layer_mapping(path, value)
     words = _words(path, None, value)
@@ -195,13 +243,18 @@ def _words(path: Path, name: str | None, table: Any) -> dict[str, str]:
     for key, item in table.items():
         if item is not None and not isinstance(item, str | int):
             raise refused(
-                path, f"{str(key)[:60]!r} needs one name behind it, not a {'list' if isinstance(item, list) else 'table'}", key=key
+                path,
+                f"{str(key)[:60]!r} needs one name behind it, not a "
+                f"{'list' if isinstance(item, list) else 'table'}",
+                key=key,
             )
     return {key: "" if item is None else str(item) for key, item in table.items()}
 
 
 def _layer_mapping(path: Path, value: dict[str, Any]) -> Mapping:
-    """msprobe -lm: by the class of a module (TopLayer, Cell or PipelineCell for the network itself) its children's names."""
+    """msprobe -lm: by the class of a module (TopLayer, Cell or PipelineCell for the network itself)
+    its children's names.
+    """
     tables = {}
     for name, table in value.items():
         words = _words(path, name, {} if table is None else table)
@@ -209,19 +262,31 @@ def _layer_mapping(path: Path, value: dict[str, Any]) -> Mapping:
     return Mapping(layers=tables)
 
 
-_LISTS = {"args": "input", "outputs": "output", "output": "output", "parameters": "parameters", "parameters_grad": "gradient"}
+_LISTS = {
+    "args": "input",
+    "outputs": "output",
+    "output": "output",
+    "parameters": "parameters",
+    "parameters_grad": "gradient",
+}
 
 
 def _api_mapping(path: Path, entries: list[Any]) -> Mapping:
-    """msprobe -am: which API of MindSpore is which of PyTorch, calls or operators, and which of their tensors belong together."""
+    """msprobe -am: which API of MindSpore is which of PyTorch, calls or operators, and which of
+    their tensors belong together.
+    """
     operators: dict[str, str] = {}
     calls: dict[str, str] = {}
     slots: tuple[dict[str, Slots], dict[str, Slots]] = ({}, {})
     for number, entry in enumerate(entries, 1):
         first = next(iter(entry), None) if isinstance(entry, dict) else None
-        mine, theirs = (entry.get("ms_api"), entry.get("pt_api")) if isinstance(entry, dict) else (None, None)
+        mine, theirs = (
+            (entry.get("ms_api"), entry.get("pt_api")) if isinstance(entry, dict) else (None, None)
+        )
         if not isinstance(mine, str) or not isinstance(theirs, str):
-            raise refused(path, f"entry {number} of an api mapping needs ms_api and pt_api", key=first)
+            raise refused(
+                path, f"entry {number} of an api mapping needs ms_api and pt_api", key=first
+            )
         one_call = bool(_CALL.match(mine) and _CALL.match(theirs))
         (calls if one_call else operators)[mine] = theirs
         found = _api_slots(path, entry)
@@ -240,18 +305,31 @@ def _api_slots(path: Path, entry: dict[str, Any]) -> Slots | None:
             continue
         if side not in {"ms", "pt"} or kind not in _LISTS:
             known = ", ".join(f"ms_{name}" for name in _LISTS if name != "output")
-            raise refused(path, f"{str(key)[:60]!r} is no key of an api mapping; known are ms_api, {known}, and pt_ of each", key=key)
+            raise refused(
+                path,
+                f"{str(key)[:60]!r} is no key of an api mapping; known are ms_api, {known}, "
+                "and pt_ of each",
+                key=key,
+            )
         lists = [_indices(path, entry, f"{word}_{kind}", key) for word in ("ms", "pt")]
         if len(lists[0]) != len(lists[1]):
-            raise refused(path, f"ms_{kind} lists {len(lists[0])} and pt_{kind} {len(lists[1])}; they need as many", key=key)
+            raise refused(
+                path,
+                f"ms_{kind} lists {len(lists[0])} and pt_{kind} {len(lists[1])}; they need as many",
+                key=key,
+            )
         closed.add(_LISTS[kind])
-        names |= {_slot(kind, mine): _slot(kind, theirs) for mine, theirs in zip(*lists, strict=True)}
+        names |= {
+            _slot(kind, mine): _slot(kind, theirs) for mine, theirs in zip(*lists, strict=True)
+        }
     return Slots(names, frozenset(closed)) if closed else None
 
 
 def _indices(path: Path, entry: dict[str, Any], name: str, key: object) -> list[str]:
     value = entry.get(name)
-    if not isinstance(value, list) or not all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
+    if not isinstance(value, list) or not all(
+        isinstance(item, str | int) and not isinstance(item, bool) for item in value
+    ):
         raise refused(path, f"{name} must be a list of places or names, such as [0, 1]", key=key)
     found = [str(item) for item in value]
     if len(set(found)) < len(found):
@@ -267,7 +345,9 @@ def _slot(kind: str, name: str) -> Slot:
 
 
 def _cell_mapping(words: dict[str, str]) -> Mapping:
-    """msprobe -cm: `fc2.Dense: fc2.Linear`, a path and its class; also plain parts of paths, replaced where no whole name fits."""
+    """msprobe -cm: `fc2.Dense: fc2.Linear`, a path and its class; also plain parts of paths,
+    replaced where no whole name fits.
+    """
     operators: dict[str, str] = {}
     modules: dict[str, str] = {}
     parts: dict[str, str] = {}
@@ -284,35 +364,53 @@ def _cell_mapping(words: dict[str, str]) -> Mapping:
 
 
 def _data_mapping(path: Path, words: dict[str, str]) -> Mapping:
-    """msprobe -dm: names of rows. The calls that they belong to are partners; rows that are not named are matched by slot."""
+    """msprobe -dm: names of rows. The calls that they belong to are partners; rows that are not
+    named are matched by slot.
+    """
     calls: dict[str, str] = {}
     slots: dict[str, dict[Slot, Slot]] = {}
     for mine, theirs in words.items():
         one, other = _ROW.match(mine), _ROW.match(theirs)
         if one is None or other is None:
             lost = mine if one is None else theirs
-            raise refused(path, f"{lost[:60]!r} is no row of a dump, such as Functional.linear.0.forward.input.0", key=mine)
+            raise refused(
+                path,
+                f"{lost[:60]!r} is no row of a dump, such as Functional.linear.0.forward.input.0",
+                key=mine,
+            )
         (call, slot), (partner, other_slot) = _place(one), _place(other)
         known = calls.setdefault(call, partner)
         if known != partner:
-            raise refused(path, f"{call} is {known} above and {partner} here; a call has one partner", key=mine)
+            raise refused(
+                path,
+                f"{call} is {known} above and {partner} here; a call has one partner",
+                key=mine,
+            )
         if slot is not None and other_slot is not None:
             slots.setdefault(call, {})[slot] = other_slot
     return Mapping(calls=calls, call_slots={call: Slots(names) for call, names in slots.items()})
 
 
 def _place(row: re.Match[str]) -> tuple[str, Slot | None]:
-    """The call and the slot of a row's name; arguments by keyword are among the inputs, their names behind `input` or `kwargs`."""
+    """The call and the slot of a row's name; arguments by keyword are among the inputs, their names
+    behind `input` or `kwargs`.
+    """
     call, io, name = row["call"], row["io"], row["slot"]
     if io == "parameters_grad":  # an entry of its own, numbered in new dumps
         number, _, rest = (name or "").partition(".")
         numbered = number.isdigit() and bool(rest)
         own = rest.removeprefix("output.") if numbered else name
-        return f"{call}.parameters_grad.{number}" if numbered else f"{call}.parameters_grad", None if own is None else ("output", own)
+        return (
+            f"{call}.parameters_grad.{number}" if numbered else f"{call}.parameters_grad",
+            None if own is None else ("output", own),
+        )
     if name is None:
         return call, None
     if io == "output":
         return call, ("output", name)
     if io == "parameters":
         return call, ("input", f"parameters.{name}")
-    return call, ("input", name if name[:1].isdigit() or name.startswith("kwargs.") else f"kwargs.{name}")
+    return call, (
+        "input",
+        name if name[:1].isdigit() or name.startswith("kwargs.") else f"kwargs.{name}",
+    )

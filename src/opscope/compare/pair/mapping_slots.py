@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensor of a call is which of its partner, where a mapping file says so: slots of an operator's calls, or single tensors."""
+"""Which tensor of a call is which of its partner, where a mapping file says so: slots of an
+operator's calls, or single tensors.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Slot = tuple[str, str]  # "input" or "output", and the slot's name
 
 
 class Slots(msgspec.Struct, frozen=True):
-    """Slots of a call of the target by those of its partner. closed: groups of slots of which those that are not named have no partner."""
+    """Slots of a call of the target by those of its partner. closed: groups of slots of which those
+    that are not named have no partner.
+    """
 
     names: dict[Slot, Slot]
     closed: frozenset[str] = frozenset()
@@ -39,7 +43,9 @@ def group_of(slot: Slot) -> str:
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """Rows of tensors that belong together whatever they look like, [n, 2], and those of either side that stand alone."""
+    """Rows of tensors that belong together whatever they look like, [n, 2], and those of either
+    side that stand alone.
+    """
 
     pairs: NDArray[np.int64]
     alone: tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -47,11 +53,17 @@ class Fixed(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All rows of either side of which something was said."""
-        return np.union1d(self.pairs[:, 0], self.alone[0]), np.union1d(self.pairs[:, 1], self.alone[1])
+        return np.union1d(self.pairs[:, 0], self.alone[0]), np.union1d(
+            self.pairs[:, 1], self.alone[1]
+        )
 
 
-def fixed_rows(target: Side, golden: Side, match: Match, rules: Iterable[tuple[int, Slots]]) -> Fixed:
-    """What rules for calls of the target (places) say of rows; calls without a partner are left as they are."""
+def fixed_rows(
+    target: Side, golden: Side, match: Match, rules: Iterable[tuple[int, Slots]]
+) -> Fixed:
+    """What rules for calls of the target (places) say of rows; calls without a partner are left as
+    they are.
+    """
     pairs: list[tuple[int, int]] = []
     closed: tuple[dict[int, frozenset[str]], dict[int, frozenset[str]]] = ({}, {})
     for call, slots in rules:
@@ -65,7 +77,9 @@ def fixed_rows(target: Side, golden: Side, match: Match, rules: Iterable[tuple[i
         if slots.closed:
             for number, rows in enumerate((own, others)):
                 taken = {pair[number] for pair in met}
-                closed[number].update({row: slots.closed for row in rows.values() if row not in taken})
+                closed[number].update(
+                    {row: slots.closed for row in rows.values() if row not in taken}
+                )
     alone = _within(target, closed[0]), _within(golden, closed[1])
     return Fixed(np.array(pairs, dtype=np.int64).reshape(-1, 2), alone)
 
@@ -91,13 +105,19 @@ def _rows(side: Side, call: int) -> dict[tuple[bool, int], int]:
     return {(bool(tensors.output[row]), int(tensors.slot[row])): row for row in rows}
 
 
-def rules_for(side: Side, by_operator: Words[str, Slots], by_call: Iterable[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
+def rules_for(
+    side: Side, by_operator: Words[str, Slots], by_call: Iterable[tuple[int, Slots]]
+) -> Iterator[tuple[int, Slots]]:
     """Each call that a rule speaks of, by its place, with the rule."""
     yield from by_call
     if side.base is not None and by_operator:  # in the common words of two frameworks
         recorded = call_records(side, range(len(side.calls))).items()
-        yield from ((place, by_operator[call.op]) for place, call in recorded if call.op in by_operator)
+        yield from (
+            (place, by_operator[call.op]) for place, call in recorded if call.op in by_operator
+        )
         return
     codes = {code: by_operator[word] for code, word in side.words.items() if word in by_operator}
     for code, slots in codes.items():
-        yield from ((call, slots) for call in np.flatnonzero(side.calls.op == np.uint64(code)).tolist())
+        yield from (
+            (call, slots) for call in np.flatnonzero(side.calls.op == np.uint64(code)).tolist()
+        )

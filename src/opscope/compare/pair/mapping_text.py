@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of YAML 1.2 that mapping files are written in: nested mappings, lists, plain and quoted words, flow lists, comments.
+"""The part of YAML 1.2 that mapping files are written in: nested mappings, lists, plain and quoted
+words, flow lists, comments.
 
-No anchors, tags, block scalars or multi-document streams: each is refused with its line. JSON is read too. Numbers stay words
-unless they are whole.
+No anchors, tags, block scalars or multi-document streams: each is refused with its line. JSON is
+read too. Numbers stay words unless they are whole.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
 _REFUSED = re.compile(r"^(?:[&*!|>%@`]|---|\.\.\.$)")
 _QUOTED = r'"(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\''
-_KEY = re.compile(rf"(?P<key>{_QUOTED}|[^\s#\-\[\]{{}},:][^#]*?|-[^\s#][^#]*?)\s*:(?:\s+(?P<value>.*))?$")
+_KEY = re.compile(
+    rf"(?P<key>{_QUOTED}|[^\s#\-\[\]{{}},:][^#]*?|-[^\s#][^#]*?)\s*:(?:\s+(?P<value>.*))?$"
+)
 _COMMENT = re.compile(rf"((?:{_QUOTED}|[^#\"']|(?<=\S)#|(?<=\w)')*?)(?:(?:^|\s)#.*)?$")
 
 Line = tuple[int, int, str]  # number, indent, text
@@ -33,7 +36,9 @@ class Word(str):
 
 
 def refused(path: Path, reason: str, *, key: object = None) -> FormatError:
-    """The error for what a mapping file says; names the line of a key, where the file was read line by line."""
+    """The error for what a mapping file says; names the line of a key, where the file was read line
+    by line.
+    """
     line = getattr(key, "line", None)
     return FormatError(path, reason if line is None else f"line {line}: {reason}")
 
@@ -61,7 +66,11 @@ class _Reader:
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
-        self._lines = [line for number, raw in enumerate(text.splitlines(), 1) if (line := self._line(number, raw)) is not None]
+        self._lines = [
+            line
+            for number, raw in enumerate(text.splitlines(), 1)
+            if (line := self._line(number, raw)) is not None
+        ]
         self._at = 0
 
     def _line(self, number: int, raw: str) -> Line | None:
@@ -83,7 +92,10 @@ class _Reader:
             return {}
         found = self._block(self._lines[0][1], 0)
         if self._at < len(self._lines):
-            raise self._error(self._lines[self._at][0], "indented less than what it belongs to, or a word where `key: value` is expected")
+            raise self._error(
+                self._lines[self._at][0],
+                "indented less than what it belongs to, or a word where `key: value` is expected",
+            )
         return found
 
     def _block(self, indent: int, depth: int) -> Any:
@@ -101,7 +113,9 @@ class _Reader:
 
     def _list(self, indent: int, depth: int) -> list[Any]:
         found: list[Any] = []
-        while self._at < len(self._lines) and self._lines[self._at][1] == indent and self._is_item():
+        while (
+            self._at < len(self._lines) and self._lines[self._at][1] == indent and self._is_item()
+        ):
             number, _, text = self._lines[self._at]
             rest = text[1:].lstrip()
             inner = indent + len(text) - len(rest)
@@ -118,7 +132,11 @@ class _Reader:
 
     def _mapping(self, indent: int, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        while self._at < len(self._lines) and self._lines[self._at][1] == indent and not self._is_item():
+        while (
+            self._at < len(self._lines)
+            and self._lines[self._at][1] == indent
+            and not self._is_item()
+        ):
             number, _, text = self._lines[self._at]
             match = _KEY.match(text)
             if match is None:
@@ -127,7 +145,11 @@ class _Reader:
             if key in found:
                 raise self._error(number, f"{key[:60]!r} stands there twice")
             self._at += 1
-            found[key] = self._scalar(match["value"], number) if match["value"] else self._nested(indent, depth)
+            found[key] = (
+                self._scalar(match["value"], number)
+                if match["value"]
+                else self._nested(indent, depth)
+            )
         return found
 
     def _key(self, text: str, number: int) -> Word:
@@ -140,19 +162,25 @@ class _Reader:
         if self._at >= len(self._lines):
             return None
         deeper = self._lines[self._at][1]
-        if deeper > indent or (deeper == indent and self._is_item() and depth >= 0 and not self._inside_list(indent)):
+        if deeper > indent or (
+            deeper == indent and self._is_item() and depth >= 0 and not self._inside_list(indent)
+        ):
             return self._block(deeper, depth + 1)
         return None
 
     def _inside_list(self, indent: int) -> bool:
-        """Whether the line before belongs to a list at this indent, so that a dash here is its next item."""
+        """Whether the line before belongs to a list at this indent, so that a dash here is its next
+        item.
+        """
         before = self._lines[self._at - 1]
         return before[2].startswith("-") and before[1] == indent
 
     def _scalar(self, text: str, number: int) -> Any:
         text = text.strip()
         if _REFUSED.match(text):
-            raise self._error(number, f"{text[:20]!r} is a form of YAML that mapping files do not need")
+            raise self._error(
+                number, f"{text[:20]!r} is a form of YAML that mapping files do not need"
+            )
         if text.startswith("[") and text.endswith("]"):
             return [self._scalar(part, number) for part in _parts(text[1:-1])]
         if text.startswith("{") and text.endswith("}"):

@@ -12,17 +12,20 @@ from opscope.compare.side.producers import Flow
 
 
 class Between(msgspec.Struct, frozen=True):
-    """What is known of a pairing across frameworks: how attributes differ by target call, and the calls that stand for several."""
+    """What is known of a pairing across frameworks: how attributes differ by target call, and the
+    calls that stand for several.
+    """
 
     unlike: dict[int, str]
     groups: tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]
 
 
 class Pairing(msgspec.Struct, frozen=True):
-    """Two runs, who produced what in each, which calls belong together, and their tensors side by side.
+    """Two runs, who produced what in each, which calls belong together, and their tensors side by
+    side.
 
-    between is there where the runs come from different frameworks. dead: calls of either side that reach nothing
-    (cause.unused_initialisation).
+    between is there where the runs come from different frameworks. dead: calls of either side that
+    reach nothing (cause.unused_initialisation).
     """
 
     target: Side

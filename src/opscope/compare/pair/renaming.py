@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators and module paths of one world in the words of another: PyTorch, MindSpore, CANN, TensorFlow."""
+"""Operators and module paths of one world in the words of another: PyTorch, MindSpore, CANN,
+TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,21 @@ def naming(target: Side, golden: Side, mapping: Mapping | None) -> tuple[Naming,
     return (
         Naming(spell, move, ranks, steps, phase, by_level=by_level, by_module=by_module),
         Naming(
-            lambda op: op, bare_module, same, {number: number for number in steps.values()}, phase, by_level=by_level, by_module=by_module
+            lambda op: op,
+            bare_module,
+            same,
+            {number: number for number in steps.values()},
+            phase,
+            by_level=by_level,
+            by_module=by_module,
         ),
     )
 
 
 def _paired(target: list[int], golden: list[int]) -> Words[int, int]:
-    """Ranks or steps of the target by those of golden: equal numbers, or in order where no number is shared and the counts agree."""
+    """Ranks or steps of the target by those of golden: equal numbers, or in order where no number
+    is shared and the counts agree.
+    """
     shared = set(target) & set(golden)
     if not shared and len(target) == len(golden):
         return dict(zip(target, golden, strict=True))
@@ -48,20 +58,33 @@ def _paired(target: list[int], golden: list[int]) -> Words[int, int]:
 
 
 def _share_modules(target: Side, golden: Side, move: Callable[[str], str]) -> bool:
-    """Whether module paths mean anything across the two: a good part of the calls of either side stands in modules both have."""
+    """Whether module paths mean anything across the two: a good part of the calls of either side
+    stands in modules both have.
+    """
     counted = []
     for side, moved in ((target, move), (golden, bare_module)):
         found, numbers = np.unique(side.calls.module, return_counts=True)
         names = [moved(text) for text in side.texts(found)]
-        counted.append({name: sum(n for other, n in zip(names, numbers.tolist(), strict=True) if other == name) for name in names})
+        counted.append(
+            {
+                name: sum(
+                    n for other, n in zip(names, numbers.tolist(), strict=True) if other == name
+                )
+                for name in names
+            }
+        )
     shared = (counted[0].keys() & counted[1].keys()) - {""}
     if counted[0].keys() == counted[1].keys():
         return True
-    return all(sum(side[name] for name in shared) > _COMMON * sum(side.values()) for side in counted)
+    return all(
+        sum(side[name] for name in shared) > _COMMON * sum(side.values()) for side in counted
+    )
 
 
 def _phases(target: Side, golden: Side) -> Callable[[str], str]:
-    """How phases are told apart: a dump that does not know an optimizer's calls has them among the forward ones."""
+    """How phases are told apart: a dump that does not know an optimizer's calls has them among the
+    forward ones.
+    """
     known = [set(side.texts(distinct(side.calls.phase))) for side in (target, golden)]
     if len(known[0] & {"optimizer"}) == len(known[1] & {"optimizer"}):
         return str

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The longest common subsequence of two sequences of numbers, for sequences of any length.
 
-Equal ends are cut off, long middles are split at numbers that stand once on either side (the anchors of patience diff, kept
-in increasing order), and what lies between is handed to rapidfuzz, whose memory is n*m/8 bytes.
+Equal ends are cut off, long middles are split at numbers that stand once on either side (the
+anchors of patience diff, kept in increasing order), and what lies between is handed to rapidfuzz,
+whose memory is n*m/8 bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ MAX_CELLS = 400_000_000  # 50 MB of bits in one call of rapidfuzz
 
 
 def common(target: Sequence[int], golden: Sequence[int]) -> Iterator[Pair]:
-    """Positions of a common subsequence, unsorted: the longest one up to MAX_CELLS cells, a long one beyond."""
+    """Positions of a common subsequence, unsorted: the longest one up to MAX_CELLS cells, a long
+    one beyond.
+    """
     waiting = [(0, len(target), 0, len(golden))]
     while waiting:
         a, b, c, d = waiting.pop()
@@ -35,7 +38,9 @@ def common(target: Sequence[int], golden: Sequence[int]) -> Iterator[Pair]:
                 yield from _longest(target[a:b], golden[c:d], a, c)
 
 
-def _longest(target: Sequence[int], golden: Sequence[int], first: int, second: int) -> Iterator[Pair]:
+def _longest(
+    target: Sequence[int], golden: Sequence[int], first: int, second: int
+) -> Iterator[Pair]:
     from rapidfuzz.distance import LCSseq
 
     shared = set(target) & set(golden)
@@ -45,11 +50,17 @@ def _longest(target: Sequence[int], golden: Sequence[int], first: int, second: i
     theirs = [at for at, token in enumerate(golden) if token in shared]
     for code in LCSseq.opcodes([target[at] for at in mine], [golden[at] for at in theirs]):
         if code.tag == "equal":
-            for i, j in zip(range(code.src_start, code.src_end), range(code.dest_start, code.dest_end), strict=True):
+            for i, j in zip(
+                range(code.src_start, code.src_end),
+                range(code.dest_start, code.dest_end),
+                strict=True,
+            ):
                 yield mine[i] + first, theirs[j] + second
 
 
-def _split(target: Sequence[int], golden: Sequence[int], span: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+def _split(
+    target: Sequence[int], golden: Sequence[int], span: tuple[int, int, int, int]
+) -> list[tuple[int, int, int, int]]:
     """Spans between anchors; without anchors, blocks in proportion, small enough for memory."""
     a, b, c, d = span
     anchors = _anchors(target[a:b], golden[c:d])
@@ -72,11 +83,17 @@ def _blocks(span: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
 
 
 def _anchors(target: Sequence[int], golden: Sequence[int]) -> list[Pair]:
-    """Numbers that stand once on each side, as far as their order agrees: a longest increasing subsequence."""
+    """Numbers that stand once on each side, as far as their order agrees: a longest increasing
+    subsequence.
+    """
     once = {token for token, count in Counter(target).items() if count == 1}
     places = {token: at for at, token in enumerate(golden)}
     counted = Counter(golden)
-    pairs = [(at, places[token]) for at, token in enumerate(target) if token in once and counted[token] == 1]
+    pairs = [
+        (at, places[token])
+        for at, token in enumerate(target)
+        if token in once and counted[token] == 1
+    ]
     ends: list[int] = []
     last: list[int] = []
     before = [-1] * len(pairs)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of matched calls side by side, and how far they are apart by what the tables say of them.
+"""The tensors of matched calls side by side, and how far they are apart by what the tables say of
+them.
 
-The error of a pair is relative: the largest of the differences of l2 norm, mean (to the root mean square), minimum and maximum
-(to the largest magnitude). Equal digests are error 0; other integers, another shape, another place of NaN or infinities are
-error inf; what nobody measured is NaN. One pass of vector operations over all rows.
+The error of a pair is relative: the largest of the differences of l2 norm, mean (to the root mean
+square), minimum and maximum (to the largest magnitude). Equal digests are error 0; other integers,
+another shape, another place of NaN or infinities are error inf; what nobody measured is NaN. One
+pass of vector operations over all rows.
 """
 
 from __future__ import annotations
@@ -34,7 +36,15 @@ if TYPE_CHECKING:
     Judged = tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_]]
 
 SAME, WITHIN, DIFFERS, UNKNOWN, SHAPE, TARGET_ONLY, GOLDEN_ONLY = range(7)
-STATUS_WORDS = ("same", "within tolerance", "differs", "not measured", "shape differs", "only in target", "only in golden")
+STATUS_WORDS = (
+    "same",
+    "within tolerance",
+    "differs",
+    "not measured",
+    "shape differs",
+    "only in target",
+    "only in golden",
+)
 TOOLS_ORDER = 2e-6  # of sums that a dump's own tool took in float32, but in another order
 TOOLS_ROUNDING = 1e-5  # of norms and means that a dump's own tool took in float32
 _BLOCK = 1 << 16  # pairs that are measured at once
@@ -42,11 +52,14 @@ _REORDERED_LIMIT = 1_000_000  # larger tensors hide one changed bit from their m
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """One row for each pair of tensors and each tensor without a partner; target and golden are places in Side.tensors or NONE.
+    """One row for each pair of tensors and each tensor without a partner; target and golden are
+    places in Side.tensors or NONE.
 
-    error is relative, NaN where unknown; status is one of the codes above; roundoff is the finer of the two types' (0 for integers),
-    or that of the products where one side computes most of them in a coarser type; allowed is what the judgement lets pass.
-    least: the error is what statistics prove at least, and may be larger. Places are of side.columns.index_type.
+    error is relative, NaN where unknown; status is one of the codes above; roundoff is the finer of
+    the two types' (0 for integers), or that of the products where one side computes most of them in
+    a coarser type; allowed is what the judgement lets pass.
+    least: the error is what statistics prove at least, and may be larger. Places are of
+    side.columns.index_type.
     """
 
     target: NDArray[Any]
@@ -65,20 +78,30 @@ class Rows(msgspec.Struct, frozen=True):
         return len(self.target)
 
 
-def pair_rows(target: Side, golden: Side, flows: tuple[Flow, Flow], match: Match, fixed: Fixed | None = None) -> Rows:
-    """Pair the tensors of matched calls, by slot, then by place; everything else stands alone. Unread pairs have status UNKNOWN.
+def pair_rows(
+    target: Side, golden: Side, flows: tuple[Flow, Flow], match: Match, fixed: Fixed | None = None
+) -> Rows:
+    """Pair the tensors of matched calls, by slot, then by place; everything else stands alone.
+    Unread pairs have status UNKNOWN.
 
     fixed: what a mapping file says of single tensors.
     """
     left, right = _paired(target.tensors, golden.tensors, match, fixed)
     if left is right:
-        return _judged((target, golden), flows, (left, right), (target.tensors.call, golden.tensors.call))
+        return _judged(
+            (target, golden), flows, (left, right), (target.tensors.call, golden.tensors.call)
+        )
     alone_t, alone_g = _without(len(target.tensors), left), _without(len(golden.tensors), right)
     mine = np.concatenate([left, alone_t, np.full(len(alone_g), NONE)])
     theirs = np.concatenate([right, np.full(len(alone_t), NONE), alone_g])
-    owners_t, owners_g = target.tensors.call[mine[: len(mine) - len(alone_g)]], golden.tensors.call[alone_g]
+    owners_t, owners_g = (
+        target.tensors.call[mine[: len(mine) - len(alone_g)]],
+        golden.tensors.call[alone_g],
+    )
     call_t = np.concatenate([owners_t, match.golden[owners_g]])
-    call_g = np.concatenate([golden.tensors.call[right], match.target[owners_t[len(left) :]], owners_g])
+    call_g = np.concatenate(
+        [golden.tensors.call[right], match.target[owners_t[len(left) :]], owners_g]
+    )
     placed = np.where(call_t >= 0, call_t, np.iinfo(call_t.dtype).max)
     if np.any(placed[1:] < placed[:-1]):
         order = np.lexsort((np.arange(len(mine)), call_g, placed))
@@ -94,7 +117,11 @@ def _judged(
 ) -> Rows:
     """Rows of these tensors and calls in order, pairs measured by what the tables say of them."""
     mine, theirs = tensors
-    error, status, roundoff = np.full(len(mine), np.nan), np.full(len(mine), GOLDEN_ONLY, dtype=np.uint8), np.zeros(len(mine))
+    error, status, roundoff = (
+        np.full(len(mine), np.nan),
+        np.full(len(mine), GOLDEN_ONLY, dtype=np.uint8),
+        np.zeros(len(mine)),
+    )
     reordered, output = np.zeros(len(mine), dtype=np.bool_), np.zeros(len(mine), dtype=np.bool_)
     types = roundoffs(sides[0]), roundoffs(sides[1])
     alone = np.flatnonzero((mine < 0) | (theirs < 0))
@@ -104,21 +131,33 @@ def _judged(
         one_sided = alone[theirs[alone] < 0]
         other = alone[theirs[alone] >= 0]
         status[one_sided] = TARGET_ONLY
-        output[one_sided], output[other] = sides[0].tensors.output[mine[one_sided]], sides[1].tensors.output[theirs[other]]
-    error[both], status[both], roundoff[both], reordered[both] = _measured(sides, flows, types, mine[both], theirs[both])
+        output[one_sided], output[other] = (
+            sides[0].tensors.output[mine[one_sided]],
+            sides[1].tensors.output[theirs[other]],
+        )
+    error[both], status[both], roundoff[both], reordered[both] = _measured(
+        sides, flows, types, mine[both], theirs[both]
+    )
     output[both] = sides[0].tensors.output[mine[both]]
     scratch = _workspaces(sides[0], mine)
-    error[scratch], status[scratch] = np.nan, np.where(theirs[scratch] >= 0, UNKNOWN, status[scratch])
+    error[scratch], status[scratch] = (
+        np.nan,
+        np.where(theirs[scratch] >= 0, UNKNOWN, status[scratch]),
+    )
     coarse = coarser_products(*sides, types)
     if coarse:
         roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
     least = (error > 0) & np.isfinite(error) & ~reordered
     allowed = np.broadcast_to(np.nan, len(mine))  # nobody has judged yet
-    return Rows(mine, theirs, *calls, output, error, allowed, status, folded(roundoff), reordered, least)
+    return Rows(
+        mine, theirs, *calls, output, error, allowed, status, folded(roundoff), reordered, least
+    )
 
 
 def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows whose tensors are a library's scratch memory: what it holds depends on what the memory held."""
+    """Rows whose tensors are a library's scratch memory: what it holds depends on what the memory
+    held.
+    """
     bytes_ = side.which(side.tensors.dtype, lambda dtype: is_workspace("rnn", dtype))
     if not bytes_.any():
         return np.empty(0, dtype=np.int64)
@@ -132,27 +171,41 @@ def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(free)
 
 
-def _paired(target: Tensors, golden: Tensors, match: Match, fixed: Fixed | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of matched calls that belong together: the same slot, then what is left by its place among inputs or outputs."""
+def _paired(
+    target: Tensors, golden: Tensors, match: Match, fixed: Fixed | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of matched calls that belong together: the same slot, then what is left by its place
+    among inputs or outputs.
+    """
     left, right = _laid_out_alike(target, golden, match)
     if fixed is not None:
         said = fixed.rows
         free = ~(np.isin(left, said[0]) | np.isin(right, said[1]))
-        left, right = np.concatenate([fixed.pairs[:, 0], left[free]]), np.concatenate([fixed.pairs[:, 1], right[free]])
+        left, right = (
+            np.concatenate([fixed.pairs[:, 0], left[free]]),
+            np.concatenate([fixed.pairs[:, 1], right[free]]),
+        )
     if len(left) in (len(target), len(golden)):
         return left, right  # one side has nothing left
     lefts, rights = [left], [right]
     for key in (_by_slot, _by_place):
         mine = _waiting(target, match.target, lefts if fixed is None else [*lefts, fixed.alone[0]])
-        theirs = _waiting(golden, match.golden, rights if fixed is None else [*rights, fixed.alone[1]])
-        keys = key(target, mine, target.call[mine]), key(golden, theirs, match.golden[golden.call[theirs]])
+        theirs = _waiting(
+            golden, match.golden, rights if fixed is None else [*rights, fixed.alone[1]]
+        )
+        keys = (
+            key(target, mine, target.call[mine]),
+            key(golden, theirs, match.golden[golden.call[theirs]]),
+        )
         _, at, other = np.intersect1d(*keys, return_indices=True)
         lefts.append(mine[at])
         rights.append(theirs[other])
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def _waiting(tensors: Tensors, match: NDArray[np.int64], taken: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _waiting(
+    tensors: Tensors, match: NDArray[np.int64], taken: list[NDArray[np.int64]]
+) -> NDArray[np.int64]:
     """Rows of matched calls that have no partner yet."""
     free = match[tensors.call] >= 0 if len(match) else np.zeros(len(tensors), dtype=np.bool_)
     for rows in taken:
@@ -160,9 +213,17 @@ def _waiting(tensors: Tensors, match: NDArray[np.int64], taken: list[NDArray[np.
     return np.flatnonzero(free)
 
 
-def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of matched calls whose slots stand in the same order on both sides, without sorting anything."""
-    if len(target) == len(golden) and np.array_equal(match.target[target.call], golden.call) and _same_slots(target, golden):
+def _laid_out_alike(
+    target: Tensors, golden: Tensors, match: Match
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of matched calls whose slots stand in the same order on both sides, without sorting
+    anything.
+    """
+    if (
+        len(target) == len(golden)
+        and np.array_equal(match.target[target.call], golden.call)
+        and _same_slots(target, golden)
+    ):
         every = np.arange(len(target), dtype=target.row.dtype)
         return every, every
     pairs = match.pairs
@@ -175,7 +236,9 @@ def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[NDA
     size = sizes[0][alike]
     inner = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
     left, right = (np.repeat(start[alike], size) + inner for start in starts)
-    other = (target.slot[left] != golden.slot[right]) | (target.output[left] != golden.output[right])
+    other = (target.slot[left] != golden.slot[right]) | (
+        target.output[left] != golden.output[right]
+    )
     if not other.any():
         return left, right
     group = np.repeat(np.arange(len(alike)), size)
@@ -189,15 +252,25 @@ def _same_slots(target: Tensors, golden: Tensors) -> bool:
     return np.array_equal(target.slot, golden.slot) and np.array_equal(target.output, golden.output)
 
 
-def _by_slot(tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _by_slot(
+    tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]
+) -> NDArray[np.uint64]:
     return mixed(call.astype(np.uint64), tensors.output[rows].astype(np.uint64), tensors.slot[rows])
 
 
-def _by_place(tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """By the position among the rows of the call and the same side of it (rows are sorted by call)."""
+def _by_place(
+    tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """By the position among the rows of the call and the same side of it (rows are sorted by
+    call).
+    """
     group = call * 2 + tensors.output[rows]
     order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0]) if len(rows) else np.empty(0, dtype=np.int64)
+    starts = (
+        np.flatnonzero(np.r_[True, np.diff(group[order]) != 0])
+        if len(rows)
+        else np.empty(0, dtype=np.int64)
+    )
     sizes = np.diff(np.r_[starts, len(rows)])
     place = np.empty(len(rows), dtype=np.int64)
     place[order] = np.arange(len(rows)) - np.repeat(starts, sizes)
@@ -214,7 +287,9 @@ def roundoffs(side: Side) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDAr
 
 
 def _unit(kind: DType | None) -> float:
-    """Unit roundoff of an element type: 0 of integers, coarse guesses of types that nobody knows."""
+    """Unit roundoff of an element type: 0 of integers, coarse guesses of types that nobody
+    knows.
+    """
     if kind is None:
         return 2.0**-8
     known = PRECISIONS.get(kind.name)
@@ -222,11 +297,15 @@ def _unit(kind: DType | None) -> float:
 
 
 def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> float:
-    """Unit roundoff in which one side computes most of its products while the other computes them finer; 0 when both do alike.
+    """Unit roundoff in which one side computes most of its products while the other computes them
+    finer; 0 when both do alike.
 
-    Under autocast, or after a change of the model's type, everything carries the rounding of the products, whatever its own type.
+    Under autocast, or after a change of the model's type, everything carries the rounding of the
+    products, whatever its own type.
     """
-    shares = [_product_types(side, known) for side, known in zip((target, golden), types, strict=True)]
+    shares = [
+        _product_types(side, known) for side, known in zip((target, golden), types, strict=True)
+    ]
     units = sorted({*shares[0], *shares[1]}, reverse=True)
     for unit in units:
         finer = [sum(share for other, share in side.items() if other < unit) for side in shares]
@@ -236,35 +315,52 @@ def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> 
 
 
 def _product_types(side: Side, types: Types) -> dict[float, float]:
-    """Share of each unit roundoff among a side's products, of all its calls where it has no products; a call's coarsest output tells."""
+    """Share of each unit roundoff among a side's products, of all its calls where it has no
+    products; a call's coarsest output tells.
+    """
     if not len(side.calls) or not len(side.tensors):
         return {}
     products = side.which(side.calls.op, lambda op: kind_of(op) == PRODUCT) & side.calls.leaf
     known, units, _ = types
     rows = np.flatnonzero(side.tensors.output)
     unit = np.zeros(len(side.calls))
-    np.maximum.at(unit, side.tensors.call[rows], units[np.searchsorted(known, side.tensors.dtype[rows])])
+    np.maximum.at(
+        unit, side.tensors.call[rows], units[np.searchsorted(known, side.tensors.dtype[rows])]
+    )
     written = unit > 0
     chosen = written & products
     found, counts = np.unique(unit[chosen if chosen.any() else written], return_counts=True)
-    return {float(one): float(count) / int(counts.sum()) for one, count in zip(found, counts, strict=True)}
+    return {
+        float(one): float(count) / int(counts.sum())
+        for one, count in zip(found, counts, strict=True)
+    }
 
 
 def _measured(
-    sides: tuple[Side, Side], flows: tuple[Flow, Flow], types: tuple[Types, Types], left: NDArray[np.int64], right: NDArray[np.int64]
+    sides: tuple[Side, Side],
+    flows: tuple[Flow, Flow],
+    types: tuple[Types, Types],
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
 ) -> Judged:
-    """Error, status, roundoff, and whether only the order of elements differs, of each pair of rows."""
+    """Error, status, roundoff, and whether only the order of elements differs, of each pair of
+    rows.
+    """
     maker = hash_maker(sides[1])
     told = foreign_hashes(sides[0], maker), foreign_hashes(sides[1], maker)
 
     def block(start: int) -> Judged:
         rows = left[start : start + _BLOCK], right[start : start + _BLOCK]
-        hashed = None if told[0] is None or told[1] is None else (told[0][rows[0]], told[1][rows[1]])
+        hashed = (
+            None if told[0] is None or told[1] is None else (told[0][rows[0]], told[1][rows[1]])
+        )
         return _measured_block((sides[0].tensors, sides[1].tensors), flows, types, rows, hashed)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         parts = list(pool.map(block, range(0, max(len(left), 1), _BLOCK)))
-    error, status, roundoff, reordered = (np.concatenate(column) for column in zip(*parts, strict=True))
+    error, status, roundoff, reordered = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
     return error, status, roundoff, reordered
 
 
@@ -275,7 +371,9 @@ def _measured_block(
     rows: tuple[NDArray[np.int64], NDArray[np.int64]],
     hashed: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None,
 ) -> Judged:
-    """The same for some pairs: what is computed in between stays in the cache. hashed are hashes of a dump's own tool."""
+    """The same for some pairs: what is computed in between stays in the cache. hashed are hashes of
+    a dump's own tool.
+    """
     (mine, theirs), (left, right) = sides, (_span(rows[0]), _span(rows[1]))
     units, whole = [], []
     for side, place, (names, unit, integers) in zip(sides, (left, right), types, strict=True):
@@ -283,9 +381,12 @@ def _measured_block(
         units.append(unit[at])
         whole.append(integers[at])
     roundoff = np.where(np.minimum(*units) > 0, np.minimum(*units), np.maximum(*units))
-    # A view without a digest is known by its base's, its shape and its strides: nothing that a digest of its own could be held against.
+    # A view without a digest is known by its base's, its shape and its strides: nothing that a
+    # digest of its own could be held against.
     own = mine.digested[left] & theirs.digested[right]
-    derived = ~mine.digested[left] & ~theirs.digested[right] & (mine.stride[left] == theirs.stride[right])
+    derived = (
+        ~mine.digested[left] & ~theirs.digested[right] & (mine.stride[left] == theirs.stride[right])
+    )
     both = flows[0].whole[left] & flows[1].whole[right] & (own | derived)
     alike = mine.dtype[left] == theirs.dtype[right]
     shaped = mine.shape[left] == theirs.shape[right]
@@ -297,22 +398,39 @@ def _measured_block(
     bare = shaped & ~(both | told | mine.digested[left] | theirs.digested[right])
     if bare.any():
         equal |= bare & _equal_statistics(mine, theirs, left, right)
-    error, status, reordered = np.zeros(len(both)), np.full(len(both), SAME, np.uint8), np.zeros(len(both), np.bool_)
+    error, status, reordered = (
+        np.zeros(len(both)),
+        np.full(len(both), SAME, np.uint8),
+        np.zeros(len(both), np.bool_),
+    )
     rest = np.flatnonzero(~equal)
     if len(rest):
-        known = (both[rest], ((both | told) & alike)[rest], (whole[0] & whole[1])[rest], roundoff[rest])
-        error[rest], status[rest], reordered[rest] = _unequal(mine, theirs, rows[0][rest], rows[1][rest], known)
+        known = (
+            both[rest],
+            ((both | told) & alike)[rest],
+            (whole[0] & whole[1])[rest],
+            roundoff[rest],
+        )
+        error[rest], status[rest], reordered[rest] = _unequal(
+            mine, theirs, rows[0][rest], rows[1][rest], known
+        )
     return error, status, roundoff, reordered
 
 
 def _span(rows: NDArray[np.int64]) -> Places:
     """Rows that follow each other as a slice: columns are looked at where they lie, not copied."""
-    follow = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all())
+    follow = (
+        len(rows) > 0
+        and int(rows[-1]) - int(rows[0]) == len(rows) - 1
+        and bool((rows[1:] > rows[:-1]).all())
+    )
     return slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
 
 
 @np.errstate(invalid="ignore")  # the difference of two infinities
-def _equal_statistics(mine: Tensors, theirs: Tensors, left: Places, right: Places) -> NDArray[np.bool_]:
+def _equal_statistics(
+    mine: Tensors, theirs: Tensors, left: Places, right: Places
+) -> NDArray[np.bool_]:
     """Which pairs have statistics on both sides, finite ones, and the same."""
     equal: NDArray[np.bool_] = mine.nan[left] >= 0
     for name in ("nan", "pos_inf", "neg_inf", "min_int", "max_int"):
@@ -323,16 +441,22 @@ def _equal_statistics(mine: Tensors, theirs: Tensors, left: Places, right: Place
 
 
 def _unequal(
-    mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64], known: tuple[NDArray[Any], ...]
+    mine: Tensors,
+    theirs: Tensors,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    known: tuple[NDArray[Any], ...],
 ) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.bool_]]:
     """Error, status and order of pairs that are not known to be equal.
 
-    known: whether both sides have digests, whether those or other hashes tell the pair apart, whether both are integers, roundoff.
+    known: whether both sides have digests, whether those or other hashes tell the pair apart,
+    whether both are integers, roundoff.
     """
     both, told_apart, integers, roundoff = known
     counted = (mine.nan[left] >= 0) & (theirs.nan[right] >= 0)
     error = np.where(counted, statistic_error(mine, theirs, left, right), np.nan)
-    # Statistics that one side's own tool took in float32 differ by its rounding from those taken of the values.
+    # Statistics that one side's own tool took in float32 differ by its rounding from those taken of
+    # the values.
     by_tools = counted & (mine.digested[left] != theirs.digested[right]) & (error <= TOOLS_ROUNDING)
     # So do those that one tool took in another order of memory; extremes never do.
     extremes = (mine.min[left] == theirs.min[right]) & (mine.max[left] == theirs.max[right])
@@ -340,19 +464,33 @@ def _unequal(
     by_tools |= bare & extremes & (error > 0) & (error <= TOOLS_ORDER)
     error = np.where(by_tools, 0.0, error)
     error = np.where(told_apart & (integers | np.isnan(error)), np.inf, error)
-    reordered = told_apart & ~integers & (error <= 1e-15) & (mine.size[left] > 1) & (mine.size[left] <= _REORDERED_LIMIT)
-    # Another tool hashes memory that an in-place call may have written to meanwhile: statistics decide then.
+    reordered = (
+        told_apart
+        & ~integers
+        & (error <= 1e-15)
+        & (mine.size[left] > 1)
+        & (mine.size[left] <= _REORDERED_LIMIT)
+    )
+    # Another tool hashes memory that an in-place call may have written to meanwhile: statistics
+    # decide then.
     reordered &= (mine.l2norm[left] > 0) & (roundoff > 2.0**-50) & both
     error = np.where(reordered, _spread(mine, left), error)
-    status = np.where(np.isnan(error), UNKNOWN, np.where(error == 0, SAME, DIFFERS)).astype(np.uint8)
+    status = np.where(np.isnan(error), UNKNOWN, np.where(error == 0, SAME, DIFFERS)).astype(
+        np.uint8
+    )
     status[(error == 0) & (told_apart | by_tools)] = WITHIN
-    mismatched = (mine.shape[left] != theirs.shape[right]) & (mine.size[left] >= 0) & (theirs.size[right] >= 0)
+    mismatched = (
+        (mine.shape[left] != theirs.shape[right])
+        & (mine.size[left] >= 0)
+        & (theirs.size[right] >= 0)
+    )
     status[mismatched] = SHAPE
     return np.where(mismatched, np.inf, error), status, reordered
 
 
 def _spread(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The most that elements of a tensor may be apart, to the largest magnitude: how far off it is when they changed places.
+    """The most that elements of a tensor may be apart, to the largest magnitude: how far off it is
+    when they changed places.
 
     inf where some are not finite: their places are unknown.
     """
@@ -362,19 +500,28 @@ def _spread(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def foreign_hashes(side: Side, maker: str) -> NDArray[np.uint64] | None:
-    """The hashes that a dump's own tool took of tensors, as numbers, 0 where there is none; None where they are not of this maker."""
+    """The hashes that a dump's own tool took of tensors, as numbers, 0 where there is none; None
+    where they are not of this maker.
+    """
     hashes = getattr(side.run, "hashes", None)
     if not maker or not hashes or maker != hash_maker(side):
         return None
     records = side.run.rows("tensors")  # type: ignore[attr-defined]
-    found = [hashes.get((record.process, record.index, record.io, record.slot)) for record in records]
-    codes = np.array([0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in found], dtype=np.uint64)
+    found = [
+        hashes.get((record.process, record.index, record.io, record.slot)) for record in records
+    ]
+    codes = np.array(
+        [0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in found],
+        dtype=np.uint64,
+    )
     of_rows: NDArray[np.uint64] = codes[side.tensors.row]
     return of_rows
 
 
 def hash_maker(side: Side) -> str:
-    """What made a dump's own hashes: those of two frameworks, and a CRC and an xor, are not comparable. Empty where there are none."""
+    """What made a dump's own hashes: those of two frameworks, and a CRC and an xor, are not
+    comparable. Empty where there are none.
+    """
     hashes = getattr(side.run, "hashes", None)
     if not hashes:
         return ""
@@ -382,8 +529,12 @@ def hash_maker(side: Side) -> str:
     return f"{side.run.info.format} {side.run.info.config.get('framework', '')} {form}"
 
 
-def statistic_error(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Relative error that the statistics of two tensors prove at least; inf where NaN or infinities are counted otherwise."""
+def statistic_error(
+    mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Relative error that the statistics of two tensors prove at least; inf where NaN or infinities
+    are counted otherwise.
+    """
     count = np.maximum(theirs.size[right], 1)
     norm = finite(theirs.l2norm[right])
     rms = norm / np.sqrt(count)
@@ -391,7 +542,10 @@ def statistic_error(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], rig
     scale = np.fmax(reach, rms)
     parts = [
         _ratio(mine.l2norm[left] - theirs.l2norm[right], np.fmax(norm, mine.l2norm[left])),
-        _ratio(mine.mean[left] - theirs.mean[right], np.where(rms > 0, np.fmax(rms, mine.l2norm[left] / np.sqrt(count)), scale)),
+        _ratio(
+            mine.mean[left] - theirs.mean[right],
+            np.where(rms > 0, np.fmax(rms, mine.l2norm[left] / np.sqrt(count)), scale),
+        ),
         _ratio(mine.min[left] - theirs.min[right], np.fmax(scale, np.abs(mine.min[left]))),
         _ratio(mine.max[left] - theirs.max[right], np.fmax(scale, np.abs(mine.max[left]))),
     ]
@@ -413,6 +567,8 @@ def statistic_error(mine: Tensors, theirs: Tensors, left: NDArray[np.int64], rig
 
 
 def _ratio(difference: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Difference by scale; 0 for no difference, NaN where one side is unknown, inf where the scale is 0."""
+    """Difference by scale; 0 for no difference, NaN where one side is unknown, inf where the scale
+    is 0.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(difference == 0, 0.0, np.abs(difference) / scale)

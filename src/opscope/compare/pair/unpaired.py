@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that only one side has, told as blocks: an insertion of three calls is one difference, and so is one in every step.
+"""Calls that only one side has, told as blocks: an insertion of three calls is one difference, and
+so is one in every step.
 
-Left out, as consequences or as nothing that computes: gradients of such calls, recomputations, views, changes of type and
-allocations; and calls in whose place the other side has others with the same effect (fused and unfused, matched by what goes in
-and out).
+Left out, as consequences or as nothing that computes: gradients of such calls, recomputations,
+views, changes of type and allocations; and calls in whose place the other side has others with the
+same effect (fused and unfused, matched by what goes in and out).
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Neighbouring calls of one side without a partner; first is the place of the first of them, length how many stand together.
+    """Neighbouring calls of one side without a partner; first is the place of the first of them,
+    length how many stand together.
 
-    calls are those of every place and step where the block is found. module: the path of a module of which the other side runs nothing;
+    calls are those of every place and step where the block is found. module: the path of a module
+    of which the other side runs nothing;
     places: how many single blocks were gathered in this one.
     """
 
@@ -44,31 +47,44 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def half_compiled(pairing: Pairing) -> bool:
-    """Whether only one side was compiled: its graph is made of other operators, which is no difference of its own."""
+    """Whether only one side was compiled: its graph is made of other operators, which is no
+    difference of its own.
+    """
     return bool(pairing.target.run.info.hidden_calls) != bool(pairing.golden.run.info.hidden_calls)
 
 
 def blocks_of(pairing: Pairing) -> list[Block]:
-    """All blocks of both sides, those of the target first, in the order of calls; none where the two are made of other operators."""
+    """All blocks of both sides, those of the target first, in the order of calls; none where the
+    two are made of other operators.
+    """
     if pairing.between is not None or half_compiled(pairing):
         return []  # these part in their calls, not only in their values
     match = pairing.match
-    sides = (pairing.target, match.target, pairing.flows[0]), (pairing.golden, match.golden, pairing.flows[1])
+    sides = (
+        (pairing.target, match.target, pairing.flows[0]),
+        (pairing.golden, match.golden, pairing.flows[1]),
+    )
     lonely = [_telling(side, found, flow) for side, found, flow in sides]
     lonely = [
         calls[~unrecorded(side, other)[calls]] if len(calls) else calls
-        for calls, side, other in zip(lonely, (pairing.target, pairing.golden), (pairing.golden, pairing.target), strict=True)
+        for calls, side, other in zip(
+            lonely, (pairing.target, pairing.golden), (pairing.golden, pairing.target), strict=True
+        )
     ]
     replaced = _replaced(pairing, lonely)
     found, match_of = [], (match.target, match.golden)
-    for number, (side, calls) in enumerate(zip((pairing.target, pairing.golden), lonely, strict=True)):
+    for number, (side, calls) in enumerate(
+        zip((pairing.target, pairing.golden), lonely, strict=True)
+    ):
         kept = [call for call in calls.tolist() if call not in replaced[number]]
         found.extend(_gathered(side, match_of[number], _merged(side, kept, target=number == 0)))
     return found
 
 
 def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int64]:
-    """Leaf calls without a partner, in steps and ranks that were compared at all, that do more than view, convert, allocate or repeat."""
+    """Leaf calls without a partner, in steps and ranks that were compared at all, that do more than
+    view, convert, allocate or repeat.
+    """
     calls = side.calls
     if (match >= 0).all():
         return np.empty(0, dtype=np.int64)
@@ -78,14 +94,18 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
         met = np.zeros(len(names), dtype=np.bool_)
         np.logical_or.at(met, inverse, match >= 0)
         compared = met[inverse] if column is calls.rank else compared & met[inverse]
-    counts = side.which(calls.op, lambda op: not traits_of(op).idle) & side.which(calls.phase, lambda phase: phase != "recompute")
+    counts = side.which(calls.op, lambda op: not traits_of(op).idle) & side.which(
+        calls.phase, lambda phase: phase != "recompute"
+    )
     alone = np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
     return alone[~_repeats(side, match, flow, alone)] if len(alone) else alone
 
 
-def _repeats(side: Side, match: NDArray[np.int64], flow: Flow, alone: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which calls without a partner write, amid the backward pass, what a matched call of their operator and step did, or were stopped
-    after they read that.
+def _repeats(
+    side: Side, match: NDArray[np.int64], flow: Flow, alone: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which calls without a partner write, amid the backward pass, what a matched call of their
+    operator and step did, or were stopped after they read that.
 
     That is recomputation which its recorder did not tell as such.
     """
@@ -95,7 +115,9 @@ def _repeats(side: Side, match: NDArray[np.int64], flow: Flow, alone: NDArray[np
     if not amid.any():
         return amid
     place = mixed(calls.op, step)
-    written, read = (_contents(side, flow, side.tensors.output == output) for output in (True, False))
+    written, read = (
+        _contents(side, flow, side.tensors.output == output) for output in (True, False)
+    )
     found = np.zeros(len(alone), dtype=np.bool_)
     for content, telling in ((written, written != 0), (read, (written == 0) & (read != 0))):
         sign = mixed(content, place)
@@ -104,7 +126,9 @@ def _repeats(side: Side, match: NDArray[np.int64], flow: Flow, alone: NDArray[np
 
 
 def _amid_backward(side: Side, step: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Calls that come after the first one of the backward pass of their step, step being a hash of it for each call."""
+    """Calls that come after the first one of the backward pass of their step, step being a hash of
+    it for each call.
+    """
     _, place = np.unique(step, return_inverse=True)
     backward = side.which(side.calls.phase, lambda phase: phase == "backward")
     first = np.full(int(place.max(initial=-1)) + 1, len(place))
@@ -116,7 +140,9 @@ def _contents(side: Side, flow: Flow, rows: NDArray[np.bool_]) -> NDArray[np.uin
     """One hash of the contents of some rows of each call, 0 where none is known."""
     chosen = np.flatnonzero(rows & (flow.state != 0))
     total = np.zeros(len(side.calls), dtype=np.uint64)
-    np.add.at(total, side.tensors.call[chosen], mixed(side.tensors.slot[chosen], flow.state[chosen]))
+    np.add.at(
+        total, side.tensors.call[chosen], mixed(side.tensors.slot[chosen], flow.state[chosen])
+    )
     return total
 
 
@@ -129,41 +155,66 @@ def _follows(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _replaced(pairing: Pairing, lonely: list[NDArray[np.int64]]) -> tuple[set[int], set[int]]:
-    """Calls of either side that stand between the same two matched calls as lonely ones of the other side."""
+    """Calls of either side that stand between the same two matched calls as lonely ones of the
+    other side.
+    """
     gaps = []
     for calls, match in zip(lonely, (pairing.match.target, pairing.match.golden), strict=True):
         matched = np.flatnonzero(match >= 0)
         before = np.searchsorted(matched, calls) - 1
-        own = np.where(before >= 0, matched[np.maximum(before, 0)], NONE) if len(matched) else np.full(len(calls), NONE)
+        own = (
+            np.where(before >= 0, matched[np.maximum(before, 0)], NONE)
+            if len(matched)
+            else np.full(len(calls), NONE)
+        )
         gaps.append(own)
     after = gaps[1].copy()
     after[gaps[1] >= 0] = pairing.match.golden[gaps[1][gaps[1] >= 0]]
     shared = np.intersect1d(gaps[0], after)
-    steps = [_optimizer_steps(side, calls) for side, calls in zip((pairing.target, pairing.golden), lonely, strict=True)]
+    steps = [
+        _optimizer_steps(side, calls)
+        for side, calls in zip((pairing.target, pairing.golden), lonely, strict=True)
+    ]
     found = []
     for number, (calls, between) in enumerate(zip(lonely, (gaps[0], after), strict=True)):
-        other = {place for place, step in enumerate(steps[number]) if step is not None and step in set(steps[1 - number])}
-        found.append({call for place, call in enumerate(calls.tolist()) if place in other} | set(calls[np.isin(between, shared)].tolist()))
+        other = {
+            place
+            for place, step in enumerate(steps[number])
+            if step is not None and step in set(steps[1 - number])
+        }
+        found.append(
+            {call for place, call in enumerate(calls.tolist()) if place in other}
+            | set(calls[np.isin(between, shared)].tolist())
+        )
     return found[0], found[1]
 
 
 def _optimizer_steps(side: Side, calls: NDArray[np.int64]) -> list[tuple[int, int] | None]:
-    """Rank and step of each call of an optimizer: its loops over parameters, lists of them and fused kernels do one and the same."""
+    """Rank and step of each call of an optimizer: its loops over parameters, lists of them and
+    fused kernels do one and the same.
+    """
     table = side.calls
     return [
-        (int(table.rank[call]), int(table.step[call])) if side.words.get(int(table.phase[call])) == "optimizer" else None
+        (int(table.rank[call]), int(table.step[call]))
+        if side.words.get(int(table.phase[call])) == "optimizer"
+        else None
         for call in calls.tolist()
     ]
 
 
 def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
-    """Neighbours of one module and phase together, and the same block of later steps with the first."""
+    """Neighbours of one module and phase together, and the same block of later steps with the
+    first.
+    """
     spans: list[list[int]] = []
     table = side.calls
     for call in calls:
         last = spans[-1][-1] if spans else None
         joined = (
-            last is not None and call - last <= 3 and table.module[call] == table.module[last] and table.phase[call] == table.phase[last]
+            last is not None
+            and call - last <= 3
+            and table.module[call] == table.module[last]
+            and table.phase[call] == table.phase[last]
         )
         if joined and table.step[call] == table.step[last] and table.rank[call] == table.rank[last]:
             spans[-1].append(call)
@@ -172,26 +223,47 @@ def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
     blocks: dict[tuple[object, ...], Block] = {}
     for span in spans:
         first = span[0]
-        site = (int(table.rank[first]), int(table.module[first]), int(table.phase[first]), tuple(table.op[np.array(span)].tolist()))
+        site = (
+            int(table.rank[first]),
+            int(table.module[first]),
+            int(table.phase[first]),
+            tuple(table.op[np.array(span)].tolist()),
+        )
         known = blocks.get(site)
         step = int(table.step[first])
         if known is None:
             blocks[site] = Block(target, first, len(span), frozenset(span), frozenset([step]))
         else:
-            blocks[site] = msgspec.structs.replace(known, calls=known.calls | set(span), steps=known.steps | {step})
+            blocks[site] = msgspec.structs.replace(
+                known, calls=known.calls | set(span), steps=known.steps | {step}
+            )
     return list(blocks.values())
 
 
 def _gathered(side: Side, match: NDArray[np.int64], blocks: Sequence[Block]) -> list[Block]:
-    """The blocks of a module that only one side runs as one, and so those of one backward pass and of one optimizer."""
+    """The blocks of a module that only one side runs as one, and so those of one backward pass and
+    of one optimizer.
+    """
     paths = distinct(side.calls.module[(match >= 0) & side.calls.leaf])
     shared = {prefix for path in side.texts(paths) for prefix in _prefixes(path)}
     groups: dict[tuple[object, ...], list[Block]] = {}
     for block in blocks:
-        module = next((prefix for prefix in _prefixes(side.words.get(int(side.calls.module[block.first]), "")) if prefix not in shared), "")
-        phase, rank = side.words.get(int(side.calls.phase[block.first]), ""), int(side.calls.rank[block.first])
+        module = next(
+            (
+                prefix
+                for prefix in _prefixes(side.words.get(int(side.calls.module[block.first]), ""))
+                if prefix not in shared
+            ),
+            "",
+        )
+        phase, rank = (
+            side.words.get(int(side.calls.phase[block.first]), ""),
+            int(side.calls.rank[block.first]),
+        )
         alone = block.first if not module and phase not in {"backward", "optimizer"} else NONE
-        groups.setdefault((rank, module, "" if module else phase, alone), []).append(msgspec.structs.replace(block, module=module))
+        groups.setdefault((rank, module, "" if module else phase, alone), []).append(
+            msgspec.structs.replace(block, module=module)
+        )
     return [_one_block(group) for group in groups.values()]
 
 

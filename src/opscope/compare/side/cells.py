@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single columns of a run's tables as Python values, for any of their rows: what a table of millions of rows is written from.
+"""Single columns of a run's tables as Python values, for any of their rows: what a table of
+millions of rows is written from.
 
 A record of a row has thirty fields; the tables that people read need a third of them.
 """
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class Cells:
-    """Values of calls and tensors of a side by their places in Side.calls and Side.tensors; NONE has None."""
+    """Values of calls and tensors of a side by their places in Side.calls and Side.tensors; NONE
+    has None.
+    """
 
     def __init__(self, side: Side) -> None:
         self._side = side
@@ -32,7 +35,11 @@ class Cells:
         """A column of table calls; places may come often, each is looked up once."""
         wanted = distinct(places)
         wanted = wanted[wanted >= 0]
-        known = dict(zip(wanted.tolist(), self._calls.values(name, self._side.calls.row[wanted]), strict=True))
+        known = dict(
+            zip(
+                wanted.tolist(), self._calls.values(name, self._side.calls.row[wanted]), strict=True
+            )
+        )
         return [known.get(place) for place in places.tolist()]
 
     def of_tensors(self, name: str, places: NDArray[np.int64]) -> list[Any]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two tables of a run as columns of numbers: what a comparison of millions of rows can afford.
 
-Text becomes 64-bit hashes (compare.side.hashes); only the distinct operators, modules and element types become Python text. Nothing
-here makes an object for a row.
+Text becomes 64-bit hashes (compare.side.hashes); only the distinct operators, modules and element
+types become Python text. Nothing here makes an object for a row.
 """
 
 from __future__ import annotations
@@ -45,13 +45,17 @@ _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as
 _TEXT = 32  # bytes of a row of text, about
 _MAPPED = 128 << 20  # bytes of a table's files that may lie in memory at once
 _WIDE = 1 << 30  # rows from which on twice their number is more than 32 bits hold
-_DENSE = 8  # numbers from the least to the largest of a table, for each of its rows, up to which a place for each is kept
+# numbers from the least to the largest of a table, for each of its rows, up to which a place for
+# each is kept
+_DENSE = 8
 _WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero")
 _FLOATS = ("min", "max", "mean", "l2norm")
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """Table calls by rank, step and index; text columns as hashes. row: its number in the table; leaf: no recorded call lies inside."""
+    """Table calls by rank, step and index; text columns as hashes. row: its number in the table;
+    leaf: no recorded call lies inside.
+    """
 
     row: NDArray[np.int64]
     key: NDArray[np.int64]
@@ -74,7 +78,8 @@ class Calls(msgspec.Struct, frozen=True):
 
 
 class Tensors(msgspec.Struct, frozen=True):
-    """Table tensors in the order of calls; call is the row of Calls. Numbers that are null are NaN, or -1 where they count.
+    """Table tensors in the order of calls; call is the row of Calls. Numbers that are null are NaN,
+    or -1 where they count.
 
     row and call are of index_type.
     """
@@ -112,9 +117,11 @@ class Tensors(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One run as columns; words gives the text of the hashes of operators, modules, phases and element types.
+    """One run as columns; words gives the text of the hashes of operators, modules, phases and
+    element types.
 
-    A side in the common words of two frameworks has the columns it was made from as base, and places, its tensors' rows in them.
+    A side in the common words of two frameworks has the columns it was made from as base, and
+    places, its tensors' rows in them.
     """
 
     run: Run
@@ -132,15 +139,20 @@ class Side(msgspec.Struct, frozen=True):
         """Of which rows of a column of hashes something holds, asked once for each text."""
         return self.told(column, holds, np.bool_)
 
-    def told(self, column: NDArray[np.uint64], what: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
-        """What is to be said of the text of each row of a column of hashes, asked once for each text."""
+    def told(
+        self, column: NDArray[np.uint64], what: Callable[[str], Any], dtype: Any
+    ) -> NDArray[Any]:
+        """What is to be said of the text of each row of a column of hashes, asked once for each
+        text.
+        """
         words = distinct(column)
         each = np.array([what(text) for text in self.texts(words)], dtype=dtype)
         return each[np.searchsorted(words, column)]
 
 
 def read_tables(run: Run) -> tuple[_Read, _Read]:
-    """Calls and tensors of a run as batches: small steps of Python, which two threads only keep each other from.
+    """Calls and tensors of a run as batches: small steps of Python, which two threads only keep
+    each other from.
 
     Raises FormatError for a table that cannot be read.
     """
@@ -153,7 +165,9 @@ def side_of(run: Run, read_calls: _Read, read_tensors: _Read) -> Side:
     tensors, types = _tensors(read_tensors, calls)
     for read in (read_calls, read_tensors):
         read.release()
-    return Side(run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()})
+    return Side(
+        run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()}
+    )
 
 
 class _Read:
@@ -169,9 +183,16 @@ class _Read:
         """A column of numbers, missing where it is null."""
         self._touch(np.dtype(kind).itemsize)
         columns = [batch[name] for batch in self._batches]
-        if all(column.validity is not None and not np.count_nonzero(column.validity) for column in columns):
-            return np.broadcast_to(np.array(missing, dtype=kind), self.count)  # no number at all takes no memory
-        parts = [column.buffers[0][column.offset : column.offset + column.length] for column in columns]
+        if all(
+            column.validity is not None and not np.count_nonzero(column.validity)
+            for column in columns
+        ):
+            return np.broadcast_to(
+                np.array(missing, dtype=kind), self.count
+            )  # no number at all takes no memory
+        parts = [
+            column.buffers[0][column.offset : column.offset + column.length] for column in columns
+        ]
         found = np.concatenate([np.empty(0, kind), *parts], dtype=kind)
         valid = known_rows(columns)
         if valid is not None:
@@ -179,7 +200,9 @@ class _Read:
         return folded(found)
 
     def _touch(self, width: int) -> None:
-        """A column of so many bytes a row is about to be read: memory that others lie mapped in is given back before it grows."""
+        """A column of so many bytes a row is about to be read: memory that others lie mapped in is
+        given back before it grows.
+        """
         self._touched += width * self.count
         if self._touched > _MAPPED:
             self.release()
@@ -211,7 +234,9 @@ def _filled(valid: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
 
 
 def plain_operator(word: str) -> str:
-    """An operator of PyTorch as PyTorch spells it, where a layout of files allowed no colons and dots (`aten__add_Tensor`)."""
+    """An operator of PyTorch as PyTorch spells it, where a layout of files allowed no colons and
+    dots (`aten__add_Tensor`).
+    """
     return _FLAT.sub(r"aten::\1.\2", word)
 
 
@@ -232,16 +257,28 @@ def _calls(read: _Read) -> tuple[Calls, dict[int, str]]:
     inside = np.flatnonzero(number["parent"] >= 0)
     parents = distinct(keys_of(number["process"][inside], number["parent"][inside]))
     calls = Calls(
-        row=np.arange(read.count)[order], key=key, process=number["process"][order], rank=number["rank"][order], step=number["step"][order],
-        index=number["index"][order], level=_levels(read.cells("level"))[order], parent=number["parent"][order],
-        forward=number["forward_index"][order], leaf=~np.isin(key, parents), **{name: column[order] for name, column in hashed.items()},
-    )  # fmt: skip
+        row=np.arange(read.count)[order],
+        key=key,
+        process=number["process"][order],
+        rank=number["rank"][order],
+        step=number["step"][order],
+        index=number["index"][order],
+        level=_levels(read.cells("level"))[order],
+        parent=number["parent"][order],
+        forward=number["forward_index"][order],
+        leaf=~np.isin(key, parents),
+        **{name: column[order] for name, column in hashed.items()},
+    )
     return calls, words
 
 
 def _levels(words: Cells) -> NDArray[np.int8]:
     known = words.different
-    return words.each(np.where(equal_to(known, "module"), MODULE, np.where(equal_to(known, "api"), API, OPERATOR)).astype(np.int8))
+    return words.each(
+        np.where(
+            equal_to(known, "module"), MODULE, np.where(equal_to(known, "api"), API, OPERATOR)
+        ).astype(np.int8)
+    )
 
 
 def _in_order(columns: Sequence[NDArray[np.int64]]) -> bool:
@@ -262,15 +299,23 @@ def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
     types, shapes, roles, sides = (read.cells(name) for name in ("dtype", "shape", "role", "io"))
     dtype, shape = hashes(types.different), hashes(shapes.different)
     flags = {
-        "output": sides.each(equal_to(sides.different, "output")), "constant": roles.each(equal_to(roles.different, "constant")),
-        "parameter": roles.each(equal_to(roles.different, "parameter") | equal_to(roles.different, "buffer")),
-        "kept": read.placed("value"), "digested": read.known("digest"),
-    }  # fmt: skip
+        "output": sides.each(equal_to(sides.different, "output")),
+        "constant": roles.each(equal_to(roles.different, "constant")),
+        "parameter": roles.each(
+            equal_to(roles.different, "parameter") | equal_to(roles.different, "buffer")
+        ),
+        "kept": read.placed("value"),
+        "digested": read.known("digest"),
+    }
     hashed = {
-        "slot": read.hashes("slot"), "dtype": types.each(dtype), "shape": shapes.each(shape), "stride": read.hashes("stride"),
-        "sorted_shape": shapes.each(bag_hashes(shapes.different, shape)), "named": read.hashes("tensor_name"),
+        "slot": read.hashes("slot"),
+        "dtype": types.each(dtype),
+        "shape": shapes.each(shape),
+        "stride": read.hashes("stride"),
+        "sorted_shape": shapes.each(bag_hashes(shapes.different, shape)),
+        "named": read.hashes("tensor_name"),
         "digest": read.numbers("digest", np.uint64, 0),
-    }  # fmt: skip
+    }
     whole = {name: read.numbers(name, np.int64, NONE) for name in _WHOLE}
     whole["size"] = _sizes(whole["size"], shapes)
     whole |= {name: read.numbers(name, np.int64, ABSENT) for name in ("min_int", "max_int")}
@@ -281,8 +326,14 @@ def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
 
 
 def _sizes(size: NDArray[np.int64], shapes: Cells) -> NDArray[np.int64]:
-    """Numbers of elements; those that nobody counted from the shape, NONE where that is not known or absurd."""
-    return np.where(size < 0, shapes.each(_products(shapes.different)), size) if (size < 0).any() else size
+    """Numbers of elements; those that nobody counted from the shape, NONE where that is not known
+    or absurd.
+    """
+    return (
+        np.where(size < 0, shapes.each(_products(shapes.different)), size)
+        if (size < 0).any()
+        else size
+    )
 
 
 def _products(shapes: Ragged) -> NDArray[np.int64]:
@@ -295,12 +346,16 @@ def _products(shapes: Ragged) -> NDArray[np.int64]:
 
 
 def index_type(count: int) -> type[np.signedinteger[Any]]:
-    """The type of numbers of so many rows: half as wide where that is enough, as a comparison holds a dozen columns of them."""
+    """The type of numbers of so many rows: half as wide where that is enough, as a comparison holds
+    a dozen columns of them.
+    """
     return np.int32 if count < _WIDE else np.int64
 
 
 def _owners(process: NDArray[np.int64], index: NDArray[np.int64], calls: Calls) -> NDArray[Any]:
-    """Row of Calls of each tensor row; the rows of a call mostly stand together, so each run of them is looked up once."""
+    """Row of Calls of each tensor row; the rows of a call mostly stand together, so each run of
+    them is looked up once.
+    """
     dtype = index_type(max(len(index), len(calls)))
     if not len(index):
         return index.astype(dtype)
@@ -314,7 +369,9 @@ def place_of(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.in
     if not len(table):
         return np.full(len(keys), NONE, dtype=np.int64)
     first, last = int(table.min()), int(table.max())
-    if last - first < _DENSE * len(table):  # a place for every number between is less than a search for each
+    if last - first < _DENSE * len(
+        table
+    ):  # a place for every number between is less than a search for each
         places = np.full(last - first + 2, NONE, dtype=np.int64)
         places[table[::-1] - first] = np.arange(len(table))[::-1]
         inside = (keys >= first) & (keys <= last)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an operator carries an error of its inputs to its outputs, by its family, as vector arithmetic over recorded norms.
+"""How an operator carries an error of its inputs to its outputs, by its family, as vector
+arithmetic over recorded norms.
 
-allowed = own rounding + SLACK * condition * input error. Own rounding is gamma_n * sum|a||b| for sums and products, with
-gamma_n ~ sqrt(n) u (N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.1 and 4.2; the statistical form).
-The condition of a product is |A||B|/|AB|, that of a sum |x| sqrt(n)/|sum|, that of a normalisation |x| over its deviation; kernels
-that cancel inside (softmax, losses) have a fixed generous one; where an arbitrarily small change may change everything (sign, argmax,
-division by what may be near zero) it is infinite: such a call is judged only on inputs that are equal.
+allowed = own rounding + SLACK * condition * input error. Own rounding is gamma_n * sum|a||b| for
+sums and products, with gamma_n ~ sqrt(n) u (N. Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., 3.1 and 4.2; the statistical form). The condition of a product is |A||B|/|AB|,
+that of a sum |x| sqrt(n)/|sum|, that of a normalisation |x| over its deviation; kernels that cancel
+inside (softmax, losses) have a fixed generous one; where an arbitrarily small change may change
+everything (sign, argmax, division by what may be near zero) it is infinite: such a call is judged
+only on inputs that are equal.
 """
 
 from __future__ import annotations
@@ -24,24 +27,43 @@ STATISTICAL = 32.0  # further slack where the input error is only what statistic
 PRODUCT, SUM, MEAN, LINEAR, SMOOTH, DELICATE, STEEP, MOVE, NORM = range(9)
 
 _KINDS = {
-    "product": PRODUCT, "sum": SUM, "mean": MEAN, "linear": LINEAR, "smooth": SMOOTH, "delicate": DELICATE, "steep": STEEP, "move": MOVE,
+    "product": PRODUCT,
+    "sum": SUM,
+    "mean": MEAN,
+    "linear": LINEAR,
+    "smooth": SMOOTH,
+    "delicate": DELICATE,
+    "steep": STEEP,
+    "move": MOVE,
     "norm": NORM,
-}  # fmt: skip
+}
 
 
 def kind_of(op: str) -> int:
     """Which of the kinds above an operator is; DELICATE where nothing is known of it."""
     known = traits_of(op)
-    return _KINDS[known.error] if known.error else PRODUCT if known.contraction else MOVE if known.moves else DELICATE
+    return (
+        _KINDS[known.error]
+        if known.error
+        else PRODUCT
+        if known.contraction
+        else MOVE
+        if known.moves
+        else DELICATE
+    )
 
 
 def kind_of_result(word: str) -> int:
-    """The same for a call between frameworks, where only the main result is compared: a maximum is as exact as what it is taken of."""
+    """The same for a call between frameworks, where only the main result is compared: a maximum is
+    as exact as what it is taken of.
+    """
     return {"max_pool2d": MOVE, "pow": DELICATE}.get(word, kind_of(word))
 
 
 class Norms:
-    """What is known of each call's inputs on the golden side: sum and largest of the norms, sizes, largest magnitude; one entry a call."""
+    """What is known of each call's inputs on the golden side: sum and largest of the norms, sizes,
+    largest magnitude; one entry a call.
+    """
 
     def __init__(self, count: int) -> None:
         self.total = np.zeros(count)
@@ -67,14 +89,22 @@ class Norms:
         rms = known / np.sqrt(np.maximum(size, 1))
         with np.errstate(all="ignore"):
             deviation = np.sqrt(np.maximum(rms**2 - finite(mean) ** 2, 0.0))
-            np.maximum.at(self.spread, call, np.where(deviation > 0, np.minimum(rms / deviation, 1e6), 1.0))
+            np.maximum.at(
+                self.spread, call, np.where(deviation > 0, np.minimum(rms / deviation, 1e6), 1.0)
+            )
 
 
 @np.errstate(over="ignore", invalid="ignore")  # norms and magnitudes may be infinite
 def conditions(
-    kinds: NDArray[np.int8], norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
+    kinds: NDArray[np.int8],
+    norms: Norms,
+    call: NDArray[np.int64],
+    norm: NDArray[np.float64],
+    size: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Condition of each output row, and its own rounding error in units of roundoff; norm and size are those of the output."""
+    """Condition of each output row, and its own rounding error in units of roundoff; norm and size
+    are those of the output.
+    """
     condition, rounding = np.empty(len(call)), np.empty(len(call))
     kind = kinds[call]
     for code in np.flatnonzero(np.bincount(kind)).tolist():
@@ -84,7 +114,11 @@ def conditions(
 
 
 def _carried(
-    kind: int, norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
+    kind: int,
+    norms: Norms,
+    call: NDArray[np.int64],
+    norm: NDArray[np.float64],
+    size: NDArray[np.int64],
 ) -> tuple[Any, NDArray[np.float64]]:
     """The same for rows of one kind."""
     total, reach = norms.total[call], np.maximum(norms.reach[call], 1.0)
@@ -97,15 +131,28 @@ def _carried(
     outside = np.maximum(finite(norm), 1e-300)
     if kind == PRODUCT:
         largest = norms.largest[call]
-        product = np.maximum(largest * np.maximum(total - largest, 1e-300) / outside, 1.0) + total / outside
-        return product, 4 * np.sqrt(np.maximum(norms.size[call] / np.sqrt(np.maximum(size, 1)), 1.0)) * product
+        product = (
+            np.maximum(largest * np.maximum(total - largest, 1e-300) / outside, 1.0)
+            + total / outside
+        )
+        return product, 4 * np.sqrt(
+            np.maximum(norms.size[call] / np.sqrt(np.maximum(size, 1)), 1.0)
+        ) * product
     plain = np.maximum(total / outside, 1.0)
     if kind in {SUM, MEAN}:
         root = np.sqrt(np.maximum(norms.size[call] / np.maximum(size, 1), 1.0))
-        return (plain * root, 4 * root * plain) if kind == SUM else (plain / root + 1, 4 * root + 4 * plain / root)
+        return (
+            (plain * root, 4 * root * plain)
+            if kind == SUM
+            else (plain / root + 1, 4 * root + 4 * plain / root)
+        )
     if kind == LINEAR:
         return plain * reach, 8 * plain * reach
-    return (4 * plain, 64 * np.minimum(plain, 1e4)) if kind == SMOOTH else (plain, np.full(len(call), 2.0))
+    return (
+        (4 * plain, 64 * np.minimum(plain, 1e4))
+        if kind == SMOOTH
+        else (plain, np.full(len(call), 2.0))
+    )
 
 
 def finite(column: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of text and of lists as one 64-bit hash a row, by vector operations: equal cells have equal hashes, in this process.
+"""Columns of text and of lists as one 64-bit hash a row, by vector operations: equal cells have
+equal hashes, in this process.
 
 Nothing here makes a Python object for a row; a text is decoded only where somebody asks for it.
 """
@@ -22,14 +23,24 @@ if TYPE_CHECKING:
 ABSENT_LENGTH = -1
 LONG = 256  # bytes of a text, items of a list; longer ones are hashed one by one
 _REMEMBERED = 4  # batches of one size that a batch is held against
-_BLOCK = 1 << 16  # rows at a time: what is computed in between stays in the cache, and two threads seldom wait for each other
-_MULTIPLIERS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_BLOCK = (
+    1 << 16
+    # rows at a time: what is computed in between stays in the cache, and two threads seldom wait
+    # for each other
+)
+_MULTIPLIERS = tuple(
+    np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 _HALF = np.uint64(32)
-_KEPT = np.array([(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64)  # masks of the first bytes of a word
+_KEPT = np.array(
+    [(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64
+)  # masks of the first bytes of a word
 
 
 class Ragged(msgspec.Struct, frozen=True):
-    """A column of texts (items are bytes, eight zeros behind the last) or of lists of int64; the length of a null is -1."""
+    """A column of texts (items are bytes, eight zeros behind the last) or of lists of int64; the
+    length of a null is -1.
+    """
 
     items: NDArray[Any]
     starts: NDArray[np.int64]
@@ -41,7 +52,11 @@ class Ragged(msgspec.Struct, frozen=True):
     def text(self, row: int) -> str:
         """The text of a row, "" for null."""
         start = int(self.starts[row])
-        return self.items[start : start + max(int(self.lengths[row]), 0)].tobytes().decode("utf-8", "replace")
+        return (
+            self.items[start : start + max(int(self.lengths[row]), 0)]
+            .tobytes()
+            .decode("utf-8", "replace")
+        )
 
     def texts(self, rows: NDArray[np.int64]) -> list[str]:
         """The texts of rows."""
@@ -51,13 +66,18 @@ class Ragged(msgspec.Struct, frozen=True):
         if whole.isascii():
             every = whole.decode("ascii")
             return [every[start:end] for start, end in zip(starts, ends, strict=True)]
-        return [whole[start:end].decode("utf-8", "replace") for start, end in zip(starts, ends, strict=True)]
+        return [
+            whole[start:end].decode("utf-8", "replace")
+            for start, end in zip(starts, ends, strict=True)
+        ]
 
 
 class Cells(msgspec.Struct, frozen=True):
-    """A column of text or lists: its batches that are not alike, one after the other, and which rows of those each batch is.
+    """A column of text or lists: its batches that are not alike, one after the other, and which
+    rows of those each batch is.
 
-    Most steps of a program repeat each other word by word, so most batches need no look of their own.
+    Most steps of a program repeat each other word by word, so most batches need no look of their
+    own.
     """
 
     different: Ragged
@@ -66,7 +86,9 @@ class Cells(msgspec.Struct, frozen=True):
     def each(self, found: NDArray[Any]) -> NDArray[Any]:
         """What was found for the rows of different, for every row of the column."""
         unrepeated = sum(part.stop - part.start for part in self.batches) == len(self.different)
-        return folded(found if unrepeated else np.concatenate([found[part] for part in self.batches]))
+        return folded(
+            found if unrepeated else np.concatenate([found[part] for part in self.batches])
+        )
 
 
 def folded(column: NDArray[Any]) -> NDArray[Any]:
@@ -76,7 +98,9 @@ def folded(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def cells(columns: Sequence[Column]) -> Cells:
-    """The batches of a column of text or list<int64>, those that repeat an earlier one found out."""
+    """The batches of a column of text or list<int64>, those that repeat an earlier one found
+    out.
+    """
     kept: list[Column] = []
     known: dict[int, list[tuple[tuple[bytes, ...], slice]]] = {}  # by the number of bytes
     batches = []
@@ -96,11 +120,17 @@ def cells(columns: Sequence[Column]) -> Cells:
 
 
 def _content(column: Column) -> tuple[bytes, ...]:
-    """All that a batch holds; batches of equal content are one copy and one comparison of memory."""
+    """All that a batch holds; batches of equal content are one copy and one comparison of
+    memory.
+    """
     ends = _ends(column)
     first, last = (int(ends[0]), int(ends[-1])) if column.length else (0, 0)
     valid = valid_rows(column)
-    return ends.tobytes(), _items(column)[first:last].tobytes(), b"" if valid is None else valid.tobytes()
+    return (
+        ends.tobytes(),
+        _items(column)[first:last].tobytes(),
+        b"" if valid is None else valid.tobytes(),
+    )
 
 
 def _ends(column: Column) -> NDArray[Any]:
@@ -123,7 +153,9 @@ def ragged(columns: Sequence[Column]) -> Ragged:
         np.copyto(lengths, ABSENT_LENGTH, where=~valid)
     items = [_items(column)[part[0] : part[-1]] for column, part in zip(filled, ends, strict=True)]
     is_text = not columns or columns[0].type == "string"
-    return Ragged(np.concatenate([*items, np.zeros(8, np.uint8) if is_text else nothing]), starts, lengths)
+    return Ragged(
+        np.concatenate([*items, np.zeros(8, np.uint8) if is_text else nothing]), starts, lengths
+    )
 
 
 def _items(column: Column) -> NDArray[Any]:
@@ -136,11 +168,15 @@ def known_rows(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
     if all(column.validity is None for column in columns):
         return None
     parts = [(valid_rows(column), column.length) for column in columns]
-    return np.concatenate([np.ones(count, dtype=np.bool_) if valid is None else valid for valid, count in parts])
+    return np.concatenate(
+        [np.ones(count, dtype=np.bool_) if valid is None else valid for valid, count in parts]
+    )
 
 
 def mixed(*columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One hash for each row of several columns; the order of columns matters (the finaliser of SplitMix64 ends it)."""
+    """One hash for each row of several columns; the order of columns matters (the finaliser of
+    SplitMix64 ends it).
+    """
     total = np.empty(len(columns[0]), dtype=np.uint64)
     for rows in _blocks(len(total)):
         part = total[rows]
@@ -187,13 +223,18 @@ def _hash_block(column: Ragged, rows: slice, total: NDArray[np.uint64]) -> None:
             total[chosen] = own
     _finish(total)
     for row in np.flatnonzero(lengths > LONG).tolist() if most > LONG else ():
-        total[row] = hash(column.items[starts[row] : starts[row] + lengths[row]].tobytes()) & 0xFFFFFFFFFFFFFFFF
+        total[row] = (
+            hash(column.items[starts[row] : starts[row] + lengths[row]].tobytes())
+            & 0xFFFFFFFFFFFFFFFF
+        )
 
 
 def hash_of(text: str) -> int:
     """The hash of one text."""
     data = np.frombuffer(text.encode() + bytes(8), dtype=np.uint8)
-    return int(hashes(Ragged(data, np.zeros(1, np.int64), np.array([len(data) - 8], dtype=np.int64)))[0])
+    return int(
+        hashes(Ragged(data, np.zeros(1, np.int64), np.array([len(data) - 8], dtype=np.int64)))[0]
+    )
 
 
 def equal_to(column: Ragged, text: str) -> NDArray[np.bool_]:
@@ -203,19 +244,27 @@ def equal_to(column: Ragged, text: str) -> NDArray[np.bool_]:
     alike = np.ones(len(rows), dtype=np.bool_)
     for place in range(0, len(wanted), 8):
         piece = wanted[place : place + 8]
-        alike &= (_words(column.items)[column.starts[rows] + place] & _KEPT[len(piece)]) == np.uint64(int.from_bytes(piece, "little"))
+        alike &= (
+            _words(column.items)[column.starts[rows] + place] & _KEPT[len(piece)]
+        ) == np.uint64(int.from_bytes(piece, "little"))
     found = np.zeros(len(column), dtype=np.bool_)
     found[rows[alike]] = True
     return found
 
 
 def bag_hashes(column: Ragged, found: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One hash for each list of a column, whatever the order of its items; found are the hashes of the column, 0 for null."""
+    """One hash for each list of a column, whatever the order of its items; found are the hashes of
+    the column, 0 for null.
+    """
     names, first, inverse = _distinct(found)
     starts, lengths = column.starts[first], np.maximum(column.lengths[first], 0)
     inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     sums = np.zeros(len(names), dtype=np.uint64)
-    np.add.at(sums, np.repeat(np.arange(len(names)), lengths), mixed(column.items[np.repeat(starts, lengths) + inner].view(np.uint64)))
+    np.add.at(
+        sums,
+        np.repeat(np.arange(len(names)), lengths),
+        mixed(column.items[np.repeat(starts, lengths) + inner].view(np.uint64)),
+    )
     bags = mixed(sums, lengths.astype(np.uint64))
     bags[names == 0] = 0
     return bags[inverse]
@@ -224,19 +273,27 @@ def bag_hashes(column: Ragged, found: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def distinct_texts(found: NDArray[np.uint64], column: Ragged) -> dict[int, str]:
     """The text behind each hash of a column."""
     names, first, _ = _distinct(found)
-    return {name: column.text(row) for name, row in zip(names.tolist(), first.tolist(), strict=True)}
+    return {
+        name: column.text(row) for name, row in zip(names.tolist(), first.tolist(), strict=True)
+    }
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
-    """The different numbers of a column, sorted (NumPy's own way, by a table of hashes, takes several times as long)."""
+    """The different numbers of a column, sorted (NumPy's own way, by a table of hashes, takes
+    several times as long).
+    """
     ordered = np.sort(values)
     new = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return ordered[new]
 
 
-def _distinct(found: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """The different numbers of a column, sorted, a row that has each, and which of them each row has."""
+def _distinct(
+    found: NDArray[np.uint64],
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """The different numbers of a column, sorted, a row that has each, and which of them each row
+    has.
+    """
     names = distinct(found)
     inverse = np.searchsorted(names, found)
     rows = np.zeros(len(names), dtype=np.int64)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of different frameworks that compute the same thing, under one word each: for comparisons between frameworks only.
+"""Operators of different frameworks that compute the same thing, under one word each: for
+comparisons between frameworks only.
 
-judge.operators.family tells spellings of one operator; kin() goes further and calls aten::addmm, MatMul and Dense one thing. What
-the words hold: PyTorch's native_functions.yaml, MindSpore's ops.operations, the operator lists of CANN (GE types) and TensorFlow.
+judge.operators.family tells spellings of one operator; kin() goes further and calls aten::addmm,
+MatMul and Dense one thing. What
+the words hold: PyTorch's native_functions.yaml, MindSpore's ops.operations, the operator lists of
+CANN (GE types) and TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ def kin(op: str) -> str:
 
 @lru_cache(maxsize=8192)
 def world(op: str) -> str:
-    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), or "" for none of them."""
+    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), or "" for
+    none of them.
+    """
     if _TORCH.match(op):
         return "torch"
     return "graph" if _CAMEL.fullmatch(op) else ""

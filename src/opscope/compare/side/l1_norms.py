@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one number that some recordings keep of a tensor, an L1 norm, in the place of its L2 norm, for comparing two of them."""
+"""The one number that some recordings keep of a tensor, an L1 norm, in the place of its L2 norm,
+for comparing two of them.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,24 @@ def norms_alone(*runs: Run) -> bool:
 
 
 def with_norms(side: Side) -> Side:
-    """The side with those norms in column l2norm; a relative error of one is as good as that of the other."""
+    """The side with those norms in column l2norm; a relative error of one is as good as that of the
+    other.
+    """
     norms = side.run.norms  # type: ignore[attr-defined]
     records = side.run.rows("tensors")  # type: ignore[attr-defined]
-    found = np.array([norms.get((row.process, row.index, row.io, row.slot), np.nan) for row in records], dtype=np.float64)
+    found = np.array(
+        [norms.get((row.process, row.index, row.io, row.slot), np.nan) for row in records],
+        dtype=np.float64,
+    )
     tensors = side.tensors
     norm = found[tensors.row]
     known = np.isfinite(norm)
-    counts = {name: np.where(known, 0, getattr(tensors, name)) for name in ("nan", "pos_inf", "neg_inf")}
-    return msgspec.structs.replace(side, tensors=msgspec.structs.replace(tensors, l2norm=np.where(known, norm, tensors.l2norm), **counts))
+    counts = {
+        name: np.where(known, 0, getattr(tensors, name)) for name in ("nan", "pos_inf", "neg_inf")
+    }
+    return msgspec.structs.replace(
+        side,
+        tensors=msgspec.structs.replace(
+            tensors, l2norm=np.where(known, norm, tensors.l2norm), **counts
+        ),
+    )

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run as two frameworks have it in common, for comparing one with the other.
 
-What only one of them does without computing (allocations, views, constants, the initialisation of parameters) is left out;
-operators get the words of kinship.kin; a product and the addition of its bias become one call, with the inputs of both and the
-output of the last, where the other side has them in one; so do the operators of one gradient and those of an optimizer's step.
-The columns keep the way back to the run (Side.base), so that findings tell of the calls that were recorded.
+What only one of them does without computing (allocations, views, constants, the initialisation of
+parameters) is left out; operators get the words of kinship.kin; a product and the addition of its
+bias become one call, with the inputs of both and the output of the last, where the other side has
+them in one; so do the operators of one gradient and those of an optimizer's step. The columns keep
+the way back to the run (Side.base), so that findings tell of the calls that were recorded.
 """
 
 from __future__ import annotations
@@ -23,15 +24,22 @@ from opscope.operators.spelling import in_place
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
-LINEAR_OPTIMIZER = "_foreach_add"  # of updates that only add and multiply: side.conditions knows how it carries an error
+# of updates that only add and multiply: side.conditions knows how it carries an error
+LINEAR_OPTIMIZER = "_foreach_add"
 _SHARE = 0.5
 _FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch"}
 _GRADIENT = "convolution_backward"
-_BATCH_NORM, _MOVING, _TRAINING = "native_batch_norm", 3, 5  # places among its arguments: the first moving average, whether it trains
+_BATCH_NORM, _MOVING, _TRAINING = (
+    "native_batch_norm",
+    3,
+    5,
+)  # places among its arguments: the first moving average, whether it trains
 
 
 class Lowered(msgspec.Struct, frozen=True):
-    """A side in common words; groups holds, for calls that stand for several, the places of all of them in the side it came from."""
+    """A side in common words; groups holds, for calls that stand for several, the places of all of
+    them in the side it came from.
+    """
 
     side: Side
     flow: Flow
@@ -45,10 +53,14 @@ def foreign(target: Side, golden: Side) -> bool:
 
 
 def spelling(side: Side) -> str:
-    """Whose words most calls of a side bear, as kinship.world tells them; "" where that cannot be told. Also of a side made common."""
+    """Whose words most calls of a side bear, as kinship.world tells them; "" where that cannot be
+    told. Also of a side made common.
+    """
     side = side if side.base is None else side.base
     spelt = side.calls.leaf & (side.calls.level != MODULE)  # a module bears the name of its class
-    told = _FRAMEWORKS.get(str(side.run.info.config.get("framework")))  # MindSpore's APIs look like PyTorch's in dumps of msprobe
+    told = _FRAMEWORKS.get(
+        str(side.run.info.config.get("framework"))
+    )  # MindSpore's APIs look like PyTorch's in dumps of msprobe
     if told is not None and spelt.any():
         return told
     names, counts = np.unique(side.calls.op[spelt], return_counts=True)
@@ -60,12 +72,17 @@ def spelling(side: Side) -> str:
 
 
 def fused_words(side: Side) -> frozenset[str]:
-    """Which of the products of a side carry their bias themselves: a third input of one dimension."""
+    """Which of the products of a side carry their bias themselves: a third input of one
+    dimension.
+    """
     found = set()
     draft = _Draft(side, None, str)
     for call in np.flatnonzero(side.calls.leaf).tolist():
         word = draft.words[call]
-        if traits_of(word).biased and len([row for row in draft.read(call) if not side.tensors.constant[row]]) > 2:
+        if (
+            traits_of(word).biased
+            and len([row for row in draft.read(call) if not side.tensors.constant[row]]) > 2
+        ):
             found.add(word)
     return frozenset(found)
 
@@ -82,7 +99,9 @@ def lowered(side: Side, flow: Flow, spell: Callable[[str], str], fused: frozense
 
 
 class _Draft:
-    """A side while calls are left out and put together: home is the call that each now belongs to, NONE once it is left out."""
+    """A side while calls are left out and put together: home is the call that each now belongs to,
+    NONE once it is left out.
+    """
 
     def __init__(self, side: Side, flow: Flow | None, spell: Callable[[str], str]) -> None:
         self.side = side
@@ -105,36 +124,60 @@ class _Draft:
     def written(self, call: int) -> list[int]:
         return [row for row in self.rows(call) if self.side.tensors.output[row]]
 
-    # -- left out ---------------------------------------------------------------------------------------------
+    # -- left out ----------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Leave out what computes nothing, by-products of what does, and the initialisation of parameters."""
+        """Leave out what computes nothing, by-products of what does, and the initialisation of
+        parameters.
+        """
         calls, tensors = self.side.calls, self.side.tensors
         parameters = set(tensors.storage[tensors.parameter & (tensors.storage >= 0)].tolist())
         roots = {key for key, word in self.side.words.items() if word == ""}
         writes = {key for key, word in self.side.words.items() if word and in_place(word)}
         forward = {key for key, word in self.side.words.items() if word == "forward"}
         for call in range(len(calls)):
-            initial = int(calls.module[call]) in roots and int(calls.op[call]) in writes and int(calls.phase[call]) in forward
-            made = initial and any(tensors.parameter[row] or int(tensors.storage[row]) in parameters for row in self.written(call))
+            initial = (
+                int(calls.module[call]) in roots
+                and int(calls.op[call]) in writes
+                and int(calls.phase[call]) in forward
+            )
+            made = initial and any(
+                tensors.parameter[row] or int(tensors.storage[row]) in parameters
+                for row in self.written(call)
+            )
             if made or not calls.leaf[call] or traits_of(self.words[call]).dropped:
                 self.home[call] = NONE
             elif traits_of(self.words[call]).by_products:
                 self.kept[self.written(call)[1:]] = False
         self._drop_moving()
-        gone = (self.producer >= 0) & (self.home[np.maximum(self.producer, 0)] < 0) if len(self.home) else np.zeros(0, dtype=np.bool_)
+        gone = (
+            (self.producer >= 0) & (self.home[np.maximum(self.producer, 0)] < 0)
+            if len(self.home)
+            else np.zeros(0, dtype=np.bool_)
+        )
         self.producer[gone], self.source[gone] = NONE, NONE
 
     def _drop_moving(self) -> None:
-        """Leave out what a batch norm in training writes: dumps taken after the call show that in what it read."""
-        calls = np.array([call for call in np.flatnonzero(self.home >= 0) if self.words[call] == _BATCH_NORM], dtype=np.int64)
-        known = dict(rows_of_calls(self.side.run, np.unique(self.side.calls.key[calls]), "args")) if len(calls) else {}
+        """Leave out what a batch norm in training writes: dumps taken after the call show that in
+        what it read.
+        """
+        calls = np.array(
+            [call for call in np.flatnonzero(self.home >= 0) if self.words[call] == _BATCH_NORM],
+            dtype=np.int64,
+        )
+        known = (
+            dict(rows_of_calls(self.side.run, np.unique(self.side.calls.key[calls]), "args"))
+            if len(calls)
+            else {}
+        )
         for call in calls.tolist():
             if not _evaluates(known.get(int(self.side.calls.key[call]))):
                 self.kept[self.read(call)[_MOVING:]] = False
 
     def hand_on(self) -> None:
-        """Leave out calls that only hand on their first input, and connect their readers with whoever made it."""
+        """Leave out calls that only hand on their first input, and connect their readers with
+        whoever made it.
+        """
         handed: dict[int, int] = {}
         for call in np.flatnonzero(self.home >= 0).tolist():
             if traits_of(self.words[call]).handed_on:
@@ -146,34 +189,50 @@ class _Draft:
             seen = 0
             while int(self.producer[row]) in handed and seen <= len(handed):
                 above = handed[int(self.producer[row])]
-                self.producer[row], self.source[row], seen = self.producer[above], self.source[above], seen + 1
+                self.producer[row], self.source[row], seen = (
+                    self.producer[above],
+                    self.source[above],
+                    seen + 1,
+                )
 
-    # -- put together -----------------------------------------------------------------------------------------
+    # -- put together ------------------------------------------------------------------------------
 
     def fuse_bias(self, fused: Iterable[str]) -> None:
         """A product and the addition of a bias behind it, where nothing else reads the product."""
         readers = self._readers()
         tensors, wanted = self.side.tensors, set(fused)
         for call in np.flatnonzero(self.home >= 0).tolist():
-            if self.words[call] not in wanted or len([row for row in self.read(call) if self.kept[row]]) != 2:
+            if (
+                self.words[call] not in wanted
+                or len([row for row in self.read(call) if self.kept[row]]) != 2
+            ):
                 continue
             after = readers.get(call, [])
             if len(after) != 1 or self.words[int(tensors.call[after[0]])] != "add":
                 continue
             addition = int(tensors.call[after[0]])
-            inputs, outputs = [row for row in self.read(addition) if self.kept[row]], self.written(call)
+            inputs, outputs = (
+                [row for row in self.read(addition) if self.kept[row]],
+                self.written(call),
+            )
             bias = [row for row in inputs if row != after[0]]
             if len(bias) == 1 and len(outputs) == 1 and self._is_bias(bias[0], outputs[0]):
                 self.home[addition] = call
                 self.kept[[outputs[0], after[0]]] = False
 
     def _is_bias(self, row: int, output: int) -> bool:
-        """Whether a row is smaller than what it is added to, and no call of this run computed it."""
+        """Whether a row is smaller than what it is added to, and no call of this run computed
+        it.
+        """
         tensors = self.side.tensors
-        return 0 <= tensors.size[row] < tensors.size[output] and (self.producer[row] < 0 or bool(tensors.parameter[row]))
+        return 0 <= tensors.size[row] < tensors.size[output] and (
+            self.producer[row] < 0 or bool(tensors.parameter[row])
+        )
 
     def fuse_gradients(self) -> None:
-        """The gradients of one convolution by input, weight and bias: they read the same gradient of its output."""
+        """The gradients of one convolution by input, weight and bias: they read the same gradient
+        of its output.
+        """
         calls = self.side.calls
         first: dict[int, int] = {}
         for call in np.flatnonzero(self.home >= 0).tolist():
@@ -184,7 +243,9 @@ class _Draft:
                         self._join(call, head)
                         break
         for call in np.flatnonzero(self.home >= 0).tolist():
-            if self.words[call] == "sum" and self.side.words.get(int(calls.op[call]), "").startswith("BiasAddGrad"):
+            if self.words[call] == "sum" and self.side.words.get(
+                int(calls.op[call]), ""
+            ).startswith("BiasAddGrad"):
                 for row in self.read(call):
                     found = first.get(int(self.source[row])) if self.source[row] >= 0 else None
                     if found is not None and self.kept[row]:
@@ -208,30 +269,45 @@ class _Draft:
         self.home[call] = head
 
     def fuse_optimizer(self) -> None:
-        """All that an optimizer computes in one step of one process: gradients in, parameters out, where its last call stands.
+        """All that an optimizer computes in one step of one process: gradients in, parameters out,
+        where its last call stands.
 
-        Parameters and what it keeps from step to step are no inputs: dumps taken after a call show what it wrote in what it read.
+        Parameters and what it keeps from step to step are no inputs: dumps taken after a call show
+        what it wrote in what it read.
         """
         calls, tensors = self.side.calls, self.side.tensors
         phases = [key for key, word in self.side.words.items() if word == "optimizer"]
         steps: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for call in np.flatnonzero((self.home >= 0) & np.isin(calls.phase, np.array(phases, dtype=np.uint64))).tolist():
+        for call in np.flatnonzero(
+            (self.home >= 0) & np.isin(calls.phase, np.array(phases, dtype=np.uint64))
+        ).tolist():
             steps[int(calls.process[call]), int(calls.step[call])].append(call)
         written: dict[tuple[int, int], list[int]] = defaultdict(list)
         for (process, _), members in steps.items():
             head = members[-1]
-            linear = all(traits_of(self.words[call].removeprefix("_foreach_")).linear_update for call in members)
+            linear = all(
+                traits_of(self.words[call].removeprefix("_foreach_")).linear_update
+                for call in members
+            )
             self.home[members], self.words[head] = head, LINEAR_OPTIMIZER if linear else OPTIMIZER
             for name, row in self._updated(members).items():
                 written[process, name].append(row)
-        for row in np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0) & (self.producer < 0)).tolist():
+        for row in np.flatnonzero(
+            tensors.parameter & ~tensors.output & (tensors.named != 0) & (self.producer < 0)
+        ).tolist():
             call = int(tensors.call[row])
-            before = [other for other in written.get((int(calls.process[call]), int(tensors.named[row])), ()) if tensors.call[other] < call]
+            before = [
+                other
+                for other in written.get((int(calls.process[call]), int(tensors.named[row])), ())
+                if tensors.call[other] < call
+            ]
             if before and self.home[call] != self.home[tensors.call[before[-1]]]:
                 self.source[row], self.producer[row] = before[-1], tensors.call[before[-1]]
 
     def _updated(self, members: list[int]) -> dict[int, int]:
-        """The last row of each parameter that calls write, by the hash of its name; all else that passes between them is left out."""
+        """The last row of each parameter that calls write, by the hash of its name; all else that
+        passes between them is left out.
+        """
         tensors, inside, steps = self.side.tensors, set(members), self.side.calls.step
         last: dict[int, int] = {}
         for call in members:
@@ -259,10 +335,12 @@ class _Draft:
             found[int(self.producer[row])].append(row)
         return found
 
-    # -- done -------------------------------------------------------------------------------------------------
+    # -- done --------------------------------------------------------------------------------------
 
     def finished(self) -> Lowered:
-        """The columns that are left, calls in their order, tensors by the calls they now belong to."""
+        """The columns that are left, calls in their order, tensors by the calls they now belong
+        to.
+        """
         calls, tensors = self.side.calls, self.side.tensors
         heads = np.flatnonzero(self.home == np.arange(len(calls)))
         number = np.full(len(calls) + 1, NONE)
@@ -273,7 +351,9 @@ class _Draft:
         place = np.full(len(tensors) + 1, NONE)
         place[rows] = np.arange(len(rows))
         words = dict(self.side.words)
-        codes = np.array([_code(words, self.words[call]) for call in heads.tolist()], dtype=np.uint64)
+        codes = np.array(
+            [_code(words, self.words[call]) for call in heads.tolist()], dtype=np.uint64
+        )
         nothing = np.zeros(len(heads), dtype=np.uint64)
         columns = {name: getattr(calls, name)[heads] for name in calls.__struct_fields__}
         new = msgspec.structs.replace(calls, **{**columns, "op": codes, "args": nothing})
@@ -283,12 +363,18 @@ class _Draft:
         producer = self.producer[rows]
         made = np.where(producer >= 0, number[self.home[np.maximum(producer, 0)]], NONE)
         source = np.where(made >= 0, place[np.maximum(self.source[rows], 0)], NONE)
-        flow = Flow(np.where(source >= 0, made, NONE), source, self.flow.state[rows], self.flow.whole[rows])
+        flow = Flow(
+            np.where(source >= 0, made, NONE), source, self.flow.state[rows], self.flow.whole[rows]
+        )
         groups: dict[int, list[int]] = defaultdict(list)
-        for call in np.flatnonzero((self.home >= 0) & (self.home != np.arange(len(calls)))).tolist():
+        for call in np.flatnonzero(
+            (self.home >= 0) & (self.home != np.arange(len(calls)))
+        ).tolist():
             groups[int(number[self.home[call]])].append(call)
         named = {head: (int(heads[head]), *others) for head, others in groups.items()}
-        return Lowered(Side(self.side.run, new, table, words, base=self.side, places=rows), flow, named)
+        return Lowered(
+            Side(self.side.run, new, table, words, base=self.side, places=rows), flow, named
+        )
 
 
 def _evaluates(text: str | None) -> bool:
@@ -297,7 +383,9 @@ def _evaluates(text: str | None) -> bool:
         tree = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
         return False
-    args, kwargs = (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
+    args, kwargs = (
+        (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
+    )
     if isinstance(kwargs, dict) and kwargs.get("is_training") is not None:
         return kwargs["is_training"] is False
     return isinstance(args, list) and len(args) > _TRAINING and args[_TRAINING] is False

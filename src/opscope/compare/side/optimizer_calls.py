@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls belong to an optimizer, also in dumps that do not say so: what runs in a step after all of its backward pass.
+"""Which calls belong to an optimizer, also in dumps that do not say so: what runs in a step after
+all of its backward pass.
 
-Other tools record an optimizer that loops over parameters, and nothing of one that takes lists of them or a fused kernel; so what one
-side has of an optimizer while the other has nothing of it was not recorded there, rather than not run.
+Other tools record an optimizer that loops over parameters, and nothing of one that takes lists of
+them or a fused kernel; so what one side has of an optimizer while the other has nothing of it was
+not recorded there, rather than not run.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def optimizing(side: Side) -> NDArray[np.bool_]:
     if side.run.info.format == "opscope" or told.any():
         return told
     backward = side.which(calls.phase, lambda phase: phase == "backward")
-    _, step = np.unique(mixed(calls.step.astype(np.uint64), calls.process.astype(np.uint64)), return_inverse=True)
+    _, step = np.unique(
+        mixed(calls.step.astype(np.uint64), calls.process.astype(np.uint64)), return_inverse=True
+    )
     last = np.full(int(step.max(initial=-1)) + 1, len(step))
     if backward.any():
         last[np.unique(step[backward])] = -1
@@ -37,7 +41,9 @@ def optimizing(side: Side) -> NDArray[np.bool_]:
 
 
 def unrecorded(side: Side, other: Side) -> NDArray[np.bool_]:
-    """Calls of a side's optimizer where the other side has none of its own: its tool did not record them."""
+    """Calls of a side's optimizer where the other side has none of its own: its tool did not record
+    them.
+    """
     none = np.zeros(len(side.calls), dtype=np.bool_)
     if other.run.info.format == "opscope" or int(np.count_nonzero(optimizing(other))) > LONG:
         return none

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who produced what in one run, and what a tensor state is known by, for all rows at once.
 
-The producer of an input is the call whose output row carries its version and that does not also read it (a view's output
-bears the version of what it views). A dump without versions is followed by content: the latest earlier output of the same
-digest or, where it has none, of the same statistics. Where no row carries a version, it is the latest write to the storage.
+The producer of an input is the call whose output row carries its version and that does not also
+read it (a view's output bears the version of what it views). A dump without versions is followed by
+content: the latest earlier output of the same digest or, where it has none, of the same statistics.
+Where no row carries a version, it is the latest write to the storage.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 16  # rows at a time: what is computed in between stays in the cache
 _GRAIN = 256.0  # single numbers that are no multiple of its inverse are nobody's constants
-MAX_NEIGHBOURS = 16  # rows of one call that are compared one with another; calls with more rows are sorted
+MAX_NEIGHBOURS = (
+    16  # rows of one call that are compared one with another; calls with more rows are sorted
+)
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """For each tensor row: the producing call and its output row (NONE where nobody recorded produced it), and a hash of its content.
+    """For each tensor row: the producing call and its output row (NONE where nobody recorded
+    produced it), and a hash of its content.
 
-    state is 0 where nothing is known of the values; whole says that it came from a digest, not from statistics. Rows and calls are of
-    side.columns.index_type.
+    state is 0 where nothing is known of the values; whole says that it came from a digest, not from
+    statistics. Rows and calls are of side.columns.index_type.
     """
 
     producer: NDArray[Any]
@@ -47,25 +51,34 @@ def follow(calls: Calls, tensors: Tensors) -> Flow:
     if len(lost):
         producer_row[lost] = _by_content(calls, tensors, state, lost)
     # Storages of other tools are addresses, used again.
-    lost = np.flatnonzero(~tensors.output & (producer_row < 0) & (tensors.storage >= 0) & (tensors.version >= 0))
+    lost = np.flatnonzero(
+        ~tensors.output & (producer_row < 0) & (tensors.storage >= 0) & (tensors.version >= 0)
+    )
     if len(lost):
         producer_row[lost] = _by_storage(calls, tensors, alias, lost)
-    producer = np.where(producer_row >= 0, tensors.call[np.maximum(producer_row, 0)], tensors.call.dtype.type(NONE))
+    producer = np.where(
+        producer_row >= 0, tensors.call[np.maximum(producer_row, 0)], tensors.call.dtype.type(NONE)
+    )
     return Flow(producer, producer_row, state, whole)
 
 
 def without_enclosing(side: Side) -> Side:
-    """The side with calls that only enclose others no longer counted as leaves, for dumps that do not say what lies inside what.
+    """The side with calls that only enclose others no longer counted as leaves, for dumps that do
+    not say what lies inside what.
 
-    A module and the last call inside it write the same content, which neither of them reads; the module was entered first.
-    Constant content says nothing, nor do two calls of one operator.
+    A module and the last call inside it write the same content, which neither of them reads; the
+    module was entered first. Constant content says nothing, nor do two calls of one operator.
     """
     calls, tensors = side.calls, side.tensors
     if side.run.info.format == "opscope" or not len(calls) or (calls.parent >= 0).any():
         return side
     state, whole = _states(tensors, _identity(calls, tensors))
     telling = whole & (tensors.size > 1) & (tensors.min != tensors.max)
-    content = mixed(state, calls.process[tensors.call].astype(np.uint64), calls.step[tensors.call].astype(np.uint64))
+    content = mixed(
+        state,
+        calls.process[tensors.call].astype(np.uint64),
+        calls.step[tensors.call].astype(np.uint64),
+    )
     here = mixed(content, tensors.call.astype(np.uint64))
     written = np.flatnonzero(telling & tensors.output)
     written = written[~np.isin(here[written], here[telling & ~tensors.output])]
@@ -86,11 +99,17 @@ def _identity(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
     known = tensors.version >= 0
     if (calls.process == calls.process[0]).all():
         process = int(calls.process[0]) << 44
-        return tensors.version if not process and known.all() else np.where(known, process | tensors.version, NONE)
+        return (
+            tensors.version
+            if not process and known.all()
+            else np.where(known, process | tensors.version, NONE)
+        )
     return np.where(known, (calls.process[tensors.call] << 44) | tensors.version, NONE)
 
 
-def _states(tensors: Tensors, identity: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+def _states(
+    tensors: Tensors, identity: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     state, whole = tensors.digest, tensors.digested  # no digest is 0
     if whole.all():
         return state, whole
@@ -112,8 +131,12 @@ def _states(tensors: Tensors, identity: NDArray[np.int64]) -> tuple[NDArray[np.u
 
 
 def _statistics(tensors: Tensors, rows: slice | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A hash of the statistics and shapes of rows; 0 where none is a number, as other tools write them of tensors with NaN."""
-    numbers = [column[rows] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)]
+    """A hash of the statistics and shapes of rows; 0 where none is a number, as other tools write
+    them of tensors with NaN.
+    """
+    numbers = [
+        column[rows] + 0.0 for column in (tensors.min, tensors.max, tensors.mean, tensors.l2norm)
+    ]
     unknown = np.ones(len(numbers[0]), dtype=np.bool_)
     for column in numbers:
         missing = np.isnan(column)
@@ -125,13 +148,18 @@ def _statistics(tensors: Tensors, rows: slice | NDArray[np.int64]) -> NDArray[np
     return found
 
 
-def _by_version(calls: Calls, tensors: Tensors, identity: NDArray[np.int64], alias: NDArray[np.bool_]) -> NDArray[Any]:
+def _by_version(
+    calls: Calls, tensors: Tensors, identity: NDArray[np.int64], alias: NDArray[np.bool_]
+) -> NDArray[Any]:
     """Output row that first carried the version of each input."""
     found = np.full(len(tensors), NONE, dtype=tensors.row.dtype)
     lost = np.flatnonzero(~tensors.output & (identity >= 0))
     written = np.flatnonzero(tensors.output & (identity >= 0) & ~alias)
     leaf = calls.leaf[tensors.call[written]]
-    for outputs in (written[leaf], written[~leaf]):  # a module only where nothing inside it is known to
+    for outputs in (
+        written[leaf],
+        written[~leaf],
+    ):  # a module only where nothing inside it is known to
         if not len(lost) or not len(outputs):
             continue
         place = place_of(identity[lost], identity[outputs])
@@ -144,16 +172,24 @@ def _by_version(calls: Calls, tensors: Tensors, identity: NDArray[np.int64], ali
 
 
 def aliases(calls: Calls, tensors: Tensors) -> NDArray[np.bool_]:
-    """Output rows whose call also reads the same version: views of an input. Compares each row with its neighbours of the call."""
+    """Output rows whose call also reads the same version: views of an input. Compares each row with
+    its neighbours of the call.
+    """
     return _aliases(tensors, _identity(calls, tensors))
 
 
 def _aliases(tensors: Tensors, identity: NDArray[np.int64]) -> NDArray[np.bool_]:
     found = np.zeros(len(tensors), dtype=np.bool_)
     call, output = tensors.call, tensors.output
-    most = int(np.diff(np.flatnonzero(np.r_[True, call[1:] != call[:-1], True])).max()) if len(call) else 0  # rows of a call
+    most = (
+        int(np.diff(np.flatnonzero(np.r_[True, call[1:] != call[:-1], True])).max())
+        if len(call)
+        else 0
+    )  # rows of a call
     for shift in range(1, min(most, MAX_NEIGHBOURS)):
-        one = np.flatnonzero((identity[shift:] == identity[:-shift]) & (output[shift:] != output[:-shift]))
+        one = np.flatnonzero(
+            (identity[shift:] == identity[:-shift]) & (output[shift:] != output[:-shift])
+        )
         other = one + shift
         same = (identity[one] >= 0) & (call[one] == call[other])
         found[np.where(output[one], one, other)[same]] = True
@@ -163,10 +199,14 @@ def _aliases(tensors: Tensors, identity: NDArray[np.int64]) -> NDArray[np.bool_]
     return found
 
 
-def _by_content(calls: Calls, tensors: Tensors, state: NDArray[np.uint64], lost: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_content(
+    calls: Calls, tensors: Tensors, state: NDArray[np.uint64], lost: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Latest earlier output with the content of each lost row, for dumps that have no versions."""
     fine = tensors.mean * _GRAIN
-    telling = (tensors.size != 1) | (np.isfinite(fine) & (fine != np.round(fine)))  # a number like 0.5 may come from anywhere
+    telling = (tensors.size != 1) | (
+        np.isfinite(fine) & (fine != np.round(fine))
+    )  # a number like 0.5 may come from anywhere
     usable = (state != 0) & telling & (tensors.version < 0)
     written = np.flatnonzero(tensors.output & usable & calls.leaf[tensors.call])
     content = mixed(state, calls.process[tensors.call].astype(np.uint64), tensors.dtype)
@@ -175,8 +215,12 @@ def _by_content(calls: Calls, tensors: Tensors, state: NDArray[np.uint64], lost:
     return np.where(usable[lost], found, NONE)
 
 
-def _by_storage(calls: Calls, tensors: Tensors, alias: NDArray[np.bool_], lost: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Latest earlier output on the storage of each lost row that is no view of what its call read: a write through another view."""
+def _by_storage(
+    calls: Calls, tensors: Tensors, alias: NDArray[np.bool_], lost: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Latest earlier output on the storage of each lost row that is no view of what its call read:
+    a write through another view.
+    """
     written = np.flatnonzero(tensors.output & (tensors.storage >= 0) & ~alias)
     written = written[calls.leaf[tensors.call[written]]]
     found = np.full(len(lost), NONE, dtype=np.int64)
@@ -184,15 +228,24 @@ def _by_storage(calls: Calls, tensors: Tensors, alias: NDArray[np.bool_], lost: 
     if len(shared):
         process = calls.process[tensors.call]
         rows = lost[shared]
-        places = [mixed(process[some].astype(np.uint64), tensors.storage[some].astype(np.uint64)) for some in (written, rows)]
+        places = [
+            mixed(process[some].astype(np.uint64), tensors.storage[some].astype(np.uint64))
+            for some in (written, rows)
+        ]
         found[shared] = _latest(places[0], places[1], tensors.call, written, rows)
     return found
 
 
 def _latest(
-    content: NDArray[np.uint64], wanted: NDArray[np.uint64], call: NDArray[np.int64], written: NDArray[np.int64], read: NDArray[np.int64]
+    content: NDArray[np.uint64],
+    wanted: NDArray[np.uint64],
+    call: NDArray[np.int64],
+    written: NDArray[np.int64],
+    read: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """For each read row the last written row of an earlier call with the content that is wanted; content is that of written rows."""
+    """For each read row the last written row of an earlier call with the content that is wanted;
+    content is that of written rows.
+    """
     if not len(written) or not len(read):
         return np.full(len(read), NONE, dtype=np.int64)
     names, codes = np.unique(content, return_inverse=True)

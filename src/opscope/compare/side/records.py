@@ -21,12 +21,27 @@ def call_records(side: Side, calls: Iterable[int]) -> dict[int, Call]:
     """Complete records of calls, by their place in Side.calls."""
     places = np.unique(np.fromiter(calls, dtype=np.int64))
     places = places[places >= 0]
-    return dict(zip(places.tolist(), records_at(side.run, "calls", side.calls.row[places].tolist()), strict=True))
+    return dict(
+        zip(
+            places.tolist(),
+            records_at(side.run, "calls", side.calls.row[places].tolist()),
+            strict=True,
+        )
+    )
 
 
 def tensor_records(side: Side, places: NDArray[np.int64]) -> dict[int, Tensor]:
     """Complete records of tensor rows, by their place in Side.tensors."""
     if side.base is not None and side.places is not None:
         found_below = tensor_records(side.base, side.places[places])
-        return {place: found_below[below] for place, below in zip(places.tolist(), side.places[places].tolist(), strict=True)}
-    return dict(zip(places.tolist(), records_at(side.run, "tensors", side.tensors.row[places].tolist()), strict=True))
+        return {
+            place: found_below[below]
+            for place, below in zip(places.tolist(), side.places[places].tolist(), strict=True)
+        }
+    return dict(
+        zip(
+            places.tolist(),
+            records_at(side.run, "tensors", side.tensors.row[places].tolist()),
+            strict=True,
+        )
+    )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call looks like to the alignment: where it stands, and tokens from the strictest to the loosest.
+"""What a call looks like to the alignment: where it stands, and tokens from the strictest to the
+loosest.
 
 Levels of tokens, strictest first:
 0  operator, slots, shapes, types, and the content of every tensor
-1  the same without content, parameter names, what produced its inputs and what produced theirs, who reads its outputs
+1  the same without content, parameter names, what produced its inputs and what produced theirs, who
+   reads its outputs
 2  the same, what produced its inputs
 3  operator, slots, shapes, types, parameter names
 4  operator, shapes, types
@@ -32,17 +34,20 @@ if TYPE_CHECKING:
 LEVELS = 7
 CROSSING = 1  # up to this level calls may be matched across each other
 CERTAIN = 2  # so many levels are certain enough to match calls of different modules
-# Wrappers put these components into every path below them (DDP, torch.compile, FSDP, checkpointing, MindSpore's loss cells).
+# Wrappers put these components into every path below them (DDP, torch.compile, FSDP, checkpointing,
+# MindSpore's loss cells).
 _WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module|_backbone)(?:\.|$)"
 )
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """One side for the alignment; part is rank, step and phase, scope is part and module (and level of call).
+    """One side for the alignment; part is rank, step and phase, scope is part and module (and level
+    of call).
 
-    signed tells calls by what only they read, in dumps without names; 0 for the others.
-    structure is what all levels but the first are made of, as columns: sides of one structure have the same tokens there.
+    signed tells calls by what only they read, in dumps without names; 0 for the others. structure
+    is what all levels but the first are made of, as columns: sides of one structure have the same
+    tokens there.
     """
 
     part: NDArray[np.uint64]
@@ -60,7 +65,9 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Naming(msgspec.Struct, frozen=True):
-    """How words of one side are spelt on the other: operators, module paths, and the places of ranks and steps."""
+    """How words of one side are spelt on the other: operators, module paths, and the places of
+    ranks and steps.
+    """
 
     operator: Callable[[str], str]
     module: Callable[[str], str]
@@ -81,32 +88,58 @@ def tokens_of(side: Side, flow: Flow, naming: Naming) -> Tokens:
     calls = side.calls
     families = _translated(calls.op, side.words, lambda op: family(naming.operator(op)))
     operators = _translated(calls.op, side.words, naming.operator)
-    levels = calls.level.astype(np.uint64) if naming.by_level else np.zeros(len(calls), dtype=np.uint64)
+    levels = (
+        calls.level.astype(np.uint64) if naming.by_level else np.zeros(len(calls), dtype=np.uint64)
+    )
     rank, step = _placed(calls.rank, naming.ranks), _placed(calls.step, naming.steps)
     part = mixed(rank, step, _translated(calls.phase, side.words, naming.phase), levels)
     modules = _translated(calls.module, side.words, naming.module)
     scope = mixed(part, modules) if naming.by_module else part
-    columns = [getattr(side.tensors, name) for name in ("call", "output", "slot", "shape", "dtype", "named")]
+    columns = [
+        getattr(side.tensors, name)
+        for name in ("call", "output", "slot", "shape", "dtype", "named")
+    ]
     structure = [operators, calls.leaf, flow.producer, flow.source_row, *columns]
-    return Tokens(part, scope, _levels(side, flow, operators, families), structure, _signed(side, flow, operators))
+    return Tokens(
+        part,
+        scope,
+        _levels(side, flow, operators, families),
+        structure,
+        _signed(side, flow, operators),
+    )
 
 
 def _placed(numbers: NDArray[np.int64], places: Mapping[int, int]) -> NDArray[np.uint64]:
-    """Ranks or steps by the number their partner has; those without one keep a number nobody else has."""
+    """Ranks or steps by the number their partner has; those without one keep a number nobody else
+    has.
+    """
     found = distinct(numbers)
-    mapped = np.array([places.get(number, -2 - number) for number in found.tolist()], dtype=np.int64)
-    return mapped[np.searchsorted(found, numbers)].view(np.uint64) if len(numbers) else np.zeros(0, dtype=np.uint64)
+    mapped = np.array(
+        [places.get(number, -2 - number) for number in found.tolist()], dtype=np.int64
+    )
+    return (
+        mapped[np.searchsorted(found, numbers)].view(np.uint64)
+        if len(numbers)
+        else np.zeros(0, dtype=np.uint64)
+    )
 
 
-def _translated(hashes: NDArray[np.uint64], words: Mapping[int, str], spell: Callable[[str], str]) -> NDArray[np.uint64]:
+def _translated(
+    hashes: NDArray[np.uint64], words: Mapping[int, str], spell: Callable[[str], str]
+) -> NDArray[np.uint64]:
     """Hashes of words as hashes of what they are spelt like on the other side."""
     found = distinct(hashes)
-    spelt = np.array([hash(spell(words.get(value, ""))) & 0xFFFFFFFFFFFFFFFF for value in found.tolist()], dtype=np.uint64)
+    spelt = np.array(
+        [hash(spell(words.get(value, ""))) & 0xFFFFFFFFFFFFFFFF for value in found.tolist()],
+        dtype=np.uint64,
+    )
     return spelt[np.searchsorted(found, hashes)] if len(hashes) else np.zeros(0, dtype=np.uint64)
 
 
 class Levels(Sequence["NDArray[np.uint64]"]):
-    """Tokens by level, each worked out when it is first asked for: runs of one structure never ask for most of them."""
+    """Tokens by level, each worked out when it is first asked for: runs of one structure never ask
+    for most of them.
+    """
 
     def __init__(self, *makers: Callable[[], NDArray[np.uint64]]) -> None:
         self._made = [cache(maker) for maker in makers]
@@ -119,10 +152,16 @@ class Levels(Sequence["NDArray[np.uint64]"]):
     @overload
     def __getitem__(self, number: slice) -> list[NDArray[np.uint64]]: ...
     def __getitem__(self, number: int | slice) -> NDArray[np.uint64] | list[NDArray[np.uint64]]:
-        return self._made[number]() if isinstance(number, int) else [make() for make in self._made[number]]
+        return (
+            self._made[number]()
+            if isinstance(number, int)
+            else [make() for make in self._made[number]]
+        )
 
 
-def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDArray[np.uint64]) -> Levels:
+def _levels(
+    side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDArray[np.uint64]
+) -> Levels:
     tensors, count = side.tensors, len(side.calls)
     call, io = tensors.call, tensors.output.astype(np.uint64)
     around = cache(lambda: _Around(side, flow))
@@ -134,7 +173,11 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
     @cache
     def own() -> NDArray[np.uint64]:
         named = np.flatnonzero(tensors.named)
-        return mixed(operators, slots(), _summed(call[named], mixed(tensors.slot[named], tensors.named[named]), count))
+        return mixed(
+            operators,
+            slots(),
+            _summed(call[named], mixed(tensors.slot[named], tensors.named[named]), count),
+        )
 
     @cache
     def near() -> NDArray[np.uint64]:
@@ -145,23 +188,33 @@ def _levels(side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDA
         return mixed(families, _summed(call, mixed(io, tensors.sorted_shape), count))
 
     return Levels(
-        lambda: mixed(operators, slots(), _summed(call, mixed(io, tensors.slot, flow.state), count)),
+        lambda: mixed(
+            operators, slots(), _summed(call, mixed(io, tensors.slot, flow.state), count)
+        ),
         lambda: mixed(own(), around().produced(near()), around().read(own())),
         near,
         own,
         lambda: mixed(operators, _summed(call, mixed(io, tensors.shape, tensors.dtype), count)),
         alike,
-        lambda: np.where(side.which(side.calls.op, lambda op: traits_of(op).view), alike(), families),
+        lambda: np.where(
+            side.which(side.calls.op, lambda op: traits_of(op).view), alike(), families
+        ),
     )
 
 
 def _signed(side: Side, flow: Flow, operators: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """For calls of a dump without names the operator and the contents that no call produced, as a parameter's are; 0 for other calls."""
+    """For calls of a dump without names the operator and the contents that no call produced, as a
+    parameter's are; 0 for other calls.
+    """
     tensors = side.tensors
-    chosen = np.flatnonzero(~tensors.output & (flow.producer < 0) & (flow.state != 0) & (tensors.size > 1))
+    chosen = np.flatnonzero(
+        ~tensors.output & (flow.producer < 0) & (flow.state != 0) & (tensors.size > 1)
+    )
     if tensors.named.any() or not len(chosen):
         return np.zeros(len(side.calls), dtype=np.uint64)
-    read = _summed(tensors.call[chosen], mixed(tensors.slot[chosen], flow.state[chosen]), len(side.calls))
+    read = _summed(
+        tensors.call[chosen], mixed(tensors.slot[chosen], flow.state[chosen]), len(side.calls)
+    )
     return np.where(read != 0, mixed(operators, read), np.uint64(0))
 
 
@@ -172,15 +225,22 @@ class _Around:
         rows = np.flatnonzero(flow.producer >= 0)
         self._count = len(side.calls)
         self._call, self._producer = side.tensors.call[rows], flow.producer[rows]
-        self._read, self._written = side.tensors.slot[rows], side.tensors.slot[flow.source_row[rows]]
+        self._read, self._written = (
+            side.tensors.slot[rows],
+            side.tensors.slot[flow.source_row[rows]],
+        )
         self._leaf = side.calls.leaf
 
     def produced(self, tokens: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """For each call the tokens of its inputs' producers."""
-        return _summed(self._call, mixed(self._read, self._written, tokens[self._producer]), self._count)
+        return _summed(
+            self._call, mixed(self._read, self._written, tokens[self._producer]), self._count
+        )
 
     def read(self, tokens: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """For each call the tokens of its outputs' readers; enclosing calls read nothing themselves."""
+        """For each call the tokens of its outputs' readers; enclosing calls read nothing
+        themselves.
+        """
         signs = mixed(self._written, self._read, tokens[self._call])
         if self._leaf.all():
             return _summed(self._producer, signs, self._count)
@@ -189,7 +249,9 @@ class _Around:
 
 
 def _summed(call: NDArray[np.int64], signs: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """Sums of the rows' hashes by call: the order of rows does not matter, how often each stands there does."""
+    """Sums of the rows' hashes by call: the order of rows does not matter, how often each stands
+    there does.
+    """
     total = np.zeros(count, dtype=np.uint64)
     np.add.at(total, call, signs)
     return total

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two runs side by side, compared: the document that the verb prints, every row behind it with its records, and a notebook's cell."""
+"""Two runs side by side, compared: the document that the verb prints, every row behind it with its
+records, and a notebook's cell.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,13 @@ _HEADS = ("call", "golden", "tensor", "error", "status", "verdict")
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a comparison with its records; a side that has no such tensor, or no such call, is None.
+    """One row of a comparison with its records; a side that has no such tensor, or no such call, is
+    None.
 
-    error and allowed are relative, NaN where unknown; status is one of pair.tensors.STATUS_WORDS; verdict that of the call: same,
-    noise, origin, receiver, amplifier, structural or unknown. metrics are there where both sides kept their values and differ.
-    lost is the side that should have the values and does not, "" elsewhere: statistics alone were compared then.
+    error and allowed are relative, NaN where unknown; status is one of pair.tensors.STATUS_WORDS;
+    verdict that of the call: same, noise, origin, receiver, amplifier, structural or unknown.
+    metrics are there where both sides kept their values and differ. lost is the side that should
+    have the values and does not, "" elsewhere: statistics alone were compared then.
     """
 
     row: int
@@ -56,7 +60,14 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison:
     """Two runs side by side: the document that the verb prints, and every row behind it."""
 
-    def __init__(self, pairing: Pairing, measures: Measures, causes: Sequence[Cause], measured: Measured, document: Document) -> None:
+    def __init__(
+        self,
+        pairing: Pairing,
+        measures: Measures,
+        causes: Sequence[Cause],
+        measured: Measured,
+        document: Document,
+    ) -> None:
         self.pairing = pairing
         self.measures = measures
         self.causes = tuple(causes)
@@ -78,13 +89,17 @@ class Comparison:
         return self.document.findings[0] if self.document.findings else None
 
     def worst(self, count: int = 20) -> list[Detail]:
-        """The rows that are furthest apart, largest error first; equal rows and rows without a partner are no candidates."""
+        """The rows that are furthest apart, largest error first; equal rows and rows without a
+        partner are no candidates.
+        """
         error = np.where(np.isnan(self.rows.error), -1.0, self.rows.error)
         order = np.argsort(-error, kind="stable")[:count]
         return list(self.details(row for row in order.tolist() if error[row] > 0))
 
     def details(self, rows: Iterable[int] | None = None) -> Iterator[Detail]:
-        """Rows with their records, all of them in the order of the target's calls unless some are named."""
+        """Rows with their records, all of them in the order of the target's calls unless some are
+        named.
+        """
         chosen = np.arange(len(self.rows)) if rows is None else np.fromiter(rows, dtype=np.int64)
         for start in range(0, len(chosen), 20_000):
             yield from self._details(chosen[start : start + 20_000])
@@ -92,7 +107,8 @@ class Comparison:
     def _details(self, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Detail]:
         rows, sides = self.rows, (self.pairing.target, self.pairing.golden)
         calls = [
-            call_records(side, column[chosen].tolist()) for side, column in zip(sides, (rows.target_call, rows.golden_call), strict=True)
+            call_records(side, column[chosen].tolist())
+            for side, column in zip(sides, (rows.target_call, rows.golden_call), strict=True)
         ]
         tensors = []
         for side, column in zip(sides, (rows.target, rows.golden), strict=True):
@@ -100,15 +116,31 @@ class Comparison:
             tensors.append(tensor_records(side, places[places >= 0]))
         for row in chosen.tolist():
             yield Detail(
-                row=row, target_call=calls[0].get(int(rows.target_call[row])), golden_call=calls[1].get(int(rows.golden_call[row])),
-                target=tensors[0].get(int(rows.target[row])), golden=tensors[1].get(int(rows.golden[row])), error=float(rows.error[row]),
-                allowed=float(rows.allowed[row]), status=STATUS_WORDS[rows.status[row]], verdict=self.verdict_of(row),
-                metrics=self.measured.pairs.get(row), message=self.measured.unreadable.get(row, ""),
-                lost=next((word for word, lost in zip(("target", "golden"), self.measured.lost, strict=True) if row in lost), ""),
-            )  # fmt: skip
+                row=row,
+                target_call=calls[0].get(int(rows.target_call[row])),
+                golden_call=calls[1].get(int(rows.golden_call[row])),
+                target=tensors[0].get(int(rows.target[row])),
+                golden=tensors[1].get(int(rows.golden[row])),
+                error=float(rows.error[row]),
+                allowed=float(rows.allowed[row]),
+                status=STATUS_WORDS[rows.status[row]],
+                verdict=self.verdict_of(row),
+                metrics=self.measured.pairs.get(row),
+                message=self.measured.unreadable.get(row, ""),
+                lost=next(
+                    (
+                        word
+                        for word, lost in zip(("target", "golden"), self.measured.lost, strict=True)
+                        if row in lost
+                    ),
+                    "",
+                ),
+            )
 
     def verdict_of(self, row: int) -> str:
-        """Verdict of the call a row belongs to: same, noise, origin, receiver, amplifier, structural, unknown."""
+        """Verdict of the call a row belongs to: same, noise, origin, receiver, amplifier,
+        structural, unknown.
+        """
         return self.verdicts(np.array([row], dtype=np.int64))[0]
 
     def verdicts(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> list[str]:
@@ -119,7 +151,10 @@ class Comparison:
         codes[both] = self._verdicts[target[both]]
         origins = np.isin(target, list(self._origins[0])) | np.isin(golden, list(self._origins[1]))
         words = [VERDICTS[code] for code in codes.tolist()]
-        return ["origin" if origin else word for origin, word in zip(origins.tolist(), words, strict=True)]
+        return [
+            "origin" if origin else word
+            for origin, word in zip(origins.tolist(), words, strict=True)
+        ]
 
     @cached_property
     def _origins(self) -> tuple[set[int], set[int]]:
@@ -142,17 +177,28 @@ class Comparison:
 
 
 def _html(comparison: Comparison) -> str:
-    """A comparison as a cell of a notebook shows it: the verdict in one sentence and the rows that are furthest apart, escaped."""
+    """A comparison as a cell of a notebook shows it: the verdict in one sentence and the rows that
+    are furthest apart, escaped.
+    """
     finding = comparison.first()
     if finding is None:
-        found = "two different models" if comparison.document.summary["two_models"] else "no difference found in what could be compared"
+        found = (
+            "two different models"
+            if comparison.document.summary["two_models"]
+            else "no difference found in what could be compared"
+        )
         said = "the runs agree" if comparison.document.complete else found
     else:
-        said = f"{finding.kind} in step {finding.step}: {finding.call} ({finding.op}): {'; '.join(finding.reasons)}"
+        said = (
+            f"{finding.kind} in step {finding.step}: {finding.call} ({finding.op}): "
+            f"{'; '.join(finding.reasons)}"
+        )
     rows = "".join(_row(detail) for detail in comparison.worst(ROWS))
     heads = "".join(f"<th>{head}</th>" for head in _HEADS)
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
-    warned = "".join(f"<p>warning: {escape(line)}</p>" for line in comparison.document.summary["warnings"])
+    warned = "".join(
+        f"<p>warning: {escape(line)}</p>" for line in comparison.document.summary["warnings"]
+    )
     return f"<p><b>opscope compare</b> {escape(said)}</p>{warned}{table}"
 
 

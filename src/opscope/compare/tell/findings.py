@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From causes and calls without a partner to findings: first cause first, each with both sides, the error and the reason in words."""
+"""From causes and calls without a partner to findings: first cause first, each with both sides, the
+error and the reason in words.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ import msgspec
 import numpy as np
 
 from opscope.compare.cause.collectives import Collectives
-from opscope.compare.cause.origins import AMPLIFIED, ARGUMENT, ARRIVED, COMPUTED, EXTRA, MISSING, REWIRED, SHAPED, Cause
+from opscope.compare.cause.origins import (
+    AMPLIFIED,
+    ARGUMENT,
+    ARRIVED,
+    COMPUTED,
+    EXTRA,
+    MISSING,
+    REWIRED,
+    SHAPED,
+    Cause,
+)
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.unpaired import Block, blocks_of
 from opscope.compare.side.records import call_records, tensor_records
@@ -42,13 +54,20 @@ WORDS = {
 }
 
 
-def findings_of(pairing: Pairing, causes: Sequence[Cause], measured: Measured) -> tuple[Finding, ...]:
-    """Findings of a comparison, first cause first, then the differences of structure that changed no value."""
+def findings_of(
+    pairing: Pairing, causes: Sequence[Cause], measured: Measured
+) -> tuple[Finding, ...]:
+    """Findings of a comparison, first cause first, then the differences of structure that changed
+    no value.
+    """
     blocks = blocks_of(pairing)
     told = _collapsed(pairing, causes)[:MAX_FINDINGS]
     book = _Book(pairing, told, blocks)
     origins = [book.origin(cause, count, measured) for cause, count in told]
-    caused = {cause.target for cause in causes if cause.kind == EXTRA}, {cause.golden for cause in causes if cause.kind in {MISSING, EXTRA}}
+    caused = (
+        {cause.target for cause in causes if cause.kind == EXTRA},
+        {cause.golden for cause in causes if cause.kind in {MISSING, EXTRA}},
+    )
     rest = [block for block in blocks if not (block.calls & caused[0 if block.target else 1])]
     rest = [block for block in rest if not block.calls <= pairing.dead[0 if block.target else 1]]
     structural = [book.structural(block) for block in rest[: MAX_FINDINGS - len(origins)]]
@@ -56,12 +75,16 @@ def findings_of(pairing: Pairing, causes: Sequence[Cause], measured: Measured) -
 
 
 def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, list[Cause]]]:
-    """Causes in their order, tensors that arrived unlike in one step together: two other models are one finding, not hundreds."""
+    """Causes in their order, tensors that arrived unlike in one step together: two other models are
+    one finding, not hundreds.
+    """
     calls = pairing.target.calls
     arrivals: dict[tuple[int, int], list[Cause]] = {}
     for cause in causes:
         if cause.kind == ARRIVED:
-            arrivals.setdefault((int(calls.rank[cause.target]), int(calls.step[cause.target])), []).append(cause)
+            arrivals.setdefault(
+                (int(calls.rank[cause.target]), int(calls.step[cause.target])), []
+            ).append(cause)
     many = {place for place, found in arrivals.items() if len(found) > MAX_NAMED}
     told: list[tuple[Cause, list[Cause]]] = []
     for cause in causes:
@@ -73,40 +96,79 @@ def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, l
             told.append((cause, []))
     alone = len(told) < 2 or len({int(calls.rank[cause.target]) for cause, _ in told}) < 2
     met = np.zeros(len(calls), dtype=np.int64) if alone else Collectives(pairing.target).before
-    return sorted(told, key=lambda one: (int(calls.step[one[0].target]), int(met[one[0].target]), int(calls.index[one[0].target])))
+    return sorted(
+        told,
+        key=lambda one: (
+            int(calls.step[one[0].target]),
+            int(met[one[0].target]),
+            int(calls.index[one[0].target]),
+        ),
+    )
 
 
 class _Book:
     """Records of all calls and tensors that are told, fetched at once."""
 
-    def __init__(self, pairing: Pairing, told: Sequence[tuple[Cause, list[Cause]]], blocks: Sequence[Block]) -> None:
+    def __init__(
+        self, pairing: Pairing, told: Sequence[tuple[Cause, list[Cause]]], blocks: Sequence[Block]
+    ) -> None:
         self.pairing = pairing
         self._blocks = blocks
         self._parted = _first_steps(pairing, told)
         shown = blocks[:MAX_FINDINGS]
-        mine = {cause.target for cause, _ in told} | {block.first for block in shown if block.target}
-        theirs = {cause.golden for cause, _ in told} | {block.first for block in shown if not block.target}
+        mine = {cause.target for cause, _ in told} | {
+            block.first for block in shown if block.target
+        }
+        theirs = {cause.golden for cause, _ in told} | {
+            block.first for block in shown if not block.target
+        }
         also = [other for _, others in told for other in others[:MAX_NAMED]]
         self._sides = (pairing.target, pairing.golden)
-        self._calls = [self._whole(side, places) for side, places in zip(self._sides, (mine, theirs), strict=True)]
-        forward = [self._forward_of(side, found) for side, found in zip(self._sides, self._calls, strict=True)]
+        self._calls = [
+            self._whole(side, places)
+            for side, places in zip(self._sides, (mine, theirs), strict=True)
+        ]
+        forward = [
+            self._forward_of(side, found)
+            for side, found in zip(self._sides, self._calls, strict=True)
+        ]
         self._forward = forward
-        rows = [cause.row for cause, _ in told if cause.row >= 0] + [other.row for other in also if other.row >= 0]
+        rows = [cause.row for cause, _ in told if cause.row >= 0] + [
+            other.row for other in also if other.row >= 0
+        ]
         self._tensors = self._rows(rows)
 
     def _whole(self, side: Side, places: Iterable[int]) -> dict[int, tuple[Call, list[Tensor]]]:
         wanted = sorted({place for place in places if place >= 0})
         if side.base is None:
             return _at_places(side, wanted)
-        keys = side.calls.key[np.array(wanted, dtype=np.int64)] if wanted else np.empty(0, dtype=np.int64)
+        keys = (
+            side.calls.key[np.array(wanted, dtype=np.int64)]
+            if wanted
+            else np.empty(0, dtype=np.int64)
+        )
         with open_tables(side.run) as tables:
             found = whole_calls(tables, np.unique(keys))
-        return {place: found[key] for place, key in zip(wanted, keys.tolist(), strict=True) if key in found}
+        return {
+            place: found[key]
+            for place, key in zip(wanted, keys.tolist(), strict=True)
+            if key in found
+        }
 
-    def _forward_of(self, side: Side, calls: dict[int, tuple[Call, list[Tensor]]]) -> dict[tuple[int, int], Call]:
-        wanted = {(call.process, call.forward_index) for call, _ in calls.values() if call.forward_index is not None}
+    def _forward_of(
+        self, side: Side, calls: dict[int, tuple[Call, list[Tensor]]]
+    ) -> dict[tuple[int, int], Call]:
+        wanted = {
+            (call.process, call.forward_index)
+            for call, _ in calls.values()
+            if call.forward_index is not None
+        }
         keys = {(process << 40) | index for process, index in wanted}
-        places = np.flatnonzero(np.isin(side.calls.key, np.array(sorted(keys), dtype=np.int64))).tolist() if keys else []
+        places = (
+            np.flatnonzero(np.isin(side.calls.key, np.array(sorted(keys), dtype=np.int64))).tolist()
+            if keys
+            else []
+        )
         return {(call.process, call.index): call for call in call_records(side, places).values()}
 
     def _rows(self, rows: Sequence[int]) -> dict[int, Tensor]:
@@ -120,17 +182,23 @@ class _Book:
                 found.update({row: records[int(column[row])] for row in chosen})
         return found
 
-    # -- findings ---------------------------------------------------------------------------------------------
+    # -- findings ----------------------------------------------------------------------------------
 
     def origin(self, cause: Cause, others: Sequence[Cause], measured: Measured) -> Finding:
         """The finding of one cause; others are further tensors that arrived unlike."""
         side = 1 if cause.kind == MISSING else 0
         call, tensors = self._calls[side][cause.golden if side else cause.target]
-        partner = None if side or cause.golden not in self._calls[1] else self._calls[1][cause.golden]
+        partner = (
+            None if side or cause.golden not in self._calls[1] else self._calls[1][cause.golden]
+        )
         evidence: dict[str, Any] = {"cause": cause.kind, "side": "golden" if side else "target"}
         if partner is not None:
             evidence["golden_call"], evidence["golden_index"] = partner[0].name, partner[0].index
-            evidence["golden_outputs"] = [msgspec.to_builtins(slot_of(tensor)) for tensor in partner[1] if tensor.io == "output"]
+            evidence["golden_outputs"] = [
+                msgspec.to_builtins(slot_of(tensor))
+                for tensor in partner[1]
+                if tensor.io == "output"
+            ]
         evidence |= self._errors(cause, measured)
         reasons = [*self._reasons(cause, call, partner)]
         reasons.extend(self._whole_module(cause))
@@ -141,9 +209,18 @@ class _Book:
         if others:
             names = [self._named(other) for other in others[:MAX_NAMED]]
             evidence["also"] = names
-            reasons.append(f"so do {len(others)} more tensors that no recorded call produced: other weights, another seed or other data")
+            reasons.append(
+                f"so do {len(others)} more tensors that no recorded call produced: other "
+                "weights, another seed or other data"
+            )
         return self._finding(
-            call, tensors, side, kind="divergence-origin", reasons=reasons, evidence=evidence, confidence=_confidence(cause, call, evidence)
+            call,
+            tensors,
+            side,
+            kind="divergence-origin",
+            reasons=reasons,
+            evidence=evidence,
+            confidence=_confidence(cause, call, evidence),
         )
 
     def structural(self, block: Block) -> Finding:
@@ -152,9 +229,24 @@ class _Book:
         call, tensors = self._calls[side][block.first]
         where = "the target" if block.target else "golden"
         parted = self._parted.get(call.rank, call.step + 1) <= call.step
-        reasons = [f"only {where} runs {_extent(block)}" + ("" if parted else "; the values around it agree")]
-        evidence = {"side": "target" if block.target else "golden", "calls": len(block.calls), "steps": sorted(block.steps)[:MAX_NAMED]}
-        return self._finding(call, tensors, side, kind="structural-difference", reasons=reasons, evidence=evidence, confidence="proven")
+        reasons = [
+            f"only {where} runs {_extent(block)}"
+            + ("" if parted else "; the values around it agree")
+        ]
+        evidence = {
+            "side": "target" if block.target else "golden",
+            "calls": len(block.calls),
+            "steps": sorted(block.steps)[:MAX_NAMED],
+        }
+        return self._finding(
+            call,
+            tensors,
+            side,
+            kind="structural-difference",
+            reasons=reasons,
+            evidence=evidence,
+            confidence="proven",
+        )
 
     def _whole_module(self, cause: Cause) -> Iterator[str]:
         """That the call is one of a module of which the other side runs nothing."""
@@ -162,11 +254,20 @@ class _Book:
             return
         target = cause.kind == EXTRA
         for block in self._blocks:
-            if block.module and block.target == target and (cause.target if target else cause.golden) in block.calls:
-                yield f"{'golden' if target else 'the target'} runs nothing of module {block.module}"
+            if (
+                block.module
+                and block.target == target
+                and (cause.target if target else cause.golden) in block.calls
+            ):
+                other = "golden" if target else "the target"
+                yield f"{other} runs nothing of module {block.module}"
 
     def _finding(self, call: Call, tensors: Sequence[Tensor], side: int, **rest: Any) -> Finding:
-        forward = self._forward[side].get((call.process, call.forward_index)) if call.forward_index is not None else None
+        forward = (
+            self._forward[side].get((call.process, call.forward_index))
+            if call.forward_index is not None
+            else None
+        )
         return Finding(
             kind=rest["kind"],
             rank=call.rank,
@@ -177,7 +278,9 @@ class _Book:
             phase=call.phase,
             module=call.module,
             source=call.source,
-            forward=None if forward is None else Forward(call=forward.name, op=forward.op, source=forward.source),
+            forward=None
+            if forward is None
+            else Forward(call=forward.name, op=forward.op, source=forward.source),
             reasons=tuple(rest["reasons"]),
             confidence=rest["confidence"],
             evidence=(rest["evidence"],),
@@ -186,9 +289,15 @@ class _Book:
         )
 
     def _errors(self, cause: Cause, measured: Measured) -> dict[str, Any]:
-        """The worst output of the call, the input where the cause lies, and the metrics of either where values were there."""
+        """The worst output of the call, the input where the cause lies, and the metrics of either
+        where values were there.
+        """
         rows = self.pairing.rows
-        own = np.flatnonzero(rows.target_call == cause.target) if cause.kind != MISSING else np.empty(0, dtype=np.int64)
+        own = (
+            np.flatnonzero(rows.target_call == cause.target)
+            if cause.kind != MISSING
+            else np.empty(0, dtype=np.int64)
+        )
         outputs = own[rows.output[own] & ~np.isnan(rows.error[own])]
         found: dict[str, Any] = {}
         if len(outputs):
@@ -210,7 +319,12 @@ class _Book:
             found["tensor"] = (
                 None
                 if tensor is None
-                else {"io": tensor.io, "slot": tensor.slot, "tensor_name": self._name_of(cause.row), "role": tensor.role}
+                else {
+                    "io": tensor.io,
+                    "slot": tensor.slot,
+                    "tensor_name": self._name_of(cause.row),
+                    "role": tensor.role,
+                }
             )
             if not math.isnan(rows.error[cause.row]):
                 found["input_error"] = float(rows.error[cause.row])
@@ -223,7 +337,9 @@ class _Book:
         found = bound_of(*self._calls[0][cause.target], measured.pairs[row], dtype)
         return {} if found is None else {"bound": msgspec.to_builtins(found)}
 
-    def _reasons(self, cause: Cause, call: Call, partner: tuple[Call, list[Tensor]] | None) -> Iterable[str]:
+    def _reasons(
+        self, cause: Cause, call: Call, partner: tuple[Call, list[Tensor]] | None
+    ) -> Iterable[str]:
         if cause.words:
             yield from cause.words
         if cause.kind == ARRIVED:
@@ -233,7 +349,10 @@ class _Book:
             yield self._shaped(cause)
             return
         if cause.kind in {COMPUTED, AMPLIFIED, ARGUMENT} and traits_of(call.op).random:
-            yield "it draws random numbers: the runs were in other states of the generator, or not seeded alike"
+            yield (
+                "it draws random numbers: the runs were in other states of the generator, or not "
+                "seeded alike"
+            )
         if cause.kind == EXTRA and partner is not None:
             yield f"the target runs it where golden runs {partner[0].op} ({partner[0].name})"
             return
@@ -257,16 +376,28 @@ class _Book:
         name = self._name_of(cause.row)
         role = (tensor.role if tensor is not None else None) or ("parameter" if name else "tensor")
         slot = tensor.slot if tensor is not None else "?"
-        return f"{role} {name + ' ' if name else ''}(input {slot}) differs, and no recorded call produced it"
+        return (
+            f"{role} {name + ' ' if name else ''}(input {slot}) differs, and no recorded call "
+            "produced it"
+        )
 
     def _shaped(self, cause: Cause) -> str:
         tensor, place = self._tensors.get(cause.row), int(self.pairing.rows.golden[cause.row])
         other = tensor_records(self.pairing.golden, np.array([place], dtype=np.int64)).get(place)
-        sizes = [list(side.shape) if side is not None and side.shape is not None else "unknown" for side in (tensor, other)]
-        return f"parameter {self._name_of(cause.row) or f'at input {tensor.slot}' if tensor else ''} is {sizes[0]}, golden has {sizes[1]}"
+        sizes = [
+            list(side.shape) if side is not None and side.shape is not None else "unknown"
+            for side in (tensor, other)
+        ]
+        return (
+            f"parameter {self._name_of(cause.row) or f'at input {tensor.slot}' if tensor else ''} "
+            f"is {sizes[0]}, golden has {sizes[1]}"
+        )
 
     def _named(self, cause: Cause) -> str:
-        return self._name_of(cause.row) or f"call #{int(self.pairing.target.calls.index[cause.target])}"
+        return (
+            self._name_of(cause.row)
+            or f"call #{int(self.pairing.target.calls.index[cause.target])}"
+        )
 
     def _name_of(self, row: int) -> str | None:
         """Name of a tensor, also where another row of the same content bears it."""
@@ -287,9 +418,14 @@ def _at_places(side: Side, calls: Sequence[int]) -> dict[int, tuple[Call, list[T
     """Calls by their places with all their tensors; reads only the batches in which these lie."""
     first, last = (np.searchsorted(side.tensors.call, calls, side=end) for end in ("left", "right"))
     spans = [range(start, stop) for start, stop in zip(first.tolist(), last.tolist(), strict=True)]
-    records = tensor_records(side, np.array([row for span in spans for row in span], dtype=np.int64))
+    records = tensor_records(
+        side, np.array([row for span in spans for row in span], dtype=np.int64)
+    )
     known = call_records(side, calls)
-    return {call: (known[call], [records[row] for row in span]) for call, span in zip(calls, spans, strict=True)}
+    return {
+        call: (known[call], [records[row] for row in span])
+        for call, span in zip(calls, spans, strict=True)
+    }
 
 
 def _slots(tensors: Sequence[Tensor], io: str) -> tuple[Slot, ...]:
@@ -299,18 +435,33 @@ def _slots(tensors: Sequence[Tensor], io: str) -> tuple[Slot, ...]:
 def _confidence(cause: Cause, call: Call, evidence: dict[str, Any]) -> str:
     if not cause.sure or evidence.get("bound", {}).get("verdict") == AGREE:
         return "suspected"
-    return "proven" if call.level == "operator" and cause.kind not in {REWIRED, AMPLIFIED} else "likely"
+    return (
+        "proven"
+        if call.level == "operator" and cause.kind not in {REWIRED, AMPLIFIED}
+        else "likely"
+    )
 
 
 def _once(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """One finding for each operator and place; where it comes back, in later steps or for other parameters, is evidence of the first."""
+    """One finding for each operator and place; where it comes back, in later steps or for other
+    parameters, is evidence of the first.
+    """
     first: dict[tuple[Any, ...], Finding] = {}
     steps: dict[tuple[Any, ...], list[int]] = {}
     for finding in found:
         lonely = finding.evidence[0].get("cause") in {EXTRA, MISSING}
         tensor = None if lonely else (finding.evidence[0].get("tensor") or {}).get("tensor_name")
         module = None if lonely and finding.phase != "forward" else finding.module
-        site = (finding.rank, finding.kind, finding.op, finding.phase, module, finding.source, tensor, finding.reasons)
+        site = (
+            finding.rank,
+            finding.kind,
+            finding.op,
+            finding.phase,
+            module,
+            finding.source,
+            tensor,
+            finding.reasons,
+        )
         if site in first:
             steps.setdefault(site, []).append(finding.step)
         else:
@@ -341,8 +492,16 @@ def _extent(block: Block) -> str:
     """What is in a block, and how often it is found, in words."""
     if block.places > 1 or block.module:
         where = f"in module {block.module}" if block.module else f"in {block.places} places"
-        return f"{len(block.calls)} calls {where}" + (f", in {len(block.steps)} steps" if len(block.steps) > 1 else "")
+        return f"{len(block.calls)} calls {where}" + (
+            f", in {len(block.steps)} steps" if len(block.steps) > 1 else ""
+        )
     more = "" if block.length == 1 else f" and {block.length - 1} more after it"
     times = len(block.calls) // block.length
-    often = "" if times == 1 else f", in {len(block.steps)} steps" if len(block.steps) > 1 else f", {times} times"
+    often = (
+        ""
+        if times == 1
+        else f", in {len(block.steps)} steps"
+        if len(block.steps) > 1
+        else f", {times} times"
+    )
     return f"this call{more}{often}"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the difference of one pair of stored tensors looks like, in words: judge.mismatch asked with the values of both runs."""
+"""What the difference of one pair of stored tensors looks like, in words: judge.mismatch asked with
+the values of both runs.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,23 @@ MAX_ELEMENTS = 1 << 24
 
 
 def pattern_of(pairing: Pairing, row: int) -> str | None:
-    """The sentence that explains a row whose values both sides kept; None where none does, or the values are not there."""
+    """The sentence that explains a row whose values both sides kept; None where none does, or the
+    values are not there.
+    """
     rows = pairing.rows
     places = int(rows.target[row]), int(rows.golden[row])
-    if min(places) < 0 or not (pairing.target.tensors.kept[places[0]] and pairing.golden.tensors.kept[places[1]]):
+    if min(places) < 0 or not (
+        pairing.target.tensors.kept[places[0]] and pairing.golden.tensors.kept[places[1]]
+    ):
         return None
     if pairing.target.tensors.size[places[0]] > MAX_ELEMENTS:
         return None
     try:
-        found = explain(_value(pairing.target, places[0]), _value(pairing.golden, places[1]), others=_others(pairing, places[1]))
+        found = explain(
+            _value(pairing.target, places[0]),
+            _value(pairing.golden, places[1]),
+            others=_others(pairing, places[1]),
+        )
     except (FormatError, MissingValueError, UsageError, MemoryError):
         return None
     return None if found is None else found.words
@@ -38,8 +48,18 @@ def _value(side: Side, place: int) -> np.ndarray[Any, Any]:
 
 
 def _others(pairing: Pairing, output: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Stored inputs of golden's call that may explain the difference by being left out or added: those no larger than its output."""
+    """Stored inputs of golden's call that may explain the difference by being left out or added:
+    those no larger than its output.
+    """
     side, tensors = pairing.golden, pairing.golden.tensors
-    own = np.flatnonzero((tensors.call == tensors.call[output]) & ~tensors.output & tensors.kept & (tensors.size <= tensors.size[output]))
+    own = np.flatnonzero(
+        (tensors.call == tensors.call[output])
+        & ~tensors.output
+        & tensors.kept
+        & (tensors.size <= tensors.size[output])
+    )
     records = tensor_records(side, own) if len(own) else {}
-    return {record.tensor_name or f"input {record.slot}": side.run.value(record) for record in records.values()}
+    return {
+        record.tensor_name or f"input {record.slot}": side.run.value(record)
+        for record in records.values()
+    }

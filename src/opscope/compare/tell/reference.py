@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A third run of higher precision decides: is the target further from it than golden is, or is golden the side that is off?
+"""A third run of higher precision decides: is the target further from it than golden is, or is
+golden the side that is off?
 
-Golden's calls are matched with the reference's, and the outputs of each call that a finding names are judged by the dual standard
-(judge.dual): target's error against the reference beside golden's, of values where all three keep them, else as far as statistics
-tell. A finding whose outputs err no more than golden's is no finding; it is told in a warning.
+Golden's calls are matched with the reference's, and the outputs of each call that a finding names
+are judged by the dual standard (judge.dual): target's error against the reference beside golden's,
+of values where all three keep them, else as far as statistics tell. A finding whose outputs err no
+more than golden's is no finding; it is told in a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ NAMED = 3
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Of one output: the target's against the reference, golden's with the roles exchanged, and whether values or statistics told."""
+    """Of one output: the target's against the reference, golden's with the roles exchanged, and
+    whether values or statistics told.
+    """
 
     target: Agreement
     golden: Agreement
@@ -37,7 +41,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def decide(document: Document, pairing: Pairing, reference: Pairing) -> Document:
-    """The document with each divergence judged against the reference; reference pairs golden (as target) with the reference run."""
+    """The document with each divergence judged against the reference; reference pairs golden (as
+    target) with the reference run.
+    """
     kept: list[Finding] = []
     told: dict[str, list[str]] = {words: [] for words in (_CLEARED, _GOLDEN_OFF, _UNKNOWN)}
     used = [0, 0]
@@ -54,15 +60,22 @@ def decide(document: Document, pairing: Pairing, reference: Pairing) -> Document
         elif any(one.target.verdict == DIFFER for one in verdicts):
             kept.append(_told(finding, verdicts))
         else:
-            told[_GOLDEN_OFF if any(one.golden.verdict == DIFFER for one in verdicts) else _CLEARED].append(finding.call or "")
+            told[
+                _GOLDEN_OFF if any(one.golden.verdict == DIFFER for one in verdicts) else _CLEARED
+            ].append(finding.call or "")
     warnings = [*document.summary.get("warnings", ()), *_warnings(told), *_used(used)]
     summary = {**document.summary, "warnings": warnings}
-    return msgspec.structs.replace(document, findings=tuple(kept), verdict="found" if kept else "clean", summary=summary)
+    return msgspec.structs.replace(
+        document, findings=tuple(kept), verdict="found" if kept else "clean", summary=summary
+    )
 
 
 _CLEARED = "differ from golden by no more than golden itself errs against the reference"
 _GOLDEN_OFF = "differ because golden is the side that is off, by the reference"
-_UNKNOWN = "cannot be judged by the reference: it, golden or the target has neither values nor statistics of their outputs"
+_UNKNOWN = (
+    "cannot be judged by the reference: it, golden or the target has neither values nor "
+    "statistics of their outputs"
+)
 
 
 def _warnings(told: dict[str, list[str]]) -> Iterator[str]:
@@ -73,25 +86,43 @@ def _warnings(told: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _used(used: Sequence[int]) -> Iterator[str]:
-    for count, words in zip(used, ("values", "statistics alone: errors may be larger than they tell"), strict=True):
+    for count, words in zip(
+        used, ("values", "statistics alone: errors may be larger than they tell"), strict=True
+    ):
         if count:
             yield f"the reference judged {count} finding{'s' * (count > 1)} by {words}"
 
 
 def _told(finding: Finding, verdicts: Sequence[Verdict]) -> Finding:
-    """The finding with what the reference says: the worst output's words, and whether golden is off as well."""
-    worst = max((one.target for one in verdicts if one.target.verdict == DIFFER), key=lambda found: found.error or 0.0)
+    """The finding with what the reference says: the worst output's words, and whether golden is off
+    as well.
+    """
+    worst = max(
+        (one.target for one in verdicts if one.target.verdict == DIFFER),
+        key=lambda found: found.error or 0.0,
+    )
     golden = next((one.golden for one in verdicts if one.golden.verdict == DIFFER), None)
     also = () if golden is None else (f"golden is off too: {golden.words}",)
-    evidence = ({**(finding.evidence[0] if finding.evidence else {}), "reference": worst.words}, *finding.evidence[1:])
-    return msgspec.structs.replace(finding, reasons=(*finding.reasons, worst.words, *also), evidence=evidence)
+    evidence = (
+        {**(finding.evidence[0] if finding.evidence else {}), "reference": worst.words},
+        *finding.evidence[1:],
+    )
+    return msgspec.structs.replace(
+        finding, reasons=(*finding.reasons, worst.words, *also), evidence=evidence
+    )
 
 
 def _verdicts(finding: Finding, pairing: Pairing, reference: Pairing) -> Iterator[Verdict]:
     """Of each output of a finding's call that all three runs have."""
     call = _call(finding, pairing.target)
     rows = pairing.rows
-    own = np.flatnonzero((rows.target_call == call) & rows.output & (rows.target >= 0) & (rows.golden >= 0)) if call >= 0 else ()
+    own = (
+        np.flatnonzero(
+            (rows.target_call == call) & rows.output & (rows.target >= 0) & (rows.golden >= 0)
+        )
+        if call >= 0
+        else ()
+    )
     for row in own:
         place = int(rows.golden[row])
         at = np.flatnonzero((reference.rows.target == place) & (reference.rows.golden >= 0))
@@ -116,7 +147,11 @@ def _by_values(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
     if not target.shape == golden.shape == true.shape:
         return None
     name = golden.dtype.name
-    return Verdict(dual_standard(target, golden, true, dtype=name), dual_standard(golden, target, true, dtype=name), by_values=True)
+    return Verdict(
+        dual_standard(target, golden, true, dtype=name),
+        dual_standard(golden, target, true, dtype=name),
+        by_values=True,
+    )
 
 
 def _by_statistics(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
@@ -125,18 +160,27 @@ def _by_statistics(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
         float(statistic_error(side.tensors, true.tensors, np.array([place]), np.array([at]))[0])
         for side, place in ((target, one), (golden, other))
     ]
-    known = all(side.tensors.nan[place] >= 0 and np.isfinite(side.tensors.l2norm[place]) for side, place in sides)
+    known = all(
+        side.tensors.nan[place] >= 0 and np.isfinite(side.tensors.l2norm[place])
+        for side, place in sides
+    )
     if not known or any(np.isnan(errors)):
         return None
     dtype = golden.words.get(int(golden.tensors.dtype[other]), "")
     mine, theirs = errors
-    return Verdict(dual_by_statistics(mine, theirs, dtype=dtype), dual_by_statistics(theirs, mine, dtype=dtype), by_values=False)
+    return Verdict(
+        dual_by_statistics(mine, theirs, dtype=dtype),
+        dual_by_statistics(theirs, mine, dtype=dtype),
+        by_values=False,
+    )
 
 
 def _call(finding: Finding, side: Side) -> int:
     calls = side.calls
     found = np.flatnonzero(
-        (calls.rank == finding.rank) & (calls.step == finding.step) & (calls.index == (-1 if finding.index is None else finding.index))
+        (calls.rank == finding.rank)
+        & (calls.step == finding.step)
+        & (calls.index == (-1 if finding.index is None else finding.index))
     )
     return int(found[0]) if len(found) else -1
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison says as a whole: how much was matched and measured, what is missing, what to know before trusting it."""
+"""What a comparison says as a whole: how much was matched and measured, what is missing, what to
+know before trusting it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ import numpy as np
 from opscope.compare.pair.files import beside_files
 from opscope.compare.pair.levels import LEVEL_WORDS, apart, recorded
 from opscope.compare.pair.pairing import Pairing
-from opscope.compare.pair.tensors import DIFFERS, GOLDEN_ONLY, SAME, SHAPE, TARGET_ONLY, UNKNOWN, WITHIN
+from opscope.compare.pair.tensors import (
+    DIFFERS,
+    GOLDEN_ONLY,
+    SAME,
+    SHAPE,
+    TARGET_ONLY,
+    UNKNOWN,
+    WITHIN,
+)
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.hashes import distinct
 from opscope.compare.side.lowering import foreign
@@ -27,9 +37,14 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
 
 _COUNTED = (
-    (SAME, "same"), (WITHIN, "within_tolerance"), (DIFFERS, "differ"), (SHAPE, "shape_differs"), (UNKNOWN, "not_measured"),
-    (TARGET_ONLY, "only_target"), (GOLDEN_ONLY, "only_golden"),
-)  # fmt: skip
+    (SAME, "same"),
+    (WITHIN, "within_tolerance"),
+    (DIFFERS, "differ"),
+    (SHAPE, "shape_differs"),
+    (UNKNOWN, "not_measured"),
+    (TARGET_ONLY, "only_target"),
+    (GOLDEN_ONLY, "only_golden"),
+)
 _NAMED = 8  # operators that one line lists
 _SHARE = 0.5  # matched calls below which two runs look like two models
 _LONGER = 10
@@ -64,7 +79,9 @@ def _steps(side: Side) -> int:
     return len(distinct(side.calls.step))
 
 
-def warnings_of(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> tuple[list[str], bool]:
+def warnings_of(
+    pairing: Pairing, measured: Measured, causes: Sequence[Cause]
+) -> tuple[list[str], bool]:
     """Lines worth knowing, and whether the comparison is complete."""
     gaps = list(_gaps(pairing, measured))
     return [*gaps, *_remarks(pairing, measured, causes)], not gaps
@@ -85,18 +102,30 @@ def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
     for word, rows in zip(("target", "golden"), measured.lost, strict=True):
         if len(rows):
             first = _named(pairing, min(rows))
-            yield f"{word}: the values of {_many(len(rows), 'tensor')} are missing that the other side has, the first: {first}"
+            yield (
+                f"{word}: the values of {_many(len(rows), 'tensor')} are missing that the other "
+                f"side has, the first: {first}"
+            )
     if measured.unreadable:
         first = next(iter(measured.unreadable.values()))
-        yield f"{_many(len(measured.unreadable), 'pair')} of values could not be compared, the first: {first}"
+        yield (
+            f"{_many(len(measured.unreadable), 'pair')} of values could not be compared, the "
+            f"first: {first}"
+        )
     both = (pairing.rows.target >= 0) & (pairing.rows.golden >= 0)
     if both.any() and (pairing.rows.status[both] == UNKNOWN).all():
-        yield "no tensor has values, statistics or digests on both sides; only the structure was compared"
+        yield (
+            "no tensor has values, statistics or digests on both sides; only the structure was "
+            "compared"
+        )
 
 
 def _unpaired(pairing: Pairing) -> Iterator[str]:
     for word, column in (("rank", "rank"), ("step", "step")):
-        mine, theirs = (set(distinct(getattr(side.calls, column)).tolist()) for side in (pairing.target, pairing.golden))
+        mine, theirs = (
+            set(distinct(getattr(side.calls, column)).tolist())
+            for side in (pairing.target, pairing.golden)
+        )
         if len(mine) == len(theirs) and not mine & theirs:
             continue  # another numbering: paired in order
         for side, lost in (("target", theirs - mine), ("golden", mine - theirs)):
@@ -108,20 +137,36 @@ def _unpaired(pairing: Pairing) -> Iterator[str]:
 def _unmatched(pairing: Pairing) -> Iterator[str]:
     found = _few_partners(pairing)
     if found is not None:
-        also = "; nothing is said of where they part" if two_models(pairing) else ", or have little in common"
-        yield f"only {found[0]} of {found[1]} calls have a partner: these look like two different models{also}"
+        also = (
+            "; nothing is said of where they part"
+            if two_models(pairing)
+            else ", or have little in common"
+        )
+        yield (
+            f"only {found[0]} of {found[1]} calls have a partner: these look like two different "
+            f"models{also}"
+        )
 
 
 def two_models(pairing: Pairing) -> bool:
-    """Whether two runs have so little in common that what differs between them says nothing of any call."""
+    """Whether two runs have so little in common that what differs between them says nothing of any
+    call.
+    """
     empty = not len(pairing.target.calls) or not len(pairing.golden.calls)
-    return not empty and pairing.between is None and not half_compiled(pairing) and _few_partners(pairing) is not None
+    return (
+        not empty
+        and pairing.between is None
+        and not half_compiled(pairing)
+        and _few_partners(pairing) is not None
+    )
 
 
 def _few_partners(pairing: Pairing) -> tuple[int, int] | None:
-    """How many calls have a partner, and of how many, where those are few of the shorter run's calls; None elsewhere.
+    """How many calls have a partner, and of how many, where those are few of the shorter run's
+    calls; None elsewhere.
 
-    Few is less than half of those of a level that both recorded, or half where the longer run has ten times as many. Optimizers are left
+    Few is less than half of those of a level that both recorded, or half where the longer run has
+    ten times as many. Optimizers are left
     out: parameters of one shape are updated alike in any model.
     """
     sides = (pairing.target, pairing.golden)
@@ -139,11 +184,17 @@ def _few_partners(pairing: Pairing) -> tuple[int, int] | None:
 
 
 def _other_levels(pairing: Pairing) -> Iterator[str]:
-    """Calls of a level that the other side did not record, as far as nothing that was compared speaks for them."""
+    """Calls of a level that the other side did not record, as far as nothing that was compared
+    speaks for them.
+    """
     if pairing.between is not None:
         if not foreign(pairing.target, pairing.golden):
             files = beside_files(pairing.target, pairing.golden)
-            why = "the other side has no file or call of that name" if files else "the runs were recorded at other levels"
+            why = (
+                "the other side has no file or call of that name"
+                if files
+                else "the runs were recorded at other levels"
+            )
             yield from _alone(pairing, f"only {{}} recorded {{}}: {why}")
         return
     sides = (("target", pairing.target), ("golden", pairing.golden))
@@ -152,23 +203,36 @@ def _other_levels(pairing: Pairing) -> Iterator[str]:
         if len(lost):
             levels = " or ".join(_level_words(side, partner, lost))
             named = _counted_words(side, lost)
-            yield f"{other} recorded no {levels}: {len(lost)} calls of {word} were compared with nothing: {named}"
+            yield (
+                f"{other} recorded no {levels}: {len(lost)} calls of {word} were compared with "
+                f"nothing: {named}"
+            )
 
 
 def _lost_optimizers(pairing: Pairing) -> Iterator[str]:
-    """Calls of an optimizer of which the other side's tool recorded none: lists of parameters and fused kernels leave no calls there."""
+    """Calls of an optimizer of which the other side's tool recorded none: lists of parameters and
+    fused kernels leave no calls there.
+    """
     if pairing.between is not None:
         return
-    sides = (("target", pairing.target, pairing.match.target), ("golden", pairing.golden, pairing.match.golden))
+    sides = (
+        ("target", pairing.target, pairing.match.target),
+        ("golden", pairing.golden, pairing.match.golden),
+    )
     for (word, side, match), (other, partner, _) in (sides, sides[::-1]):
         lost = np.flatnonzero(unrecorded(side, partner) & (match < 0) & side.calls.leaf)
         if len(lost):
-            told = f"{len(lost)} calls of {word} were compared with nothing: {_counted_words(side, lost)}"
+            told = (
+                f"{len(lost)} calls of {word} were compared with nothing: "
+                f"{_counted_words(side, lost)}"
+            )
             yield f"{other} recorded nothing of its optimizer: {told}"
 
 
 def _level_words(side: Side, partner: Side, lost: NDArray[np.int64]) -> list[str]:
-    """What the partner recorded none of: modules, or those of some phases where it has modules of others."""
+    """What the partner recorded none of: modules, or those of some phases where it has modules of
+    others.
+    """
     known = set(distinct(partner.calls.level).tolist())
     found = set()
     for call in lost.tolist():
@@ -180,22 +244,35 @@ def _level_words(side: Side, partner: Side, lost: NDArray[np.int64]) -> list[str
 
 def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> Iterator[str]:
     yield from _statistics_alone(pairing, measured)
-    unordered = [side for side in (pairing.target, pairing.golden) if side.run.info.config.get("order") == "names"]
+    unordered = [
+        side
+        for side in (pairing.target, pairing.golden)
+        if side.run.info.config.get("order") == "names"
+    ]
     if unordered and causes:
         yield (
-            f"{unordered[0].run.info.path}: nothing in it says which tensor was computed first; names were taken in order, numbers in them "
+            f"{unordered[0].run.info.path}: nothing in it says which tensor was computed "
+            "first; names were taken in order, numbers in them "
             "by their size, so what is named first is suspected alone"
         )
     mine, theirs = pairing.target.run.info, pairing.golden.run.info
     if mine.format == theirs.format == "opscope":
         if mine.seed != theirs.seed:
-            yield f"the runs were not seeded alike: target {_seed(mine.seed)}, golden {_seed(theirs.seed)}; opscope run --seed N seeds both"
+            yield (
+                f"the runs were not seeded alike: target {_seed(mine.seed)}, golden "
+                f"{_seed(theirs.seed)}; opscope run --seed N seeds both"
+            )
         elif mine.seed is None and causes and pairing.between is None:
-            yield "neither run was seeded by opscope; opscope run --seed N --deterministic makes runs comparable"
+            yield (
+                "neither run was seeded by opscope; opscope run --seed N --deterministic makes "
+                "runs comparable"
+            )
     yield from _reached_nothing(pairing)
     if pairing.between is not None:
         if foreign(pairing.target, pairing.golden):
-            yield from _alone(pairing, "only {}'s framework runs {}; judged by the values around them")
+            yield from _alone(
+                pairing, "only {}'s framework runs {}; judged by the values around them"
+            )
         return
     if mine.deterministic != theirs.deterministic:
         yield "one run used deterministic algorithms and the other did not"
@@ -204,27 +281,44 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
         if a and b and a != b:
             yield f"{package} is {a} in target, {b} in golden"
     if mine.hidden_calls or theirs.hidden_calls:
-        yield f"calls hidden by compilation: {mine.hidden_calls} in target, {theirs.hidden_calls} in golden; they cannot be compared"
+        yield (
+            f"calls hidden by compilation: {mine.hidden_calls} in target, {theirs.hidden_calls} "
+            "in golden; they cannot be compared"
+        )
     if half_compiled(pairing):
-        yield from _alone(pairing, "only {}'s form of the program runs {}; judged by the values around them")
+        yield from _alone(
+            pairing, "only {}'s form of the program runs {}; judged by the values around them"
+        )
 
 
 def _reached_nothing(pairing: Pairing) -> Iterator[str]:
     """Initialisations of which a difference is nobody's cause."""
     count = max(len(calls) for calls in pairing.dead)
     if count:
-        yield f"{_many(count, 'initialising call')} differed and reached nothing: what they wrote was overwritten or never read"
+        yield (
+            f"{_many(count, 'initialising call')} differed and reached nothing: what they wrote "
+            "was overwritten or never read"
+        )
 
 
 def _statistics_alone(pairing: Pairing, measured: Measured) -> Iterator[str]:
-    """Pairs of which one side never kept the values: their statistics were compared, which a difference may leave as they are."""
+    """Pairs of which one side never kept the values: their statistics were compared, which a
+    difference may leave as they are.
+    """
     rows, kept = pairing.rows, [side.tensors.kept for side in (pairing.target, pairing.golden)]
-    both = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN))
-    held = [flags[places[both]] for flags, places in zip(kept, (rows.target, rows.golden), strict=True)]
+    both = np.flatnonzero(
+        (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
+    )
+    held = [
+        flags[places[both]] for flags, places in zip(kept, (rows.target, rows.golden), strict=True)
+    ]
     alone = int(np.count_nonzero(held[0] != held[1])) - sum(len(lost) for lost in measured.lost)
     if alone > 0:
         side = "golden" if np.count_nonzero(held[0]) > np.count_nonzero(held[1]) else "target"
-        yield f"{_many(alone, 'pair')} of tensors were compared by statistics alone: {side} has no values of them"
+        yield (
+            f"{_many(alone, 'pair')} of tensors were compared by statistics alone: {side} has no "
+            "values of them"
+        )
 
 
 def _named(pairing: Pairing, row: int) -> str:
@@ -244,8 +338,13 @@ def _seed(seed: int | None) -> str:
 
 
 def _alone(pairing: Pairing, line: str) -> Iterator[str]:
-    """What only one side of two frameworks or levels has, in one line each: no difference of its own, since values tell if it matters."""
-    for word, side, match in (("target", pairing.target, pairing.match.target), ("golden", pairing.golden, pairing.match.golden)):
+    """What only one side of two frameworks or levels has, in one line each: no difference of its
+    own, since values tell if it matters.
+    """
+    for word, side, match in (
+        ("target", pairing.target, pairing.match.target),
+        ("golden", pairing.golden, pairing.match.golden),
+    ):
         alone = np.flatnonzero(match < 0)
         if len(alone):
             yield line.format(word, _counted_words(side, alone))
@@ -254,5 +353,7 @@ def _alone(pairing: Pairing, line: str) -> Iterator[str]:
 def _counted_words(side: Side, calls: NDArray[np.int64]) -> str:
     """Operators of calls with how often each is there, the most frequent first."""
     counted = Counter(side.texts(side.calls.op[calls]))
-    named = ", ".join(f"{op} x{count}" if count > 1 else op for op, count in counted.most_common(_NAMED))
+    named = ", ".join(
+        f"{op} x{count}" if count > 1 else op for op, count in counted.most_common(_NAMED)
+    )
     return named + (", …" if len(counted) > _NAMED else "")

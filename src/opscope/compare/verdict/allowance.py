@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which call made the difference, and which only received it.
 
-A call is an origin when its inputs agree and its output does not, by more than its own rounding and what its condition makes of
-the error its inputs carry. A tensor that differs although no recorded call produced it makes its first reader the origin. A call
-that only one side has is an origin when values part at it. Everything whose inputs come from an origin is a receiver, or an
-amplifier when its output is worse than its inputs explain. What is left is noise. docs/compare.md has the rules with examples.
+A call is an origin when its inputs agree and its output does not, by more than its own rounding and
+what its condition makes of the error its inputs carry. A tensor that differs although no recorded
+call produced it makes its first reader the origin. A call that only one side has is an origin when
+values part at it. Everything whose inputs come from an origin is a receiver, or an amplifier when
+its output is worse than its inputs explain. What is left is noise. docs/compare.md has the rules
+with examples.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ import numpy as np
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
 from opscope.compare.side.columns import NONE, OPERATOR, Side, place_of
-from opscope.compare.side.conditions import SLACK, STATISTICAL, Norms, conditions, kind_of, kind_of_result
+from opscope.compare.side.conditions import (
+    SLACK,
+    STATISTICAL,
+    Norms,
+    conditions,
+    kind_of,
+    kind_of_result,
+)
 from opscope.compare.side.hashes import distinct
 
 if TYPE_CHECKING:
@@ -33,7 +42,8 @@ _BLOCK = 1 << 16  # rows that are judged at once
 class Measures(msgspec.Struct, frozen=True):
     """What is known of each call of the target; calls without a partner keep the neutral values.
 
-    agree: all inputs are known to be equal; unread: some input is not known; exceeds: an output is further off than allowed;
+    agree: all inputs are known to be equal; unread: some input is not known; exceeds: an output is
+    further off than allowed;
     touched: some tensor of it is not equal. allowed: per row, for outputs.
     """
 
@@ -48,7 +58,9 @@ class Measures(msgspec.Struct, frozen=True):
 
 
 def measure(pairing: Pairing) -> Measures:
-    """Errors of all matched calls' inputs and outputs, and what is allowed; vector operations only."""
+    """Errors of all matched calls' inputs and outputs, and what is allowed; vector operations
+    only.
+    """
     rows, count = pairing.rows, len(pairing.target.calls)
     both = (rows.target >= 0) & (rows.golden >= 0)
     read, written = np.flatnonzero(both & ~rows.output), np.flatnonzero(both & rows.output)
@@ -67,7 +79,11 @@ def measure(pairing: Pairing) -> Measures:
         unread |= ~readers
         agree &= readers
     differs = np.zeros(count, dtype=np.bool_)
-    differs[rows.target_call[written[(rows.status[written] != SAME) & (rows.status[written] != UNKNOWN)]]] = True
+    differs[
+        rows.target_call[
+            written[(rows.status[written] != SAME) & (rows.status[written] != UNKNOWN)]
+        ]
+    ] = True
     _with_forward(pairing.target, in_error, agree, (out_error, differs))
     allowed, own = _allowed(pairing, in_error)
     over = written[rows.error[written] > allowed[written]]
@@ -77,9 +93,14 @@ def measure(pairing: Pairing) -> Measures:
 
 
 def _with_forward(
-    side: Side, in_error: NDArray[np.float64], agree: NDArray[np.bool_], outputs: tuple[NDArray[np.float64], NDArray[np.bool_]]
+    side: Side,
+    in_error: NDArray[np.float64],
+    agree: NDArray[np.bool_],
+    outputs: tuple[NDArray[np.float64], NDArray[np.bool_]],
 ) -> None:
-    """The gradient of an API or module also depends on what its forward call read and wrote, which such dumps do not list with it."""
+    """The gradient of an API or module also depends on what its forward call read and wrote, which
+    such dumps do not list with it.
+    """
     forward = forward_calls(side)
     rows = np.flatnonzero(forward >= 0)
     out_error, differs = outputs
@@ -99,7 +120,9 @@ def forward_calls(side: Side) -> NDArray[np.int64]:
     return found
 
 
-def _allowed(pairing: Pairing, in_error: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _allowed(
+    pairing: Pairing, in_error: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What each output row may be off, and which part of it is the call's own rounding."""
     allowed, own = np.full(len(pairing.rows), np.nan), np.full(len(pairing.rows), np.nan)
     kind = kind_of if pairing.between is None else kind_of_result
@@ -114,10 +137,16 @@ def _allowed(pairing: Pairing, in_error: NDArray[np.float64]) -> tuple[NDArray[n
 
 
 def _blocks(calls: NDArray[np.int64]) -> list[slice]:
-    """Rows with a call in blocks that cut none; rows are in the order of calls, those without one come last."""
+    """Rows with a call in blocks that cut none; rows are in the order of calls, those without one
+    come last.
+    """
     count = int(np.count_nonzero(calls >= 0))
     cuts = distinct(np.searchsorted(calls[:count], calls[_BLOCK:count:_BLOCK])).tolist()
-    return [slice(start, stop) for start, stop in pairwise([0, *(cut for cut in cuts if cut), count]) if start < stop]
+    return [
+        slice(start, stop)
+        for start, stop in pairwise([0, *(cut for cut in cuts if cut), count])
+        if start < stop
+    ]
 
 
 def _allowed_block(
@@ -158,7 +187,11 @@ def graded(pairing: Pairing, measures: Measures, first: dict[int, int]) -> Rows:
     """
     rows = pairing.rows
     status = rows.status.copy()
-    ranks = pairing.target.calls.rank[np.maximum(rows.target_call, 0)] if len(pairing.target.calls) else np.zeros(len(rows), dtype=np.int64)
+    ranks = (
+        pairing.target.calls.rank[np.maximum(rows.target_call, 0)]
+        if len(pairing.target.calls)
+        else np.zeros(len(rows), dtype=np.int64)
+    )
     after = np.zeros(len(rows), dtype=np.bool_)
     for rank, call in first.items():
         after |= (ranks == rank) & (rows.target_call >= call)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two arrays of different frameworks in one layout: the order of axes in which they agree best (NCHW and NHWC, a weight turned)."""
+"""Two arrays of different frameworks in one layout: the order of axes in which they agree best
+(NCHW and NHWC, a weight turned).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,20 @@ if TYPE_CHECKING:
 
 MAX_AXES = 4  # 24 orders
 MAX_SORTED = 10_000_000
-_AGREES = 1e-3  # a layout in which the norms of difference and golden are so far apart is the right one; no other is tried
+# a layout in which the norms of difference and golden are so far apart is the right one; no other
+# is tried
+_AGREES = 1e-3
 
 
-def best_pair(target: NDArray[np.generic], golden: NDArray[np.generic], *, any_order: bool = False) -> Pair | None:
-    """Metrics of two arrays in the layout in which they differ least; None where their sizes differ.
+def best_pair(
+    target: NDArray[np.generic], golden: NDArray[np.generic], *, any_order: bool = False
+) -> Pair | None:
+    """Metrics of two arrays in the layout in which they differ least; None where their sizes
+    differ.
 
-    Axes may be turned, merged or split. any_order: where no such layout makes them agree, but their elements in rising order do,
-    they are one (what an operator reads may be laid out as no order of axes tells).
+    Axes may be turned, merged or split. any_order: where no such layout makes them agree, but their
+    elements in rising order do, they are one (what an operator reads may be laid out as no order of
+    axes tells).
     """
     import numpy as np
 
@@ -45,7 +53,9 @@ def best_pair(target: NDArray[np.generic], golden: NDArray[np.generic], *, any_o
 
 
 def _layouts(target: NDArray[Any], shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
-    """The target as an array of this shape: as it is, its axes turned and then merged, or split and then turned."""
+    """The target as an array of this shape: as it is, its axes turned and then merged, or split and
+    then turned.
+    """
     import numpy as np
 
     yield np.ascontiguousarray(target).reshape(shape)

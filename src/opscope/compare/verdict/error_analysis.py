@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What error analysis says of a call whose inputs agree: how far its output may be off, from its operator, types and sizes."""
+"""What error analysis says of a call whose inputs agree: how far its output may be off, from its
+operator, types and sizes.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,24 @@ if TYPE_CHECKING:
 
 
 def bound_of(call: Call, tensors: Sequence[Tensor], found: Pair, dtype: str) -> Agreement | None:
-    """The verdict on one output of a call, from all metrics of it; None for an operator without an analysis, or without shapes."""
+    """The verdict on one output of a call, from all metrics of it; None for an operator without an
+    analysis, or without shapes.
+    """
     if families.kind_of(family(call.op)) in ("unknown", "unjudged"):
         return None
-    inputs = [tensor for tensor in tensors if tensor.io == "input" and tensor.dtype not in ("bool", "unknown")]
-    shapes = {io: [tensor.shape for tensor in tensors if tensor.io == io and tensor.shape is not None] for io in ("input", "output")}
+    inputs = [
+        tensor
+        for tensor in tensors
+        if tensor.io == "input" and tensor.dtype not in ("bool", "unknown")
+    ]
+    shapes = {
+        io: [tensor.shape for tensor in tensors if tensor.io == io and tensor.shape is not None]
+        for io in ("input", "output")
+    }
     if not shapes["output"]:
         return None
     terms = terms_of(call.op, shapes["input"], shapes["output"])
-    return agrees(found, tolerance_of(call.op, dtype, terms=terms, magnitude=magnitude_of(call.op, terms, inputs)))
+    return agrees(
+        found,
+        tolerance_of(call.op, dtype, terms=terms, magnitude=magnitude_of(call.op, terms, inputs)),
+    )

@@ -27,7 +27,9 @@ _MATERIAL = (DIFFERS, WITHIN, UNKNOWN)
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Metrics by row of Rows, one line for each value that could not be read, and the rows whose values target, or golden, has lost."""
+    """Metrics by row of Rows, one line for each value that could not be read, and the rows whose
+    values target, or golden, has lost.
+    """
 
     pairs: dict[int, Pair]
     unreadable: dict[int, str]
@@ -35,17 +37,23 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measure_values(pairing: Pairing) -> tuple[Rows, Measured]:
-    """Rows with the errors of their values wherever both sides kept them, and all metrics of those pairs."""
+    """Rows with the errors of their values wherever both sides kept them, and all metrics of those
+    pairs.
+    """
     rows = pairing.rows
     kept_t, kept_g = pairing.target.tensors.kept, pairing.golden.tensors.kept
-    wanted = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0) & np.isin(rows.status, _MATERIAL))
+    wanted = np.flatnonzero(
+        (rows.target >= 0) & (rows.golden >= 0) & np.isin(rows.status, _MATERIAL)
+    )
     wanted = wanted[kept_t[rows.target[wanted]] & kept_g[rows.golden[wanted]]]
     found = Measured({}, {}, _lost_values(pairing))
     if not len(wanted):
         return rows, found
     mine = tensor_records(pairing.target, rows.target[wanted])
     theirs = tensor_records(pairing.golden, rows.golden[wanted])
-    work = [(row, mine[int(rows.target[row])], theirs[int(rows.golden[row])]) for row in wanted.tolist()]
+    work = [
+        (row, mine[int(rows.target[row])], theirs[int(rows.golden[row])]) for row in wanted.tolist()
+    ]
     for row, answer in _measured(pairing, work):
         if isinstance(answer, str):
             found.unreadable[row] = answer
@@ -57,7 +65,9 @@ def measure_values(pairing: Pairing) -> tuple[Rows, Measured]:
 Work = "tuple[int, Tensor, Tensor]"
 
 
-def _measured(pairing: Pairing, work: Sequence[tuple[int, Tensor, Tensor]]) -> Iterator[tuple[int, Pair | str]]:
+def _measured(
+    pairing: Pairing, work: Sequence[tuple[int, Tensor, Tensor]]
+) -> Iterator[tuple[int, Pair | str]]:
     def chunk(part: Sequence[tuple[int, Tensor, Tensor]]) -> list[tuple[int, Pair | str]]:
         return [(row, _one(pairing, target, golden)) for row, target, golden in part]
 
@@ -87,16 +97,25 @@ def _one(pairing: Pairing, target: Tensor, golden: Tensor) -> Pair | str:
 
 
 def _with_errors(rows: Rows, pairs: dict[int, Pair]) -> Rows:
-    error, status, least, reordered = rows.error.copy(), rows.status.copy(), rows.least.copy(), rows.reordered.copy()
+    error, status, least, reordered = (
+        rows.error.copy(),
+        rows.status.copy(),
+        rows.least.copy(),
+        rows.reordered.copy(),
+    )
     for row, found in pairs.items():
         error[row] = error_of(found)
         status[row] = SAME if found.differing == 0 else DIFFERS
         least[row] = reordered[row] = False
-    return msgspec.structs.replace(rows, error=error, status=status, least=least, reordered=reordered)
+    return msgspec.structs.replace(
+        rows, error=error, status=status, least=least, reordered=reordered
+    )
 
 
 def error_of(found: Pair) -> float:
-    """The error by which a pair is judged: of the norm, and of the worst element to the largest magnitude; inf where NaN disagree."""
+    """The error by which a pair is judged: of the norm, and of the worst element to the largest
+    magnitude; inf where NaN disagree.
+    """
     if found.nonfinite_mismatch:
         return float("inf")
     if found.differing == 0 or found.max_abs is None:
@@ -108,7 +127,9 @@ def error_of(found: Pair) -> float:
 
 
 def _lost_values(pairing: Pairing) -> tuple[frozenset[int], frozenset[int]]:
-    """Rows whose values one side kept and the other, which keeps its values, did not: lost in target, lost in golden."""
+    """Rows whose values one side kept and the other, which keeps its values, did not: lost in
+    target, lost in golden.
+    """
     rows = pairing.rows
     both = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != SHAPE)
     found = []
@@ -116,10 +137,16 @@ def _lost_values(pairing: Pairing) -> tuple[frozenset[int], frozenset[int]]:
     for (side, own), (partner, other) in (sides, sides[::-1]):
         lost = both.copy()
         lost[both] = ~side.tensors.kept[own[both]] & partner.tensors.kept[other[both]]
-        found.append(frozenset(np.flatnonzero(lost).tolist()) if _keeps_values(side) else frozenset())
+        found.append(
+            frozenset(np.flatnonzero(lost).tolist()) if _keeps_values(side) else frozenset()
+        )
     return found[0], found[1]
 
 
 def _keeps_values(side: Side) -> bool:
-    """Whether a run was made to keep the values of all its tensors: most are there, or its maker says so (msprobe's task)."""
-    return bool(len(side.tensors)) and (bool(side.tensors.kept.mean() > 0.5) or side.run.info.config.get("task") == "tensor")
+    """Whether a run was made to keep the values of all its tensors: most are there, or its maker
+    says so (msprobe's task).
+    """
+    return bool(len(side.tensors)) and (
+        bool(side.tensors.kept.mean() > 0.5) or side.run.info.config.get("task") == "tensor"
+    )

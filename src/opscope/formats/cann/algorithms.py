@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manuals' own algorithms for a pair of tensors, each number as msaccucmp writes it: six decimals, or NaN and a reason.
+"""The manuals' own algorithms for a pair of tensors, each number as msaccucmp writes it: six
+decimals, or NaN and a reason.
 
-Definitions are the documented ones, kept where kernels.pair defines an edge otherwise: relative errors leave out golden elements of
-at most 2.2e-16, a relative Euclidean distance to a zero golden is 0. Both sides are compared as float32; booleans have algorithms 0 and
-3 alone.
+Definitions are the documented ones, kept where kernels.pair defines an edge otherwise: relative
+errors leave out golden elements of at most 2.2e-16, a relative Euclidean distance to a zero golden
+is 0. Both sides are compared as float32; booleans have algorithms 0 and 3 alone.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def _accumulated_relative(m: Values, g: Values) -> Answer:
 
 def _relative_euclidean(m: Values, g: Values) -> Answer:
     power = float(np.sum(np.square(g)))
-    return _number(0.0 if np.sqrt(power) <= EPS else float(np.sqrt(np.sum(np.square(m - g)) / power)))
+    return _number(
+        0.0 if np.sqrt(power) <= EPS else float(np.sqrt(np.sum(np.square(m - g)) / power))
+    )
 
 
 def _distribution(values: Values) -> Values:
@@ -85,7 +88,9 @@ def _deviations(m: Values, g: Values) -> Answer:
     def small(value: float) -> float:
         return 0.0 if abs(value) < EPS else value
 
-    return Answer(",".join(f"({small(float(np.mean(x))):.3f};{small(float(np.std(x))):.3f})" for x in (m, g)))
+    return Answer(
+        ",".join(f"({small(float(np.mean(x))):.3f};{small(float(np.std(x))):.3f})" for x in (m, g))
+    )
 
 
 def _mean_absolute(m: Values, g: Values) -> Answer:
@@ -120,24 +125,42 @@ NAMES = tuple(name for name, _ in ALGORITHMS)
 
 
 def chosen(text: str | None) -> tuple[int, ...]:
-    """Which algorithms a comma list of numbers or names, or "all", asks for; all where nothing is said. Raises UsageError."""
+    """Which algorithms a comma list of numbers or names, or "all", asks for; all where nothing is
+    said. Raises UsageError.
+    """
     if text is None or text.strip().lower() in ("", "all"):
         return tuple(range(len(ALGORITHMS)))
     found: list[int] = []
     for word in (part.strip() for part in text.replace(";", ",").split(",") if part.strip()):
-        number = int(word) if word.isascii() and word.isdigit() and len(word) < 4 else NAMES.index(word) if word in NAMES else -1
+        number = (
+            int(word)
+            if word.isascii() and word.isdigit() and len(word) < 4
+            else NAMES.index(word)
+            if word in NAMES
+            else -1
+        )
         if not 0 <= number < len(ALGORITHMS):
-            raise UsageError(f"{word}: no such algorithm; there are 0 to {len(ALGORITHMS) - 1} and {', '.join(NAMES)}")
+            raise UsageError(
+                f"{word}: no such algorithm; there are 0 to {len(ALGORITHMS) - 1} and "
+                f"{', '.join(NAMES)}"
+            )
         if number not in found:
             found.append(number)
     return tuple(sorted(found))
 
 
-def compute(mine: Values, golden: Values, which: tuple[int, ...], *, most: int | None = None) -> list[Answer]:
-    """Each algorithm's answer for two arrays, of their first `most` elements where given; sizes that differ answer NaN."""
+def compute(
+    mine: Values, golden: Values, which: tuple[int, ...], *, most: int | None = None
+) -> list[Answer]:
+    """Each algorithm's answer for two arrays, of their first `most` elements where given; sizes
+    that differ answer NaN.
+    """
     m, g = mine.reshape(-1), golden.reshape(-1)
     if m.size != g.size:
-        return _refused(which, f"[ShapeError] my output has {list(mine.shape)}, the ground truth {list(golden.shape)}")
+        return _refused(
+            which,
+            f"[ShapeError] my output has {list(mine.shape)}, the ground truth {list(golden.shape)}",
+        )
     if m.size == 0:
         return _refused(which, "no elements to compare")
     if most is not None:
@@ -152,12 +175,16 @@ def compute(mine: Values, golden: Values, which: tuple[int, ...], *, most: int |
         for number in which:
             name, algorithm = ALGORITHMS[number]
             refused = boolean and number not in BOOLEAN
-            found.append(Answer(NAN, f"[{name}] not for bool") if refused else algorithm(wide_m, wide_g))
+            found.append(
+                Answer(NAN, f"[{name}] not for bool") if refused else algorithm(wide_m, wide_g)
+            )
     return found
 
 
 def _as_float32(values: Values) -> Values:
-    """Rounded to float32 as the documented tool does, then summed in float64; of complex numbers the real part."""
+    """Rounded to float32 as the documented tool does, then summed in float64; of complex numbers
+    the real part.
+    """
     return np.asarray(np.real(values).astype(np.float32).astype(np.float64))
 
 

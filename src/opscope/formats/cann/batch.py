@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of one dump, each with its graph out of a directory of graphs: what `compare -f DIRECTORY` goes through.
+"""The models of one dump, each with its graph out of a directory of graphs: what `compare -f
+DIRECTORY` goes through.
 
-A dump lies in {time}/{device}/{model}/{model_id}/{step}/; a graph names its model in graph[].name. Of several steps the last one counts.
-Where clocks differ by a moment, a model and a graph belong together by the number at the end of their names.
+A dump lies in {time}/{device}/{model}/{model_id}/{step}/; a graph names its model in graph[].name.
+Of several steps the last one counts. Where clocks differ by a moment, a model and a graph belong
+together by the number at the end of their names.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Model(msgspec.Struct, frozen=True):
-    """One model's dump and graph; name is what its result is called, device_model_step; remark is what to know."""
+    """One model's dump and graph; name is what its result is called, device_model_step; remark is
+    what to know.
+    """
 
     name: str
     dump: Path
@@ -32,18 +36,29 @@ class Model(msgspec.Struct, frozen=True):
 
 
 def models_in(dump: Path, graphs: Path) -> list[Model]:
-    """Models that both directories know. Raises RefusedError where there are none, FormatError for a graph that cannot be read."""
+    """Models that both directories know. Raises RefusedError where there are none, FormatError for
+    a graph that cannot be read.
+    """
     if not dump.is_dir():
         raise RefusedError(Code.PATH, f"{dump}: not a directory")
     if not dump.resolve().name.isdigit():
-        raise RefusedError(Code.PATH, f"{dump}: with a directory of graphs -m ends in the time of the dump: {_LAYOUT}")
+        raise RefusedError(
+            Code.PATH,
+            f"{dump}: with a directory of graphs -m ends in the time of the dump: {_LAYOUT}",
+        )
     named = _named(graphs)
     if not named:
-        raise RefusedError(Code.PATH, f"{graphs}: no graph as JSON in it; make one with atc --mode=1 --om=MODEL.om --json=FILE.json")
+        raise RefusedError(
+            Code.PATH,
+            f"{graphs}: no graph as JSON in it; make one with atc --mode=1 --om=MODEL.om "
+            "--json=FILE.json",
+        )
     found = list(_matched(dump, named))
     if not found:
         raise RefusedError(
-            Code.PATH, f"{dump}: none of its models is in {graphs}: {', '.join(sorted(named)[:4])}; it is laid out {_LAYOUT}"
+            Code.PATH,
+            f"{dump}: none of its models is in {graphs}: {', '.join(sorted(named)[:4])}; it "
+            f"is laid out {_LAYOUT}",
         )
     return found
 
@@ -56,8 +71,15 @@ def _named(graphs: Path) -> dict[str, Path]:
             content = load_json(graphs / name)
             listed = content.get("graph") if isinstance(content, dict) else None
             if not isinstance(listed, list):
-                raise FormatError(graphs / name, 'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS')
-            found |= {one["name"]: graphs / name for one in listed if isinstance(one, dict) and isinstance(one.get("name"), str)}
+                raise FormatError(
+                    graphs / name,
+                    'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS',
+                )
+            found |= {
+                one["name"]: graphs / name
+                for one in listed
+                if isinstance(one, dict) and isinstance(one.get("name"), str)
+            }
     return found
 
 
@@ -68,15 +90,24 @@ def _matched(dump: Path, named: dict[str, Path]) -> Iterator[Model]:
             if graph is None:
                 known = next((name for name in named if _same_but_for_time(name, model)), None)
                 graph = None if known is None else named[known]
-                remark = f"{model} in {dump} and the graph {known} are not of one time; the result may be wrong"
+                remark = (
+                    f"{model} in {dump} and the graph {known} are not of one time; the "
+                    "result may be wrong"
+                )
             if graph is not None:
-                yield from (Model(*one, graph, remark) for one in _steps(dump / device / model, f"{device}_{model}"))
+                yield from (
+                    Model(*one, graph, remark)
+                    for one in _steps(dump / device / model, f"{device}_{model}")
+                )
 
 
 def _steps(model: Path, name: str) -> Iterator[tuple[str, Path]]:
     """Of each model id its last step."""
     for number in folder_names(model):
-        steps = sorted(folder_names(model / number), key=lambda step: (int(step) if step.isdigit() else -1, step))
+        steps = sorted(
+            folder_names(model / number),
+            key=lambda step: (int(step) if step.isdigit() else -1, step),
+        )
         if steps:
             yield f"{name}_{steps[-1]}", model / number / steps[-1]
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a directory of dump files, and the overflow bits that its Opdebug records put on them."""
+"""Calls of a directory of dump files, and the overflow bits that its Opdebug records put on
+them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def list_calls(found: Sequence[Operator], numbers: dict[int, int]) -> tuple[list[Call], Operators]:
-    """One call for each operator, in the order given, and which operator each (process, index) is; numbers: rank -> process."""
+    """One call for each operator, in the order given, and which operator each (process, index) is;
+    numbers: rank -> process.
+    """
     calls: list[Call] = []
     operators: Operators = {}
     indices: dict[int, int] = {}
@@ -76,7 +80,9 @@ def _call(operator: Operator, process: int, index: int, name: str) -> Call:
 def read_records(root: Path, sources: Sequence[Source], late: list[str]) -> list[Record]:
     """Overflow records, earliest first; one that cannot be read leaves a line in late."""
     ordered = sorted(sources, key=lambda source: source.name.timestamp)
-    return [Record(source, units) for source in ordered for units in _units(root / source.path, late)]
+    return [
+        Record(source, units) for source in ordered for units in _units(root / source.path, late)
+    ]
 
 
 def _units(path: Path, late: list[str]) -> list[tuple[opdebug.Unit, ...]]:
@@ -94,15 +100,23 @@ def _units(path: Path, late: list[str]) -> list[tuple[opdebug.Unit, ...]]:
 
 def _told(unit: opdebug.Unit) -> dict[str, Any]:
     return {
-        "unit": unit.name, "task": unit.task, "stream": unit.stream, "context": unit.context, "thread": unit.thread,
-        "status": [hex(word) for word in unit.status], "words": list(unit.words),
-    }  # fmt: skip
+        "unit": unit.name,
+        "task": unit.task,
+        "stream": unit.stream,
+        "context": unit.context,
+        "thread": unit.thread,
+        "status": [hex(word) for word in unit.status],
+        "words": list(unit.words),
+    }
 
 
-def with_status(calls: Sequence[Call], operators: Operators, records: Sequence[Record], numbers: dict[int, int]) -> list[Call]:
+def with_status(
+    calls: Sequence[Call], operators: Operators, records: Sequence[Record], numbers: dict[int, int]
+) -> list[Call]:
     """The calls with the bits of the records that are of them.
 
-    A record whose operator was not dumped becomes a call of its own: an overflow that is known must not be silent.
+    A record whose operator was not dumped becomes a call of its own: an overflow that is known must
+    not be silent.
     """
     bits: dict[tuple[int, int], int] = {}
     lost: list[Call] = []
@@ -116,14 +130,21 @@ def with_status(calls: Sequence[Call], operators: Operators, records: Sequence[R
                 process = numbers[record.source.rank]
                 lost.append(_lost(record.source, unit, process, following[process]))
                 following[process] += 1
-    marked = [msgspec.structs.replace(call, status=bits[key]) if (key := (call.process, call.index)) in bits else call for call in calls]
+    marked = [
+        msgspec.structs.replace(call, status=bits[key])
+        if (key := (call.process, call.index)) in bits
+        else call
+        for call in calls
+    ]
     return marked + lost
 
 
 def _culprit(operators: Operators, record: Source, unit: opdebug.Unit) -> tuple[int, int] | None:
-    """The earliest call in the record's directory whose task, stream, context and thread are the unit's.
+    """The earliest call in the record's directory whose task, stream, context and thread are the
+    unit's.
 
-    Where there is none, the only such call below that directory: a device's records may lie above its models' steps.
+    Where there is none, the only such call below that directory: a device's records may lie above
+    its models' steps.
     """
     below: list[tuple[int, int]] = []
     prefix = f"{record.directory}/" if record.directory else ""
@@ -134,7 +155,11 @@ def _culprit(operators: Operators, record: Source, unit: opdebug.Unit) -> tuple[
                 continue
             if source.directory == record.directory:
                 return key
-            if source.directory.startswith(prefix) and source.rank == record.rank and below[-1:] != [key]:
+            if (
+                source.directory.startswith(prefix)
+                and source.rank == record.rank
+                and below[-1:] != [key]
+            ):
                 below.append(key)
     return below[0] if len(below) == 1 else None
 

@@ -9,7 +9,9 @@ from opscope.errors import OpscopeError
 
 
 class Code(IntEnum):
-    """Exit codes as documented for msaccucmp; those that no command here can end with are left out."""
+    """Exit codes as documented for msaccucmp; those that no command here can end with are left
+    out.
+    """
 
     OK = 0
     UNKNOWN = 1

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dump files of a device beside their ground truth, tensor by tensor: the rows of the manuals' result_{time}.csv.
+"""Dump files of a device beside their ground truth, tensor by tensor: the rows of the manuals'
+result_{time}.csv.
 
-Ground truth is a directory of .npy files ({name}.{output}.{timestamp}.npy, names as in file names), or of dump files again. With a
-graph (fusion.py) an input's ground truth is the output of its producer; without one, npy files serve outputs only. Operators of two
-dumps are joined by name and by their rank in time.
+Ground truth is a directory of .npy files ({name}.{output}.{timestamp}.npy, names as in file names),
+or of dump files again. With a graph (fusion.py) an input's ground truth is the output of its
+producer; without one, npy files serve outputs only. Operators of two dumps are joined by name and
+by their rank in time.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One tensor of one side: where it lies, its elements on the host, its device address where it has one."""
+    """One tensor of one side: where it lies, its elements on the host, its device address where it
+    has one.
+    """
 
     path: str
     values: Array
@@ -64,8 +68,8 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to compare: algorithms by number, at most so many elements, operators by place (None: all), looking for overflow, and
-    algorithms of the user's own by name.
+    """What to compare: algorithms by number, at most so many elements, operators by place (None:
+    all), looking for overflow, and algorithms of the user's own by name.
     """
 
     algorithms: tuple[int, ...] = tuple(range(len(algorithms.NAMES)))
@@ -129,7 +133,10 @@ def golden_in(path: Path) -> Golden:
         return NumpyGolden(path)
     found = DumpGolden(path)
     if not found.ops:
-        raise RefusedError(Code.NO_DUMP_FILE, f"{path}: neither dump files nor .npy files NAME.OUTPUT.TIMESTAMP.npy in it")
+        raise RefusedError(
+            Code.NO_DUMP_FILE,
+            f"{path}: neither dump files nor .npy files NAME.OUTPUT.TIMESTAMP.npy in it",
+        )
     return found
 
 
@@ -141,7 +148,11 @@ def read_side(path: Path, io: str, index: int) -> Side | None:
         return None
     seen = tensor.view(file, io, index)
     address = entries[index].address
-    return Side(str(path), tensor.host(tensor.device(file, io, index, seen), seen), str(address) if address else "NaN")
+    return Side(
+        str(path),
+        tensor.host(tensor.device(file, io, index, seen), seen),
+        str(address) if address else "NaN",
+    )
 
 
 def operators_in(path: Path) -> list[tree.Operator]:
@@ -155,7 +166,9 @@ def operators_in(path: Path) -> list[tree.Operator]:
 
 
 def _in_time(operators: Sequence[tree.Operator]) -> list[tree.Operator]:
-    return sorted(operators, key=lambda operator: (operator.first.name.timestamp, operator.first.path))
+    return sorted(
+        operators, key=lambda operator: (operator.first.name.timestamp, operator.first.path)
+    )
 
 
 def compare(mine: Path, golden: Golden, graph: Graph | None, settings: Settings) -> Iterator[Row]:
@@ -167,13 +180,24 @@ def compare(mine: Path, golden: Golden, graph: Graph | None, settings: Settings)
         rank = ranks[name]
         ranks[name] += 1
         if settings.places is None or index in settings.places:
-            yield from _operator(root / operator.first.path, (index, operator, rank), golden, graph, settings)
+            yield from _operator(
+                root / operator.first.path, (index, operator, rank), golden, graph, settings
+            )
 
 
-def _operator(path: Path, which: tuple[int, tree.Operator, int], golden: Golden, graph: Graph | None, settings: Settings) -> Iterator[Row]:
+def _operator(
+    path: Path,
+    which: tuple[int, tree.Operator, int],
+    golden: Golden,
+    graph: Graph | None,
+    settings: Settings,
+) -> Iterator[Row]:
     _, operator, rank = which
     if len(operator.sources) > 1:
-        reason = f"it was dumped in {len(operator.sources)} slices (FFTS+), which this table does not join; opscope compare does"
+        reason = (
+            f"it was dumped in {len(operator.sources)} slices (FFTS+), which this table does "
+            "not join; opscope compare does"
+        )
         yield _row(which, ("output", 0), (None, None), (ABSENT, (), reason), settings)
         return
     try:
@@ -194,12 +218,18 @@ def _operator(path: Path, which: tuple[int, tree.Operator, int], golden: Golden,
             yield _row(which, (io, number), found, (name, answers, reasons), settings)
 
 
-def wanted(name: str, io: str, number: int, golden: Golden, graph: Graph | None) -> tuple[str, int, str]:
+def wanted(
+    name: str, io: str, number: int, golden: Golden, graph: Graph | None
+) -> tuple[str, int, str]:
     """Name, number and side of the ground truth of a tensor; ABSENT where there cannot be one."""
     if graph is None:
         return (name, number, io) if io == "output" or not golden.npy else (ABSENT, number, io)
     found = graph.golden_of(name, io, number)
-    return (ABSENT, number, io) if found is None or found.name is None else (found.name, found.index, "output")
+    return (
+        (ABSENT, number, io)
+        if found is None or found.name is None
+        else (found.name, found.index, "output")
+    )
 
 
 def _both(
@@ -219,7 +249,9 @@ def _both(
         reasons.append(str(error))
     if found[1] is None and not reasons:
         reasons.append(
-            f"there is no ground truth of {name}:{io}:{number}" if name != ABSENT else "this operator or input has no ground truth"
+            f"there is no ground truth of {name}:{io}:{number}"
+            if name != ABSENT
+            else "this operator or input has no ground truth"
         )
     return (found[0], found[1]), " ".join(reasons)
 
@@ -229,10 +261,18 @@ def _answers(found: tuple[Side | None, Side | None], settings: Settings) -> tupl
     if mine is None or golden is None:
         return (Answer(algorithms.NAN),) * settings.columns
     known = algorithms.compute(mine.values, golden.values, settings.algorithms, most=settings.most)
-    return (*known, *(_own(algorithm, mine.values, golden.values, settings.most) for _, algorithm in settings.own))
+    return (
+        *known,
+        *(
+            _own(algorithm, mine.values, golden.values, settings.most)
+            for _, algorithm in settings.own
+        ),
+    )
 
 
-def _own(algorithm: Callable[[Array, Array], Answer], mine: Array, golden: Array, most: int | None) -> Answer:
+def _own(
+    algorithm: Callable[[Array, Array], Answer], mine: Array, golden: Array, most: int | None
+) -> Answer:
     if mine.size != golden.size or not mine.size:
         return Answer(algorithms.NAN)
     return algorithm(mine.reshape(-1)[:most], golden.reshape(-1)[:most])
@@ -249,15 +289,26 @@ def _row(
     mine, golden = found
     name, answers, reasons = told
     return Row(
-        index=index, op_type=operator.first.name.op_type, mine=operator.name, mine_dtype=_dtype(mine), mine_address=_address(mine),
-        golden=name if golden is not None else ABSENT, golden_dtype=_dtype(golden), golden_address=_address(golden),
+        index=index,
+        op_type=operator.first.name.op_type,
+        mine=operator.name,
+        mine_dtype=_dtype(mine),
+        mine_address=_address(mine),
+        golden=name if golden is not None else ABSENT,
+        golden_dtype=_dtype(golden),
+        golden_address=_address(golden),
         tensor_index=f"{operator.name}:{tensor_at[0]}:{tensor_at[1]}",
         shape="[]" if mine is None else f"[{','.join(map(str, mine.values.shape))}]",
-        overflow=_overflow(mine) if settings.overflow and tensor_at[0] == "output" else "NO" if settings.overflow else "",
+        overflow=_overflow(mine)
+        if settings.overflow and tensor_at[0] == "output"
+        else "NO"
+        if settings.overflow
+        else "",
         answers=answers or (Answer(algorithms.NAN),) * settings.columns,
         reason=" ".join(part for part in (reasons, algorithms.reasons(list(answers))) if part),
-        mine_path="" if mine is None else mine.path, golden_path="" if golden is None else golden.path,
-    )  # fmt: skip
+        mine_path="" if mine is None else mine.path,
+        golden_path="" if golden is None else golden.path,
+    )
 
 
 def _dtype(side: Side | None) -> str:

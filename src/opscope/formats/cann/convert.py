@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts dump files: each tensor to one file, in the device's order or in a layout that is asked for.
+"""Converts dump files: each tensor to one file, in the device's order or in a layout that is asked
+for.
 
-What cannot be converted is left out and reported; the rest of the file, and of the directory, is written.
+What cannot be converted is left out and reported; the rest of the file, and of the directory, is
+written.
 """
 
 from __future__ import annotations
@@ -37,11 +39,12 @@ ONE_BYTE_C0, OTHER_C0 = 32, 16
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make of each file; layout None keeps the device's order, shape is that of one named file.
+    """What to make of each file; layout None keeps the device's order, shape is that of one named
+    file.
 
-    inputs and outputs are which of them to write (None: all); strict refuses an index that a file does not have; lenient
-    leaves a tensor that has no axes for the layout in the host's order instead of refusing it. exact does as the reference tool
-    does, where it is wrong too.
+    inputs and outputs are which of them to write (None: all); strict refuses an index that a file
+    does not have; lenient leaves a tensor that has no axes for the layout in the host's order
+    instead of refusing it. exact does as the reference tool does, where it is wrong too.
     """
 
     kind: str = NPY
@@ -60,7 +63,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A file that could not be converted, or not all of it: the documented code, why, and which tensors."""
+    """A file that could not be converted, or not all of it: the documented code, why, and which
+    tensors.
+    """
 
     path: Path
     code: Code
@@ -68,8 +73,16 @@ class Failure(msgspec.Struct, frozen=True):
     tensors: tuple[str, ...] = ()
 
 
-def convert(files: Iterable[tuple[str | Path, Output]], request: Request, *, jobs: int, done: Callable[[], None]) -> list[Failure]:
-    """Convert files in parallel, each into its output; done is called after each. Answers the failures in the order of files."""
+def convert(
+    files: Iterable[tuple[str | Path, Output]],
+    request: Request,
+    *,
+    jobs: int,
+    done: Callable[[], None],
+) -> list[Failure]:
+    """Convert files in parallel, each into its output; done is called after each. Answers the
+    failures in the order of files.
+    """
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         futures = [pool.submit(convert_file, path, request, output) for path, output in files]
         try:
@@ -92,15 +105,24 @@ def convert_file(path: str | Path, request: Request, output: Output) -> Failure 
         if request.layout is None and request.everything:
             _rest(file, request, output)
     except FormatError as error:
-        code = Code.OVERFLOW_TYPE if isinstance(error, opdebug.UnknownUnitError) else _parse_code(path)
+        code = (
+            Code.OVERFLOW_TYPE if isinstance(error, opdebug.UnknownUnitError) else _parse_code(path)
+        )
         return Failure(Path(path), code, (str(error),))
     except RefusedError as error:
         return Failure(Path(path), error.code, (str(error),))
     except MemoryError:
-        return Failure(Path(path), Code.DUMP_DATA, (f"{path}: too large for this machine's memory",))
+        return Failure(
+            Path(path), Code.DUMP_DATA, (f"{path}: too large for this machine's memory",)
+        )
     if not failed:
         return None
-    return Failure(Path(path), failed[-1][1].code, tuple(str(error) for _, error in failed), tuple(which for which, _ in failed))
+    return Failure(
+        Path(path),
+        failed[-1][1].code,
+        tuple(str(error) for _, error in failed),
+        tuple(which for which, _ in failed),
+    )
 
 
 def _parse_code(path: str | Path) -> Code:
@@ -108,7 +130,11 @@ def _parse_code(path: str | Path) -> Code:
 
 
 def _is_overflow_record(name: str, output: Output, request: Request) -> bool:
-    return name.startswith("Opdebug.Node_OpDebug.") if request.exact else names.is_opdebug(output.known_as(name))
+    return (
+        name.startswith("Opdebug.Node_OpDebug.")
+        if request.exact
+        else names.is_opdebug(output.known_as(name))
+    )
 
 
 def overflow_json(file: DumpFile, output: Output) -> list[opdebug.OverflowRecord]:
@@ -117,18 +143,26 @@ def overflow_json(file: DumpFile, output: Output) -> list[opdebug.OverflowRecord
     for index in range(len(file.header.output)):
         at = tensor.place(file, "output", index)
         record = opdebug.decode(file.payload(at).tobytes(), file.path, offset=file.spans[at].offset)
-        output.raw(f"{Path(file.path).name}.output.{index}.json", json.dumps(record.document, indent=4).encode())
+        output.raw(
+            f"{Path(file.path).name}.output.{index}.json",
+            json.dumps(record.document, indent=4).encode(),
+        )
         records.append(record)
     return records
 
 
 def _tensors(file: DumpFile, request: Request, output: Output) -> list[tuple[str, RefusedError]]:
     """Write the tensors that are wanted; answers those that could not be, and why."""
-    attempts = [(f"{side}:{index}", _attempt(file, request, output, (side, index))) for side, index in _wanted(file, request)]
+    attempts = [
+        (f"{side}:{index}", _attempt(file, request, output, (side, index)))
+        for side, index in _wanted(file, request)
+    ]
     return [(which, error) for which, error in attempts if error is not None]
 
 
-def _attempt(file: DumpFile, request: Request, output: Output, which: tuple[str, int]) -> RefusedError | None:
+def _attempt(
+    file: DumpFile, request: Request, output: Output, which: tuple[str, int]
+) -> RefusedError | None:
     try:
         write_tensor(file, request, output, *which)
     except RefusedError as error:
@@ -144,7 +178,9 @@ def _wanted(file: DumpFile, request: Request) -> list[tuple[str, int]]:
             if index < count:
                 wanted.append((side, index))
             elif request.strict:
-                raise RefusedError(Code.INDEX, f"{file.path}: has {count} {side}s, so none with index {index}")
+                raise RefusedError(
+                    Code.INDEX, f"{file.path}: has {count} {side}s, so none with index {index}"
+                )
     return wanted
 
 
@@ -170,7 +206,11 @@ def _piece(file: DumpFile, request: Request, side: str, index: int) -> Piece:
     if request.kind == BIN and request.layout is None:
         shape = (values.size,) if request.exact else seen.shape
         values = values if request.exact else _raw(file, seen, side, index)
-    as_they_are = request.layout is None and not request.exact and (request.kind == BIN or seen.kind.numpy not in (None, "bool"))
+    as_they_are = (
+        request.layout is None
+        and not request.exact
+        and (request.kind == BIN or seen.kind.numpy not in (None, "bool"))
+    )
     return Piece(
         dump=Path(file.path).name,
         op_name=file.header.op_name,
@@ -181,7 +221,9 @@ def _piece(file: DumpFile, request: Request, side: str, index: int) -> Piece:
         dtype=dtype,
         layout=layout,
         source=file.path if as_they_are else None,
-        span=Span(file.spans[tensor.place(file, side, index)].offset, values.nbytes) if as_they_are else None,
+        span=Span(file.spans[tensor.place(file, side, index)].offset, values.nbytes)
+        if as_they_are
+        else None,
     )
 
 
@@ -190,16 +232,22 @@ def _seen(file: DumpFile, side: str, index: int) -> TensorView:
     slicing = ffts.slicing(file.header) if file.header.attr else None
     named = names.parse(Path(file.path).name) if slicing is not None else None
     thread = named.thread if named is not None else None
-    shape = slicing.shape(side, index, thread) if slicing is not None and thread is not None else None
+    shape = (
+        slicing.shape(side, index, thread) if slicing is not None and thread is not None else None
+    )
     return tensor.view(file, side, index, shape=shape)
 
 
-def _device(file: DumpFile, request: Request, seen: TensorView, side: str, index: int) -> NDArray[Any]:
+def _device(
+    file: DumpFile, request: Request, seen: TensorView, side: str, index: int
+) -> NDArray[Any]:
     values = tensor.device(file, side, index, seen)
     if not request.exact:
         return values
     payload = file.payload(tensor.place(file, side, index))
-    return compat.elements(payload, seen.kind, prod(seen.shape), values.reshape(-1)).reshape(seen.shape)
+    return compat.elements(payload, seen.kind, prod(seen.shape), values.reshape(-1)).reshape(
+        seen.shape
+    )
 
 
 def _raw(file: DumpFile, seen: TensorView, side: str, index: int) -> NDArray[np.uint8]:
@@ -208,23 +256,35 @@ def _raw(file: DumpFile, seen: TensorView, side: str, index: int) -> NDArray[np.
 
 
 def _dtype_name(seen: TensorView, values: NDArray[Any], request: Request) -> str:
-    """Element type in the name of a .bin: the true one, unless the values were decoded on their way to another layout."""
+    """Element type in the name of a .bin: the true one, unless the values were decoded on their way
+    to another layout.
+    """
     if seen.kind.numpy is not None or request.layout is None or request.exact:
         return seen.kind.numpy or seen.kind.name
     return values.dtype.name
 
 
-def _moved_or_kept(values: NDArray[Any], seen: TensorView, request: Request, where: str) -> tuple[NDArray[Any], str]:
-    """The values in the layout asked for; a vector has no NCHW, and of many files most hold some. Raises RefusedError."""
+def _moved_or_kept(
+    values: NDArray[Any], seen: TensorView, request: Request, where: str
+) -> tuple[NDArray[Any], str]:
+    """The values in the layout asked for; a vector has no NCHW, and of many files most hold some.
+    Raises RefusedError.
+    """
     try:
         return _moved(values, seen, request, where)
     except RefusedError as error:
         if not request.lenient or error.code is not Code.FORMAT:
             raise
-        return (values, seen.layout) if seen.origin is None else (tensor.host(values, seen), seen.origin.layout)
+        return (
+            (values, seen.layout)
+            if seen.origin is None
+            else (tensor.host(values, seen), seen.origin.layout)
+        )
 
 
-def _moved(values: NDArray[Any], seen: TensorView, request: Request, where: str) -> tuple[NDArray[Any], str]:
+def _moved(
+    values: NDArray[Any], seen: TensorView, request: Request, where: str
+) -> tuple[NDArray[Any], str]:
     """The values in the layout asked for, and the layout they then have. Raises RefusedError."""
     target = request.layout or seen.layout
     source = "ND" if seen.layout in _FOUR_AXES and values.ndim != 4 else seen.layout
@@ -240,44 +300,70 @@ def _moved(values: NDArray[Any], seen: TensorView, request: Request, where: str)
             return _packed(values, seen, source, target, request), target
         return _unpacked(values, seen, target, request, where)
     except UsageError as error:
-        raise RefusedError(Code.FORMAT if "no conversion" in str(error) else Code.SHAPE, f"{where}: {error}") from error
+        raise RefusedError(
+            Code.FORMAT if "no conversion" in str(error) else Code.SHAPE, f"{where}: {error}"
+        ) from error
 
 
-def _packed(values: NDArray[Any], seen: TensorView, source: str, target: str, request: Request) -> NDArray[Any]:
+def _packed(
+    values: NDArray[Any], seen: TensorView, source: str, target: str, request: Request
+) -> NDArray[Any]:
     if request.exact and target == "FRACTAL_Z":
         return compat.to_fractal_z(plain.transpose(values, source, "HWCN"), seen.groups)
     c0 = ONE_BYTE_C0 if values.dtype.itemsize == 1 and not request.exact else OTHER_C0
     return layouts.from_host(values, source, target, c0=c0, groups=seen.groups)
 
 
-def _unpacked(values: NDArray[Any], seen: TensorView, target: str, request: Request, where: str) -> tuple[NDArray[Any], str]:
+def _unpacked(
+    values: NDArray[Any], seen: TensorView, target: str, request: Request, where: str
+) -> tuple[NDArray[Any], str]:
     if request.exact and seen.groups > 1:
-        raise RefusedError(Code.CONVERT_FUNCTION, f"{where}: the reference tool cannot read grouped weights")
+        raise RefusedError(
+            Code.CONVERT_FUNCTION, f"{where}: the reference tool cannot read grouped weights"
+        )
     family = layouts.BY_NAME[seen.layout]
     if target != "ND" and family.host != "ND" and not plain.can_reach(family.host, target):
         raise RefusedError(Code.FORMAT, f"{where}: no conversion from {seen.layout} to {target}")
     origin = _origin(seen, target, request, where)
-    moved = layouts.to_host(values, seen.layout, origin, groups=seen.groups, target=target if plain.is_plain(target) else None)
+    moved = layouts.to_host(
+        values,
+        seen.layout,
+        origin,
+        groups=seen.groups,
+        target=target if plain.is_plain(target) else None,
+    )
     if request.exact and family.host == "ND" and moved.ndim > 2:
         return compat.flat_batch(moved), target if moved.ndim == 3 else seen.layout
     return moved, target
 
 
 def _origin(seen: TensorView, target: str, request: Request, where: str) -> layouts.Origin:
-    """What the tensor is on the host: the shape the user gave, in the target's order; else the header's; else all there is."""
+    """What the tensor is on the host: the shape the user gave, in the target's order; else the
+    header's; else all there is.
+    """
     matrix = layouts.BY_NAME[seen.layout].host == "ND"
     if request.shape:
-        found = layouts.resolve(seen.layout, seen.shape, request.shape, groups=seen.groups, prefer=(target,))
+        found = layouts.resolve(
+            seen.layout, seen.shape, request.shape, groups=seen.groups, prefer=(target,)
+        )
         if found is None or (found.layout not in (target, "ND") and target != "ND"):
             code = Code.FRACTAL_NZ if matrix else Code.SHAPE
-            raise RefusedError(code, f"{where}: {seen.layout} {list(seen.shape)} cannot be {target} {list(request.shape)}")
+            raise RefusedError(
+                code,
+                f"{where}: {seen.layout} {list(seen.shape)} cannot be {target} "
+                f"{list(request.shape)}",
+            )
         return found
     if seen.origin is not None and (plain.is_plain(seen.origin.layout) or matrix):
         return seen.origin
     full = layouts.padded(seen.layout, seen.shape)
     if full is None or (matrix and request.exact):
         code = Code.FRACTAL_NZ if matrix else Code.SHAPE
-        raise RefusedError(code, f"{where}: {seen.layout} {list(seen.shape)} does not say its shape on the host; give it with -s")
+        raise RefusedError(
+            code,
+            f"{where}: {seen.layout} {list(seen.shape)} does not say its shape on the host; "
+            "give it with -s",
+        )
     return full
 
 
@@ -290,4 +376,7 @@ def _rest(file: DumpFile, request: Request, output: Output) -> None:
         output.raw(f"{stem}.{kind}buffer.{index}.bin", file.payload(first + index).data)
     if request.kind == BIN:
         for index in range(len(file.header.space)):
-            output.raw(f"{stem}.space.{index}.bin", file.payload(first + len(file.header.buffer) + index).data)
+            output.raw(
+                f"{stem}.space.{index}.bin",
+                file.payload(first + len(file.header.buffer) + index).data,
+            )

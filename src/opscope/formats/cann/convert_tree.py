@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts every dump file under a path into a tree of the same directories, so that no two files of one name meet."""
+"""Converts every dump file under a path into a tree of the same directories, so that no two files
+of one name meet.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,18 @@ class Converted(msgspec.Struct, frozen=True):
 
 
 def convert_tree(
-    source: Path, request: Request, out: Path, *, only: Collection[str] | None, jobs: int, progress: Callable[[int, int], None]
+    source: Path,
+    request: Request,
+    out: Path,
+    *,
+    only: Collection[str] | None,
+    jobs: int,
+    progress: Callable[[int, int], None],
 ) -> Converted:
     """Convert the dump files under source, or those of the paths (relative to it) that are named.
 
-    Files lie under out as the dump files do under source. progress is told how many of how many files are done.
+    Files lie under out as the dump files do under source. progress is told how many of how many
+    files are done.
     """
     found = [file for file in tree.found(source) if only is None or file.relative in only]
     outputs = _Outputs(source if source.is_dir() else source.parent, out)
@@ -39,7 +48,9 @@ def convert_tree(
         finished += 1
         progress(finished, len(found))
 
-    failures = convert(((file.path, outputs.of(file.relative)) for file in found), request, jobs=jobs, done=done)
+    failures = convert(
+        ((file.path, outputs.of(file.relative)) for file in found), request, jobs=jobs, done=done
+    )
     return Converted(outputs.files, failures)
 
 
@@ -60,5 +71,7 @@ class _Outputs:
         output = self._known.get(below)
         if output is None:
             (self._out / below).mkdir(parents=True, exist_ok=True)
-            output = self._known[below] = Output(self._out / below, names.read_mapping(self._root / below))
+            output = self._known[below] = Output(
+                self._out / below, names.read_mapping(self._root / below)
+            )
         return output

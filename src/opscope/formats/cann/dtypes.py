@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Element types and device formats by the numbers CANN writes.
 
-Two enumerations of element types are in use: the proto one (dump headers, ge_proto text) and GE's own (nano dumps,
-aclTensor). opscope.run.dtypes knows both; here stand also the numbers that name no type of a tensor's elements.
+Two enumerations of element types are in use: the proto one (dump headers, ge_proto text) and GE's
+own (nano dumps, aclTensor). opscope.run.dtypes knows both; here stand also the numbers that name no
+type of a tensor's elements.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from opscope.run.dtypes import DTYPES
 class ElementType(NamedTuple):
     """One element type: opscope's name, CANN's numbers and name, bits of one element in the file.
 
-    numpy is the NumPy or ml_dtypes name of the elements as they lie in the file, None where they must be decoded; bits 0 means
-    that no public source says how they lie.
+    numpy is the NumPy or ml_dtypes name of the elements as they lie in the file, None where they
+    must be decoded; bits 0 means that no public source says how they lie.
     """
 
     name: str
@@ -48,7 +49,14 @@ _OTHERS = (
 )
 _UNPUBLISHED = frozenset(("float6_e3m2", "float6_e2m3", "float4_e1m2", "hifloat4", "string"))
 TYPES = _OTHERS + tuple(
-    ElementType(kind.name, kind.proto, kind.ge, 0 if kind.name in _UNPUBLISHED else kind.bits, f"DT_{kind.cann}", kind.numpy)
+    ElementType(
+        kind.name,
+        kind.proto,
+        kind.ge,
+        0 if kind.name in _UNPUBLISHED else kind.bits,
+        f"DT_{kind.cann}",
+        kind.numpy,
+    )
     for kind in DTYPES
     if kind.proto is not None and kind.ge is not None
 )
@@ -63,7 +71,9 @@ def element_type(proto: int) -> ElementType:
 
 
 def from_ge(number: int) -> int:
-    """Proto number of a GE number; unknown ones become negative, so that to_ge can give them back."""
+    """Proto number of a GE number; unknown ones become negative, so that to_ge can give them
+    back.
+    """
     kind = BY_GE.get(number)
     return kind.proto if kind else -1 - number
 
@@ -74,16 +84,21 @@ def to_ge(number: int) -> int:
 
 
 FORMATS = (
-    "NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW", "FRACTAL_DECONV", "C1HWNC0",
-    "FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS", "NC1HWC0_C04", "FRACTAL_Z_C04", "CHWN",
-    "DECONV_SP_STRIDE8_TRANS", "HWCN", "NC1KHKWHWC0", "BN_WEIGHT", "FILTER_HWCK", "LOOKUP_LOOKUPS", "LOOKUP_KEYS",
-    "LOOKUP_VALUE", "LOOKUP_OUTPUT", "LOOKUP_HITS", "C1HWNCoC0", "MD", "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW",
-    "DHWCN", "NDC1HWC0", "FRACTAL_Z_3D", "CN", "NC", "DHWNC", "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM",
-    "FRACTAL_Z_G", "RESERVED", "ALL", "NULL", "ND_RNN_BIAS", "FRACTAL_ZN_RNN", "NYUV", "NYUV_A", "NCL",
-    "FRACTAL_Z_WINO", "C1HWC0", "FRACTAL_NZ_C0_16", "FRACTAL_NZ_C0_32", "FRACTAL_NZ_C0_2", "FRACTAL_NZ_C0_4",
-    "FRACTAL_NZ_C0_8",
+    "NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW",
+    "FRACTAL_DECONV", "C1HWNC0", "FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS",
+    "NC1HWC0_C04", "FRACTAL_Z_C04", "CHWN", "DECONV_SP_STRIDE8_TRANS", "HWCN", "NC1KHKWHWC0",
+    "BN_WEIGHT", "FILTER_HWCK", "LOOKUP_LOOKUPS", "LOOKUP_KEYS", "LOOKUP_VALUE", "LOOKUP_OUTPUT",
+    "LOOKUP_HITS", "C1HWNCoC0", "MD", "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW", "DHWCN",
+    "NDC1HWC0", "FRACTAL_Z_3D", "CN", "NC", "DHWNC", "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM",
+    "FRACTAL_Z_G", "RESERVED", "ALL", "NULL", "ND_RNN_BIAS", "FRACTAL_ZN_RNN", "NYUV", "NYUV_A",
+    "NCL", "FRACTAL_Z_WINO", "C1HWC0", "FRACTAL_NZ_C0_16", "FRACTAL_NZ_C0_32", "FRACTAL_NZ_C0_2",
+    "FRACTAL_NZ_C0_4", "FRACTAL_NZ_C0_8",
 )  # fmt: skip
-FORMAT_NUMBERS = {name: number for number, name in enumerate(FORMATS)} | {"MAX": 255, "YUV": 45, "YUV_A": 46}
+FORMAT_NUMBERS = {name: number for number, name in enumerate(FORMATS)} | {
+    "MAX": 255,
+    "YUV": 45,
+    "YUV_A": 46,
+}
 
 
 def format_name(number: int) -> str:

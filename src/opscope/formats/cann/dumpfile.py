@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One CANN dump file: its header as records, its payloads as places in the file. Reads and writes all three forms.
+"""One CANN dump file: its header as records, its payloads as places in the file. Reads and writes
+all three forms.
 
-    plain   u64 header length, header (protobuf), then the payload of each entry: inputs, outputs, buffers, spaces
-    inline  the whole file is the header, the bytes of each entry inside it (before 2020; msaccucmp -v 1)
+    plain   u64 header length, header (protobuf), then the payload of each entry: inputs, outputs,
+            buffers, spaces
+    inline  the whole file is the header, the bytes of each entry inside it (before 2020; msaccucmp
+            -v 1)
     nano    u64 head length, head (tag-length-value), inputs, outputs
 
-Payloads follow each other without padding. The device writer leaves out the bytes of a tensor whose address is null but
-keeps its size in the header; a file that stops early keeps the tensors that are whole.
+Payloads follow each other without padding. The device writer leaves out the bytes of a tensor whose
+address is null but keeps its size in the header; a file that stops early keeps the tensors that are
+whole.
 """
 
 from __future__ import annotations
@@ -22,7 +26,15 @@ import numpy as np
 
 from opscope.errors import FormatError
 from opscope.formats.cann import nano
-from opscope.formats.cann.message import HEADER, INLINE, SUMMARY, BufferEntry, DumpData, SpaceEntry, TensorEntry
+from opscope.formats.cann.message import (
+    HEADER,
+    INLINE,
+    SUMMARY,
+    BufferEntry,
+    DumpData,
+    SpaceEntry,
+    TensorEntry,
+)
 from opscope.formats.cann.wire import Decoder, Span, encode, varint
 
 if TYPE_CHECKING:
@@ -37,7 +49,9 @@ PLAIN, INLINE_FORM, NANO = "plain", "inline", "nano"
 MAX_HEADER = 64 << 20
 _LENGTH = struct.Struct("<Q")
 _SNIFF = 16
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that lies among the files is not waited for
+_OPEN = (
+    os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+)  # a pipe that lies among the files is not waited for
 _MAP_FROM = 1 << 20  # a smaller payload is read in less time than it is mapped
 _FIRST = 4096  # most headers are in the first page
 # Keys of fields on the wire: number and wire type.
@@ -46,9 +60,11 @@ _ENTRIES = frozenset((0x1A, 0x22, 0x2A, 0x42))  # outputs, inputs, buffers, spac
 
 
 class DumpFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dump file holds; spans[i] is where the bytes of header.entries()[i] lie, short when they are not all there.
+    """What a dump file holds; spans[i] is where the bytes of header.entries()[i] lie, short when
+    they are not all there.
 
-    trailing counts the bytes behind the last payload; nano_version is the version number of a nano head.
+    trailing counts the bytes behind the last payload; nano_version is the version number of a nano
+    head.
     """
 
     path: str
@@ -63,7 +79,9 @@ class DumpFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.spans[index].length >= self.header.entries()[index].size
 
     def payload(self, index: int) -> NDArray[np.uint8]:
-        """Bytes of entry index, memory-mapped when large; raises FormatError when the file can no longer be read."""
+        """Bytes of entry index, memory-mapped when large; raises FormatError when the file can no
+        longer be read.
+        """
         span = self.spans[index]
         if span.length == 0:
             return np.empty(0, np.uint8)
@@ -72,7 +90,9 @@ class DumpFile(msgspec.Struct, frozen=True, kw_only=True):
                 return np.frombuffer(_read_at(self.path, span), np.uint8, span.length)
             return np.memmap(self.path, np.uint8, "r", span.offset, (span.length,))
         except (OSError, ValueError) as error:
-            raise FormatError(self.path, f"its payload cannot be read: {error}", offset=span.offset) from error
+            raise FormatError(
+                self.path, f"its payload cannot be read: {error}", offset=span.offset
+            ) from error
 
 
 def _read_at(path: str, span: Span) -> bytes:
@@ -128,7 +148,9 @@ def read(path: str | PathLike[str]) -> DumpFile:
 
 
 def summary(path: str | PathLike[str]) -> DumpData:
-    """Version, time, operator's name and attributes of the dump file at path, nothing else. Raises FormatError."""
+    """Version, time, operator's name and attributes of the dump file at path, nothing else. Raises
+    FormatError.
+    """
     try:
         file = os.open(path, _OPEN)
         try:
@@ -149,7 +171,9 @@ def summary(path: str | PathLike[str]) -> DumpData:
 
 
 def _quick_summary(start: bytes) -> DumpData | None:
-    """The same of a plain file whose header is usual and in its first page, in a third of the decoder's time; else None."""
+    """The same of a plain file whose header is usual and in its first page, in a third of the
+    decoder's time; else None.
+    """
     if len(start) < _SNIFF or not _version_field(start[8:_SNIFF]):
         return None
     at, stop = 8, 8 + int(_LENGTH.unpack_from(start)[0])
@@ -179,7 +203,9 @@ def _quick_summary(start: bytes) -> DumpData | None:
 
 
 def _head(file: int, path: str | PathLike[str], start: bytes) -> tuple[str, bytes, int]:
-    """Form, header (empty in the inline form) and size of an open file whose first page was read."""
+    """Form, header (empty in the inline form) and size of an open file whose first page was
+    read.
+    """
     size = os.fstat(file).st_size
     form = _form(start[:_SNIFF], size)
     if form is None:
@@ -188,7 +214,11 @@ def _head(file: int, path: str | PathLike[str], start: bytes) -> tuple[str, byte
         return form, b"", size
     length = _LENGTH.unpack_from(start)[0]
     if length > min(size - 8, MAX_HEADER):
-        raise FormatError(path, f"a header of {length} bytes in a file of {size}; it is torn or no dump file", offset=0)
+        raise FormatError(
+            path,
+            f"a header of {length} bytes in a file of {size}; it is torn or no dump file",
+            offset=0,
+        )
     head = start[8 : 8 + length] + _more(file, 8 + length - len(start))
     if len(head) != length:
         raise FormatError(path, "became shorter while it was read", offset=8 + len(head))
@@ -212,7 +242,10 @@ def _refusal(start: bytes, size: int) -> str:
     if size == 0:
         return "is empty"
     if len(start) > 8 and _version_field(start[8:]):
-        return f"a header of {_LENGTH.unpack_from(start)[0]} bytes in a file of {size}; it is torn or no dump file"
+        return (
+            f"a header of {_LENGTH.unpack_from(start)[0]} bytes in a file of {size}; it is torn "
+            "or no dump file"
+        )
     return "is no CANN dump file: neither a header length nor a header at its start"
 
 
@@ -226,15 +259,28 @@ def _located(path: str | PathLike[str], form: str, head: bytes, size: int) -> Du
     start = 8 + len(head)
     spans = _place(header, _null(header, form, size - start), start, size)
     used = spans[-1].offset + spans[-1].length if spans else start
-    return DumpFile(path=os.fspath(path), form=form, header=header, spans=spans, trailing=size - used, nano_version=version)
+    return DumpFile(
+        path=os.fspath(path),
+        form=form,
+        header=header,
+        spans=spans,
+        trailing=size - used,
+        nano_version=version,
+    )
 
 
 def _null(header: DumpData, form: str, available: int) -> frozenset[int]:
-    """Entries that have a size but no bytes: null addresses, when the sizes do not add up and other addresses are set."""
+    """Entries that have a size but no bytes: null addresses, when the sizes do not add up and other
+    addresses are set.
+    """
     entries = header.entries()
     if form == NANO or sum(entry.size for entry in entries) <= available:
         return frozenset()  # in nano files addresses are offsets, and 0 is the first
-    null = {i for i, entry in enumerate(entries) if isinstance(entry, TensorEntry) and entry.address == 0}
+    null = {
+        i
+        for i, entry in enumerate(entries)
+        if isinstance(entry, TensorEntry) and entry.address == 0
+    }
     tensors = len(header.input) + len(header.output)
     return frozenset(null) if len(null) < tensors else frozenset()
 
@@ -262,7 +308,10 @@ def _stripped(header: DumpData) -> DumpData:
 
 
 def _with_data(header: DumpData, data: Sequence[Any]) -> DumpData:
-    replaced = [msgspec.structs.replace(entry, data=value) for entry, value in zip(header.entries(), data, strict=True)]
+    replaced = [
+        msgspec.structs.replace(entry, data=value)
+        for entry, value in zip(header.entries(), data, strict=True)
+    ]
     inputs, outputs, buffers = len(header.input), len(header.output), len(header.buffer)
     ends = (inputs, inputs + outputs, inputs + outputs + buffers)
     return msgspec.structs.replace(
@@ -274,24 +323,47 @@ def _with_data(header: DumpData, data: Sequence[Any]) -> DumpData:
     )
 
 
-def parts(header: DumpData, payloads: Sequence[Any], *, form: str = PLAIN, nano_version: int = 0) -> list[Any]:
+def parts(
+    header: DumpData, payloads: Sequence[Any], *, form: str = PLAIN, nano_version: int = 0
+) -> list[Any]:
     """Buffers whose concatenation is the file; payloads[i] are the bytes of header.entries()[i].
 
     A null-address tensor's payload is empty; sizes in the header are written as they are.
     """
     if form == INLINE_FORM:
-        return encode(INLINE, _with_data(header, [memoryview(payload).cast("B") if len(payload) else None for payload in payloads]))
+        return encode(
+            INLINE,
+            _with_data(
+                header,
+                [memoryview(payload).cast("B") if len(payload) else None for payload in payloads],
+            ),
+        )
     head = [nano.encode(header, nano_version)] if form == NANO else encode(HEADER, header)
-    return [_LENGTH.pack(sum(map(len, head))), *head, *(memoryview(payload).cast("B") for payload in payloads if len(payload))]
+    return [
+        _LENGTH.pack(sum(map(len, head))),
+        *head,
+        *(memoryview(payload).cast("B") for payload in payloads if len(payload)),
+    ]
 
 
-def write(path: str | PathLike[str], header: DumpData, payloads: Sequence[Any], *, form: str = PLAIN, nano_version: int = 0) -> None:
-    """Write a dump file; reading it gives the same header and payloads, and a file read and written again is the same bytes."""
+def write(
+    path: str | PathLike[str],
+    header: DumpData,
+    payloads: Sequence[Any],
+    *,
+    form: str = PLAIN,
+    nano_version: int = 0,
+) -> None:
+    """Write a dump file; reading it gives the same header and payloads, and a file read and written
+    again is the same bytes.
+    """
     with Path(path).open("wb") as file:
         file.writelines(parts(header, payloads, form=form, nano_version=nano_version))
 
 
 def copy(source: DumpFile, path: str | PathLike[str]) -> None:
-    """Write what was read from one file to another: the same bytes, but for those behind the last payload."""
+    """Write what was read from one file to another: the same bytes, but for those behind the last
+    payload.
+    """
     payloads = [source.payload(index) for index in range(len(source.spans))]
     write(path, source.header, payloads, form=source.form, nano_version=source.nano_version)

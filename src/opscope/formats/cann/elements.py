@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of a dump <-> NumPy elements, for every element type whose elements the formats define.
 
-Types that NumPy or ml_dtypes know keep their own dtype and are views of the bytes. The others become the next type that
-holds each value exactly: complex32 complex64, HiFloat8 float32, int4/uint1/int2/uint2 int8 or uint8, float4_e2m1 float32.
-Packed types lie low bits first (two int4 in a byte: low nibble first; no reference tool reads them), except uint1, whose
-bits lie most significant first as msaccucmp unpacks them.
+Types that NumPy or ml_dtypes know keep their own dtype and are views of the bytes. The others
+become the next type that
+holds each value exactly: complex32 complex64, HiFloat8 float32, int4/uint1/int2/uint2 int8 or
+uint8, float4_e2m1 float32. Packed types lie low bits first (two int4 in a byte: low nibble first;
+no reference tool reads them), except uint1, whose bits lie most significant first as msaccucmp
+unpacks them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from opscope.formats.cann.dtypes import ElementType
 
 _PACKED = frozenset(("int4", "int2", "uint2", "float4_e2m1"))
-_NIBBLES = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0], np.float32)
+_NIBBLES = np.array(
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0],
+    np.float32,
+)
 
 
 def dtype_of(kind: ElementType) -> np.dtype[Any] | None:
@@ -36,7 +41,8 @@ def dtype_of(kind: ElementType) -> np.dtype[Any] | None:
 def decode(data: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[Any]:
     """The first count elements of data, one-dimensional; a view where the type allows it.
 
-    data holds at least kind.nbytes(count) bytes. Raises MissingValueError for a type nobody defined in files.
+    data holds at least kind.nbytes(count) bytes. Raises MissingValueError for a type nobody defined
+    in files.
     """
     dtype = dtype_of(kind)
     if dtype is not None:
@@ -50,7 +56,9 @@ def decode(data: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[An
         return np.unpackbits(raw, count=count)
     if kind.name in _PACKED:
         return _unpacked(raw, kind, count)
-    raise MissingValueError(f"elements of type {kind.cann} cannot be read: no public source says how they lie in a file")
+    raise MissingValueError(
+        f"elements of type {kind.cann} cannot be read: no public source says how they lie in a file"
+    )
 
 
 def _view(raw: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -62,7 +70,9 @@ def _view(raw: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
 def _unpacked(raw: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[Any]:
     per = 8 // kind.bits
     shifts = np.arange(per, dtype=np.uint8) * np.uint8(kind.bits)
-    codes: NDArray[Any] = ((raw[:, None] >> shifts) & np.uint8((1 << kind.bits) - 1)).reshape(-1)[:count]
+    codes: NDArray[Any] = ((raw[:, None] >> shifts) & np.uint8((1 << kind.bits) - 1)).reshape(-1)[
+        :count
+    ]
     if kind.name == "float4_e2m1":
         return np.take(_NIBBLES, codes)
     if kind.name.startswith("uint"):
@@ -72,7 +82,9 @@ def _unpacked(raw: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[
 
 
 def encode(values: NDArray[Any], kind: ElementType) -> NDArray[np.uint8]:
-    """Bytes of the elements in C order, the inverse of decode; the dtype must be the one decode gives for the type."""
+    """Bytes of the elements in C order, the inverse of decode; the dtype must be the one decode
+    gives for the type.
+    """
     dtype = dtype_of(kind)
     flat = np.ascontiguousarray(values).reshape(-1)
     if dtype is not None:
@@ -85,7 +97,10 @@ def encode(values: NDArray[Any], kind: ElementType) -> NDArray[np.uint8]:
         return np.packbits(flat.astype(np.uint8))
     if kind.name in _PACKED - {"float4_e2m1"}:
         return _packed(flat, kind)
-    raise MissingValueError(f"elements of type {kind.cann} cannot be written: no public source says how they lie in a file")
+    raise MissingValueError(
+        f"elements of type {kind.cann} cannot be written: no public source says how they lie "
+        "in a file"
+    )
 
 
 def _packed(flat: NDArray[Any], kind: ElementType) -> NDArray[np.uint8]:
@@ -93,5 +108,7 @@ def _packed(flat: NDArray[Any], kind: ElementType) -> NDArray[np.uint8]:
     codes = np.zeros(-(-flat.size // per) * per, np.uint8)
     codes[: flat.size] = flat.astype(np.int8).view(np.uint8) & np.uint8((1 << kind.bits) - 1)
     shifts = np.arange(per, dtype=np.uint8) * np.uint8(kind.bits)
-    packed: NDArray[np.uint8] = np.bitwise_or.reduce(codes.reshape(-1, per) << shifts, axis=1).astype(np.uint8)
+    packed: NDArray[np.uint8] = np.bitwise_or.reduce(
+        codes.reshape(-1, per) << shifts, axis=1
+    ).astype(np.uint8)
     return packed

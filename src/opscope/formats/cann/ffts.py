@@ -3,10 +3,12 @@
 
 The first attribute of the header is JSON:
 
-    threadMode            1 automatic (one name, threads 0…n-1), 0 manual (names end in _lxslice0 … _lxslice{n-1})
-    slice_instance_num    n
-    outputCutList         [output][dimension] into how many pieces that dimension was cut
-    input_tensor_slice, output_tensor_slice    [thread][tensor][dimension]{lower, higher}, automatic mode
+    threadMode          1 automatic (one name, threads 0…n-1), 0 manual (names end in _lxslice0 …
+                        _lxslice{n-1})
+    slice_instance_num  n
+    outputCutList       [output][dimension] into how many pieces that dimension was cut
+    input_tensor_slice, output_tensor_slice  [thread][tensor][dimension]{lower, higher}, automatic
+                                             mode
 
 A whole tensor is its slices laid side by side along the first dimension that was cut.
 """
@@ -34,7 +36,9 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Slicing(msgspec.Struct, frozen=True, kw_only=True):
-    """How an operator was cut; inputs and outputs are [thread][tensor] ranges of each dimension, empty in manual mode."""
+    """How an operator was cut; inputs and outputs are [thread][tensor] ranges of each dimension,
+    empty in manual mode.
+    """
 
     auto: bool
     count: int
@@ -43,19 +47,30 @@ class Slicing(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[tuple[Ranges, ...], ...] = ()
 
     def shape(self, io: str, index: int, thread: int) -> tuple[int, ...] | None:
-        """Shape of one thread's slice of a tensor; None where the file does not say (manual mode: the header's own)."""
+        """Shape of one thread's slice of a tensor; None where the file does not say (manual mode:
+        the header's own).
+        """
         threads = self.inputs if io == "input" else self.outputs
         if not self.auto or thread >= len(threads) or index >= len(threads[thread]):
             return None
         return tuple(higher - lower for lower, higher in threads[thread][index])
 
     def axis(self, io: str, index: int) -> int | None:
-        """First dimension along which a tensor was cut; None when it was not cut or nothing says so."""
+        """First dimension along which a tensor was cut; None when it was not cut or nothing says
+        so.
+        """
         if io == "output":
             cuts = self.cuts[index] if index < len(self.cuts) else ()
             return next((axis for axis, pieces in enumerate(cuts) if pieces != 1), None)
         tensors = [thread[index] for thread in self.inputs if index < len(thread)]
-        return next((axis for axis, ranges in enumerate(zip(*tensors, strict=False)) if len(set(ranges)) > 1), None)
+        return next(
+            (
+                axis
+                for axis, ranges in enumerate(zip(*tensors, strict=False))
+                if len(set(ranges)) > 1
+            ),
+            None,
+        )
 
 
 def slicing(header: DumpData) -> Slicing | None:
@@ -70,7 +85,10 @@ def slicing(header: DumpData) -> Slicing | None:
         return Slicing(
             auto=bool(auto),
             count=count,
-            cuts=tuple(tuple(int(pieces) for pieces in output[:MAX_RANK]) for output in found.get("outputCutList") or ()),
+            cuts=tuple(
+                tuple(int(pieces) for pieces in output[:MAX_RANK])
+                for output in found.get("outputCutList") or ()
+            ),
             inputs=_threads(found.get("input_tensor_slice")),
             outputs=_threads(found.get("output_tensor_slice")),
         )
@@ -99,4 +117,7 @@ def merge(slices: Sequence[NDArray[Any]], axis: int | None) -> NDArray[Any]:
     try:
         return np.concatenate(slices, axis)
     except ValueError as error:
-        raise UsageError(f"slices of shapes {[list(piece.shape) for piece in slices]} do not join along dimension {axis}") from error
+        raise UsageError(
+            f"slices of shapes {[list(piece.shape) for piece in slices]} do not join along "
+            f"dimension {axis}"
+        ) from error

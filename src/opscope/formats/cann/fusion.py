@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a graph as JSON (atc --mode=1 or 5) says of operators on the device: which operators of the original model they stand for.
+"""What a graph as JSON (atc --mode=1 or 5) says of operators on the device: which operators of the
+original model they stand for.
 
-    graph[].op[]   name, type, input[] ("producer:output", ":-1" of a control edge), attr[] {key, value}, output_desc[] {attr[]}
+    graph[].op[]  name, type, input[] ("producer:output", ":-1" of a control edge), attr[] {key,
+                  value}, output_desc[] {attr[]}
 
-_datadump_original_op_names lists the originals of an operator: none listed means a new operator, no list that the name is its own.
-_datadump_origin_name and _datadump_origin_output_index of an output say which output of which original it holds.
+_datadump_original_op_names lists the originals of an operator: none listed means a new operator, no
+list that the name is its own. _datadump_origin_name and _datadump_origin_output_index of an output
+say which output of which original it holds.
 """
 
 from __future__ import annotations
@@ -21,25 +24,45 @@ from opscope.formats.bounded_json import load_json
 from opscope.formats.cann.names import sanitised
 
 # Operators that give on what they read: a golden is looked for behind them.
-PASSED = frozenset({"TransData", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Identity", "ExpandDims", "FlattenV2", "Flatten", "Data"})
+PASSED = frozenset(
+    {
+        "TransData",
+        "Cast",
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+        "Identity",
+        "ExpandDims",
+        "FlattenV2",
+        "Flatten",
+        "Data",
+    }
+)
 
 
-# Operators between a quantisation and its reversal are told by names and element types, as msaccucmp tells them.
+# Operators between a quantisation and its reversal are told by names and element types, as
+# msaccucmp tells them.
 _QUANTISES = re.compile(r"_quant_layer|/AscendQuant|/AscendWeightQuant|\.quant|\.weight_quant")
-_REVERSES = re.compile(r"_dequant_layer|_anti_quant_layer|/AscendDequant|/AntiQuant|\.dequant|\.anti_quant")
+_REVERSES = re.compile(
+    r"_dequant_layer|_anti_quant_layer|/AscendDequant|/AntiQuant|\.dequant|\.anti_quant"
+)
 _REVERSING = ("_dequant_layer", "AscendDequant", "_dequant")
 _PLAIN, _BETWEEN, _QUANTISED, _REVERSED = range(4)
 
 
 class Output(msgspec.Struct, frozen=True):
-    """The original that one output holds: operator and number; name None where it is a new operator's."""
+    """The original that one output holds: operator and number; name None where it is a new
+    operator's.
+    """
 
     name: str | None
     index: int
 
 
 class FusedOp(msgspec.Struct, frozen=True):
-    """One operator of the graph: originals, outputs, and the producers (name, output) of its data inputs."""
+    """One operator of the graph: originals, outputs, and the producers (name, output) of its data
+    inputs.
+    """
 
     name: str
     op_type: str
@@ -48,11 +71,15 @@ class FusedOp(msgspec.Struct, frozen=True):
     producers: tuple[tuple[str, int], ...]
     level1: str = ""  # number of its fusion in the level 1 buffer
     dtypes: tuple[str, ...] = ()
-    quantised: bool = False  # stands between a quantisation and its reversal: no original has such values
+    quantised: bool = (
+        False  # stands between a quantisation and its reversal: no original has such values
+    )
 
     @property
     def group(self) -> str:
-        """What operators share that stand for the same originals: the fusion in level 1, the originals, else the name itself."""
+        """What operators share that stand for the same originals: the fusion in level 1, the
+        originals, else the name itself.
+        """
         return self.level1 or "\n".join(self.originals or ()) or self.name
 
     def original(self, index: int) -> Output:
@@ -68,7 +95,9 @@ class Graph(msgspec.Struct, frozen=True):
     ops: dict[str, FusedOp]
 
     def golden_of(self, name: str, io: str, index: int) -> Output | None:
-        """The original output that a tensor of an operator should equal; None where the graph does not say."""
+        """The original output that a tensor of an operator should equal; None where the graph does
+        not say.
+        """
         op = self.ops.get(sanitised(name))
         if op is None:
             return None
@@ -108,7 +137,9 @@ def read_graph(path: Path) -> Graph:
     content = load_json(path)
     graphs = content.get("graph") if isinstance(content, dict) else None
     if not isinstance(graphs, list):
-        raise FormatError(path, 'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS')
+        raise FormatError(
+            path, 'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS'
+        )
     ops = [op for entry in _entries(graphs, "op") if (op := _op(entry)) is not None]
     return Graph({sanitised(op.name): op for op in _marked(ops)})
 
@@ -134,16 +165,27 @@ def _op(entry: dict[str, Any]) -> FusedOp | None:
     held = _attribute(entry, "_datadump_original_op_names")
     originals = None if held is None else _words(held.get("list"))
     descriptions = list(_tables(entry.get("output_desc")))
-    outputs = tuple(_output(name, originals, one, number) for number, one in enumerate(descriptions))
+    outputs = tuple(
+        _output(name, originals, one, number) for number, one in enumerate(descriptions)
+    )
     level1 = (_attribute(entry, "_L1_fusion_sub_graph_no") or {}).get("s")
     return FusedOp(
-        name, str(entry.get("type") or ""), originals, outputs, tuple(_producers(entry.get("input"))),
-        level1=level1 if isinstance(level1, str) else "", dtypes=tuple(str(one.get("dtype") or "") for one in descriptions),
-    )  # fmt: skip
+        name,
+        str(entry.get("type") or ""),
+        originals,
+        outputs,
+        tuple(_producers(entry.get("input"))),
+        level1=level1 if isinstance(level1, str) else "",
+        dtypes=tuple(str(one.get("dtype") or "") for one in descriptions),
+    )
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    return tuple(word for word in _listed(value.get("s") if isinstance(value, dict) else None) if isinstance(word, str) and word)
+    return tuple(
+        word
+        for word in _listed(value.get("s") if isinstance(value, dict) else None)
+        if isinstance(word, str) and word
+    )
 
 
 def _attribute(entry: dict[str, Any], key: str) -> dict[str, Any] | None:
@@ -154,7 +196,9 @@ def _attribute(entry: dict[str, Any], key: str) -> dict[str, Any] | None:
     return None
 
 
-def _output(name: str, originals: tuple[str, ...] | None, description: dict[str, Any], number: int) -> Output:
+def _output(
+    name: str, originals: tuple[str, ...] | None, description: dict[str, Any], number: int
+) -> Output:
     said = (_attribute(description, "_datadump_origin_name") or {}).get("s")
     at = (_attribute(description, "_datadump_origin_output_index") or {}).get("i", 0)
     if isinstance(said, str) and said:
@@ -181,7 +225,10 @@ def _marked(ops: Iterable[FusedOp]) -> list[FusedOp]:
     found = []
     for op in ops:
         between = any(
-            name in known and number < len(known[name]) and known[name][number] in (_QUANTISED, _BETWEEN) for name, number in op.producers
+            name in known
+            and number < len(known[name])
+            and known[name][number] in (_QUANTISED, _BETWEEN)
+            for name, number in op.producers
         )
         known[op.name] = [_stage(op, dtype, between=between) for dtype in op.dtypes]
         reversing = all(kind == _REVERSED for kind in known[op.name])
@@ -199,7 +246,9 @@ def _stage(op: FusedOp, dtype: str, *, between: bool) -> int:
 
 
 def has_true(op: FusedOp, io: str) -> bool:
-    """Whether inputs, or outputs, of an operator have values that an original has: quantised ones have none."""
+    """Whether inputs, or outputs, of an operator have values that an original has: quantised ones
+    have none.
+    """
     if op.quantised:
         return False
     if io == "input":

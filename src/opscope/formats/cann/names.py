@@ -2,17 +2,21 @@
 """What the names of CANN dump files and of the directories around them say.
 
     {op_type}.{op_name}.{task}[.{stream}].{timestamp}             an operator
-    … .{task_type}.{context}.{thread}.{device}                     appended for FFTS+ sub-tasks
-    aclnn{Api}….{op_type}.…                                        single operators: the call's name comes first
-    exception_info.{stream}.{task}.{timestamp}                     arguments of a failed kernel, nothing else known
-    {name}.custom.{timestamp}                                      saved by acldumpSaveExceptionInfo
-    Opdebug.Node_OpDebug.{task}[.{stream}].{timestamp}[…]          overflow record; any capitals, one or both halves
+    … .{task_type}.{context}.{thread}.{device}             appended for FFTS+ sub-tasks
+    aclnn{Api}….{op_type}.…                                single operators: the call's name comes
+                                                           first
+    exception_info.{stream}.{task}.{timestamp}             arguments of a failed kernel, nothing
+                                                           else known
+    {name}.custom.{timestamp}                              saved by acldumpSaveExceptionInfo
+    Opdebug.Node_OpDebug.{task}[.{stream}].{timestamp}[…]  overflow record; any capitals, one or
+                                                           both halves
 
-    {time}/{device}/{model}/{model_id}/{step}/…                    directories; {time} is YYYYmmddHHMMSS
-    {step}/{time}/{device}/…  and  {time}/{device}/…               the user's step above; single operators
-    rank_{rank}/…                                                  MindSpore's
+    {time}/{device}/{model}/{model_id}/{step}/…              directories; {time} is YYYYmmddHHMMSS
+    {step}/{time}/{device}/…  and  {time}/{device}/…         the user's step above; single operators
+    rank_{rank}/…                                            MindSpore's
 
-Names too long for the file system are stored under a number, which mapping.csv beside them gives back.
+Names too long for the file system are stored under a number, which mapping.csv beside them gives
+back.
 """
 
 from __future__ import annotations
@@ -32,7 +36,23 @@ MAPPING = "mapping.csv"
 MAX_MAPPING = 64 << 20
 # Files that lie beside dump files and are none.
 COMPANIONS = frozenset(
-    (".csv", ".json", ".o", ".cce", ".txt", ".log", ".npy", ".npz", ".pt", ".bin", ".core", ".ir", ".pb", ".pbtxt", ".html")
+    (
+        ".csv",
+        ".json",
+        ".o",
+        ".cce",
+        ".txt",
+        ".log",
+        ".npy",
+        ".npz",
+        ".pt",
+        ".bin",
+        ".core",
+        ".ir",
+        ".pb",
+        ".pbtxt",
+        ".html",
+    )
 )
 _MAX_DIGITS = 255
 _UNUSUAL = ("aclnn", "O", "o", *"0123456789")  # what begins like this may need another reading
@@ -85,7 +105,13 @@ def parse(name: str) -> DumpName | None:
     if usual is not None:  # by far the most, and so by the quickest way
         op_type, op_name, task, stream, time = usual.groups()
         if not op_type.startswith(_UNUSUAL):
-            return DumpName(op_type=op_type, op_name=op_name, task=_id(int(task)), stream=_id(int(stream)), timestamp=int(time))
+            return DumpName(
+                op_type=op_type,
+                op_name=op_name,
+                task=_id(int(task)),
+                stream=_id(int(stream)),
+                timestamp=int(time),
+            )
     fields = name.split(".")
     if f".{fields[-1].lower()}" in COMPANIONS:
         return None
@@ -94,10 +120,24 @@ def parse(name: str) -> DumpName | None:
         numbers += 1
     tail = [int(field) for field in fields[len(fields) - numbers :]]
     if fields[0] == "exception_info" and len(fields) == 4 and numbers == 3:
-        return DumpName(op_type="exception_info", op_name="", stream=_id(tail[0]), task=_id(tail[1]), timestamp=tail[2], exception=True)
+        return DumpName(
+            op_type="exception_info",
+            op_name="",
+            stream=_id(tail[0]),
+            task=_id(tail[1]),
+            timestamp=tail[2],
+            exception=True,
+        )
     if numbers == 1 and len(fields) >= 3 and fields[-2] == "custom":
-        return DumpName(op_type="custom", op_name=".".join(fields[:-2]), timestamp=tail[0], exception=True)
-    if not 4 <= len(fields) <= 9 or numbers < len(fields) - 2 or not all(fields[:2]) or _is_number(fields[0]):
+        return DumpName(
+            op_type="custom", op_name=".".join(fields[:-2]), timestamp=tail[0], exception=True
+        )
+    if (
+        not 4 <= len(fields) <= 9
+        or numbers < len(fields) - 2
+        or not all(fields[:2])
+        or _is_number(fields[0])
+    ):
         return None
     return _operator(fields[:2], tail[-(len(fields) - 2) :], opdebug=is_opdebug(name))
 
@@ -107,11 +147,17 @@ def _is_number(text: str) -> bool:
 
 
 def _operator(words: list[str], tail: list[int], *, opdebug: bool) -> DumpName:
-    """Name of an operator or overflow record: task, perhaps stream, timestamp, perhaps the four numbers of a sub-task."""
+    """Name of an operator or overflow record: task, perhaps stream, timestamp, perhaps the four
+    numbers of a sub-task.
+    """
     ids, more = (tail[:3], tail[3:]) if len(tail) not in (2, 6) else (tail[:2], tail[2:])
     aclnn = words[0].startswith("aclnn") and not words[1].startswith("aclnn")
     op_type, op_name = (words[1], words[0]) if aclnn else (words[0], words[1])
-    extra = dict(zip(("task_type", "context", "thread", "device"), more, strict=False)) if len(more) == 4 else {}
+    extra = (
+        dict(zip(("task_type", "context", "thread", "device"), more, strict=False))
+        if len(more) == 4
+        else {}
+    )
     return DumpName(
         op_type=op_type,
         op_name=op_name,
@@ -145,7 +191,14 @@ def slice_base(op_name: str) -> str:
 def place(parents: Iterable[str]) -> Place:
     """Reads the directory names above a file, outermost first."""
     names = list(parents)
-    rank = next((int(name[5:]) for name in reversed(names) if name.startswith("rank_") and _is_small(name[5:])), None)
+    rank = next(
+        (
+            int(name[5:])
+            for name in reversed(names)
+            if name.startswith("rank_") and _is_small(name[5:])
+        ),
+        None,
+    )
     at = next((i for i in reversed(range(len(names))) if _TIME.fullmatch(names[i])), None)
     if at is None:
         step = int(names[-1]) if names and _is_small(names[-1]) else None
@@ -181,7 +234,11 @@ def read_mapping(directory: Path) -> dict[str, str]:
             rows = list(csv.reader(line.replace("\0", "") for line in file))
     except (OSError, csv.Error):
         return {}
-    return {row[0].strip(): row[1].strip() for row in rows if len(row) >= 2 and _is_base(row[0]) and _is_base(row[1])}
+    return {
+        row[0].strip(): row[1].strip()
+        for row in rows
+        if len(row) >= 2 and _is_base(row[0]) and _is_base(row[1])
+    }
 
 
 def _is_base(name: str) -> bool:
@@ -195,10 +252,11 @@ def sanitised(name: str) -> str:
 
 
 def stored_name(path: str) -> str:
-    """Number under which the device writer stores a file whose name is too long: std::hash of libstdc++, in decimal.
+    """Number under which the device writer stores a file whose name is too long: std::hash of
+    libstdc++, in decimal.
 
-    path is what the writer hashes: the whole path, or the base name, depending on the writer. The function is
-    MurmurHash64A with seed 0xc70f6907, its tail read little-endian.
+    path is what the writer hashes: the whole path, or the base name, depending on the writer. The
+    function is MurmurHash64A with seed 0xc70f6907, its tail read little-endian.
     """
     data = path.encode("utf-8", "surrogateescape")
     multiplier, mask = 0xC6A4A7935BD1E995, (1 << 64) - 1

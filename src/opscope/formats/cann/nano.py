@@ -5,13 +5,17 @@
     head: u32 0x5A5A5A5A, u32 version
           u32 tag 4, u32 length, { u32 inputs, each  i32 data_type, format, address_type;
                                    u64 address, offset, size; u32 list length; list }
-          u32 tag 5, u32 length, { u32 outputs, each i32 data_type, format, address_type, original index,
-                                   original data_type, original format; u64 address, offset, size; u32 list length; list }
-    list: [u32 tag 0, u32 bytes, u64 shape…] [tag 1: original shape] [tag 2: original name, outputs only]
+          u32 tag 5, u32 length, { u32 outputs, each i32 data_type, format, address_type, original
+          index,
+                                   original data_type, original format; u64 address, offset, size;
+                                   u32 list length; list }
+    list: [u32 tag 0, u32 bytes, u64 shape…] [tag 1: original shape] [tag 2: original name, outputs
+    only]
 
-A member of a list, or a section, that is absent takes no bytes. Element types are GE's numbers; the records hold proto
-numbers. `unknown` of a header read from this form holds the tags of absent sections, and of an original operator one zero
-byte where an empty name was written, so that the same bytes can be written again.
+A member of a list, or a section, that is absent takes no bytes. Element types are GE's numbers; the
+records hold proto numbers. `unknown` of a header read from this form holds the tags of absent
+sections, and of an original operator one zero byte where an empty name was written, so that the
+same bytes can be written again.
 """
 
 from __future__ import annotations
@@ -78,7 +82,9 @@ def decode(head: bytes, path: str | PathLike[str], *, base: int = 8) -> tuple[in
     outputs = _section(cursor, _OUTPUTS)
     if cursor.at != cursor.stop:
         cursor.fail("bytes after the last section of the head")
-    absent = bytes(tag for tag, entries in ((_INPUTS, inputs), (_OUTPUTS, outputs)) if entries is None)
+    absent = bytes(
+        tag for tag, entries in ((_INPUTS, inputs), (_OUTPUTS, outputs)) if entries is None
+    )
     return version, DumpData(input=inputs or (), output=outputs or (), unknown=absent)
 
 
@@ -101,7 +107,9 @@ def _entry(cursor: _Head, tag: int) -> TensorEntry:
     address, offset, size, length = fixed[-4:]
     if length > cursor.stop - cursor.at:
         cursor.fail("a tensor's list runs past its section")
-    members = _Head(cursor.data[cursor.at : cursor.at + length], cursor.path, cursor.base + cursor.at)
+    members = _Head(
+        cursor.data[cursor.at : cursor.at + length], cursor.path, cursor.base + cursor.at
+    )
     cursor.at += length
     shape, original_shape = _dims(members, _SHAPE), _dims(members, _ORIGINAL_SHAPE)
     name = members.member(_ORIGINAL_NAME, 1) if tag == _OUTPUTS else None
@@ -154,7 +162,9 @@ def encode(header: DumpData, version: int) -> bytes:
 
 
 def _packed(entry: TensorEntry, *, output: bool) -> bytes:
-    members = _shape_bytes(_SHAPE, entry.shape) + _shape_bytes(_ORIGINAL_SHAPE, entry.original_shape)
+    members = _shape_bytes(_SHAPE, entry.shape) + _shape_bytes(
+        _ORIGINAL_SHAPE, entry.original_shape
+    )
     plain = (to_ge(entry.data_type), entry.format, entry.address_type)
     place = (entry.address, entry.offset, entry.size)
     if not output:

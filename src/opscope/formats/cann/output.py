@@ -33,16 +33,23 @@ MAX_NAME = 255
 _COPY_FROM = 1 << 20
 _MSNPY_FIELDS = 5
 _ML = frozenset(
-    np.dtype(kind).name for kind in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu)
+    np.dtype(kind).name
+    for kind in (
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e5m2,
+        ml_dtypes.float8_e8m0fnu,
+    )
 )
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """One tensor ready to be written.
 
-    dump is the dump file's base name, op_name the full name in its header; shape is the one the name gives, None for a name
-    without (a plain .npy); dtype names the element type; layout is that of the values. source, where given, is the file whose
-    bytes from span on are those of the values, so that the kernel can copy them.
+    dump is the dump file's base name, op_name the full name in its header; shape is the one the
+    name gives, None for a name without (a plain .npy); dtype names the element type; layout is that
+    of the values. source, where given, is the file whose bytes from span on are those of the
+    values, so that the kernel can copy them.
     """
 
     dump: str
@@ -74,9 +81,11 @@ def name_of(piece: Piece, kind: str) -> str:
 
 
 class Output:
-    """A directory of converted files; names too long for it are replaced and listed in its mapping.csv.
+    """A directory of converted files; names too long for it are replaced and listed in its
+    mapping.csv.
 
-    known says what dump files are called that lie under a number (their directory's mapping.csv). files counts what was written.
+    known says what dump files are called that lie under a number (their directory's mapping.csv).
+    files counts what was written.
     """
 
     def __init__(self, directory: Path, known: Mapping[str, str] | None = None) -> None:
@@ -109,7 +118,9 @@ class Output:
                 if not _copied(path, header, piece):
                     self._write(path, header, values)
         except OSError as error:
-            raise RefusedError(Code.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error
+            raise RefusedError(
+                Code.WRITE, f"{path}: cannot be written: {error.strerror or error}"
+            ) from error
         return self._counted(path)
 
     def raw(self, name: str, data: Any) -> Path:
@@ -119,7 +130,9 @@ class Output:
         try:
             self._write(path, data, None)
         except OSError as error:
-            raise RefusedError(Code.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error
+            raise RefusedError(
+                Code.WRITE, f"{path}: cannot be written: {error.strerror or error}"
+            ) from error
         return self._counted(path)
 
     def _counted(self, path: str) -> Path:
@@ -179,6 +192,10 @@ def _fresh(path: str, flags: int) -> int:
 
 def _npy_header(values: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
-    described = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
+    described = {
+        "descr": np.lib.format.dtype_to_descr(values.dtype),
+        "fortran_order": False,
+        "shape": values.shape,
+    }
     np.lib.format.write_array_header_1_0(buffer, described)
     return buffer.getvalue()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The summary of `opscope-msaccucmp overflow`: the first overflow records of a directory, each with its operator's tensors."""
+"""The summary of `opscope-msaccucmp overflow`: the first overflow records of a directory, each with
+its operator's tensors.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _RULE = "=" * 49
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The text, how many records there were, and what went wrong on the way: documented code and reason."""
+    """The text, how many records there were, and what went wrong on the way: documented code and
+    reason.
+    """
 
     text: str
     found: int
@@ -33,7 +37,9 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summarise(directory: Path, output: Output, *, top: int, exact: bool = False) -> Summary:
-    """Summary of the first `top` overflow records by time; the records' JSON and the tensors are written to output."""
+    """Summary of the first `top` overflow records by time; the records' JSON and the tensors are
+    written to output.
+    """
     records = sorted(_records(directory), key=lambda found: (found[1].timestamp, found[0]))
     parts: list[str] = []
     failures: list[tuple[Code, str]] = []
@@ -54,7 +60,9 @@ def _named(directory: Path) -> list[tuple[Path, names.DumpName]]:
     for here, subdirectories, files in os.walk(directory):
         subdirectories.sort()
         mapped = names.read_mapping(Path(here)) if names.MAPPING in files else {}
-        parsed = ((Path(here) / file, names.parse(mapped.get(file, file))) for file in sorted(files))
+        parsed = (
+            (Path(here) / file, names.parse(mapped.get(file, file))) for file in sorted(files)
+        )
         found += [(path, name) for path, name in parsed if name is not None]
     return found
 
@@ -62,33 +70,53 @@ def _named(directory: Path) -> list[tuple[Path, names.DumpName]]:
 Failures = list[tuple[Code, str]]
 
 
-def _section(number: int, path: Path, name: names.DumpName, request: Request, output: Output) -> tuple[str, Failures]:
+def _section(
+    number: int, path: Path, name: names.DumpName, request: Request, output: Output
+) -> tuple[str, Failures]:
     """One numbered section, and what went wrong in it."""
     lines = [f"{_RULE}[{number}]{_RULE}="]
     failures: Failures = []
     try:
-        units = [unit for record in overflow_json(dumpfile.read(path), output) for unit in record.units]
+        units = [
+            unit for record in overflow_json(dumpfile.read(path), output) for unit in record.units
+        ]
         culprit = _said(units, path, lines)
         lines.append(f" [timestamp:{name.timestamp}]")
         file = _operator(path.parent, culprit)
         if file is None:
-            failures.append((Code.OK, f"{path}: no dump of task {culprit.task}, stream {culprit.stream} beside it"))
+            failures.append(
+                (
+                    Code.OK,
+                    f"{path}: no dump of task {culprit.task}, stream {culprit.stream} beside it",
+                )
+            )
         else:
             lines.insert(1, f"[{_type(file)}] {file.header.op_name or _name(file)}")
             failures += _tensors(file, request, output, lines)
     except FormatError as error:
-        failures.append((Code.OVERFLOW_TYPE if isinstance(error, opdebug.UnknownUnitError) else Code.DUMP_DATA, str(error)))
+        failures.append(
+            (
+                Code.OVERFLOW_TYPE
+                if isinstance(error, opdebug.UnknownUnitError)
+                else Code.DUMP_DATA,
+                str(error),
+            )
+        )
     except RefusedError as error:
         failures.append((error.code, str(error)))
     return "\n".join(lines) + "\n", failures
 
 
 def _said(units: list[opdebug.Unit], path: Path, lines: list[str]) -> opdebug.Unit:
-    """Append what the units say; answers the one whose operator is looked for. Raises RefusedError when none overflowed."""
+    """Append what the units say; answers the one whose operator is looked for. Raises RefusedError
+    when none overflowed.
+    """
     for unit in units:
         if unit.overflowed:
             status = unit.status[0] if len(unit.status) == 1 else list(unit.status)
-            lines.append(f" [{unit.name}][TaskId:{unit.task}][StreamId:{unit.stream}][Status:{status}]")
+            lines.append(
+                f" [{unit.name}][TaskId:{unit.task}][StreamId:{unit.stream}][Status:{status}]"
+            )
     said = [unit for unit in units if unit.overflowed]
     if not said:
         code = Code.OVERFLOW_STATUS if len(units) == 1 else Code.OVERFLOW_TYPE
@@ -98,7 +126,11 @@ def _said(units: list[opdebug.Unit], path: Path, lines: list[str]) -> opdebug.Un
 
 def _operator(directory: Path, unit: opdebug.Unit) -> DumpFile | None:
     """The earliest dump in the directory that is of the unit's task."""
-    beside = [(path, name) for path, name in _named(directory) if path.parent == directory and not name.opdebug]
+    beside = [
+        (path, name)
+        for path, name in _named(directory)
+        if path.parent == directory and not name.opdebug
+    ]
     for path, name in sorted(beside, key=lambda found: found[1].timestamp):
         if opdebug.same_task(unit, name.task, name.stream, name.context, name.thread):
             return dumpfile.read(path)
@@ -123,11 +155,16 @@ def _tensors(file: DumpFile, request: Request, output: Output, lines: list[str])
             failures += failure
             if path is not None:
                 values = np.load(path, mmap_mode="r", allow_pickle=False)
-                lines += [f" {path.name}", f" -[Format: {format_name(entry.format)}] {_described(values)}"]
+                lines += [
+                    f" {path.name}",
+                    f" -[Format: {format_name(entry.format)}] {_described(values)}",
+                ]
     return failures
 
 
-def _written(file: DumpFile, request: Request, output: Output, which: tuple[str, int]) -> tuple[Path | None, Failures]:
+def _written(
+    file: DumpFile, request: Request, output: Output, which: tuple[str, int]
+) -> tuple[Path | None, Failures]:
     try:
         return write_tensor(file, request, output, *which), []
     except RefusedError as error:
@@ -141,4 +178,7 @@ def _described(values: np.ndarray[Any, Any]) -> str:
     wide = np.complex128 if values.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         mean = values.mean(dtype=wide)
-    return f"[Shape: {values.shape}] [Dtype: {values.dtype}] [Max: {np.max(values)}] [Min: {np.min(values)}] [Mean: {mean}]"
+    return (
+        f"[Shape: {values.shape}] [Dtype: {values.dtype}] [Max: {np.max(values)}] [Min: "
+        f"{np.min(values)}] [Mean: {mean}]"
+    )

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
 _INT64 = 1 << 63
 # Kinds of arguments in dumps of failed kernels (DfxTensorType of the runtime's dump writer).
-_ROLES = {4: "workspace", 5: "log", 6: "communication context", 7: "tiling", 8: "L1 buffer", 9: "L2 buffer", 10: "overflow address"}
+_ROLES = {
+    4: "workspace",
+    5: "log",
+    6: "communication context",
+    7: "tiling",
+    8: "L1 buffer",
+    9: "L2 buffer",
+    10: "overflow address",
+}
 _UNREADABLE = ("the address maybe invalid", "D2H failed")
 
 
@@ -44,13 +52,19 @@ class Rows:
     def __init__(self, root: Path, operators: Operators, late: list[str]) -> None:
         self._root = root
         self._operators = operators
-        self._cut = {operator.first.path: operator for operator in operators.values() if operator.first.slicing is not None}
+        self._cut = {
+            operator.first.path: operator
+            for operator in operators.values()
+            if operator.first.slicing is not None
+        }
         self._late = late
         # Rows of one file are measured one after the other; its header need not be read for each.
         self._read = lru_cache(maxsize=256)(dumpfile.read)
 
     def draft(self, call: Call) -> list[Tensor]:
-        """Tensor rows of a call but for what must be measured; a file that cannot be read leaves a line in late."""
+        """Tensor rows of a call but for what must be measured; a file that cannot be read leaves a
+        line in late.
+        """
         operator = self._operators.get((call.process, call.index))
         if operator is None:
             return []
@@ -59,7 +73,11 @@ class Rows:
         except FormatError as error:
             self._late.append(str(error))
             return []
-        sides = [(io, index) for io in ("input", "output") for index in range(len(tensor.tensors(opened.file, io)))]
+        sides = [
+            (io, index)
+            for io in ("input", "output")
+            for index in range(len(tensor.tensors(opened.file, io)))
+        ]
         return [row for io, index in sides if (row := self._one(opened, io, index)) is not None]
 
     def _one(self, opened: Opened, io: str, index: int) -> Tensor | None:
@@ -69,17 +87,23 @@ class Rows:
             self._late.append(str(error))
             return None
         if row.partial:
-            self._late.append(f"{opened.file.path}: {io} {index} is not whole in the dump; it has no statistics")
+            self._late.append(
+                f"{opened.file.path}: {io} {index} is not whole in the dump; it has no statistics"
+            )
         return row
 
     def load(self, path: Path, key: str, dtype: DType | None) -> NDArray[Any]:
-        """Values of tensor key ("input.0") of the file at path, in host order; what dtype says is in the file itself."""
+        """Values of tensor key ("input.0") of the file at path, in host order; what dtype says is
+        in the file itself.
+        """
         del dtype
         io, _, number = key.partition(".")
         index = int(number)
         operator = self._cut.get(path.relative_to(self._root.resolve()).as_posix())
         if operator is not None:
-            return _whole([(self._root / source.path, source) for source in operator.sources], io, index)
+            return _whole(
+                [(self._root / source.path, source) for source in operator.sources], io, index
+            )
         file = self._read(path)
         if index >= len(tensor.tensors(file, io)):
             raise MissingValueError(f"{path}: has no {io} {index}")
@@ -99,7 +123,9 @@ def _row(opened: Opened, io: str, index: int) -> Tensor:
         index=opened.call.index,
         io=io,
         slot=str(index),
-        storage=entry.address if 0 < entry.address < _INT64 and file.form != dumpfile.NANO else None,
+        storage=entry.address
+        if 0 < entry.address < _INT64 and file.form != dumpfile.NANO
+        else None,
         offset=entry.offset if 0 < entry.offset < _INT64 else None,
         dtype=seen.kind.name,
         shape=None if joined else seen.host_shape,
@@ -112,21 +138,29 @@ def _row(opened: Opened, io: str, index: int) -> Tensor:
 
 
 def _lost(file: DumpFile, io: str, index: int) -> bool:
-    """Whether zeros stand for memory that the dump's writer could not read: it says so in one text for the whole file."""
+    """Whether zeros stand for memory that the dump's writer could not read: it says so in one text
+    for the whole file.
+    """
     if not any(sign in file.header.dfx_message for sign in _UNREADABLE):
         return False
     return not file.payload(tensor.place(file, io, index)).any()
 
 
 def _joins(operator: Operator, io: str) -> bool:
-    """Whether slices of this side are known to be the whole: inputs of manual slices are only what each slice read."""
+    """Whether slices of this side are known to be the whole: inputs of manual slices are only what
+    each slice read.
+    """
     slicing = operator.first.slicing
     return slicing is not None and (io == "output" or slicing.auto)
 
 
 def _slice(file: DumpFile, source: Source, io: str, index: int) -> TensorView:
     """What the header says of a tensor, or of its slice in this file."""
-    shape = source.slicing.shape(io, index, source.name.thread or 0) if source.slicing is not None else None
+    shape = (
+        source.slicing.shape(io, index, source.name.thread or 0)
+        if source.slicing is not None
+        else None
+    )
     return tensor.view(file, io, index, shape=shape)
 
 
@@ -137,8 +171,12 @@ def _whole(files: list[tuple[Path, Source]], io: str, index: int) -> NDArray[Any
         if index >= len(tensor.tensors(file, io)):
             raise MissingValueError(f"{file.path}: has no {io} {index}")
     seen = [_slice(file, source, io, index) for file, source in opened]
-    pieces = [tensor.device(file, io, index, view) for (file, _), view in zip(opened, seen, strict=True)]
+    pieces = [
+        tensor.device(file, io, index, view) for (file, _), view in zip(opened, seen, strict=True)
+    ]
     slicing = files[0][1].slicing
-    values = ffts.merge(pieces, slicing.axis(io, index) if slicing is not None and len(files) > 1 else None)
+    values = ffts.merge(
+        pieces, slicing.axis(io, index) if slicing is not None and len(files) > 1 else None
+    )
     entry = tensor.tensors(opened[0][0], io)[index]
     return tensor.host(values, tensor.joined(seen[0], entry, values.shape))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tensor of a dump file: its element type, its shape on the device and on the host, and its elements in either order."""
+"""One tensor of a dump file: its element type, its shape on the device and on the host, and its
+elements in either order.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _LARGEST = 1 << 56  # elements, of sixteen bytes each, that can still be counted
 
 
 class TensorView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a header says of a tensor, settled: shape is the device's, origin the host's or None when it is not known.
+    """What a header says of a tensor, settled: shape is the device's, origin the host's or None
+    when it is not known.
 
     partial: the file holds fewer bytes than the shape needs. groups is that of a grouped weight.
     """
@@ -54,8 +57,11 @@ def place(file: DumpFile, io: str, index: int) -> int:
     return index if io == "input" else len(file.header.input) + index
 
 
-def view(file: DumpFile, io: str, index: int, *, shape: tuple[int, ...] | None = None) -> TensorView:
-    """Settles what the header says of one tensor; shape, where given, overrules the header's (FFTS+ slices).
+def view(
+    file: DumpFile, io: str, index: int, *, shape: tuple[int, ...] | None = None
+) -> TensorView:
+    """Settles what the header says of one tensor; shape, where given, overrules the header's (FFTS+
+    slices).
 
     Raises FormatError for a shape that cannot be one.
     """
@@ -65,10 +71,17 @@ def view(file: DumpFile, io: str, index: int, *, shape: tuple[int, ...] | None =
     if shape is None:
         shape = _device_shape(file, entry, kind, span.length)
     if prod(dim for dim in shape if dim) >= _LARGEST:
-        raise FormatError(file.path, f"{io} {index} has the shape {list(shape)}, which no tensor has", offset=span.offset)
+        raise FormatError(
+            file.path,
+            f"{io} {index} has the shape {list(shape)}, which no tensor has",
+            offset=span.offset,
+        )
     needed = kind.nbytes(prod(shape)) if kind.bits else entry.size
     if needed > span.length and file.whole(place(file, io, index)):
-        reason = f"{io} {index} is {kind.name} {list(shape)}, which needs {needed} bytes; the header gives it {entry.size}"
+        reason = (
+            f"{io} {index} is {kind.name} {list(shape)}, which needs {needed} bytes; the "
+            f"header gives it {entry.size}"
+        )
         raise FormatError(file.path, reason, offset=span.offset)
     layout = format_name(entry.format)
     groups = max(1, entry.sub_format)
@@ -82,11 +95,16 @@ def view(file: DumpFile, io: str, index: int, *, shape: tuple[int, ...] | None =
     )
 
 
-def _device_shape(file: DumpFile, entry: TensorEntry, kind: ElementType, held: int) -> tuple[int, ...]:
+def _device_shape(
+    file: DumpFile, entry: TensorEntry, kind: ElementType, held: int
+) -> tuple[int, ...]:
     dims = entry.shape.dim if entry.shape is not None else ()
     if any(dim >= _NEGATIVE for dim in dims):
         raise FormatError(
-            file.path, f"a dimension of {[dim - (1 << 64) if dim >= _NEGATIVE else dim for dim in dims]} is negative", offset=8
+            file.path,
+            f"a dimension of {[dim - (1 << 64) if dim >= _NEGATIVE else dim for dim in dims]} "
+            "is negative",
+            offset=8,
         )
     if kind is UNDEFINED:
         return (held,)
@@ -97,20 +115,28 @@ def _device_shape(file: DumpFile, entry: TensorEntry, kind: ElementType, held: i
 
 
 def origin(entry: TensorEntry, layout: str, shape: tuple[int, ...], groups: int) -> Origin | None:
-    """What a device tensor of this shape is on the host by the header's original shape and format, or None."""
+    """What a device tensor of this shape is on the host by the header's original shape and format,
+    or None.
+    """
     said = entry.original_shape
     if said is None or any(dim >= _NEGATIVE for dim in said.dim):
         return None
     original = (format_name(entry.original_op.format),) if entry.original_op is not None else ()
     prefer = (*original, layout) if plain.is_plain(layout) else original
     found = layouts.resolve(layout, shape, said.dim, groups=groups, prefer=prefer)
-    if found is not None or layouts.is_private(layout) or not said.dim or prod(said.dim) != prod(shape):
+    if (
+        found is not None
+        or layouts.is_private(layout)
+        or not said.dim
+        or prod(said.dim) != prod(shape)
+    ):
         return found
     return Origin(said.dim, "ND", said.dim) if layout == "ND" else None
 
 
 def device(file: DumpFile, io: str, index: int, seen: TensorView) -> NDArray[Any]:
-    """Elements in the order and shape they have on the device; a view of the mapped file where the type allows it.
+    """Elements in the order and shape they have on the device; a view of the mapped file where the
+    type allows it.
 
     Raises MissingValueError when the file does not hold all of them or nobody described their type.
     """
@@ -122,11 +148,15 @@ def device(file: DumpFile, io: str, index: int, seen: TensorView) -> NDArray[Any
 
 def joined(seen: TensorView, entry: TensorEntry, shape: tuple[int, ...]) -> TensorView:
     """The view of a tensor that was put together from slices and has this shape."""
-    return msgspec.structs.replace(seen, shape=shape, origin=origin(entry, seen.layout, shape, seen.groups), partial=False)
+    return msgspec.structs.replace(
+        seen, shape=shape, origin=origin(entry, seen.layout, shape, seen.groups), partial=False
+    )
 
 
 def host(values: NDArray[Any], seen: TensorView) -> NDArray[Any]:
-    """Elements in host order and shape, given those of the device; as they are where the host's shape is not known."""
+    """Elements in host order and shape, given those of the device; as they are where the host's
+    shape is not known.
+    """
     if seen.origin is None:
         return values
     if seen.layout not in layouts.BY_NAME:
@@ -143,7 +173,9 @@ def entry_for(
     groups: int = 0,
     nbytes: int | None = None,
 ) -> TensorEntry:
-    """Header entry of device elements, as the device's own writer makes it; layout is a format number (2: ND)."""
+    """Header entry of device elements, as the device's own writer makes it; layout is a format
+    number (2: ND).
+    """
     shape = Shape(dim=values.shape)
     return TensorEntry(
         data_type=kind.proto,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes one tensor as a .pt file that torch.load(weights_only=True) reads, without torch.
 
-A .pt file is a zip of stored members: archive/data.pkl (a pickle that rebuilds the tensor), archive/data/0 (its bytes),
-archive/byteorder, archive/version. The pickle is put together here opcode by opcode (protocol 2); nothing is unpickled.
+A .pt file is a zip of stored members: archive/data.pkl (a pickle that rebuilds the tensor),
+archive/data/0 (its bytes), archive/byteorder, archive/version. The pickle is put together here
+opcode by opcode (protocol 2); nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
 
 # Types with a storage class of their own; the others name their dtype beside an untyped storage.
 _STORAGES = {
-    "float32": "FloatStorage", "float64": "DoubleStorage", "float16": "HalfStorage", "bfloat16": "BFloat16Storage",
-    "int8": "CharStorage", "uint8": "ByteStorage", "int16": "ShortStorage", "int32": "IntStorage", "int64": "LongStorage",
+    "float32": "FloatStorage", "float64": "DoubleStorage", "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage",
+    "int8": "CharStorage", "uint8": "ByteStorage", "int16": "ShortStorage", "int32": "IntStorage",
+    "int64": "LongStorage",
     "bool": "BoolStorage", "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
 }  # fmt: skip
-_DTYPES = frozenset(("uint16", "uint32", "uint64", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"))
+_DTYPES = frozenset(
+    ("uint16", "uint32", "uint64", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu")
+)
 
 
 def writable(dtype: np.dtype[Any]) -> bool:
@@ -33,7 +38,9 @@ def writable(dtype: np.dtype[Any]) -> bool:
 
 
 def write(file: BinaryIO, values: NDArray[Any]) -> None:
-    """Write the values, in C order, as a tensor of the same shape and type into an open file; the type must be writable."""
+    """Write the values, in C order, as a tensor of the same shape and type into an open file; the
+    type must be writable.
+    """
     flat = np.ascontiguousarray(values).reshape(-1)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", _pickle(values))

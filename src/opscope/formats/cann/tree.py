@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dump files under a path: found, named, their headers' summaries read, slices of one operator put together."""
+"""The dump files under a path: found, named, their headers' summaries read, slices of one operator
+put together.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _ABOVE = 6  # directories above the root that may say device and step
 
 
 class Source(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One dump file: its path under the root, what its name and directories say, and the few fields a list needs."""
+    """One dump file: its path under the root, what its name and directories say, and the few fields
+    a list needs.
+    """
 
     path: str
     name: DumpName
@@ -43,7 +47,9 @@ class Source(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def full_name(self) -> str:
-        """The operator's name as the graph has it, or as the file has it where the header is silent."""
+        """The operator's name as the graph has it, or as the file has it where the header is
+        silent.
+        """
         return self.op_name or self.name.op_name or self.name.op_type
 
     @property
@@ -69,7 +75,9 @@ class Operator(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """What lies under a root: operators in order, overflow records, and one line for each file that could not be read."""
+    """What lies under a root: operators in order, overflow records, and one line for each file that
+    could not be read.
+    """
 
     operators: tuple[Operator, ...]
     records: tuple[Source, ...]
@@ -77,7 +85,9 @@ class Tree(msgspec.Struct, frozen=True):
 
 
 class Found(NamedTuple):
-    """A file that has, or is mapped to, the name of a dump file: where it is, the same under the root, and what that says."""
+    """A file that has, or is mapped to, the name of a dump file: where it is, the same under the
+    root, and what that says.
+    """
 
     path: str
     relative: str
@@ -86,12 +96,16 @@ class Found(NamedTuple):
 
 
 def found(root: Path, *, look_at: int | None = None) -> Iterator[Found]:
-    """Every such file under root, or root itself. Ends after look_at files and directories of any kind, where given."""
+    """Every such file under root, or root itself. Ends after look_at files and directories of any
+    kind, where given.
+    """
     base = root if root.is_dir() else root.parent
     above = base.resolve().parts[1:][-_ABOVE:]
     if base is not root:
         mapped = names.read_mapping(base) if root.name.isdigit() else {}
-        yield Found(str(root), root.name, _name(mapped.get(root.name, root.name)), names.place(above))
+        yield Found(
+            str(root), root.name, _name(mapped.get(root.name, root.name)), names.place(above)
+        )
         return
     top = str(base)
     seen = 0
@@ -163,7 +177,9 @@ def _order(operator: Operator) -> tuple[int, int, int, str]:
 
 
 def _joined(sources: Sequence[Source]) -> tuple[list[Operator], list[str]]:
-    """Operators of the files; slices whose set is not complete stay alone, with a line that says so."""
+    """Operators of the files; slices whose set is not complete stay alone, with a line that says
+    so.
+    """
     groups: dict[tuple[str, ...], list[Source]] = defaultdict(list)
     operators: list[Operator] = []
     problems: list[str] = []
@@ -177,12 +193,19 @@ def _joined(sources: Sequence[Source]) -> tuple[list[Operator], list[str]]:
     for group in groups.values():
         numbered = {_number(source): source for source in group}
         slicing = group[0].slicing
-        if slicing is not None and len(group) == slicing.count and sorted(numbered) == list(range(slicing.count)):
+        if (
+            slicing is not None
+            and len(group) == slicing.count
+            and sorted(numbered) == list(range(slicing.count))
+        ):
             operators.append(Operator(tuple(numbered[number] for number in range(slicing.count))))
             continue
         operators += [Operator((source,)) for source in group]
         count = slicing.count if slicing is not None else 0
-        problems.append(f"{group[0].path}: {len(group)} of {count} slices of this operator are here; each is listed by itself")
+        problems.append(
+            f"{group[0].path}: {len(group)} of {count} slices of this operator are here; each "
+            "is listed by itself"
+        )
     return operators, problems
 
 

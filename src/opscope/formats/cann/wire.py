@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bounded protobuf wire codec for closed schemas: bytes <-> frozen records, unknown fields kept.
 
-Only what dump headers need: varints, length-delimited fields, packed and unpacked repeated varints. Groups are refused.
-Every length is checked against its enclosing message, nesting is bounded by the schema, and the number of repeated items
-and the length of texts are bounded, so that memory stays proportional to the bytes that are really there.
-Layout of the wire: protobuf's published encoding page. Why not protobuf itself: docs/formats-cann.md, "Measured".
+Only what dump headers need: varints, length-delimited fields, packed and unpacked repeated varints.
+Groups are refused. Every length is checked against its enclosing message, nesting is bounded by the
+schema, and the number of repeated items and the length of texts are bounded, so that memory stays
+proportional to the bytes that are really there.
+Layout of the wire: protobuf's published encoding page. Why not protobuf itself:
+docs/formats-cann.md, "Measured".
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Field(NamedTuple):
-    """One field of a message; kind is uint, int, text, span, one (a message), many (messages) or dims (repeated uint64)."""
+    """One field of a message; kind is uint, int, text, span, one (a message), many (messages) or
+    dims (repeated uint64).
+    """
 
     number: int
     name: str
@@ -45,13 +49,16 @@ class Field(NamedTuple):
 class Message:
     """A message type: the record it becomes and its fields by ascending number.
 
-    The record has one attribute for each field and one more, `unknown`, for the bytes of fields it does not name (lossy: they
-    are dropped). A known field with another wire type is unknown too, as protobuf has it.
+    The record has one attribute for each field and one more, `unknown`, for the bytes of fields it
+    does not name (lossy: they are dropped). A known field with another wire type is unknown too, as
+    protobuf has it.
     """
 
     __slots__ = ("by_key", "fields", "lists", "lossy", "record")
 
-    def __init__(self, record: type[Any], fields: tuple[Field, ...], *, lossy: bool = False) -> None:
+    def __init__(
+        self, record: type[Any], fields: tuple[Field, ...], *, lossy: bool = False
+    ) -> None:
         self.record = record
         self.lossy = lossy
         self.fields = fields
@@ -78,7 +85,9 @@ def varint(data: Any, at: int) -> tuple[int, int]:
 
 
 class Decoder:
-    """Decodes messages out of one buffer; base is the file offset of its first byte, for error messages."""
+    """Decodes messages out of one buffer; base is the file offset of its first byte, for error
+    messages.
+    """
 
     def __init__(self, data: Any, path: str | PathLike[str], *, base: int = 0) -> None:
         self._data = data
@@ -88,7 +97,9 @@ class Decoder:
         self._kept = 0
 
     def decode(self, message: Message, start: int = 0, end: int | None = None) -> Any:
-        """Record of the message in data[start:end]; raises FormatError naming the file and offset."""
+        """Record of the message in data[start:end]; raises FormatError naming the file and
+        offset.
+        """
         data = self._data
         stop = len(data) if end is None else end
         values: dict[str, Any] = {}
@@ -107,7 +118,11 @@ class Decoder:
                         value, at = varint(data, at - 1)
             except IndexError:
                 self._fail(begin, "a field of the header runs past its end")
-            after = at if key & 7 == _VARINT else at + (value if key & 7 == _BYTES else self._fixed(key, begin))
+            after = (
+                at
+                if key & 7 == _VARINT
+                else at + (value if key & 7 == _BYTES else self._fixed(key, begin))
+            )
             if after > stop:
                 self._fail(begin, "a field of the header runs past its end")
             kind, name, nested = message.by_key.get(key, ("unknown", "unknown", None))
@@ -129,7 +144,9 @@ class Decoder:
             at = after
         return self._record(message, values)
 
-    def _value(self, kind: str, name: str, values: dict[str, Any], where: tuple[int, int, int]) -> None:
+    def _value(
+        self, kind: str, name: str, values: dict[str, Any], where: tuple[int, int, int]
+    ) -> None:
         """Keep one value of the other kinds; where is its varint (or length) and its extent."""
         value, at, after = where
         if kind == "int":
@@ -205,9 +222,11 @@ def _delimited(number: int, parts: list[Any]) -> list[Any]:
 
 
 def encode(message: Message, record: Any) -> list[Any]:
-    """Buffers whose concatenation is the message: ascending field numbers, zeros and empty texts left out, dims packed.
+    """Buffers whose concatenation is the message: ascending field numbers, zeros and empty texts
+    left out, dims packed.
 
-    A sub-message is written when it is not None, even if empty; fields of kind span take any buffer and are not copied.
+    A sub-message is written when it is not None, even if empty; fields of kind span take any buffer
+    and are not copied.
     """
     parts: list[Any] = []
     for number, name, kind, nested in message.fields:

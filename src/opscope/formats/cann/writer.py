@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes calls as CANN dump files, so that a recording of any source can be given to tools that read those.
+"""Writes calls as CANN dump files, so that a recording of any source can be given to tools that
+read those.
 
-    {YYYYmmddHHMMSS}/{rank}/opscope/0/{step}/{op}.{name}.{task}.{stream}.{µs}    one file for each call
-    … /Opdebug.Node_OpDebug.{task}.{stream}.{µs}                                  for each call with overflow bits
+    {YYYYmmddHHMMSS}/{rank}/opscope/0/{step}/{op}.{name}.{task}.{stream}.{µs}  one file for each call
+    … /Opdebug.Node_OpDebug.{task}.{stream}.{µs}                    for each call with overflow bits
 
-The header has the call's full name; in file names every character the readers do not take is an underscore. Tensors lie in host
-order, format ND or their plain layout. A call without a task gets its index as task, in stream 0. The time of call n is the
-process's start plus n microseconds, so order survives. A tensor whose value is not kept has its size and a null address, and no
-bytes, as the device writes it.
-"""
+The header has the call's full name; in file names every character the readers do not take is an
+underscore. Tensors lie in host order, format ND or their plain layout. A call without a task gets
+its index as task, in stream 0. The time of call n is the process's start plus n microseconds, so
+order survives. A tensor whose value is not kept has its size and a null address, and no bytes, as
+the device writes it.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor
 
 MAX_NAME = 255
-_EPOCH = 1_600_000_000_000_000  # where the run does not say when it began; readers want sixteen digits
+_EPOCH = (
+    1_600_000_000_000_000  # where the run does not say when it began; readers want sixteen digits
+)
 _ND = FORMAT_NUMBERS["ND"]
 _FIRST_ADDRESS = 0x10000
 _AHEAD = 4  # calls waiting for each thread
@@ -53,9 +57,16 @@ class Outcome(msgspec.Struct):
 
 
 def write_run(
-    run: Run, calls: Iterable[tuple[Call, Sequence[Tensor]]], out: Path, *, jobs: int = 1, done: Callable[[int], None] | None = None
+    run: Run,
+    calls: Iterable[tuple[Call, Sequence[Tensor]]],
+    out: Path,
+    *,
+    jobs: int = 1,
+    done: Callable[[int], None] | None = None,
 ) -> Outcome:
-    """Write calls that have at least one tensor value, or overflow bits; done is called with the number of calls finished."""
+    """Write calls that have at least one tensor value, or overflow bits; done is called with the
+    number of calls finished.
+    """
     writer = DumpWriter(run, out)
     outcome = Outcome()
     finished = 0
@@ -96,7 +107,12 @@ class DumpWriter:
         pieces = [self._piece(call, tensor, outcome) for tensor in tensors]
         try:
             if any(len(payload) or not entry.size for _, entry, payload in pieces):
-                self._write(call, self._name(call), self._header(call, pieces), [payload for _, _, payload in _ordered(pieces)])
+                self._write(
+                    call,
+                    self._name(call),
+                    self._header(call, pieces),
+                    [payload for _, _, payload in _ordered(pieces)],
+                )
                 outcome.files += 1
             if call.status:
                 self._write_record(call)
@@ -113,7 +129,9 @@ class DumpWriter:
                 outcome.tensors += 1
                 return tensor.io, entry, payload
         except (OpscopeError, OSError, ValueError, TypeError, MemoryError) as error:
-            outcome.failures.append(f"{call.name} {tensor.io} {tensor.slot}: {error or type(error).__name__}")
+            outcome.failures.append(
+                f"{call.name} {tensor.io} {tensor.slot}: {error or type(error).__name__}"
+            )
         return tensor.io, _absent(tensor), b""
 
     def _header(self, call: Call, pieces: Sequence[Piece]) -> DumpData:
@@ -124,7 +142,11 @@ class DumpWriter:
             placed[io].append(msgspec.structs.replace(entry, address=0 if missing else address))
             address += entry.size + -entry.size % 512
         return DumpData(
-            version="2.0", dump_time=self._time(call), op_name=call.name, input=tuple(placed["input"]), output=tuple(placed["output"])
+            version="2.0",
+            dump_time=self._time(call),
+            op_name=call.name,
+            input=tuple(placed["input"]),
+            output=tuple(placed["output"]),
         )
 
     def _write_record(self, call: Call) -> None:
@@ -132,11 +154,19 @@ class DumpWriter:
         payload = opdebug.encode(task=task, stream=stream, status=call.status or 0)
         original = OriginalOp(name="Node_OpDebug", data_type=BY_NAME["uint8"].proto, format=_ND)
         entry = TensorEntry(
-            data_type=BY_NAME["uint8"].proto, format=_ND, shape=Shape(dim=(len(payload),)), original_shape=Shape(),
-            size=len(payload), original_op=original,
-        )  # fmt: skip
-        header = DumpData(version="2.0", dump_time=self._time(call), op_name="Node_OpDebug", output=(entry,))
-        self._write(call, f"Opdebug.Node_OpDebug.{task}.{stream}.{self._time(call)}", header, [payload])
+            data_type=BY_NAME["uint8"].proto,
+            format=_ND,
+            shape=Shape(dim=(len(payload),)),
+            original_shape=Shape(),
+            size=len(payload),
+            original_op=original,
+        )
+        header = DumpData(
+            version="2.0", dump_time=self._time(call), op_name="Node_OpDebug", output=(entry,)
+        )
+        self._write(
+            call, f"Opdebug.Node_OpDebug.{task}.{stream}.{self._time(call)}", header, [payload]
+        )
 
     def _write(self, call: Call, name: str, header: DumpData, payloads: list[Any]) -> None:
         began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._start(call) / 1e6))
@@ -184,13 +214,19 @@ def _plain(text: str) -> str:
 
 
 def _encoded(tensor: Tensor, values: NDArray[Any]) -> tuple[TensorEntry, Any]:
-    """Header entry and bytes of a tensor's values. Raises UsageError for a type CANN does not have."""
+    """Header entry and bytes of a tensor's values. Raises UsageError for a type CANN does not
+    have.
+    """
     kind = _kind(tensor, values)
     layout = tensor.layout or "ND"
-    number = FORMAT_NUMBERS[layout] if plain.is_plain(layout) and len(layout) == values.ndim else _ND
+    number = (
+        FORMAT_NUMBERS[layout] if plain.is_plain(layout) and len(layout) == values.ndim else _ND
+    )
     payload = elements.encode(values, kind)
     shape = Shape(dim=values.shape)
-    return TensorEntry(data_type=kind.proto, format=number, shape=shape, original_shape=shape, size=payload.nbytes), payload
+    return TensorEntry(
+        data_type=kind.proto, format=number, shape=shape, original_shape=shape, size=payload.nbytes
+    ), payload
 
 
 def _kind(tensor: Tensor, values: NDArray[Any]) -> ElementType:
@@ -213,4 +249,10 @@ def _absent(tensor: Tensor) -> TensorEntry:
         count *= dim
     shape = Shape(dim=dims)
     nbytes = kind.nbytes(count) if kind is not None else count
-    return TensorEntry(data_type=kind.proto if kind is not None else 0, format=_ND, shape=shape, original_shape=shape, size=nbytes)
+    return TensorEntry(
+        data_type=kind.proto if kind is not None else 0,
+        format=_ND,
+        shape=shape,
+        original_shape=shape,
+        size=nbytes,
+    )

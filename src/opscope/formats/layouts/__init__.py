@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor layouts of Ascend: device order to host order and back.
 
-A plain layout is its letters ("NCHW"); a private one belongs to a family, one file each, registered once in FAMILIES. C0 is
-never assumed: it is the last dimension of the device's shape. `groups` is the sub-format of a grouped convolution's weight.
+A plain layout is its letters ("NCHW"); a private one belongs to a family, one file each, registered
+once in FAMILIES. C0 is
+never assumed: it is the last dimension of the device's shape. `groups` is the sub-format of a
+grouped convolution's weight.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ BY_NAME: dict[str, Family] = {name: family for family in FAMILIES for name in fa
 class Origin(msgspec.Struct, frozen=True):
     """What a device tensor is on the host.
 
-    shape is the user's; layout says in which order its elements lie, and full is the shape with every axis of that layout
-    ((N, C) of an NCHW tensor is full (N, C, 1, 1)). Layout "ND" names no axes; full is then shape.
+    shape is the user's; layout says in which order its elements lie, and full is the shape with
+    every axis of that layout ((N, C) of an NCHW tensor is full (N, C, 1, 1)). Layout "ND" names no
+    axes; full is then shape.
     """
 
     shape: tuple[int, ...]
@@ -60,17 +63,24 @@ def is_private(layout: str) -> bool:
     return layout in BY_NAME and not plain.is_plain(layout)
 
 
-def resolve(layout: str, device: Shape, shape: Shape, *, groups: int = 1, prefer: tuple[str, ...] = ()) -> Origin | None:
-    """How a host tensor of this shape became a device tensor of shape device, or None when it cannot have.
+def resolve(
+    layout: str, device: Shape, shape: Shape, *, groups: int = 1, prefer: tuple[str, ...] = ()
+) -> Origin | None:
+    """How a host tensor of this shape became a device tensor of shape device, or None when it
+    cannot have.
 
-    Where several plain layouts fit, those of prefer come first, then NCHW (for tensors of fewer axes, the layout the family is
-    defined against). Raises nothing: whatever does not fit is None.
+    Where several plain layouts fit, those of prefer come first, then NCHW (for tensors of fewer
+    axes, the layout the family is defined against). Raises nothing: whatever does not fit is None.
     """
     family = BY_NAME.get(layout)
     if family is None or not device or min(device) <= 0 or min(shape, default=1) <= 0:
         return None
     for origin in _readings(family, shape, prefer):
-        host = origin.full if origin.layout == "ND" else plain.permute(origin.full, origin.layout, family.host)
+        host = (
+            origin.full
+            if origin.layout == "ND"
+            else plain.permute(origin.full, origin.layout, family.host)
+        )
         try:
             if family.device_shape(host, c0=device[-1], groups=max(groups, 1)) == device:
                 return origin
@@ -97,7 +107,9 @@ def _readings(family: Family, shape: Shape, prefer: tuple[str, ...]) -> Iterator
 
 
 def padded(layout: str, device: Shape) -> Origin | None:
-    """The largest host tensor a device shape can hold, in the layout its family is defined against; None when unknown."""
+    """The largest host tensor a device shape can hold, in the layout its family is defined against;
+    None when unknown.
+    """
     family = BY_NAME.get(layout)
     try:
         shape = family.padded(device) if family is not None else None
@@ -106,16 +118,26 @@ def padded(layout: str, device: Shape) -> Origin | None:
     return None if family is None or shape is None else Origin(shape, family.host, shape)
 
 
-def to_host(device: NDArray[Any], layout: str, origin: Origin, *, groups: int = 1, target: str | None = None) -> NDArray[Any]:
-    """Elements of a device tensor without padding, in origin.shape; with target, in that plain layout and all its axes.
+def to_host(
+    device: NDArray[Any], layout: str, origin: Origin, *, groups: int = 1, target: str | None = None
+) -> NDArray[Any]:
+    """Elements of a device tensor without padding, in origin.shape; with target, in that plain
+    layout and all its axes.
 
     The result may be a view. Raises UsageError when shapes or axes do not belong together.
     """
     family = _family(layout)
-    host = origin.full if origin.layout == "ND" else plain.permute(origin.full, origin.layout, family.host)
+    host = (
+        origin.full
+        if origin.layout == "ND"
+        else plain.permute(origin.full, origin.layout, family.host)
+    )
     c0 = device.shape[-1] if device.ndim else 0
     if c0 == 0 or family.device_shape(host, c0=c0, groups=max(groups, 1)) != device.shape:
-        raise UsageError(f"a host tensor of shape {list(origin.shape)} is not {layout} {list(device.shape)} on the device")
+        raise UsageError(
+            f"a host tensor of shape {list(origin.shape)} is not {layout} "
+            f"{list(device.shape)} on the device"
+        )
     values = family.unpack(device, host, groups=max(groups, 1))
     if origin.layout == "ND":
         return values
@@ -124,8 +146,11 @@ def to_host(device: NDArray[Any], layout: str, origin: Origin, *, groups: int = 
     return plain.transpose(values, family.host, origin.layout).reshape(origin.shape)
 
 
-def from_host(host: NDArray[Any], source: str, layout: str, *, c0: int = 16, groups: int = 1) -> NDArray[Any]:
-    """Elements of a host tensor (plain layout source, all its axes, or "ND") in device order, padding zero.
+def from_host(
+    host: NDArray[Any], source: str, layout: str, *, c0: int = 16, groups: int = 1
+) -> NDArray[Any]:
+    """Elements of a host tensor (plain layout source, all its axes, or "ND") in device order,
+    padding zero.
 
     The inverse of to_host. Raises UsageError when the layout cannot hold the tensor.
     """

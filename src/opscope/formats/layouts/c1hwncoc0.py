@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """C1HWNCoC0, the layout of depthwise weights: every channel on the diagonal of a C0 by C0 square.
 
-    (C1, H, W, N, C0, C0):  element (h, w, c, n) at (c div C0, h, w, n, c mod C0, c mod C0), the rest is zero
+    (C1, H, W, N, C0, C0):  element (h, w, c, n) at (c div C0, h, w, n, c mod C0, c mod C0), the
+                            rest is zero
 
-Source: the format transfer code of CANN's graph engine. Its shape code has ceil(N / 16) in the place of N; a dumped shape of
-that kind has no published order and is refused.
+Source: the format transfer code of CANN's graph engine. Its shape code has ceil(N / 16) in the
+place of N; a dumped shape of that kind has no published order and is refused.
 """
 
 from __future__ import annotations

@@ -18,10 +18,12 @@ CUBE = 16
 
 
 class Family(Protocol):
-    """One family of device layouts: how its shape follows from the host's, and how its elements move.
+    """One family of device layouts: how its shape follows from the host's, and how its elements
+    move.
 
-    names are the device formats it reads; host is the plain layout it is defined against ("ND" for matrices of any rank);
-    shapes and arrays on the host side are always in that layout. groups is that of a grouped convolution's weight, else 1.
+    names are the device formats it reads; host is the plain layout it is defined against ("ND" for
+    matrices of any rank); shapes and arrays on the host side are always in that layout. groups is
+    that of a grouped convolution's weight, else 1.
     """
 
     @property
@@ -35,7 +37,9 @@ class Family(Protocol):
         ...
 
     def padded(self, device: Shape) -> Shape | None:
-        """Largest host shape with this device shape, or None when the device shape does not say enough."""
+        """Largest host shape with this device shape, or None when the device shape does not say
+        enough.
+        """
         ...
 
     def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
@@ -69,4 +73,7 @@ def trim(array: NDArray[Any], shape: Shape) -> NDArray[Any]:
 def need_rank(shape: Shape, rank: int, layout: str) -> None:
     """Raise UsageError unless the shape has this rank."""
     if len(shape) != rank:
-        raise UsageError(f"a tensor of shape {list(shape)} is not in layout {layout}, which has {rank} dimensions")
+        raise UsageError(
+            f"a tensor of shape {list(shape)} is not in layout {layout}, which has {rank} "
+            "dimensions"
+        )

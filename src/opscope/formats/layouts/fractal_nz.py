@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices cut into fractals of M0 = 16 rows by C0 columns: FRACTAL_NZ and FRACTAL_ZZ, with any batch dimensions.
+"""Matrices cut into fractals of M0 = 16 rows by C0 columns: FRACTAL_NZ and FRACTAL_ZZ, with any
+batch dimensions.
 
     FRACTAL_NZ  (*B, W1, H1, 16, C0):  element (h, w) at (w div C0, h div 16, h mod 16, w mod C0)
     FRACTAL_ZZ  (*B, H1, W1, 16, C0):  element (h, w) at (h div 16, w div C0, h mod 16, w mod C0)
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class Fractals(msgspec.Struct, frozen=True, kw_only=True):
-    """A family of fractals against ND; columns_first says which of the outer two axes counts columns."""
+    """A family of fractals against ND; columns_first says which of the outer two axes counts
+    columns.
+    """
 
     names: tuple[str, ...]
     columns_first: bool
@@ -36,7 +39,10 @@ class Fractals(msgspec.Struct, frozen=True, kw_only=True):
 
     def padded(self, device: Shape) -> Shape | None:
         if len(device) < 4:
-            raise UsageError(f"a tensor of shape {list(device)} is not in layout {self.names[0]}, which has four dimensions or more")
+            raise UsageError(
+                f"a tensor of shape {list(device)} is not in layout {self.names[0]}, which "
+                "has four dimensions or more"
+            )
         *batch, first, second, m0, c0 = device
         w1, h1 = (first, second) if self.columns_first else (second, first)
         return (*batch, h1 * m0, w1 * c0)
@@ -56,7 +62,9 @@ class Fractals(msgspec.Struct, frozen=True, kw_only=True):
         full = self.padded(shape)
         assert full is not None  # noqa: S101 - this family always knows
         *batch, rows, columns = full
-        blocks = pad(host.reshape(_matrix(host.shape)), full).reshape(*batch, rows // CUBE, CUBE, columns // c0, c0)
+        blocks = pad(host.reshape(_matrix(host.shape)), full).reshape(
+            *batch, rows // CUBE, CUBE, columns // c0, c0
+        )
         h1, m0, w1, n0 = range(len(batch), len(batch) + 4)
         outer = (w1, h1) if self.columns_first else (h1, w1)
         return np.ascontiguousarray(blocks.transpose(*range(len(batch)), *outer, m0, n0))
@@ -69,7 +77,14 @@ def _matrix(host: Shape) -> Shape:
 
 
 FRACTAL_NZ = Fractals(
-    names=("FRACTAL_NZ", "FRACTAL_NZ_C0_16", "FRACTAL_NZ_C0_32", "FRACTAL_NZ_C0_2", "FRACTAL_NZ_C0_4", "FRACTAL_NZ_C0_8"),
+    names=(
+        "FRACTAL_NZ",
+        "FRACTAL_NZ_C0_16",
+        "FRACTAL_NZ_C0_32",
+        "FRACTAL_NZ_C0_2",
+        "FRACTAL_NZ_C0_4",
+        "FRACTAL_NZ_C0_8",
+    ),
     columns_first=True,
 )
 FRACTAL_ZZ = Fractals(names=("FRACTAL_ZZ",), columns_first=False)

@@ -3,11 +3,13 @@
 
     (Gd * C1 * H * W, No, 16, C0):  tiles of 16 output channels by C0 input channels
 
-With G groups, co = N / G outputs and C inputs a group: E = min(lcm(lcm(C, C0) / C, lcm(co, 16) / co), G) groups lie side by
-side in one super-group, so that Copt = ceil(E C / C0) C0 and Nopt = ceil(E co / 16) 16; Gd = ceil(G / E) super-groups follow
-each other, C1 = Copt / C0, No = Nopt / 16. Group g, input c, output n of it lie at super-group g div E, channel (g mod E) C + c,
-column (g mod E) co + n; the rest is zero. With one group E = 1. A 2-D matrix (K, N) is H = W = 1, C = K.
-Source: the format transfer code of CANN's graph engine. (msaccucmp's own writer is wrong for more than one super-group.)
+With G groups, co = N / G outputs and C inputs a group: E = min(lcm(lcm(C, C0) / C, lcm(co, 16) /
+co), G) groups lie side by side in one super-group, so that Copt = ceil(E C / C0) C0 and Nopt =
+ceil(E co / 16) 16; Gd = ceil(G / E) super-groups follow each other, C1 = Copt / C0, No = Nopt / 16.
+Group g, input c, output n of it lie at super-group g div E, channel (g mod E) C + c, column (g mod
+E) co + n; the rest is zero. With one group E = 1. A 2-D matrix (K, N) is H = W = 1, C = K.
+Source: the format transfer code of CANN's graph engine. (msaccucmp's own writer is wrong for more
+than one super-group.)
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def _grouping(c: int, n: int, c0: int, groups: int) -> _Grouping:
     side = 1
     if groups > 1 and c and outputs:
         side = min(lcm(lcm(c, c0) // c, lcm(outputs, CUBE) // outputs), groups)
-    return _Grouping(c, outputs, groups, side, ceil_div(side * c, c0), ceil_div(side * outputs, CUBE) * CUBE)
+    return _Grouping(
+        c, outputs, groups, side, ceil_div(side * c, c0), ceil_div(side * outputs, CUBE) * CUBE
+    )
 
 
 class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +80,9 @@ class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
             return tiles[:, :, 0, :c, :n]
         out = np.empty((h, w, c, n), device.dtype)
         for index, (place, inputs, outputs) in enumerate(_places(group)):
-            out[..., index * group.outputs : (index + 1) * group.outputs] = tiles[:, :, place, inputs, outputs]
+            out[..., index * group.outputs : (index + 1) * group.outputs] = tiles[
+                :, :, place, inputs, outputs
+            ]
         return out
 
     def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
@@ -84,7 +90,9 @@ class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
         group = _grouping(c, n, c0, max(groups, 1))
         tiles = np.zeros((h, w, group.super_groups, group.c1 * c0, group.columns), host.dtype)
         for index, (place, inputs, outputs) in enumerate(_places(group)):
-            tiles[:, :, place, inputs, outputs] = host[..., index * group.outputs : (index + 1) * group.outputs]
+            tiles[:, :, place, inputs, outputs] = host[
+                ..., index * group.outputs : (index + 1) * group.outputs
+            ]
         blocks = tiles.reshape(h, w, group.super_groups, group.c1, c0, group.columns // CUBE, CUBE)
         ordered = np.ascontiguousarray(blocks.transpose(2, 3, 0, 1, 5, 6, 4))
         return ordered.reshape(self.device_shape(host.shape, c0=c0, groups=groups))
@@ -94,7 +102,9 @@ def _tiles(device: NDArray[Any], group: _Grouping, h: int, w: int) -> NDArray[An
     """The device's elements as (H, W, Gd, Copt, Nopt)."""
     c0 = device.shape[-1]
     blocks = device.reshape(group.super_groups, group.c1, h, w, group.columns // CUBE, CUBE, c0)
-    return blocks.transpose(2, 3, 0, 1, 6, 4, 5).reshape(h, w, group.super_groups, group.c1 * c0, group.columns)
+    return blocks.transpose(2, 3, 0, 1, 6, 4, 5).reshape(
+        h, w, group.super_groups, group.c1 * c0, group.columns
+    )
 
 
 def _places(group: _Grouping) -> list[tuple[int, slice, slice]]:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """FRACTAL_Z_3D, the layout of 3-D convolution weights.
 
-    (D * C1 * H * W, No, 16, C0):  element (d, h, w, c, n) at row ((d C1 + c div C0) H + h) W + w, tile n div 16,
+    (D * C1 * H * W, No, 16, C0):  element (d, h, w, c, n) at row ((d C1 + c div C0) H + h) W + w,
+                                   tile n div 16,
                                    column n mod 16, c mod C0
 
-Source: the format transfer code of CANN's graph engine. No published code moves grouped weights in this layout.
+Source: the format transfer code of CANN's graph engine. No published code moves grouped weights in
+this layout.
 """
 
 from __future__ import annotations

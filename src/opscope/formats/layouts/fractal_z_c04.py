@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FRACTAL_Z_C04: weights of at most four input channels, the kernel's positions in the place of channel blocks.
+"""FRACTAL_Z_C04: weights of at most four input channels, the kernel's positions in the place of
+channel blocks.
 
     (ceil(4 H W / C0), No, 16, C0):  element (h, w, c, n) has t = (h W + w) 4 + c and lies at
                                      (t div C0, n div 16, n mod 16, t mod C0)
 
-Source: the shape rule and the move in CANN's graph engine; for more than four channels no source is consistent.
+Source: the shape rule and the move in CANN's graph engine; for more than four channels no source is
+consistent.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class FractalZC04(msgspec.Struct, frozen=True, kw_only=True):
         k1, n1, n0, _ = shape = self.device_shape(host.shape, c0=c0, groups=groups)
         h, w, _, n = host.shape
         rows = pad(pad(host, (h, w, _FOUR, n)).reshape(h * w * _FOUR, n), (k1 * c0, n1 * n0))
-        return np.ascontiguousarray(rows.reshape(k1, c0, n1, n0).transpose(0, 2, 3, 1)).reshape(shape)
+        return np.ascontiguousarray(rows.reshape(k1, c0, n1, n0).transpose(0, 2, 3, 1)).reshape(
+            shape
+        )
 
 
 FRACTAL_Z_C04 = FractalZC04()

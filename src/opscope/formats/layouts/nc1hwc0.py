@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feature maps with the channels cut into groups of C0: NC1HWC0, its C04 form, and NDC1HWC0.
 
-    NC1HWC0   (N, C1, H, W, C0):     element (n, c, h, w) at (n, c div C0, h, w, c mod C0), C1 = ceil(C / C0)
+    NC1HWC0   (N, C1, H, W, C0):     element (n, c, h, w) at (n, c div C0, h, w, c mod C0), C1 =
+                                     ceil(C / C0)
     NDC1HWC0  (N, D, C1, H, W, C0):  the same with a depth axis behind N
 
 Source: the format transfer code of CANN's graph engine.
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class ChannelBlocks(msgspec.Struct, frozen=True, kw_only=True):
-    """A family whose device axes are `axes`, among them 1 (C1) and 0 (C0); host is the same with one C behind N."""
+    """A family whose device axes are `axes`, among them 1 (C1) and 0 (C0); host is the same with
+    one C behind N.
+    """
 
     names: tuple[str, ...]
     host: str
@@ -44,7 +47,11 @@ class ChannelBlocks(msgspec.Struct, frozen=True, kw_only=True):
 
     def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
         del groups
-        order = [self.axes.index(axis) for letter in self.host for axis in ("10" if letter == "C" else letter)]
+        order = [
+            self.axes.index(axis)
+            for letter in self.host
+            for axis in ("10" if letter == "C" else letter)
+        ]
         full = self.padded(device.shape)
         assert full is not None  # noqa: S101 - this family always knows
         return trim(device.transpose(order).reshape(full), host)
@@ -52,7 +59,9 @@ class ChannelBlocks(msgspec.Struct, frozen=True, kw_only=True):
     def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
         shape = self.device_shape(host.shape, c0=c0, groups=groups)
         size = dict(zip(self.axes, shape, strict=True))
-        wide = tuple(size["1"] * size["0"] if letter == "C" else size[letter] for letter in self.host)
+        wide = tuple(
+            size["1"] * size["0"] if letter == "C" else size[letter] for letter in self.host
+        )
         split = "".join("10" if letter == "C" else letter for letter in self.host)
         blocks = pad(host, wide).reshape([size[axis] for axis in split])
         return np.ascontiguousarray(blocks.transpose([split.index(axis) for axis in self.axes]))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain layouts: every letter of the name is one axis (NCHW, NHWC, HWCN, CHWN, NCDHW, NDHWC, DHWCN, …)."""
+"""Plain layouts: every letter of the name is one axis (NCHW, NHWC, HWCN, CHWN, NCDHW, NDHWC, DHWCN,
+…).
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def _order(source: str, target: str) -> tuple[int, ...]:
 
 
 def transpose(array: NDArray[Any], source: str, target: str) -> NDArray[Any]:
-    """A view of the array with its axes in the target's order. Raises UsageError when the axes differ."""
+    """A view of the array with its axes in the target's order. Raises UsageError when the axes
+    differ.
+    """
     return array.transpose(_order(source, target))
 
 

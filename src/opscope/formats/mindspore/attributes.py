@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as MindSpore prints them in .ir files: {kernel_size: (3, 3), group: I64(1), pad_mode: "same", dst_type: F32, …}."""
+"""Values as MindSpore prints them in .ir files: {kernel_size: (3, 3), group: I64(1), pad_mode:
+"same", dst_type: F32, …}.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _SHORT = {"F": "float", "I": "int", "U": "uint", "BF": "bfloat"}
 
 
 def short_dtype(word: str) -> str | None:
-    """Canonical name of a type printed short ("F32", "I64", "BF16") or long ("Float32"), None when it is no type."""
+    """Canonical name of a type printed short ("F32", "I64", "BF16") or long ("Float32"), None when
+    it is no type.
+    """
     found = re.fullmatch(r"(BF|F|I|U)(\d+)", word)
     known = find_dtype(_SHORT[found[1]] + found[2] if found else word)
     return known.name if known else None
@@ -145,7 +149,9 @@ def _number(text: str) -> int | float:
 
 
 def split_top(text: str) -> list[str]:
-    """Parts between the commas that stand outside of all brackets and quotes; an arrow's ">" closes nothing."""
+    """Parts between the commas that stand outside of all brackets and quotes; an arrow's ">" closes
+    nothing.
+    """
     parts, start, depth, quoted = [], 0, 0, False
     for at, mark in enumerate(text):
         if mark == '"':

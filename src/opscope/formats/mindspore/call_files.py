@@ -12,7 +12,9 @@ from opscope.formats.mindspore.layout import Place
 
 
 class CallFiles(msgspec.Struct, frozen=True):
-    """Where the tensors of one call come from; parameters of a graph call are executions of type Parameter."""
+    """Where the tensors of one call come from; parameters of a graph call are executions of type
+    Parameter.
+    """
 
     place: Place
     run: Execution | None

@@ -58,7 +58,9 @@ class Builder:
         self.calls: list[Call] = []
         self.stacks: list[Stack] = []
         self.files: dict[tuple[int, int], CallFiles] = {}
-        self.held: dict[tuple[int, int], tuple[Place, Execution, tuple[str, str]]] = {}  # process, version -> who holds its bytes
+        self.held: dict[
+            tuple[int, int], tuple[Place, Execution, tuple[str, str]]
+        ] = {}  # process, version -> who holds its bytes
         self._cpu = cpu
         self._process = 0
         self._index = 0
@@ -70,7 +72,13 @@ class Builder:
 
     def start_process(self, process: int) -> None:
         """Calls of the next folders belong to this process."""
-        self._process, self._index, self._versions, self._last, self._ran = process, 0, Versions(), {}, None
+        self._process, self._index, self._versions, self._last, self._ran = (
+            process,
+            0,
+            Versions(),
+            {},
+            None,
+        )
         self._known_stacks.clear()
         self._names.clear()
 
@@ -85,20 +93,41 @@ class Builder:
         self._follow_weights(place)
         handed_on = self._ran == place.step
         self._ran = self._ran if place.constants else place.step
-        wirings = wire(loaded.graph, loaded.order, self._versions, handed_on=handed_on) if loaded is not None else {}
+        wirings = (
+            wire(loaded.graph, loaded.order, self._versions, handed_on=handed_on)
+            if loaded is not None
+            else {}
+        )
         kernels = [run for run in folder.runs if run.kernel[0] != PARAMETER]
-        failed = failed_kernels(loaded.graph, loaded.nodes, folder.runs, self._failed) if loaded is not None and self._failed else []
+        failed = (
+            failed_kernels(loaded.graph, loaded.nodes, folder.runs, self._failed)
+            if loaded is not None and self._failed
+            else []
+        )
         kernels = [run for run in kernels if run.kernel not in {run.kernel for _, run in failed}]
         saved = self._saved_arguments(folder, loaded)
         units = self._overflows(folder)
         if loaded is not None:
             position = {node.key: i for i, node in enumerate(loaded.order)}
-            kernels = in_order(kernels, {kernel: position[node.key] for kernel, node in loaded.nodes.items() if node.key in position})
+            kernels = in_order(
+                kernels,
+                {
+                    kernel: position[node.key]
+                    for kernel, node in loaded.nodes.items()
+                    if node.key in position
+                },
+            )
         indices: dict[str, int] = {}
         for run in kernels:
             node = loaded.nodes.get(run.kernel) if loaded is not None else None
             wiring = wirings.get(node.key) if node is not None and run.occurrence == 0 else None
-            own = [unit for unit in units if opdebug.same_task(unit, known_number(run.task), known_number(run.stream), None, None)]
+            own = [
+                unit
+                for unit in units
+                if opdebug.same_task(
+                    unit, known_number(run.task), known_number(run.stream), None, None
+                )
+            ]
             units = [unit for unit in units if unit not in own]
             call = self._call(place, run, (node, wiring), (saved, own, indices))
             self._keep(call, CallFiles(place, run, node, wiring))
@@ -124,7 +153,9 @@ class Builder:
         self._keep(call, CallFiles(place, run, graph[0], wiring))
 
     def _follow_weights(self, place: Place) -> None:
-        """Weights are those of the iteration before, unless iterations in between were not dumped."""
+        """Weights are those of the iteration before, unless iterations in between were not
+        dumped.
+        """
         last = self._last.get(place.graph)
         if last is not None and place.iteration not in {last, last + 1}:
             self._versions.forget_weights()
@@ -140,7 +171,9 @@ class Builder:
             for slot in slots:
                 key = (io, str(slot.position))
                 if slot.version is not None and key in files.run.files:
-                    self.held.setdefault((self._process, slot.version), (files.place, files.run, key))
+                    self.held.setdefault(
+                        (self._process, slot.version), (files.place, files.run, key)
+                    )
 
     def _call(
         self,
@@ -155,26 +188,53 @@ class Builder:
         trace = owner[1].trace if owner is not None else node.trace if node is not None else ()
         phase = phase_of(run.kernel[0], name, node)
         forward = node.primal.get("forward_unique_id") if node is not None else None
-        task, stream = (None, None) if self._cpu else (known_number(run.task), known_number(run.stream))
+        task, stream = (
+            (None, None) if self._cpu else (known_number(run.task), known_number(run.stream))
+        )
         return Call(
-            process=self._process, rank=place.rank, step=place.step, index=self._index, level="operator",
-            parent=owner[0] if owner is not None else None, phase=phase, op=node.op if node is not None else run.kernel[0],
-            module=module_of(name), name=self._unique(place.step, name),
-            forward_index=indices.get(f"id {forward}") if forward is not None and phase == "backward" else None,
-            stack=self._stack(stack_frames(trace)), source=user_line(trace),
-            args=arguments_text(node, wiring, saved.get(run.kernel, {}), run.files), task=task, stream=stream,
-            device=f"npu:{place.device}" if place.device is not None else None, status=_bits(units),
-        )  # fmt: skip
+            process=self._process,
+            rank=place.rank,
+            step=place.step,
+            index=self._index,
+            level="operator",
+            parent=owner[0] if owner is not None else None,
+            phase=phase,
+            op=node.op if node is not None else run.kernel[0],
+            module=module_of(name),
+            name=self._unique(place.step, name),
+            forward_index=indices.get(f"id {forward}")
+            if forward is not None and phase == "backward"
+            else None,
+            stack=self._stack(stack_frames(trace)),
+            source=user_line(trace),
+            args=arguments_text(node, wiring, saved.get(run.kernel, {}), run.files),
+            task=task,
+            stream=stream,
+            device=f"npu:{place.device}" if place.device is not None else None,
+            status=_bits(units),
+        )
 
-    def _owner(self, node: Node | None, wiring: Wiring | None, indices: dict[str, int]) -> tuple[int, Node] | None:
+    def _owner(
+        self, node: Node | None, wiring: Wiring | None, indices: dict[str, int]
+    ) -> tuple[int, Node] | None:
         """The kernel a back-end conversion belongs to: the one whose output it converts."""
-        if node is None or wiring is None or not node.backend_cast or node.trace or not wiring.inputs:
+        if (
+            node is None
+            or wiring is None
+            or not node.backend_cast
+            or node.trace
+            or not wiring.inputs
+        ):
             return None
         source = wiring.inputs[0].source
         if source is None or source.kind != "output" or source.key not in indices:
             return None
         owner = self.files.get((self._process, indices[source.key]))
-        return (indices[source.key], owner.node) if owner is not None and owner.node is not None else None
+        return (
+            (indices[source.key], owner.node)
+            if owner is not None and owner.node is not None
+            else None
+        )
 
     def _unique(self, step: int, name: str) -> str:
         self._names[step, name] += 1
@@ -190,12 +250,20 @@ class Builder:
             self.stacks.append(Stack(process=self._process, stack=found, frames=frames))
         return found
 
-    def _saved_arguments(self, folder: Folder, loaded: Loaded | None) -> dict[Kernel, dict[str, Any]]:
-        """Kernel arguments by kernel; their file carries the node's own full name, which need not be the files' number."""
+    def _saved_arguments(
+        self, folder: Folder, loaded: Loaded | None
+    ) -> dict[Kernel, dict[str, Any]]:
+        """Kernel arguments by kernel; their file carries the node's own full name, which need not
+        be the files' number.
+        """
         found: dict[Kernel, dict[str, Any]] = {}
         if not folder.listing.arguments:
             return found
-        by_name = {flat(node.name): kernel for kernel, node in loaded.nodes.items()} if loaded is not None else {}
+        by_name = (
+            {flat(node.name): kernel for kernel, node in loaded.nodes.items()}
+            if loaded is not None
+            else {}
+        )
         for op_type, name, file in folder.listing.arguments:
             found[by_name.get(name, (op_type, name))] = self._arguments(folder.place.path / file)
         return found
@@ -222,22 +290,37 @@ class Builder:
             return []
 
     def _add_lost(self, place: Place, units: list[opdebug.Unit]) -> None:
-        """An overflow whose kernel was not dumped is a call of its own: what is known must not be silent."""
+        """An overflow whose kernel was not dumped is a call of its own: what is known must not be
+        silent.
+        """
         for unit in units:
             call = Call(
-                process=self._process, rank=place.rank, step=place.step, index=self._index, level="operator", phase="forward",
-                op="Opdebug", name=self._unique(place.step, f"Opdebug.{unit.name}.{unit.task}.{unit.stream}"), task=unit.task,
-                stream=unit.stream, status=unit.bits,
-            )  # fmt: skip
+                process=self._process,
+                rank=place.rank,
+                step=place.step,
+                index=self._index,
+                level="operator",
+                phase="forward",
+                op="Opdebug",
+                name=self._unique(place.step, f"Opdebug.{unit.name}.{unit.task}.{unit.stream}"),
+                task=unit.task,
+                stream=unit.stream,
+                status=unit.bits,
+            )
             self._keep(call, CallFiles(place, None))
 
     def _add_parameters(self, folder: Folder, loaded: Loaded | None) -> None:
-        """Files of parameters, inputs and constants: the kernels that read them show them; the rest hang on a call of the graph."""
+        """Files of parameters, inputs and constants: the kernels that read them show them; the rest
+        hang on a call of the graph.
+        """
         runs = [run for run in folder.runs if run.kernel[0] == PARAMETER]
         if not runs:
             return
         names = (
-            {flat(p.name): (p.name, "input data" if p.weight is False else "parameter") for p in loaded.graph.parameters}
+            {
+                flat(p.name): (p.name, "input data" if p.weight is False else "parameter")
+                for p in loaded.graph.parameters
+            }
             if loaded is not None
             else {}
         )
@@ -247,15 +330,26 @@ class Builder:
             name, role = names.get(run.kernel[1], (run.kernel[1], _role(run.kernel[1])))
             version = self._versions.weights.get(name)
             if version is not None and run.files:
-                self.held.setdefault((self._process, version), (folder.place, run, next(iter(run.files))))
+                self.held.setdefault(
+                    (self._process, version), (folder.place, run, next(iter(run.files)))
+                )
             if name not in shown:
                 rest.append((run, name, role))
         if rest:
-            title = f"{folder.place.net or 'graph'}/{folder.place.graph}" + ("/constants" if folder.place.constants else "")
+            title = f"{folder.place.net or 'graph'}/{folder.place.graph}" + (
+                "/constants" if folder.place.constants else ""
+            )
             call = Call(
-                process=self._process, rank=folder.place.rank, step=folder.place.step, index=self._index, level="module", phase="forward",
-                op=GRAPH_OP, module="", name=self._unique(folder.place.step, title),
-            )  # fmt: skip
+                process=self._process,
+                rank=folder.place.rank,
+                step=folder.place.step,
+                index=self._index,
+                level="module",
+                phase="forward",
+                op=GRAPH_OP,
+                module="",
+                name=self._unique(folder.place.step, title),
+            )
             self._keep(call, CallFiles(folder.place, None, parameters=tuple(rest)))
 
     def _shown(self, place: Place) -> set[str]:
@@ -266,9 +360,20 @@ class Builder:
             if files.place is not place:
                 break
             if files.wiring is not None and files.run is not None:
-                slots = ((io, slot) for io, part in (("input", files.wiring.inputs), ("output", files.wiring.outputs)) for slot in part)
+                slots = (
+                    (io, slot)
+                    for io, part in (
+                        ("input", files.wiring.inputs),
+                        ("output", files.wiring.outputs),
+                    )
+                    for slot in part
+                )
                 known = files.run.files.keys() | files.run.statistics.keys()
-                found |= {slot.parameter for io, slot in slots if slot.parameter and (io, str(slot.position)) in known}
+                found |= {
+                    slot.parameter
+                    for io, slot in slots
+                    if slot.parameter and (io, str(slot.position)) in known
+                }
         return found
 
 
@@ -277,7 +382,13 @@ def _bits(units: list[opdebug.Unit]) -> int | None:
 
 
 def _role(name: str) -> str:
-    return "constant" if name.startswith("data-") else "input data" if name.startswith("inputs") else "parameter"
+    return (
+        "constant"
+        if name.startswith("data-")
+        else "input data"
+        if name.startswith("inputs")
+        else "parameter"
+    )
 
 
 def read_folder(place: Place, problems: list[str]) -> Folder:
@@ -293,15 +404,26 @@ def read_folder(place: Place, problems: list[str]) -> Folder:
 
 
 def load_graph(
-    base: Path | None, number: int, folders: list[Folder], sources: tuple[dict[int, Graph], dict[int, list[str]]]
+    base: Path | None,
+    number: int,
+    folders: list[Folder],
+    sources: tuple[dict[int, Graph], dict[int, list[str]]],
 ) -> Loaded | None:
-    """The graph of these folders with its kernels joined; None without a graph. A graph without an execution order runs as written."""
+    """The graph of these folders with its kernels joined; None without a graph. A graph without an
+    execution order runs as written.
+    """
     graphs, orders = sources
     graph = graphs.get(number) if base is not None else None
     if graph is None:
         return None
     names = orders.get(number, [])
     place = {name: i for i, name in enumerate(names)}
-    order = sorted(graph.kernels, key=lambda node: place.get(node.name, len(place))) if names else graph.kernels
-    evidence = Evidence((f.place, run) for f in folders for run in f.runs if run.kernel[0] != PARAMETER)
+    order = (
+        sorted(graph.kernels, key=lambda node: place.get(node.name, len(place)))
+        if names
+        else graph.kernels
+    )
+    evidence = Evidence(
+        (f.place, run) for f in folders for run in f.runs if run.kernel[0] != PARAMETER
+    )
     return Loaded(graph, tuple(order), join(evidence.facts(), graph, evidence))

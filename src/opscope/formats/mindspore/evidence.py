@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files of a graph's kernels say, for joining them with nodes: names first, headers and samples of bytes when asked."""
+"""What the files of a graph's kernels say, for joining them with nodes: names first, headers and
+samples of bytes when asked.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def _sample(path: Path) -> bytes | None:
             tail = stream.read(_SAMPLE)
     except (FormatError, OSError):
         return None
-    return xxhash.xxh3_64_digest(f"{header.dtype} {header.nbytes}".encode())[:2] + xxhash.xxh3_128_digest(head + tail)
+    return xxhash.xxh3_64_digest(f"{header.dtype} {header.nbytes}".encode())[
+        :2
+    ] + xxhash.xxh3_128_digest(head + tail)
 
 
 def _facts(kernel: Kernel, runs: list[tuple[Place, Execution]]) -> Facts:
@@ -85,7 +89,9 @@ def _facts(kernel: Kernel, runs: list[tuple[Place, Execution]]) -> Facts:
     dtypes |= {(file.io, file.index): file.dtype for file in first.files.values()}
     spans = {}
     for place, run in runs:
-        times = [file.time for file in run.files.values()] + [row.time for row in run.statistics.values()]
+        times = [file.time for file in run.files.values()] + [
+            row.time for row in run.statistics.values()
+        ]
         if times and min(times) > 0:
             spans[place.iteration] = (min(times), max(times))
     return Facts(kernel, dtypes, spans)

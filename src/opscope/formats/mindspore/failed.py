@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernel of a graph raised: MindSpore dumps a kernel after it ran, so the one that raised has no files.
+"""Which kernel of a graph raised: MindSpore dumps a kernel after it ran, so the one that raised has
+no files.
 
-It is among the kernels that have not run though all whose outputs they read have, and the error names its primitive ("For 'Gather',
-…") or the source file of its kernel (…/lu_solve_cpu_kernel.cc). Some errors name the kernel itself, as files name it; that one has
-been dumped, with outputs that mean nothing. A graph whose parameters have been dumped has run to its end: they come last. Of a
-process that died in a kernel there is no error to say which; it is one of those that had all they read.
+It is among the kernels that have not run though all whose outputs they read have, and the error
+names its primitive ("For 'Gather', …") or the source file of its kernel (…/lu_solve_cpu_kernel.cc).
+Some errors name the kernel itself, as files name it; that one has been dumped, with outputs that
+mean nothing. A graph whose parameters have been dumped has run to its end: they come last. Of a
+process that died in a kernel there is no error to say which; it is one of those that had all they
+read.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A graph that raised: MindSpore's text, and the full name of the kernel where it is known already.
+    """A graph that raised: MindSpore's text, and the full name of the kernel where it is known
+    already.
 
     died: the process ended in the graph, and error is no text of MindSpore's.
     """
@@ -50,11 +54,18 @@ def first_paragraph(text: str) -> str:
     return "\n".join(said)
 
 
-def failed_kernels(graph: Graph, nodes: dict[Kernel, Node], runs: Sequence[Execution], failed: Failed) -> list[tuple[Node, Execution]]:
-    """Kernels that may be the one that raised, each with its inputs' files as far as there are any; nodes are those of files."""
+def failed_kernels(
+    graph: Graph, nodes: dict[Kernel, Node], runs: Sequence[Execution], failed: Failed
+) -> list[tuple[Node, Execution]]:
+    """Kernels that may be the one that raised, each with its inputs' files as far as there are any;
+    nodes are those of files.
+    """
     launched = _LAUNCHED.search(failed.error)
     if launched is not None:
-        run = next((run for run in runs if run.kernel[1] == flat(launched[1]) and run.kernel in nodes), None)
+        run = next(
+            (run for run in runs if run.kernel[1] == flat(launched[1]) and run.kernel in nodes),
+            None,
+        )
         if run is not None:
             inputs = {key: file for key, file in run.files.items() if key[0] == "input"}
             return [(nodes[run.kernel], msgspec.structs.replace(run, files=inputs, statistics={}))]
@@ -64,11 +75,16 @@ def failed_kernels(graph: Graph, nodes: dict[Kernel, Node], runs: Sequence[Execu
     if failed.kernel is None and not failed.died:
         waiting = [node for node in waiting if _named(node.op, failed.error)]
     last = max((run.time for run in runs), default=0)
-    return [(node, Execution(kernel=(node.op, flat(node.name)), time=last, task=0, stream=0)) for node in waiting]
+    return [
+        (node, Execution(kernel=(node.op, flat(node.name)), time=last, task=0, stream=0))
+        for node in waiting
+    ]
 
 
 def _waiting(graph: Graph, nodes: dict[Kernel, Node], runs: Iterable[Execution]) -> list[Node]:
-    """Kernels without files that had everything they read; not those that files without a node may be of."""
+    """Kernels without files that had everything they read; not those that files without a node may
+    be of.
+    """
     kernels = {run.kernel for run in runs}
     ran = {nodes[kernel].key for kernel in kernels if kernel in nodes}
     loose = {(op, flat(split_number(name)[0])) for op, name in kernels if (op, name) not in nodes}

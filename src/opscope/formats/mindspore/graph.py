@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a MindSpore graph says, whether it was read from its .ir text or its .pb: nodes, operands, types, source traces."""
+"""What a MindSpore graph says, whether it was read from its .ir text or its .pb: nodes, operands,
+types, source traces.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,22 @@ import msgspec
 
 # Plumbing of the graph: these are not kernels, run nothing and have no files.
 PLUMBING = frozenset({
-    "Load", "UpdateState", "Return", "MakeTuple", "MakeList", "Depend", "TupleGetItem", "ListGetItem", "tuple_getitem",
-    "list_getitem", "make_tuple", "make_list", "Partial", "Switch", "SwitchLayer", "Call", "Parameter", "ControlDepend", "StopGradient",
-    "RealMakeTuple", "RealTupleGetItem",
+    "Load", "UpdateState", "Return", "MakeTuple", "MakeList", "Depend", "TupleGetItem",
+    "ListGetItem", "tuple_getitem", "list_getitem", "make_tuple", "make_list", "Partial", "Switch",
+    "SwitchLayer", "Call", "Parameter", "ControlDepend", "StopGradient", "RealMakeTuple",
+    "RealTupleGetItem",
 })  # fmt: skip
 PASS_THROUGH = frozenset({"Load", "Depend", "StopGradient"})  # give back their first operand
 TUPLES = frozenset({"MakeTuple", "MakeList", "make_tuple", "make_list", "RealMakeTuple"})
-ITEMS = frozenset({"TupleGetItem", "ListGetItem", "tuple_getitem", "list_getitem", "RealTupleGetItem"})
+ITEMS = frozenset(
+    {"TupleGetItem", "ListGetItem", "tuple_getitem", "list_getitem", "RealTupleGetItem"}
+)
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """One operand: kind node or parameter with its key in the graph, or kind constant with its value."""
+    """One operand: kind node or parameter with its key in the graph, or kind constant with its
+    value.
+    """
 
     kind: str
     key: str = ""
@@ -28,7 +35,9 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class TensorType(msgspec.Struct, frozen=True):
-    """Element type (our canonical name, None when unknown), shape and format of one operand or output."""
+    """Element type (our canonical name, None when unknown), shape and format of one operand or
+    output.
+    """
 
     dtype: str | None
     shape: tuple[int, ...] | None
@@ -44,7 +53,9 @@ class TensorType(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One line of a source trace; function is true for the line of a def that encloses the next frame."""
+    """One line of a source trace; function is true for the line of a def that encloses the next
+    frame.
+    """
 
     path: str
     line: int
@@ -56,7 +67,8 @@ class Frame(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node of a graph; the trace runs from the outermost frame to the innermost.
 
-    host types are what the user's program has; device types what the kernel really read and wrote (None when not said).
+    host types are what the user's program has; device types what the kernel really read and wrote
+    (None when not said).
     from_forward: the trace is the one of the forward node whose gradient this computes.
     """
 

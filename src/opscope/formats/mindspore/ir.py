@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read ms_output_trace_code_graph_{g}.ir: the text MindSpore writes beside a dump (2.3 to 2.10).
 
-One block a node: "%7(name) = Conv2D(%para6_x, %0) {instance name: …} primitive_attrs: {…} cnode_attrs: {…}
-cnode_primal_attrs: {…}", then the line of host types, the line of device types (absent for some), in 2.10 a line of kinds,
-then "# Fullname with scope: (…)" (2.3: ": full_name_with_scope: (…)") and the source trace, outermost frame first.
-"PrimFunc_" before a type is how newer kernels print and no part of it. What cannot be understood becomes a problem line with
-its line number; the other blocks are still read.
+One block a node: "%7(name) = Conv2D(%para6_x, %0) {instance name: …} primitive_attrs: {…}
+cnode_attrs: {…}
+cnode_primal_attrs: {…}", then the line of host types, the line of device types (absent for some),
+in 2.10 a line of kinds, then "# Fullname with scope: (…)" (2.3: ": full_name_with_scope: (…)") and
+the source trace, outermost frame first. "PrimFunc_" before a type is how newer kernels print and no
+part of it. What cannot be understood becomes a problem line with its line number; the other blocks
+are still read.
 """
 
 from __future__ import annotations
@@ -29,13 +31,18 @@ _LINE_LIMIT = 1 << 22  # constants are printed inside a line
 _HEAD = re.compile(r"^\s*(?:%(\d+)(?:\([^)]*\))?\s*=\s*)?([A-Za-z_@][\w.@:$-]*)\(")
 _PARAMETER = re.compile(r"^\s*%(para\d+_([^\s:]*))\s*(?:\(.*?\))?\s*:\s*(.*)$")
 _NAME = re.compile(r"(?:full_name_with_scope|Fullname with scope)\s*:\s*\((.*)\)\s*$")
-_TRACE = re.compile(r"^\s*#\s*(?:-\s*)?In file (.+?)(?::(\d{1,9})(?:~(\d{1,9}))?(?:, *\d+~\d+)?|\((\d{1,9})\))\s*/(.*?)/?\s*$")
+_TRACE = re.compile(
+    r"^\s*#\s*(?:-\s*)?In file (.+?)(?::(\d{1,9})(?:~(\d{1,9}))?(?:, "
+    r"*\d+~\d+)?|\((\d{1,9})\))\s*/(.*?)/?\s*$"
+)
 _DEVICE = re.compile(r"^<?([A-Za-z0-9_]+?)x([A-Za-z0-9_]+)(?:\[[^\]]*\])?\{([^}]*)\}>?$")
 _SHAPE = re.compile(r"^\(([\d,\s-]*)\)$")
 
 
 def read_ir(path: str | Path) -> Graph:
-    """A graph from its .ir file; FormatError when the file cannot be read or is too large to be one."""
+    """A graph from its .ir file; FormatError when the file cannot be read or is too large to be
+    one.
+    """
     return parse_ir(read_bounded_text(path, limit=_SIZE_LIMIT, what="an .ir"), str(path))
 
 
@@ -66,9 +73,11 @@ def parse_ir(text: str, path: str = "<text>") -> Graph:
 
 
 def resolved(graph: Graph) -> Graph:
-    """The graph with operands that name a parameter otherwise than its declaration pointing to it: their number is the same.
+    """The graph with operands that name a parameter otherwise than its declaration pointing to it:
+    their number is the same.
 
-    Inputs of a compiled part of a PyNative program are such; one declared without a name has that of its first operand.
+    Inputs of a compiled part of a PyNative program are such; one declared without a name has that
+    of its first operand.
     """
     known = {parameter.key: parameter for parameter in graph.parameters}
     numbers = Counter(number_of(key) for key in known)
@@ -82,9 +91,15 @@ def resolved(graph: Graph) -> Graph:
             if operand.kind == "parameter" and operand.key not in known and declared is not None:
                 moved[operand.key] = declared
                 renamed.setdefault(declared, operand.key.partition("_")[2])
-        operands = tuple(msgspec.structs.replace(part, key=moved.get(part.key, part.key)) for part in node.operands)
+        operands = tuple(
+            msgspec.structs.replace(part, key=moved.get(part.key, part.key))
+            for part in node.operands
+        )
         nodes.append(msgspec.structs.replace(node, operands=operands) if moved else node)
-    parameters = tuple(msgspec.structs.replace(each, name=each.name or renamed.get(each.key, "")) for each in graph.parameters)
+    parameters = tuple(
+        msgspec.structs.replace(each, name=each.name or renamed.get(each.key, ""))
+        for each in graph.parameters
+    )
     return msgspec.structs.replace(graph, nodes=tuple(nodes), parameters=parameters)
 
 
@@ -115,7 +130,11 @@ def _node(block: list[str], position: int) -> Node:
     if found is None:
         raise ValueError(f"no operator in {head.strip()[:60]!r}")
     end = _closing(head, found.end() - 1)
-    types = [line.strip()[1:].strip() for line in block[1:] if line.lstrip().startswith(":") and "->" in line]
+    types = [
+        line.strip()[1:].strip()
+        for line in block[1:]
+        if line.lstrip().startswith(":") and "->" in line
+    ]
     named = next((match[1] for line in block[1:] if (match := _NAME.search(line))), "")
     host, device = _signature(types[0]) if types else ((), ()), None
     if len(types) > 1 and "x" in types[1] and "{" in types[1]:
@@ -192,7 +211,9 @@ def _types(text: str) -> tuple[TensorType, ...]:
 
 
 def _spread(text: str) -> tuple[TensorType, ...]:
-    """Output types; one tuple of tensors, <Tuple[Tensor[Float32]*5], TupleShape((2, 4), (4), …)>, is several outputs."""
+    """Output types; one tuple of tensors, <Tuple[Tensor[Float32]*5], TupleShape((2, 4), (4), …)>,
+    is several outputs.
+    """
     types = _types(text)
     if len(types) != 1 or types[0].kind != "tuple":
         return types
@@ -201,14 +222,26 @@ def _spread(text: str) -> tuple[TensorType, ...]:
     for part in split_top(parts[0].removeprefix("Tuple[").removesuffix("]")):
         kind, _, count = part.partition("*")
         kinds += [kind] * min(int(count), 4096) if count.isdigit() else [kind]
-    shapes = next((split_top(part[len("TupleShape(") : -1]) for part in parts[1:] if part.startswith("TupleShape(")), [])
+    shapes = next(
+        (
+            split_top(part[len("TupleShape(") : -1])
+            for part in parts[1:]
+            if part.startswith("TupleShape(")
+        ),
+        [],
+    )
     if len(shapes) != len(kinds):
         shapes = [""] * len(kinds)
-    return tuple(parse_type(f"<{kind}, {shape}>" if shape else f"<{kind}>") for kind, shape in zip(kinds, shapes, strict=True))
+    return tuple(
+        parse_type(f"<{kind}, {shape}>" if shape else f"<{kind}>")
+        for kind, shape in zip(kinds, shapes, strict=True)
+    )
 
 
 def parse_type(text: str) -> TensorType:
-    """One type: <Tensor[Float16], (4, 16)>, <Ref[Tensor[Float32]], (8), ref_key=w>, <Float32xDefaultFormat[…]{4, 3}>, …"""
+    """One type: <Tensor[Float16], (4, 16)>, <Ref[Tensor[Float32]], (8), ref_key=w>,
+    <Float32xDefaultFormat[…]{4, 3}>, …
+    """
     device = _DEVICE.match(text)
     if device:
         return TensorType(short_dtype(device[1]), _sizes(device[3]), device[2])
@@ -219,9 +252,19 @@ def parse_type(text: str) -> TensorType:
     if kind.startswith("Tuple"):
         return TensorType(short_dtype(inner[1]) if inner else None, None, kind="tuple")
     if inner:
-        ref = next((part.partition("=")[2].lstrip(":") for part in parts if part.startswith("ref_key=")), None)
+        ref = next(
+            (part.partition("=")[2].lstrip(":") for part in parts if part.startswith("ref_key=")),
+            None,
+        )
         dtype = short_dtype(inner[1])
-        return TensorType(dtype, shape, None, ref, "is_inplace" in parts, "string" if dtype == "string" else "tensor")
+        return TensorType(
+            dtype,
+            shape,
+            None,
+            ref,
+            "is_inplace" in parts,
+            "string" if dtype == "string" else "tensor",
+        )
     if kind == "String":
         return TensorType("string", (), kind="string")
     return TensorType(short_dtype(kind), (), kind="scalar" if short_dtype(kind) else "other")
@@ -236,7 +279,7 @@ def _sizes(text: str) -> tuple[int, ...] | None:
 
 
 def _parameter(key: str, name: str, text: str) -> GraphParameter:
-    """%para1_fc.bias: <Ref[Tensor[Float32]], (10), ref_key=fc.bias, …>  :  has_default  :  <device>  :  IsWeight: true"""
+    """%para1_fc.bias: <Ref[Tensor[Float32]], (10), ref_key=fc.bias, …>  :  has_default  :  <device>  :  IsWeight: true"""  # noqa: E501
     found = re.match(r"<(.*?)>\s*(?::|$)", text)
     host = parse_type(f"<{found[1]}>") if found else TensorType(None, None)
     weight = re.search(r"IsWeight:\s*(true|false)", text)
@@ -251,4 +294,10 @@ def frames_of(lines: Iterable[str]) -> Iterator[Frame]:
             continue
         first = int(found[2] or found[4])
         code = found[5].strip()
-        yield Frame(found[1], first, int(found[3] or first), code, code.startswith(("def ", "async def ")) and bool(found[3]))
+        yield Frame(
+            found[1],
+            first,
+            int(found[3] or first),
+            code,
+            code.startswith(("def ", "async def ")) and bool(found[3]),
+        )

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Join the kernels of files with the nodes of a graph.
 
-"-opN" in file names is not "-opN" in the .ir and the execution order (CPU back end), and the numbers overlap, so names must not
-be joined as they stand. Nor is the k-th number of a scope the k-th of the other side: among the conversions that the back end
-puts in, it is not (on fixture ms_half it contradicts the shapes of 10 kernels). So within one (scope, type) a kernel's files are
-compared with the nodes by what both say: element types, numbers of elements, time (no kernel runs before those whose outputs it
-reads) and, where these leave several, the bytes of its neighbours' files. What nothing tells apart is joined k-th to k-th where the
-numbers can be trusted, or to any where all read the same bytes, and else not at all: its name is the files' then, without a line.
-Held against whole dumps of the same network, dumps of inputs alone or of outputs alone give no wrong pair (MindSpore 2.10, CPU).
+"-opN" in file names is not "-opN" in the .ir and the execution order (CPU back end), and the
+numbers overlap, so names must not be joined as they stand. Nor is the k-th number of a scope the
+k-th of the other side: among the conversions that the back end puts in, it is not (on fixture
+ms_half it contradicts the shapes of 10 kernels). So within one (scope, type) a kernel's files are
+compared with the nodes by what both say: element types, numbers of elements, time (no kernel runs
+before those whose outputs it reads) and, where these leave several, the bytes of its neighbours'
+files. What nothing tells apart is joined k-th to k-th where the numbers can be trusted, or to any
+where all read the same bytes, and else not at all: its name is the files' then, without a line.
+Held against whole dumps of the same network, dumps of inputs alone or of outputs alone give no
+wrong pair (MindSpore 2.10, CPU).
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ _EARLY, _LATE = -1, 1 << 63
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What the files of a kernel say: element types by (io, number) from their names, and their times in each iteration."""
+    """What the files of a kernel say: element types by (io, number) from their names, and their
+    times in each iteration.
+    """
 
     kernel: Kernel
     dtypes: dict[tuple[str, int], str | None]
@@ -40,7 +45,9 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Files(Protocol):
-    """What can be asked of the files of a kernel; asked only where their names leave several nodes."""
+    """What can be asked of the files of a kernel; asked only where their names leave several
+    nodes.
+    """
 
     def sizes(self, kernel: Kernel) -> Mapping[tuple[str, int], int]:
         """Numbers of elements by (io, number), from the headers."""
@@ -52,7 +59,9 @@ class Files(Protocol):
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """The kernels and nodes of one (scope, type), in the order of their numbers; candidates shrink as more is known."""
+    """The kernels and nodes of one (scope, type), in the order of their numbers; candidates shrink
+    as more is known.
+    """
 
     files: list[Facts]
     nodes: list[Node]
@@ -77,7 +86,9 @@ def join(facts: Iterable[Facts], graph: Graph, files: Files) -> dict[Kernel, Nod
 def _groups(facts: Iterable[Facts], graph: Graph) -> list[_Group]:
     files: dict[Scope, list[tuple[int, Facts]]] = defaultdict(list)
     nodes: dict[Scope, list[tuple[int, Node]]] = defaultdict(list)
-    bare: dict[Scope, list[tuple[int, Node]]] = defaultdict(list)  # by names without their scope, as older versions write files
+    bare: dict[Scope, list[tuple[int, Node]]] = defaultdict(
+        list
+    )  # by names without their scope, as older versions write files
     for fact in facts:
         scope, number = split_number(fact.kernel[1])
         files[fact.kernel[0], flat(scope)].append((-1 if number is None else number, fact))
@@ -86,22 +97,33 @@ def _groups(facts: Iterable[Facts], graph: Graph) -> list[_Group]:
         numbered = (-1 if number is None else number, node)
         nodes[node.op, flat(scope)].append(numbered)
         bare[node.op, flat(scope.rpartition("/")[2])].append(numbered)
-    return [_group(numbered, nodes[key] if key in nodes else bare.get(key, [])) for key, numbered in files.items()]
+    return [
+        _group(numbered, nodes[key] if key in nodes else bare.get(key, []))
+        for key, numbered in files.items()
+    ]
 
 
 def _group(files: list[tuple[int, Facts]], nodes: list[tuple[int, Node]]) -> _Group:
-    """Both sides by their numbers; whole where numbers of several scopes, which begin anew in each, do not mix."""
+    """Both sides by their numbers; whole where numbers of several scopes, which begin anew in each,
+    do not mix.
+    """
     ours = sorted(files, key=lambda pair: pair[0])
     theirs = sorted(nodes, key=lambda pair: pair[0])
     scopes = {split_number(node.name)[0] for _, node in theirs}
     mixed = len(scopes) > 1 and len({number for number, _ in theirs}) < len(theirs)
-    return _Group([fact for _, fact in ours], [node for _, node in theirs], len(ours) == len(theirs) and not mixed)
+    return _Group(
+        [fact for _, fact in ours],
+        [node for _, node in theirs],
+        len(ours) == len(theirs) and not mixed,
+    )
 
 
 class _Solver:
     """Narrows the candidates of each kernel until nothing more is decided."""
 
-    def __init__(self, graph: Graph, found: dict[Kernel, Node], facts: dict[Kernel, Facts], files: Files) -> None:
+    def __init__(
+        self, graph: Graph, found: dict[Kernel, Node], facts: dict[Kernel, Facts], files: Files
+    ) -> None:
         tracer = Tracer(graph)
         self.kernels = graph.kernels
         self.reads = {node.key: _reads(tracer, node) for node in self.kernels}
@@ -113,7 +135,9 @@ class _Solver:
         self.facts = facts
         self.files = files
         self.candidates: dict[Kernel, list[Node]] = {}
-        self.firm: frozenset[Kernel] | None = None  # found before the first guess; only their times say anything
+        self.firm: frozenset[Kernel] | None = (
+            None  # found before the first guess; only their times say anything
+        )
 
     def solve(self, groups: list[_Group]) -> None:
         for group in groups:
@@ -130,26 +154,38 @@ class _Solver:
         self._withdraw()
 
     def _withdraw(self) -> None:
-        """Take back what was guessed, or followed from a guess, and turns out to hold other bytes than its neighbours."""
+        """Take back what was guessed, or followed from a guess, and turns out to hold other bytes
+        than its neighbours.
+        """
         firm = self.firm if self.firm is not None else frozenset(self.found)
         wrong = list(self.found)
         while wrong:
             kernels = {node.key: kernel for kernel, node in self.found.items()}
             wrong = [
-                kernel for kernel, node in self.found.items() if kernel not in firm and not self._same_bytes(kernel, node.key, kernels)
+                kernel
+                for kernel, node in self.found.items()
+                if kernel not in firm and not self._same_bytes(kernel, node.key, kernels)
             ]
             for kernel in wrong:
                 del self.found[kernel]
 
     def _settle(self, groups: list[_Group]) -> bool:
-        """One round: drop what time or a settled sibling excludes, join what is left alone; whether anything was joined."""
+        """One round: drop what time or a settled sibling excludes, join what is left alone; whether
+        anything was joined.
+        """
         bounds = self._bounds()
         settled = False
         for group in groups:
-            taken = {self.found[fact.kernel].key for fact in group.files if fact.kernel in self.found}
+            taken = {
+                self.found[fact.kernel].key for fact in group.files if fact.kernel in self.found
+            }
             left = [fact for fact in group.files if fact.kernel not in self.found]
             for fact in left:
-                kept = [node for node in self.candidates[fact.kernel] if node.key not in taken and _in_time(fact, bounds, node.key)]
+                kept = [
+                    node
+                    for node in self.candidates[fact.kernel]
+                    if node.key not in taken and _in_time(fact, bounds, node.key)
+                ]
                 self.candidates[fact.kernel] = kept
             for fact, node in _forced(left, self.candidates, whole=group.whole):
                 if node.key not in taken and fact.kernel not in self.found:
@@ -159,7 +195,9 @@ class _Solver:
         return settled
 
     def _bounds(self) -> dict[int, tuple[dict[str, int], dict[str, int]]]:
-        """By iteration, for each node the latest time of what it reads and the earliest of what reads it."""
+        """By iteration, for each node the latest time of what it reads and the earliest of what
+        reads it.
+        """
         spans: dict[int, dict[str, Span]] = defaultdict(dict)
         for kernel, node in self.found.items():
             fact = self.facts.get(kernel) if self.firm is None or kernel in self.firm else None
@@ -171,7 +209,10 @@ class _Solver:
         earliest: dict[str, int] = {}
         latest: dict[str, int] = {}
         for node in self.kernels:  # producers stand before their consumers in the file
-            times = [known[key][1] if key in known else earliest.get(key, _EARLY) for _, key, _ in self.reads[node.key]]
+            times = [
+                known[key][1] if key in known else earliest.get(key, _EARLY)
+                for _, key, _ in self.reads[node.key]
+            ]
             earliest[node.key] = max(times, default=_EARLY)
         for node in reversed(self.kernels):
             own = known[node.key][0] if node.key in known else latest.get(node.key, _LATE)
@@ -180,7 +221,9 @@ class _Solver:
         return earliest, latest
 
     def _compare(self, groups: list[_Group]) -> bool:
-        """Drop candidates whose settled neighbours' files hold other bytes; whether any was dropped."""
+        """Drop candidates whose settled neighbours' files hold other bytes; whether any was
+        dropped.
+        """
         kernels = {node.key: kernel for kernel, node in self.found.items()}
         dropped = False
         for group in groups:
@@ -195,41 +238,70 @@ class _Solver:
         return dropped
 
     def _same_bytes(self, kernel: Kernel, key: str, kernels: dict[str, Kernel]) -> bool:
-        """Whether the files of a kernel could be those of a node, by what its settled producers wrote and its readers read."""
+        """Whether the files of a kernel could be those of a node, by what its settled producers
+        wrote and its readers read.
+        """
         return all(same for _, same in self._comparisons(kernel, key, kernels))
 
-    def _comparisons(self, kernel: Kernel, key: str, kernels: dict[str, Kernel]) -> Iterator[tuple[str, bool]]:
-        """Each comparison that the dump allows: whether of an input or an output, and whether the bytes are the same."""
-        pairs = [(("input", position), producer, ("output", output)) for position, producer, output in self.reads[key]]
-        pairs += [(("output", output), reader, ("input", position)) for reader, position, output in self.readers[key]]
+    def _comparisons(
+        self, kernel: Kernel, key: str, kernels: dict[str, Kernel]
+    ) -> Iterator[tuple[str, bool]]:
+        """Each comparison that the dump allows: whether of an input or an output, and whether the
+        bytes are the same.
+        """
+        pairs = [
+            (("input", position), producer, ("output", output))
+            for position, producer, output in self.reads[key]
+        ]
+        pairs += [
+            (("output", output), reader, ("input", position))
+            for reader, position, output in self.readers[key]
+        ]
         for position, producer, output in self.reads[key]:
-            others = [(reader, at) for reader, at, which in self.readers[producer] if which == output and reader != key]
+            others = [
+                (reader, at)
+                for reader, at, which in self.readers[producer]
+                if which == output and reader != key
+            ]
             pairs += [(("input", position), reader, ("input", at)) for reader, at in others]
         for own, neighbour, other in pairs:
             if neighbour not in kernels:
                 continue
-            mine, theirs = self.files.content(kernel, *own), self.files.content(kernels[neighbour], *other)
+            mine, theirs = (
+                self.files.content(kernel, *own),
+                self.files.content(kernels[neighbour], *other),
+            )
             if mine is not None and theirs is not None and mine[:2] == theirs[:2]:
                 yield own[0], mine == theirs
 
     def _guess(self, groups: list[_Group]) -> bool:
-        """Join one kernel that nothing tells from its siblings, where that can do no harm; whether there was one.
+        """Join one kernel that nothing tells from its siblings, where that can do no harm; whether
+        there was one.
 
-        Kernels other than conversions are numbered alike on both sides (seen in every whole dump, where bytes decide), except
-        in graphs that the back end expands. Conversions are not: of them any may stand for another whose input holds the same bytes.
+        Kernels other than conversions are numbered alike on both sides (seen in every whole dump,
+        where bytes decide), except in graphs that the back end expands. Conversions are not: of
+        them any may stand for another whose input holds the same bytes.
         """
         kernels = {node.key: kernel for kernel, node in self.found.items()}
         for group in groups:
             if not group.whole:
                 continue
-            for fact, node in self._numbered(group, kernels) if _in_order(group, self.found) else self._alike(group, kernels):
+            for fact, node in (
+                self._numbered(group, kernels)
+                if _in_order(group, self.found)
+                else self._alike(group, kernels)
+            ):
                 self.found[fact.kernel] = node
                 return True
         return False
 
     def _numbered(self, group: _Group, kernels: dict[str, Kernel]) -> Iterator[tuple[Facts, Node]]:
         for fact, node in zip(group.files, group.nodes, strict=True):
-            if fact.kernel not in self.found and node.key not in kernels and node in self.candidates[fact.kernel]:
+            if (
+                fact.kernel not in self.found
+                and node.key not in kernels
+                and node in self.candidates[fact.kernel]
+            ):
                 yield fact, node
 
     def _alike(self, group: _Group, kernels: dict[str, Kernel]) -> Iterator[tuple[Facts, Node]]:
@@ -238,21 +310,33 @@ class _Solver:
             if (
                 fact.kernel not in self.found
                 and left
-                and all(("input", True) in self._comparisons(fact.kernel, node.key, kernels) for node in left)
+                and all(
+                    ("input", True) in self._comparisons(fact.kernel, node.key, kernels)
+                    for node in left
+                )
             ):
                 yield fact, left[0]
 
 
 def _in_order(group: _Group, found: Mapping[Kernel, Node]) -> bool:
-    """Whether the numbers of this group's kernels can be trusted, and what is settled does not speak against it."""
+    """Whether the numbers of this group's kernels can be trusted, and what is settled does not
+    speak against it.
+    """
     if any(node.op == _CONVERSION or node.name.startswith(_EXPANDED) for node in group.nodes):
         return False
-    return all(found.get(fact.kernel, node) is node for fact, node in zip(group.files, group.nodes, strict=True))
+    return all(
+        found.get(fact.kernel, node) is node
+        for fact, node in zip(group.files, group.nodes, strict=True)
+    )
 
 
 def _reads(tracer: Tracer, node: Node) -> tuple[tuple[int, str, int], ...]:
     """Operands that are outputs of kernels: position, producer, which output."""
-    return tuple((i, source.key, source.output) for i, (_, source) in enumerate(tracer.operands(node)) if source.kind == "output")
+    return tuple(
+        (i, source.key, source.output)
+        for i, (_, source) in enumerate(tracer.operands(node))
+        if source.kind == "output"
+    )
 
 
 def _by_signature(fact: Facts, nodes: list[Node], files: Files) -> list[Node]:
@@ -264,7 +348,9 @@ def _by_signature(fact: Facts, nodes: list[Node], files: Files) -> list[Node]:
 
 
 def _types_agree(fact: Facts, node: Node) -> bool:
-    """Whether each file is named with the host type or the device type of its operand; what is not said agrees."""
+    """Whether each file is named with the host type or the device type of its operand; what is not
+    said agrees.
+    """
     for (io, number), dtype in fact.dtypes.items():
         said = {kind.dtype for kind in _both(node, io, number) if kind.dtype is not None}
         if dtype is not None and said and dtype not in said:
@@ -281,11 +367,21 @@ def _sizes_agree(counts: Mapping[tuple[str, int], int], node: Node) -> bool:
 
 
 def _both(node: Node, io: str, number: int) -> list[TensorType]:
-    host, device = (node.host_inputs, node.device_inputs) if io == "input" else (node.host_outputs, node.device_outputs)
-    return [types[number] for types in (host, device or ()) if number < len(types) and types[number].kind in {"tensor", "scalar"}]
+    host, device = (
+        (node.host_inputs, node.device_inputs)
+        if io == "input"
+        else (node.host_outputs, node.device_outputs)
+    )
+    return [
+        types[number]
+        for types in (host, device or ())
+        if number < len(types) and types[number].kind in {"tensor", "scalar"}
+    ]
 
 
-def _in_time(fact: Facts, bounds: dict[int, tuple[dict[str, int], dict[str, int]]], key: str) -> bool:
+def _in_time(
+    fact: Facts, bounds: dict[int, tuple[dict[str, int], dict[str, int]]], key: str
+) -> bool:
     for iteration, (first, last) in fact.spans.items():
         earliest, latest = bounds.get(iteration, ({}, {}))
         if first < earliest.get(key, _EARLY) or last > latest.get(key, _LATE):
@@ -293,9 +389,15 @@ def _in_time(fact: Facts, bounds: dict[int, tuple[dict[str, int], dict[str, int]
     return True
 
 
-def _forced(left: list[Facts], candidates: dict[Kernel, list[Node]], *, whole: bool) -> list[tuple[Facts, Node]]:
-    """Pairs that are the only choice: of the kernel, or, where all kernels of the scope are there, of the node."""
-    forced = [(fact, candidates[fact.kernel][0]) for fact in left if len(candidates[fact.kernel]) == 1]
+def _forced(
+    left: list[Facts], candidates: dict[Kernel, list[Node]], *, whole: bool
+) -> list[tuple[Facts, Node]]:
+    """Pairs that are the only choice: of the kernel, or, where all kernels of the scope are there,
+    of the node.
+    """
+    forced = [
+        (fact, candidates[fact.kernel][0]) for fact in left if len(candidates[fact.kernel]) == 1
+    ]
     if whole:
         takers: dict[str, list[tuple[Facts, Node]]] = defaultdict(list)
         for fact in left:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Group the files of a data folder into executions of kernels.
 
-The timestamp belongs to the tensor, not to the call: a call is keyed by (rank, graph, iteration, op_type, op_name), its time is
-the smallest. A kernel that ran several times in one iteration (a loop) has several files for one slot; the k-th file by time
-belongs to the k-th run.
+The timestamp belongs to the tensor, not to the call: a call is keyed by (rank, graph, iteration,
+op_type, op_name), its time is the smallest. A kernel that ran several times in one iteration (a
+loop) has several files for one slot; the k-th file by time belongs to the k-th run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PARAMETER = "Parameter"
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a kernel: its files, statistics without files, or CANN dump file; occurrence counts from 0 within a folder."""
+    """One run of a kernel: its files, statistics without files, or CANN dump file; occurrence
+    counts from 0 within a folder.
+    """
 
     kernel: Kernel
     occurrence: int = 0
@@ -37,12 +39,16 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def executions(listing: Listing, statistics: Sequence[StatisticRow]) -> list[Execution]:
-    """Executions in one folder, in the order of their time; files of parameters are among them, under type "Parameter"."""
+    """Executions in one folder, in the order of their time; files of parameters are among them,
+    under type "Parameter".
+    """
     by_kernel: dict[Kernel, list[TensorFile]] = defaultdict(list)
     rows_by_kernel: dict[Kernel, list[StatisticRow]] = defaultdict(list)
     for file in listing.tensors:
         by_kernel[file.type, file.name].append(file)
-    by_kernel = {kernel: files for named in by_kernel.items() for kernel, files in _told_apart(*named)}
+    by_kernel = {
+        kernel: files for named in by_kernel.items() for kernel, files in _told_apart(*named)
+    }
     for row in statistics:
         rows_by_kernel[row.type, flat(row.name)].append(row)
     found = [
@@ -54,8 +60,12 @@ def executions(listing: Listing, statistics: Sequence[StatisticRow]) -> list[Exe
     return sorted(found, key=lambda run: (run.time, run.kernel, run.occurrence))
 
 
-def _told_apart(kernel: Kernel, files: list[TensorFile]) -> Iterator[tuple[Kernel, list[TensorFile]]]:
-    """Kernels of several scopes that have one name where files carry no scope: a slot that comes again begins the next of them."""
+def _told_apart(
+    kernel: Kernel, files: list[TensorFile]
+) -> Iterator[tuple[Kernel, list[TensorFile]]]:
+    """Kernels of several scopes that have one name where files carry no scope: a slot that comes
+    again begins the next of them.
+    """
     if split_number(kernel[1])[0] != kernel[0]:
         yield kernel, files
         return
@@ -72,7 +82,9 @@ def _told_apart(kernel: Kernel, files: list[TensorFile]) -> Iterator[tuple[Kerne
         yield (kernel[0], kernel[1] if number == 1 else f"{kernel[1]}#{number}"), part
 
 
-def _runs(kernel: Kernel, files: Sequence[TensorFile], rows: Sequence[StatisticRow]) -> list[Execution]:
+def _runs(
+    kernel: Kernel, files: Sequence[TensorFile], rows: Sequence[StatisticRow]
+) -> list[Execution]:
     names = _slot_names(files)
     slots: dict[SlotKey, list[TensorFile]] = defaultdict(list)
     for file in files:
@@ -96,7 +108,12 @@ def _runs(kernel: Kernel, files: Sequence[TensorFile], rows: Sequence[StatisticR
     ]
 
 
-def _run(kernel: Kernel, occurrence: int, files: dict[SlotKey, TensorFile], rows: dict[SlotKey, StatisticRow]) -> Execution:
+def _run(
+    kernel: Kernel,
+    occurrence: int,
+    files: dict[SlotKey, TensorFile],
+    rows: dict[SlotKey, StatisticRow],
+) -> Execution:
     parts: list[TensorFile | StatisticRow] = [*files.values(), *rows.values()]
     first = min(parts, key=lambda part: part.time)
     name = next((row.name for row in rows.values() if "/" in row.name), None)
@@ -113,7 +130,9 @@ def _run(kernel: Kernel, occurrence: int, files: dict[SlotKey, TensorFile], rows
 
 
 def _slot_names(files: Iterable[TensorFile]) -> dict[tuple[str, int, int | None], str]:
-    """Slot of each (io, number, second number): the first number, with the second where one operand has several."""
+    """Slot of each (io, number, second number): the first number, with the second where one operand
+    has several.
+    """
     seconds: dict[tuple[str, int], set[int | None]] = defaultdict(set)
     for file in files:
         seconds[file.io, file.index].add(file.slot)
@@ -129,19 +148,36 @@ def _raw_runs(raw: Sequence[RawFile]) -> list[Execution]:
     found = []
     for file in sorted(raw, key=lambda part: part.time):
         kernel = (file.type, file.name)
-        found.append(Execution(kernel=kernel, occurrence=seen[kernel], time=file.time, task=file.task, stream=file.stream, raw=file))
+        found.append(
+            Execution(
+                kernel=kernel,
+                occurrence=seen[kernel],
+                time=file.time,
+                task=file.task,
+                stream=file.stream,
+                raw=file,
+            )
+        )
         seen[kernel] += 1
     return found
 
 
 def in_order(runs: Sequence[Execution], position: dict[Kernel, int]) -> list[Execution]:
-    """Executions in execution order where the graph says one; those it does not know stand where their time puts them."""
+    """Executions in execution order where the graph says one; those it does not know stand where
+    their time puts them.
+    """
     latest, keys = -1.0, {}
     for run in runs:  # by time
         place = position.get(run.kernel)
         if place is not None:
             latest = max(latest, float(place))
-        keys[id(run)] = (float(place) if place is not None else latest + 0.5, run.occurrence, run.time)
-    if any(run.occurrence for run in runs):  # a loop: a whole graph order for each turn is not known, time is
+        keys[id(run)] = (
+            float(place) if place is not None else latest + 0.5,
+            run.occurrence,
+            run.time,
+        )
+    if any(
+        run.occurrence for run in runs
+    ):  # a loop: a whole graph order for each turn is not known, time is
         return list(runs)
     return sorted(runs, key=lambda run: keys[id(run)])

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the data folders of a MindSpore dump, synchronous and asynchronous, and list their files.
 
-    {path}/rank_{r}/{net}/{graph}/{iteration}/…                              synchronous; {graph}/constants/ beside the iterations
-    {path}/{time}/{device}/{model_name}/{model_id}/{iteration}/…             asynchronous
-    {path}/{step}/{time}/{device}/{model_name}/{model_id}/{iteration}/…      asynchronous through MS_ACL_DUMP_CFG_PATH
-    {path}/{step}/{time}/{device}/…                                          the same at O0/O1: aclop and aclnn kernels lie here
+    {path}/rank_{r}/{net}/{graph}/{iteration}/…                          synchronous; {graph}/constants/ beside the iterations
+    {path}/{time}/{device}/{model_name}/{model_id}/{iteration}/…         asynchronous
+    {path}/{step}/{time}/{device}/{model_name}/{model_id}/{iteration}/…  asynchronous through MS_ACL_DUMP_CFG_PATH
+    {path}/{step}/{time}/{device}/…                                      the same at O0/O1: aclop and aclnn kernels lie here
 
-{time} has 14 digits. {step} is the user's step, {iteration} below it is GE's. graphs/, execution_order/ and .dump_metadata/ lie
-beside {net}. Other files (the acl json that MindSpore leaves in {path}) are none of ours.
-"""
+{time} has 14 digits. {step} is the user's step, {iteration} below it is GE's. graphs/,
+execution_order/ and .dump_metadata/ lie beside {net}. Other files (the acl json that MindSpore
+leaves in {path}) are none of ours.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ _SIDE = frozenset({"graphs", "execution_order", ".dump_metadata", "debug_files"}
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a data folder stands: whose it is and which step; device is set for asynchronous trees, constants for constant data."""
+    """Where a data folder stands: whose it is and which step; device is set for asynchronous trees,
+    constants for constant data.
+    """
 
     path: Path
     rank: int
@@ -63,9 +66,20 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_places(root: Path) -> list[Place]:
     """Data folders below root (or root itself), in the order of rank, step, time and graph."""
-    places = [place for folder, below in _folders(root, ()) if (place := _place(folder, below)) is not None]
+    places = [
+        place
+        for folder, below in _folders(root, ())
+        if (place := _place(folder, below)) is not None
+    ]
     return sorted(
-        places, key=lambda place: (place.rank, place.time if place.base is None else "", place.step, place.graph, place.iteration)
+        places,
+        key=lambda place: (
+            place.rank,
+            place.time if place.base is None else "",
+            place.step,
+            place.graph,
+            place.iteration,
+        ),
     )
 
 
@@ -84,7 +98,9 @@ def _folders(folder: Path, below: tuple[str, ...]) -> Iterator[tuple[Path, tuple
 
 
 def _place(folder: Path, below: tuple[str, ...]) -> Place | None:
-    """The place a folder is by its name and those above it; names above root count for the synchronous tree only."""
+    """The place a folder is by its name and those above it; names above root count for the
+    synchronous tree only.
+    """
     parts = folder.parts if folder.is_absolute() else folder.resolve().parts
     found = _synchronous(folder, parts)
     return found if found is not None else _asynchronous(folder, below, parts)
@@ -111,9 +127,17 @@ def _synchronous(folder: Path, parts: tuple[str, ...]) -> Place | None:
 
 
 def _asynchronous(folder: Path, below: tuple[str, ...], parts: tuple[str, ...]) -> Place | None:
-    for deep in (4, 1):  # …/{time}/{device}/{model_name}/{model_id}/{iteration} and …/{time}/{device}
+    for deep in (
+        4,
+        1,
+    ):  # …/{time}/{device}/{model_name}/{model_id}/{iteration} and …/{time}/{device}
         tail = parts[-deep - 1 :]
-        if len(tail) <= deep or not _TIME.fullmatch(tail[0]) or not _NUMBER.fullmatch(tail[1]) or not _NUMBER.fullmatch(tail[-1]):
+        if (
+            len(tail) <= deep
+            or not _TIME.fullmatch(tail[0])
+            or not _NUMBER.fullmatch(tail[1])
+            or not _NUMBER.fullmatch(tail[-1])
+        ):
             continue
         if deep == 4 and not _NUMBER.fullmatch(tail[3]):
             continue
@@ -122,7 +146,16 @@ def _asynchronous(folder: Path, below: tuple[str, ...], parts: tuple[str, ...]) 
         step = int(above) if _NUMBER.fullmatch(above) else iteration
         net, graph = (tail[2], int(tail[3])) if deep == 4 else ("", 0)
         device = int(tail[1])
-        return Place(path=folder, rank=device, step=step, iteration=iteration, net=net, graph=graph, device=device, time=tail[0])
+        return Place(
+            path=folder,
+            rank=device,
+            step=step,
+            iteration=iteration,
+            net=net,
+            graph=graph,
+            device=device,
+            time=tail[0],
+        )
     return None
 
 
@@ -149,11 +182,19 @@ def list_files(folder: Path, problems: list[str]) -> Listing:
             raw.append(kernel)
         elif (argument := parse_arguments_name(name)) is not None:
             arguments.append((*argument, file))
-    return Listing(tensors=tuple(tensors), raw=tuple(raw), overflows=tuple(overflows), arguments=tuple(arguments), statistic=statistic)
+    return Listing(
+        tensors=tuple(tensors),
+        raw=tuple(raw),
+        overflows=tuple(overflows),
+        arguments=tuple(arguments),
+        statistic=statistic,
+    )
 
 
 def _true_name(file: str, names: dict[str, str]) -> str:
-    """The long name behind a short one; the mapping may name the file with or without its extension."""
+    """The long name behind a short one; the mapping may name the file with or without its
+    extension.
+    """
     if file in names:
         long = names[file]
     else:
@@ -195,4 +236,6 @@ def _first_places(root: Path) -> Iterator[Place]:
 def _belongs(name: str, *, synchronous: bool) -> bool:
     if name == "statistic.csv" or parse_tensor_name(name) is not None:
         return True
-    return synchronous and (parse_raw_name(name) is not None or parse_arguments_name(name) is not None)
+    return synchronous and (
+        parse_raw_name(name) is not None or parse_arguments_name(name) is not None
+    )

@@ -16,16 +16,24 @@ _ORDER_LIMIT = 1 << 28
 
 
 def read_order(path: Path, problems: list[str]) -> list[str]:
-    """Full names in execution order from ms_execution_order_graph_{g}.csv; empty when there is none."""
+    """Full names in execution order from ms_execution_order_graph_{g}.csv; empty when there is
+    none.
+    """
     if not path.is_file():
         return []
     try:
-        lines = read_bounded_text(path, limit=_ORDER_LIMIT, what="an execution order", encoding="utf-8-sig").splitlines()
+        lines = read_bounded_text(
+            path, limit=_ORDER_LIMIT, what="an execution order", encoding="utf-8-sig"
+        ).splitlines()
     except FormatError as error:
         problems.append(str(error))
         return []
     names = [line.split(",")[0].strip() for line in lines]
-    return [name for name in names if name and not name.startswith("NodeExecutionOrder") and len(name) <= _NAME_LIMIT]
+    return [
+        name
+        for name in names
+        if name and not name.startswith("NodeExecutionOrder") and len(name) <= _NAME_LIMIT
+    ]
 
 
 def read_iterations(path: Path, problems: list[str]) -> list[int]:
@@ -34,7 +42,9 @@ def read_iterations(path: Path, problems: list[str]) -> list[int]:
 
 
 def read_settings(folder: Path, problems: list[str]) -> dict[str, Any]:
-    """.dump_metadata: {"config": {"device_target": …, "ms_version": …}, "data_dump": the user's settings}; may be absent."""
+    """.dump_metadata: {"config": {"device_target": …, "ms_version": …}, "data_dump": the user's
+    settings}; may be absent.
+    """
     found: dict[str, Any] = {}
     for name in ("config", "data_dump"):
         path = folder / f"{name}.json"
@@ -51,7 +61,9 @@ def read_settings(folder: Path, problems: list[str]) -> dict[str, Any]:
 
 
 def read_arguments(path: Path) -> dict[str, Any]:
-    """{op_type}.{op_name}.json: arguments of a kernel; MindSpore prints every value as text, which is kept as what it says."""
+    """{op_type}.{op_name}.json: arguments of a kernel; MindSpore prints every value as text, which
+    is kept as what it says.
+    """
     value = load_json(path)
     if not isinstance(value, dict):
         raise FormatError(path, "kernel arguments are not a JSON object", offset=0)
@@ -66,6 +78,10 @@ def _said(value: Any) -> Any:
     if text in {"true", "True", "false", "False"}:
         return text.lower() == "true"
     try:
-        return json_value(text.replace("(", "[").replace(")", "]")) if re.match(r"[-\d\[(]", text) else value
+        return (
+            json_value(text.replace("(", "[").replace(")", "]"))
+            if re.match(r"[-\d\[(]", text)
+            else value
+        )
     except (ValueError, RecursionError):
         return value

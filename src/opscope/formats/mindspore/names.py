@@ -2,12 +2,14 @@
 """Names of the files in a MindSpore dump.
 
     {op_type}.{op_name}.{task}.{stream}.{timestamp}.{input|output}.{i}[.{slot}].{format}[.{dtype}].npy|bin
-    {op_type}.{op_name}.json                                      kernel arguments (save_kernel_args)
-    Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}[.output.0.json]   overflow status, all spellings
-    {op_type}.{op_name}.{task}.{stream}.{timestamp}               a CANN dump file (asynchronous dump, file_format bin)
+    {op_type}.{op_name}.json                                     kernel arguments (save_kernel_args)
+    Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}[.output.0.json]  overflow status, all spellings
+    {op_type}.{op_name}.{task}.{stream}.{timestamp}  a CANN dump file (asynchronous dump,
+                                                     file_format bin)
 
-The document's template has two numbers after input/output, its sample and every file seen one; both are read. Since 2.4 the
-element type stands at the end. In op_name "/", ".", "\\" and spaces are "_".
+The document's template has two numbers after input/output, its sample and every file seen one; both
+are read. Since 2.4 the element type stands at the end. In op_name "/", ".", "\\" and spaces are
+"_".
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ _EARLIEST = 100_000  # a smaller number is no time
 UNKNOWN_NUMBER = 65535  # "could not be had", for task and stream
 
 _TENSOR = re.compile(
-    r"(?P<type>[^.]+)\.(?P<name>.+)\.(?P<task>\d{1,18})\.(?P<stream>\d{1,18})\.(?P<time>\d{1,18})\.(?P<io>input|output)\.(?P<index>\d{1,9})"
+    r"(?P<type>[^.]+)\.(?P<name>.+)\.(?P<task>\d{1,18})\.(?P<stream>\d{1,18})\.(?P<time>\d{1,"
+    r"18})\.(?P<io>input|output)\.(?P<index>\d{1,9})"
     r"(?:\.(?P<slot>\d{1,5}))?(?P<rest>(?:\.[A-Za-z_][\w-]*|\.\d+(?:x\d+)*)*)\.(?P<suffix>npy|bin)"
 )
 _OPDEBUG = re.compile(
-    r"op_?debug\.node_op_?debug(?:\.\w+)*?\.(?P<task>\d{1,18})(?:\.(?P<stream>\d{1,18}))?\.(?P<time>\d{6,18})(?:\.output\.\d+)?(?P<suffix>\.json)?",
+    r"op_?debug\.node_op_?debug(?:\.\w+)*?\.(?P<task>\d{1,18})(?:\.(?P<stream>\d{1,"
+    r"18}))?\.(?P<time>\d{6,18})(?:\.output\.\d+)?(?P<suffix>\.json)?",
     re.IGNORECASE,
 )
 _ARGUMENTS = re.compile(r"(?P<type>[^.]+)\.(?P<name>.+)\.json")
@@ -36,7 +40,9 @@ _FLAT = re.compile(r"[./\\ ]")
 
 
 class TensorFile(msgspec.Struct, frozen=True):
-    """One tensor's file: whose it is, which operand, when; dtype is the one in the name, which can be wrong (CPU back end)."""
+    """One tensor's file: whose it is, which operand, when; dtype is the one in the name, which can
+    be wrong (CPU back end).
+    """
 
     file: str
     type: str
@@ -53,7 +59,9 @@ class TensorFile(msgspec.Struct, frozen=True):
 
 
 class RawFile(msgspec.Struct, frozen=True):
-    """A CANN dump file of a kernel, or an overflow file; its first two fields are type and name, or name and type for aclnn."""
+    """A CANN dump file of a kernel, or an overflow file; its first two fields are type and name, or
+    name and type for aclnn.
+    """
 
     file: str
     type: str
@@ -64,7 +72,9 @@ class RawFile(msgspec.Struct, frozen=True):
 
 
 def parse_tensor_name(name: str, *, file: str | None = None) -> TensorFile | None:
-    """What the name of an .npy or .bin says, None for another file; file is the real name where mapping.csv renamed it."""
+    """What the name of an .npy or .bin says, None for another file; file is the real name where
+    mapping.csv renamed it.
+    """
     found = _TENSOR.fullmatch(name)
     if found is None:
         return None
@@ -89,12 +99,16 @@ def parse_tensor_name(name: str, *, file: str | None = None) -> TensorFile | Non
 
 def type_first(kind: str, name: str) -> tuple[str, str]:
     """Operator type and name; of aclnn kernels the name of the call comes first."""
-    return (name, kind) if kind.startswith("aclnn") and not name.startswith("aclnn") else (kind, name)
+    return (
+        (name, kind) if kind.startswith("aclnn") and not name.startswith("aclnn") else (kind, name)
+    )
 
 
 @lru_cache(maxsize=1024)
 def _format_and_type(rest: str) -> tuple[str | None, str | None]:
-    """Format and element type out of ".DefaultFormat.Float32"; a shape, which msaccucmp writes there, is left out."""
+    """Format and element type out of ".DefaultFormat.Float32"; a shape, which msaccucmp writes
+    there, is left out.
+    """
     layout = dtype = None
     for part in rest.split(".")[1:]:
         if part[0].isdigit():
@@ -108,20 +122,38 @@ def _format_and_type(rest: str) -> tuple[str | None, str | None]:
 
 
 def parse_raw_name(name: str, *, file: str | None = None) -> RawFile | None:
-    """What the name of a CANN dump file says (aclnn kernels have the call's name first), None for another file."""
+    """What the name of a CANN dump file says (aclnn kernels have the call's name first), None for
+    another file.
+    """
     found = names.parse(name)
-    if found is None or found.opdebug or found.exception or not _EARLIEST <= found.timestamp < 1 << 63:
+    if (
+        found is None
+        or found.opdebug
+        or found.exception
+        or not _EARLIEST <= found.timestamp < 1 << 63
+    ):
         return None
-    task, stream = (UNKNOWN_NUMBER if number is None else number for number in (found.task, found.stream))
+    task, stream = (
+        UNKNOWN_NUMBER if number is None else number for number in (found.task, found.stream)
+    )
     return RawFile(file or name, found.op_type, found.op_name, task, stream, found.timestamp)
 
 
 def parse_overflow_name(name: str) -> RawFile | None:
-    """An overflow file, in any spelling (Opdebug.Node_OpDebug, OpDebug.Node_Opdebug, with and without stream)."""
+    """An overflow file, in any spelling (Opdebug.Node_OpDebug, OpDebug.Node_Opdebug, with and
+    without stream).
+    """
     found = _OPDEBUG.fullmatch(name)
     if found is None:
         return None
-    return RawFile(name, "Opdebug", "Node_OpDebug", int(found["task"]), int(found["stream"] or UNKNOWN_NUMBER), int(found["time"]))
+    return RawFile(
+        name,
+        "Opdebug",
+        "Node_OpDebug",
+        int(found["task"]),
+        int(found["stream"] or UNKNOWN_NUMBER),
+        int(found["time"]),
+    )
 
 
 def parse_arguments_name(name: str) -> tuple[str, str] | None:
@@ -141,6 +173,8 @@ def known_number(number: int) -> int | None:
 
 
 def split_number(name: str) -> tuple[str, int | None]:
-    """A name without its -opN, and N: "…/Conv2D-op12" gives ("…/Conv2D", 12); a count of ours behind it is left out."""
+    """A name without its -opN, and N: "…/Conv2D-op12" gives ("…/Conv2D", 12); a count of ours
+    behind it is left out.
+    """
     scope, _, number = name.partition("#")[0].rpartition("-op")
     return (scope, int(number)) if scope and number.isdigit() and len(number) < 12 else (name, None)

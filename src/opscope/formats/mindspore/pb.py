@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read ms_output_trace_code_graph_{g}.pb: the graph as protocol buffers, for dumps whose .ir is missing.
+"""Read ms_output_trace_code_graph_{g}.pb: the graph as protocol buffers, for dumps whose .ir is
+missing.
 
-Messages and field numbers are those of MindSpore's anf_ir.proto: ModelProto.graph 4; GraphProto node 1, name 2, parameters 3,
-const_vals 5; NodeProto input 1, name 2, op_type 3, scope 4, attribute 5, output_type 6, full_name 8, source lines 9 (innermost
-frame first here). It knows host types of outputs only, so whether a file holds half of a wider device buffer cannot be told.
+Messages and field numbers are those of MindSpore's anf_ir.proto: ModelProto.graph 4; GraphProto
+node 1, name 2, parameters 3, const_vals 5; NodeProto input 1, name 2, op_type 3, scope 4, attribute
+5, output_type 6, full_name 8, source lines 9 (innermost frame first here). It knows host types of
+outputs only, so whether a file holds half of a wider device buffer cannot be told.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from opscope.formats.mindspore.ir import frames_of
 _SIZE_LIMIT = 1 << 30
 _DEPTH_LIMIT = 32
 _DTYPES = {
-    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64", 10: "float16",
-    11: "float32", 12: "float64", 13: "string", 36: "int64", 37: "uint64", 38: "float32", 43: "complex64", 44: "complex128",
+    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32",
+    9: "uint64", 10: "float16",
+    11: "float32", 12: "float64", 13: "string", 36: "int64", 37: "uint64", 38: "float32",
+    43: "complex64", 44: "complex128",
 }  # fmt: skip
 _TENSOR, _TUPLE, _LIST, _TYPE = 14, 31, 32, 39
 
@@ -30,7 +34,9 @@ Field = tuple[int, int, Any]  # number, wire type, value
 
 
 class Wire:
-    """Fields of one message; FormatError with the file and offset when a length or tag makes no sense."""
+    """Fields of one message; FormatError with the file and offset when a length or tag makes no
+    sense.
+    """
 
     def __init__(self, data: bytes, path: str, base: int = 0) -> None:
         self.data, self.path, self.base = data, path, base
@@ -129,9 +135,15 @@ def _node(message: Wire, parameters: set[str], constants: dict[str, Any]) -> Nod
     trace = tuple(reversed(tuple(frames_of(lines))))
     forward = any("Corresponding forward node candidate" in line for line in lines)
     return Node(
-        key=texts.get(2, ""), op=texts.get(3, "").removeprefix("PrimFunc_"), name=texts.get(8, ""), operands=tuple(inputs),
-        attrs=attrs, host_outputs=output, trace=trace, from_forward=forward,
-    )  # fmt: skip
+        key=texts.get(2, ""),
+        op=texts.get(3, "").removeprefix("PrimFunc_"),
+        name=texts.get(8, ""),
+        operands=tuple(inputs),
+        attrs=attrs,
+        host_outputs=output,
+        trace=trace,
+        from_forward=forward,
+    )
 
 
 def _operand(name: str, parameters: set[str], constants: dict[str, Any]) -> Operand:
@@ -159,7 +171,11 @@ def _output(message: Wire) -> tuple[TensorType, ...]:
         if number == 1 and isinstance(value, int):
             kind = value
         elif number == 3 and isinstance(value, Wire):
-            elements = [_type(part, 1) for index, _, part in value.fields() if index == 1 and isinstance(part, Wire)]
+            elements = [
+                _type(part, 1)
+                for index, _, part in value.fields()
+                if index == 1 and isinstance(part, Wire)
+            ]
     return tuple(elements) if kind in {_TUPLE, _LIST} and elements else (_type(message, 0),)
 
 
@@ -174,7 +190,11 @@ def _type(message: Wire, depth: int) -> TensorType:
             dtype, shape = _tensor(value)
     if kind == _TENSOR:
         return TensorType(dtype, shape)
-    return TensorType(_DTYPES.get(kind), (), kind="string" if kind == 13 else "scalar" if kind in _DTYPES else "other")
+    return TensorType(
+        _DTYPES.get(kind),
+        (),
+        kind="string" if kind == 13 else "scalar" if kind in _DTYPES else "other",
+    )
 
 
 def _tensor(message: Wire) -> tuple[str | None, tuple[int, ...] | None]:
@@ -183,12 +203,19 @@ def _tensor(message: Wire) -> tuple[str | None, tuple[int, ...] | None]:
         if number == 1 and isinstance(value, int):
             dtype = _DTYPES.get(value)
         elif number == 2 and isinstance(value, Wire):
-            sizes = [_size(part) for index, _, part in value.fields() if index == 1 and isinstance(part, Wire)]
+            sizes = [
+                _size(part)
+                for index, _, part in value.fields()
+                if index == 1 and isinstance(part, Wire)
+            ]
     return dtype, tuple(sizes) if all(size >= 0 for size in sizes) else None
 
 
 def _size(message: Wire) -> int:
-    value = next((value for number, _, value in message.fields() if number == 1 and isinstance(value, int)), 0)
+    value = next(
+        (value for number, _, value in message.fields() if number == 1 and isinstance(value, int)),
+        0,
+    )
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

@@ -27,13 +27,16 @@ from opscope.run.schema import Process
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
-_SAVED = re.compile(r"trace_code_graph_\d{1,9}(?:\.ir)?")  # what save_graphs writes: numbered by pass, not by graph
+_SAVED = re.compile(
+    r"trace_code_graph_\d{1,9}(?:\.ir)?"
+)  # what save_graphs writes: numbered by pass, not by graph
 _ENTRY = re.compile(rb"# IR entry\s*:\s*@kernel_graph_?(\d{1,9})\s")
 _HEAD = 4096  # bytes in which a graph says which one it is
 
 
 def open_dump(path: Path, *, failed: Failed | None = None) -> Run:
-    """The dump as a run; FormatError when there is no data folder in it. See docs/formats-mindspore.md.
+    """The dump as a run; FormatError when there is no data folder in it. See
+    docs/formats-mindspore.md.
 
     failed is what its last graph raised: every kernel that this may mean is a call with an error.
     """
@@ -41,15 +44,29 @@ def open_dump(path: Path, *, failed: Failed | None = None) -> Run:
         return open_manifest(path)
     places = find_places(path)
     if not places:
-        raise FormatError(path, "no data folder of a MindSpore dump below it (rank_0/NET/GRAPH/ITERATION)")
+        raise FormatError(
+            path, "no data folder of a MindSpore dump below it (rank_0/NET/GRAPH/ITERATION)"
+        )
     problems: list[str] = []
     settings = _settings(places, problems)
-    builder = Builder(problems, cpu=settings.get("config", {}).get("device_target") == "CPU", failed=failed)
-    processes = tuple(_fill(builder, path, process, part, problems) for process, part in enumerate(_by_process(places)))
-    tables = Tables(calls=tuple(builder.calls), processes=processes, stacks=tuple(builder.stacks), problems=tuple(problems))
+    builder = Builder(
+        problems, cpu=settings.get("config", {}).get("device_target") == "CPU", failed=failed
+    )
+    processes = tuple(
+        _fill(builder, path, process, part, problems)
+        for process, part in enumerate(_by_process(places))
+    )
+    tables = Tables(
+        calls=tuple(builder.calls),
+        processes=processes,
+        stacks=tuple(builder.stacks),
+        problems=tuple(problems),
+    )
     late: list[str] = []
     drafter = Drafter(path, builder.files, builder.held, late)
-    info = RunInfo(path=str(path), format="mindspore", version=_text(settings, "ms_version"), config=settings)
+    info = RunInfo(
+        path=str(path), format="mindspore", version=_text(settings, "ms_version"), config=settings
+    )
     return ForeignRun(info, path, tables, drafter, load=load_value, late=late)
 
 
@@ -64,27 +81,41 @@ def _settings(places: list[Place], problems: list[str]) -> dict[str, Any]:
 
 
 def _by_process(places: list[Place]) -> list[list[Place]]:
-    """One process for each rank; asynchronous trees of several times without steps above them are several launches."""
+    """One process for each rank; asynchronous trees of several times without steps above them are
+    several launches.
+    """
     groups: dict[tuple[int, str], list[Place]] = defaultdict(list)
     times: dict[int, set[str]] = defaultdict(set)
     for place in places:
         times[place.rank].add(place.time)
     for place in places:
-        stepped = place.device is None or len(times[place.rank]) < 2 or _steps_above(places, place.rank)
+        stepped = (
+            place.device is None or len(times[place.rank]) < 2 or _steps_above(places, place.rank)
+        )
         groups[place.rank, "" if stepped else place.time].append(place)
-    return [sorted(group, key=lambda place: (place.step, place.time, place.iteration, place.graph)) for _, group in sorted(groups.items())]
+    return [
+        sorted(group, key=lambda place: (place.step, place.time, place.iteration, place.graph))
+        for _, group in sorted(groups.items())
+    ]
 
 
 def _steps_above(places: list[Place], rank: int) -> bool:
     """Whether the launches of a device stand below folders of the user's steps."""
-    return any(place.device is not None and place.rank == rank and place.path.parents[_depth(place)].name.isdigit() for place in places)
+    return any(
+        place.device is not None
+        and place.rank == rank
+        and place.path.parents[_depth(place)].name.isdigit()
+        for place in places
+    )
 
 
 def _depth(place: Place) -> int:
     return 4 if place.net else 1
 
 
-def _fill(builder: Builder, root: Path, process: int, places: list[Place], problems: list[str]) -> Process:
+def _fill(
+    builder: Builder, root: Path, process: int, places: list[Place], problems: list[str]
+) -> Process:
     """Read the folders of one process and add their calls."""
     builder.start_process(process)
     folders = [read_folder(place, problems) for place in places]
@@ -98,22 +129,48 @@ def _fill(builder: Builder, root: Path, process: int, places: list[Place], probl
 
 
 def _in_order(folders: list[Folder]) -> list[Folder]:
-    """Folders by step; the graphs of one step by the time of their first file, constants before all."""
-    return sorted(folders, key=lambda f: (not f.place.constants, f.place.step, f.place.time, f.runs[0].time if f.runs else 0))
+    """Folders by step; the graphs of one step by the time of their first file, constants before
+    all.
+    """
+    return sorted(
+        folders,
+        key=lambda f: (
+            not f.place.constants,
+            f.place.step,
+            f.place.time,
+            f.runs[0].time if f.runs else 0,
+        ),
+    )
 
 
 def _graphs(root: Path, folders: list[Folder], problems: list[str]) -> dict[int, Loaded]:
-    """Graphs with data, joined; a .pb is read where the .ir is missing or torn, else what save_graphs wrote, where it lies beside."""
+    """Graphs with data, joined; a .pb is read where the .ir is missing or torn, else what
+    save_graphs wrote, where it lies beside.
+    """
     base = next((folder.place.base for folder in folders if folder.place.base is not None), None)
     if base is None:
         return {}
     numbers = {folder.place.graph for folder in folders}
     beside = (base / "graphs", base, root, root / "graphs")
-    graphs = {number: graph for number in numbers if (graph := _read_graph(beside, number, problems)) is not None}
-    orders = {number: read_order(base / "execution_order" / f"ms_execution_order_graph_{number}.csv", problems) for number in numbers}
+    graphs = {
+        number: graph
+        for number in numbers
+        if (graph := _read_graph(beside, number, problems)) is not None
+    }
+    orders = {
+        number: read_order(
+            base / "execution_order" / f"ms_execution_order_graph_{number}.csv", problems
+        )
+        for number in numbers
+    }
     found = {}
     for number in numbers:
-        loaded = load_graph(base, number, [f for f in folders if f.place.graph == number and not f.place.constants], (graphs, orders))
+        loaded = load_graph(
+            base,
+            number,
+            [f for f in folders if f.place.graph == number and not f.place.constants],
+            (graphs, orders),
+        )
         if loaded is not None:
             found[number] = loaded
     return found
@@ -137,10 +194,14 @@ def _read_graph(beside: Sequence[Path], number: int, problems: list[str]) -> Gra
 
 
 def _saved_graphs(folders: Sequence[Path], number: int) -> Iterator[Path]:
-    """Graphs of this number that save_graphs wrote into one of these folders, the latest pass first."""
+    """Graphs of this number that save_graphs wrote into one of these folders, the latest pass
+    first.
+    """
     for folder in folders:
         try:
-            paths = sorted((path for path in folder.iterdir() if _SAVED.fullmatch(path.name)), reverse=True)
+            paths = sorted(
+                (path for path in folder.iterdir() if _SAVED.fullmatch(path.name)), reverse=True
+            )
         except OSError:
             continue
         for path in paths:

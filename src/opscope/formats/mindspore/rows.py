@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draft the tensor rows of a call: types, versions, roles and where the values lie; measured later.
 
-The true element type is the device type of the .ir. Where a file is named otherwise (Float16 for a Float32 buffer, on the CPU back
-end) it holds the first bytes of the buffer under the wrong type: such a row is partial and has neither statistics nor value.
-bfloat16 comes as float32 in the file and is brought back. Operands and outputs that the graph knows and the dump left out have
-rows too, with the values of another row of the same version where one was kept.
+The true element type is the device type of the .ir. Where a file is named otherwise (Float16 for a
+Float32 buffer, on the CPU back end) it holds the first bytes of the buffer under the wrong type:
+such a row is partial and has neither statistics nor value. bfloat16 comes as float32 in the file
+and is brought back. Operands and outputs that the graph knows and the dump left out have rows too,
+with the values of another row of the same version where one was kept.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ Held = dict[tuple[int, int], tuple[Place, Execution, SlotKey]]
 class Drafter:
     """Drafts rows; root is the folder that shards are relative to."""
 
-    def __init__(self, root: Path, files: dict[tuple[int, int], CallFiles], held: Held, problems: list[str]) -> None:
+    def __init__(
+        self, root: Path, files: dict[tuple[int, int], CallFiles], held: Held, problems: list[str]
+    ) -> None:
         self._root, self._files, self._held, self._problems = root, files, held, problems
         self._prefixes: dict[Path, str] = {}
 
@@ -41,21 +44,40 @@ class Drafter:
         files = self._files[call.process, call.index]
         run = files.run
         if run is None:
-            return [self._parameter(call, files.place, number, entry) for number, entry in enumerate(files.parameters)]
+            return [
+                self._parameter(call, files.place, number, entry)
+                for number, entry in enumerate(files.parameters)
+            ]
         if run.raw is not None:
             path = files.place.path / run.raw.file
-            return raw_rows(path, self._shard(files.place, run.raw.file), (call.process, call.index), self._problems)
+            return raw_rows(
+                path,
+                self._shard(files.place, run.raw.file),
+                (call.process, call.index),
+                self._problems,
+            )
         slots = {(io, str(slot.position)): slot for io, part in _sides(files) for slot in part}
-        keys = {*run.files, *run.statistics, *(key for key, slot in slots.items() if _is_tensor(slot))}
-        rows = [self._row(call, (files, run), key, slots.get(key)) for key in sorted(keys, key=_by_slot)]
+        keys = {
+            *run.files,
+            *run.statistics,
+            *(key for key, slot in slots.items() if _is_tensor(slot)),
+        }
+        rows = [
+            self._row(call, (files, run), key, slots.get(key)) for key in sorted(keys, key=_by_slot)
+        ]
         return rows + [self._state(call, (files, run), slot) for slot in _lost_states(files)]
 
-    def _row(self, call: Call, about: tuple[CallFiles, Execution], key: SlotKey, slot: Slot | None) -> Tensor:
+    def _row(
+        self, call: Call, about: tuple[CallFiles, Execution], key: SlotKey, slot: Slot | None
+    ) -> Tensor:
         files, run = about
         file, line = run.files.get(key), run.statistics.get(key)
         fields = _known(slot, file, line)
         if slot is not None and slot.written and key[0] == "input":
-            fields["version"] = None  # the dump is taken after the call: the file is none of the state that was read
+            fields["version"] = (
+                # the dump is taken after the call: the file is none of the state that was read
+                None
+            )
         if file is not None:
             fields |= self._valued(files.place, file, _device_type(files, key, slot))
         elif line is not None:
@@ -65,7 +87,9 @@ class Drafter:
         return Tensor(process=call.process, index=call.index, io=key[0], slot=key[1], **fields)
 
     def _valued(self, place: Place, file: TensorFile, device: TensorType | None) -> dict[str, Any]:
-        """Columns of a row whose file is there: its value, or partial when the file cannot hold the tensor."""
+        """Columns of a row whose file is there: its value, or partial when the file cannot hold the
+        tensor.
+        """
         shard = self._shard(place, file.file)
         if device is None or device.dtype is None or file.dtype == device.dtype:
             return {"value": ValueRef(shard, "")}
@@ -76,7 +100,11 @@ class Drafter:
         except FormatError as error:
             self._problems.append(str(error))
             return {"dtype": device.dtype}
-        if stored == device.dtype or (device.dtype == "bfloat16" and stored in {"float32", "uint16"}) or file.dtype == "bfloat16":
+        if (
+            stored == device.dtype
+            or (device.dtype == "bfloat16" and stored in {"float32", "uint16"})
+            or file.dtype == "bfloat16"
+        ):
             return {"value": ValueRef(shard, ""), "dtype": device.dtype}
         if file.dtype is None and file.layout is None:
             return {"value": ValueRef(shard, "")}
@@ -91,10 +119,15 @@ class Drafter:
         file = run.files[key]
         if kind is not None and kind.dtype is not None and file.dtype not in {kind.dtype, None}:
             return {}
-        return {"value": ValueRef(self._shard(place, file.file), ""), "shape": None}  # a file after Reshape may keep the old shape
+        return {
+            "value": ValueRef(self._shard(place, file.file), ""),
+            "shape": None,
+        }  # a file after Reshape may keep the old shape
 
     def _state(self, call: Call, about: tuple[CallFiles, Execution], slot: Slot) -> Tensor:
-        """An operand written in place that no output shows: what it holds after the call, under slot "input.N"."""
+        """An operand written in place that no output shows: what it holds after the call, under
+        slot "input.N".
+        """
         files, run = about
         file = run.files.get(("input", str(slot.position)))
         fields = _known(slot, file, None)
@@ -102,9 +135,17 @@ class Drafter:
             fields |= self._valued(files.place, file, slot.type)
         elif slot.version is not None:
             fields |= self._borrowed(call.process, slot.version, slot.type)
-        return Tensor(process=call.process, index=call.index, io="output", slot=f"input.{slot.position}", **fields)
+        return Tensor(
+            process=call.process,
+            index=call.index,
+            io="output",
+            slot=f"input.{slot.position}",
+            **fields,
+        )
 
-    def _parameter(self, call: Call, place: Place, number: int, entry: tuple[Execution, str, str]) -> Tensor:
+    def _parameter(
+        self, call: Call, place: Place, number: int, entry: tuple[Execution, str, str]
+    ) -> Tensor:
         run, name, role = entry
         file = next(iter(run.files.values()), None)
         line = next(iter(run.statistics.values()), None)
@@ -113,7 +154,9 @@ class Drafter:
             fields |= {"value": ValueRef(self._shard(place, file.file), "")}
         elif line is not None:
             fields |= line.statistics
-        return Tensor(process=call.process, index=call.index, io="input", slot=str(number), **fields)
+        return Tensor(
+            process=call.process, index=call.index, io="input", slot=str(number), **fields
+        )
 
     def _shard(self, place: Place, file: str) -> str:
         prefix = self._prefixes.get(place.path)
@@ -129,7 +172,9 @@ def _sides(files: CallFiles) -> tuple[tuple[str, tuple[Slot, ...]], ...]:
 
 
 def _is_tensor(slot: Slot) -> bool:
-    """Rows without a file are made for tensors that some call or the program produced, and for strings, which never have one."""
+    """Rows without a file are made for tensors that some call or the program produced, and for
+    strings, which never have one.
+    """
     if slot.type is not None and slot.type.kind == "string":
         return True
     return slot.source is None or slot.source.kind in {"output", "parameter"}
@@ -166,7 +211,11 @@ def _known(slot: Slot | None, file: TensorFile | None, line: StatisticRow | None
     fields["version"] = slot.version
     if slot.parameter is not None:
         fields["tensor_name"] = slot.parameter
-        fields["role"] = "parameter" if slot.source is None or not slot.parameter.startswith("inputs") else "input data"
+        fields["role"] = (
+            "parameter"
+            if slot.source is None or not slot.parameter.startswith("inputs")
+            else "input data"
+        )
     elif slot.source is not None and slot.source.kind == "constant":
         fields["role"] = "constant"
     return fields

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a node's trace and name: the user's line, the stack, the module, the phase.
 
-A trace may end at the line of a sibling of the same type after MindSpore's optimisation; the line is reported as it stands.
+A trace may end at the line of a sibling of the same type after MindSpore's optimisation; the line
+is reported as it stands.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ import re
 from opscope.formats.mindspore.graph import Frame, Node
 from opscope.formats.mindspore.names import split_number
 
-_PACKAGE = re.compile(r"(?:^|/)(?:site|dist)-packages/(?:mindspore|torch|torch_npu)/|(?:^|/)mindspore/python/mindspore/")
-_ROOTS = frozenset({"Default", "Gradients", "Expand", "_Muls", "_Adds"})  # scopes that are no Cell's
+_PACKAGE = re.compile(
+    r"(?:^|/)(?:site|dist)-packages/(?:mindspore|torch|torch_npu)/|(?:^|/)mindspore/python/mindspore/"
+)
+_ROOTS = frozenset(
+    {"Default", "Gradients", "Expand", "_Muls", "_Adds"}
+)  # scopes that are no Cell's
 _DEF = re.compile(r"(?:async\s+)?def\s+(\w+)")
 _COMMUNICATION = frozenset({
-    "allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "alltoallv", "neighborexchange", "neighborexchangev2", "send",
-    "receive", "reduce", "collectivescatter", "collectivegather", "barrier", "batchisendirecv",
+    "allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "alltoallv",
+    "neighborexchange", "neighborexchangev2", "send", "receive", "reduce", "collectivescatter",
+    "collectivegather", "barrier", "batchisendirecv",
 })  # fmt: skip
 
 
@@ -37,7 +43,11 @@ def stack_frames(trace: tuple[Frame, ...]) -> tuple[str, ...]:
             function = frame
             continue
         text = f"{frame.path}:{frame.line}"
-        if function is not None and function.path == frame.path and function.line <= frame.line <= function.last:
+        if (
+            function is not None
+            and function.path == frame.path
+            and function.line <= frame.line <= function.last
+        ):
             named = _DEF.match(function.code)
             text += f" in {named[1]}" if named else ""
         if not frames or frames[-1] != text:
@@ -46,7 +56,9 @@ def stack_frames(trace: tuple[Frame, ...]) -> tuple[str, ...]:
 
 
 def phase_of(op: str, name: str, node: Node | None) -> str:
-    """Phase of a kernel by its name: Gradients/… backward, …optimizer-… optimizer, recompute where the name says so."""
+    """Phase of a kernel by its name: Gradients/… backward, …optimizer-… optimizer, recompute where
+    the name says so.
+    """
     text = name.replace("/", "_")
     if op.lower().removeprefix("_") in _COMMUNICATION:
         return "communication"
@@ -60,18 +72,26 @@ def phase_of(op: str, name: str, node: Node | None) -> str:
 
 
 def _in_optimizer(name: str) -> bool:
-    """Whether a scope is that of the optimizer, with its class behind it or, set_context(reserve_class_name_in_scope=False), without."""
+    """Whether a scope is that of the optimizer, with its class behind it or,
+    set_context(reserve_class_name_in_scope=False), without.
+    """
     if "/" in name:
-        return any(scope == "optimizer" or scope.startswith("optimizer-") for scope in name.split("/")[:-1])
+        return any(
+            scope == "optimizer" or scope.startswith("optimizer-") for scope in name.split("/")[:-1]
+        )
     return re.search(r"(?:^|_)optimizer-|^(?:Default_)?optimizer_", name) is not None
 
 
 def module_of(name: str) -> str | None:
-    """Path of the module from a full name: Default/network-WithLossCell/_backbone-Net/fc1-Dense/MatMul-op0 gives
-    "network._backbone.fc1"; None for the flat names of files, whose slashes are lost."""
+    """Path of the module from a full name:
+    Default/network-WithLossCell/_backbone-Net/fc1-Dense/MatMul-op0 gives "network._backbone.fc1";
+    None for the flat names of files, whose slashes are lost.
+    """
     if "/" not in name:
         return None
     scopes = split_number(name)[0].split("/")[:-1]
     if any("-" in scope for scope in scopes):
         return ".".join(scope.rsplit("-", 1)[0] for scope in scopes if "-" in scope)
-    return ".".join(scope for scope in scopes if scope not in _ROOTS and not scope.startswith("Grad_"))
+    return ".".join(
+        scope for scope in scopes if scope not in _ROOTS and not scope.startswith("Grad_")
+    )

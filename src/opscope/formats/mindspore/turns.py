@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of graphs that took turns: a loop's condition and its body are two graphs, and each has a folder of its own."""
+"""Calls of graphs that took turns: a loop's condition and its body are two graphs, and each has a
+folder of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Key = tuple[int, int]
 
 
 def in_turns(calls: Sequence[Call], files: dict[Key, CallFiles]) -> list[Call]:
-    """The calls of one process, those of a step in the order of time where its graphs took turns; files follows the new numbers."""
+    """The calls of one process, those of a step in the order of time where its graphs took turns;
+    files follows the new numbers.
+    """
     steps: dict[int, list[Call]] = defaultdict(list)
     for call in calls:
         steps[call.step].append(call)
@@ -48,7 +52,9 @@ def _took_turns(times: list[int], folders: list[Path]) -> bool:
 
 
 def _renumbered(calls: list[Call], times: list[int], files: dict[Key, CallFiles]) -> list[Call]:
-    """The calls by time, with the numbers they have together; those without a time stay behind what was before them."""
+    """The calls by time, with the numbers they have together; those without a time stay behind what
+    was before them.
+    """
     latest, keys = 0, []
     for position, time in enumerate(times):
         latest = time or latest
@@ -65,7 +71,9 @@ def _renumbered(calls: list[Call], times: list[int], files: dict[Key, CallFiles]
                 call,
                 index=new[call.index],
                 parent=new.get(call.parent, call.parent) if call.parent is not None else None,
-                forward_index=new.get(call.forward_index, call.forward_index) if call.forward_index is not None else None,
+                forward_index=new.get(call.forward_index, call.forward_index)
+                if call.forward_index is not None
+                else None,
             )
         )
     return found

@@ -16,7 +16,9 @@ from opscope.run.dtypes import DType
 
 
 def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:
-    """Elements of an .npy, of a .bin (flat: its shape stands nowhere) or of a tensor of a CANN dump file, in their true type."""
+    """Elements of an .npy, of a .bin (flat: its shape stands nowhere) or of a tensor of a CANN dump
+    file, in their true type.
+    """
     if key:
         return raw_value(path, key)
     if path.suffix == ".npy":
@@ -25,10 +27,14 @@ def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]
 
 
 def _read_bin(path: Path, true: DType | None) -> np.ndarray[Any, Any]:
-    """Plain elements; bfloat16 is widened to float32 as in the .npy files, which the size alone cannot tell."""
+    """Plain elements; bfloat16 is widened to float32 as in the .npy files, which the size alone
+    cannot tell.
+    """
     if true is None or true.numpy is None:
         named = parse_tensor_name(path.name)
-        raise FormatError(path, f"element type {named.dtype if named else None} of a .bin is not known")
+        raise FormatError(
+            path, f"element type {named.dtype if named else None} of a .bin is not known"
+        )
     stored = np.dtype(np.float32) if true.name == "bfloat16" else true.to_numpy()
     try:
         size = path.stat().st_size

@@ -4,7 +4,8 @@
     {root}[/graph|/pynative]/step{n}/{rank{r} | rank | proc{pid} | pid{pid}}/
         dump.json  stack.json  construct.json  debug.json  dump_tensor_data/*.pt|*.npy
 
-Any folder on the way, or the json itself, may be given. A process whose rank was never known is named by its number.
+Any folder on the way, or the json itself, may be given. A process whose rank was never known is
+named by its number.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _HEAD = re.compile(rb'^\s*\{[^{}\[\]]*"(?:task|level|dump_data_dir|data)"\s*:')
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One folder with a dump: step, and who wrote it (rank is None where only a process number is known)."""
+    """One folder with a dump: step, and who wrote it (rank is None where only a process number is
+    known).
+    """
 
     folder: Path
     step: int
@@ -39,7 +42,16 @@ def find_places(root: Path) -> list[Place]:
     if root.is_file():
         return [_place(root.parent, (root.name,))]
     found = [_place(folder, files) for folder, files in _folders(root)]
-    return sorted(found, key=lambda place: (place.rank is None, place.rank or 0, place.owner, place.step, str(place.folder)))
+    return sorted(
+        found,
+        key=lambda place: (
+            place.rank is None,
+            place.rank or 0,
+            place.owner,
+            place.step,
+            str(place.folder),
+        ),
+    )
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values in dump.json: tensors become rows, everything else becomes arguments.
 
-msprobe's Max, Min, Mean and Norm are over all elements: a NaN anywhere makes all of them NaN. They are mapped by extremes.py:
-min and max null then, and counts that are the least there can be. Its "md5" is a CRC-32 or an xor of words and no digest of ours.
-The statistics of a DTensor are those of the local shard. Scalars are {"type": "int", "value": 2}; None is null.
+msprobe's Max, Min, Mean and Norm are over all elements: a NaN anywhere makes all of them NaN. They
+are mapped by extremes.py: min and max null then, and counts that are the least there can be. Its
+"md5" is a CRC-32 or an xor of words and no digest of ours. The statistics of a DTensor are those of
+the local shard. Scalars are {"type": "int", "value": 2}; None is null.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _SCALARS = frozenset({"int", "float", "bool", "str"})
 
 
 class TensorLeaf(msgspec.Struct, frozen=True):
-    """A tensor in dump.json: its slot, the columns that are known, its file name, and msprobe's own hash."""
+    """A tensor in dump.json: its slot, the columns that are known, its file name, and msprobe's own
+    hash.
+    """
 
     slot: str
     columns: dict[str, Any]
@@ -34,7 +37,12 @@ class TensorLeaf(msgspec.Struct, frozen=True):
 
 def is_tensor(value: Any) -> bool:
     """Whether a value of dump.json stands for a tensor or an array."""
-    return isinstance(value, dict) and isinstance(value.get("type"), str) and "dtype" in value and "shape" in value
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("type"), str)
+        and "dtype" in value
+        and "shape" in value
+    )
 
 
 def tensors(value: Any, slot: str, depth: int = 0) -> Iterator[TensorLeaf]:
@@ -59,7 +67,9 @@ def leaf(value: dict[str, Any], slot: str) -> TensorLeaf:
     dtype = known.name if known else str(said)[:64]
     shape = _shape(value.get("shape"))
     columns: dict[str, Any] = {"dtype": dtype, "shape": shape}
-    columns |= proven(dtype, *(value.get(name) for name in _STATISTICS), torch=value["type"].startswith("torch"))
+    columns |= proven(
+        dtype, *(value.get(name) for name in _STATISTICS), torch=value["type"].startswith("torch")
+    )
     local = "placements" in value or "device_mesh" in value
     if shape is not None and not local:
         columns["size"] = math.prod(shape)
@@ -72,11 +82,18 @@ def leaf(value: dict[str, Any], slot: str) -> TensorLeaf:
     if isinstance(value.get("layout"), str):
         columns["layout"] = value["layout"][:200]
     code = value.get("md5")
-    if shape == () and number(code) is not None and not isinstance(code, str):  # xor mode keeps the number itself of a 0-d tensor
+    if (
+        shape == () and number(code) is not None and not isinstance(code, str)
+    ):  # xor mode keeps the number itself of a 0-d tensor
         columns |= proven(dtype, code, code, code, abs(number(code) or 0.0))
         code = None
     name = value.get("data_name")
-    return TensorLeaf(slot, columns, name if isinstance(name, str) and _plain(name) else None, str(code)[:64] if code is not None else None)
+    return TensorLeaf(
+        slot,
+        columns,
+        name if isinstance(name, str) and _plain(name) else None,
+        str(code)[:64] if code is not None else None,
+    )
 
 
 def _plain(name: str) -> bool:
@@ -87,7 +104,10 @@ def _plain(name: str) -> bool:
 def _shape(value: Any) -> tuple[int, ...] | None:
     if not isinstance(value, list) or len(value) > _RANK_LIMIT:
         return None
-    if not all(type(size) is int and 0 <= size < 1 << 62 for size in value) or math.prod(value) >= 1 << 62:
+    if (
+        not all(type(size) is int and 0 <= size < 1 << 62 for size in value)
+        or math.prod(value) >= 1 << 62
+    ):
         return None
     return tuple(value)
 
@@ -110,8 +130,14 @@ def _described(value: dict[str, Any], slot: str, depth: int) -> Any:
     kind = value.get("type")
     if not isinstance(kind, str):
         if not value:
-            return {"object": "not recorded"}  # msprobe writes {} for dtypes and devices given by position
-        return {"object": {str(key): argument(item, f"{slot}.{key}", depth + 1) for key, item in value.items()}}
+            return {
+                "object": "not recorded"
+            }  # msprobe writes {} for dtypes and devices given by position
+        return {
+            "object": {
+                str(key): argument(item, f"{slot}.{key}", depth + 1) for key, item in value.items()
+            }
+        }
     held = value.get("value")
     if kind in _SCALARS:
         return plain_value(held)
@@ -133,4 +159,8 @@ def plain_value(value: Any) -> Any:
         return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
     if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 64:
         return {"object": str(value)[:64]}
-    return value if value is None or isinstance(value, (bool, int, float, str)) else {"object": str(value)[:200]}
+    return (
+        value
+        if value is None or isinstance(value, (bool, int, float, str))
+        else {"object": str(value)[:200]}
+    )

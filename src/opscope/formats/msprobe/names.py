@@ -15,20 +15,30 @@ import re
 
 import msgspec
 
-_API = re.compile(r"(?P<prefix>[^.]+)\.(?P<api>.+)\.(?P<call>\d{1,15})\.(?P<phase>forward|backward)")
-_MODULE = re.compile(r"(?:Module|Cell)\.(?:(?P<path>.+)\.)?(?P<kind>[^.]+)\.(?P<phase>forward|backward)\.(?P<call>\d{1,15})")
-_GRADIENT = re.compile(r"(?:Module|Cell)\.(?:(?P<path>.+)\.)?(?P<kind>[^.]+)\.parameters_grad(?:\.(?P<call>\d{1,15}))?")
+_API = re.compile(
+    r"(?P<prefix>[^.]+)\.(?P<api>.+)\.(?P<call>\d{1,15})\.(?P<phase>forward|backward)"
+)
+_MODULE = re.compile(
+    r"(?:Module|Cell)\.(?:(?P<path>.+)\.)?(?P<kind>[^.]+)\.(?P<phase>forward|backward)\.(?P<call>\d{1,15})"
+)
+_GRADIENT = re.compile(
+    r"(?:Module|Cell)\.(?:(?P<path>.+)\.)?(?P<kind>[^.]+)\.parameters_grad(?:\.(?P<call>\d{1,15}))?"
+)
 _DEBUG = re.compile(r"(?P<name>.+)\.(?P<call>\d{1,15})\.debug")
 # Where the APIs of a prefix stand in Python, for those who call them again.
 PLACES = {
-    "Functional": "torch.nn.functional", "Torch": "torch", "Tensor": "torch.Tensor", "VF": "torch._VF", "Aten": "torch.ops.aten",
-    "Distributed": "torch.distributed", "NPU": "torch_npu", "Mint": "mindspore.mint", "MintFunctional": "mindspore.mint.nn.functional",
+    "Functional": "torch.nn.functional", "Torch": "torch", "Tensor": "torch.Tensor",
+    "VF": "torch._VF", "Aten": "torch.ops.aten",
+    "Distributed": "torch.distributed", "NPU": "torch_npu", "Mint": "mindspore.mint",
+    "MintFunctional": "mindspore.mint.nn.functional",
     "MintDistributed": "mindspore.mint.distributed", "Primitive": "mindspore.ops",
 }  # fmt: skip
 
 
 class EntryName(msgspec.Struct, frozen=True):
-    """What a name says: level, op (Functional.linear, Conv1d), module path (None for APIs), phase, call number."""
+    """What a name says: level, op (Functional.linear, Conv1d), module path (None for APIs), phase,
+    call number.
+    """
 
     level: str
     op: str
@@ -42,14 +52,29 @@ def parse_name(name: str) -> EntryName | None:
     """The parts of an entry's name, None for one of no known shape."""
     found = _MODULE.fullmatch(name)
     if found:
-        return EntryName("module", found["kind"], found["path"] or "", found["phase"], int(found["call"]))
+        return EntryName(
+            "module", found["kind"], found["path"] or "", found["phase"], int(found["call"])
+        )
     found = _GRADIENT.fullmatch(name)
     if found:
-        return EntryName("module", found["kind"], found["path"] or "", "backward", int(found["call"] or 0), "gradient")
+        return EntryName(
+            "module",
+            found["kind"],
+            found["path"] or "",
+            "backward",
+            int(found["call"] or 0),
+            "gradient",
+        )
     found = _API.fullmatch(name)
     if found:
-        phase = "communication" if found["prefix"] in {"Distributed", "MintDistributed"} else found["phase"]
-        return EntryName("api", f"{found['prefix']}.{found['api']}", None, phase, int(found["call"]))
+        phase = (
+            "communication"
+            if found["prefix"] in {"Distributed", "MintDistributed"}
+            else found["phase"]
+        )
+        return EntryName(
+            "api", f"{found['prefix']}.{found['api']}", None, phase, int(found["call"])
+        )
     found = _DEBUG.fullmatch(name)
     if found:
         phase = "backward" if found["name"].endswith("_grad") else "forward"

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 
 _NO_HASH = "0x0000000000000000"  # the xor of words that come twice says nothing
 _DATA = ("dump_tensor_data", "tensor_data")
-_SIDES = (("input_args", "input", ""), ("input_kwargs", "input", "kwargs"), ("input", "input", ""), ("output", "output", ""))
+_SIDES = (
+    ("input_args", "input", ""),
+    ("input_kwargs", "input", "kwargs"),
+    ("input", "input", ""),
+    ("output", "output", ""),
+)
 
 
 class _Source(msgspec.Struct, frozen=True):
@@ -45,7 +50,9 @@ class _Source(msgspec.Struct, frozen=True):
 
 
 def open_dump(path: Path) -> Run:
-    """The dump as a run; FormatError when no json in it can be read. See docs/formats-msprobe.md."""
+    """The dump as a run; FormatError when no json in it can be read. See
+    docs/formats-msprobe.md.
+    """
     if has_manifest(path):
         return open_manifest(path)
     places = find_places(path)
@@ -55,19 +62,30 @@ def open_dump(path: Path) -> Run:
     for process, owned in enumerate(_by_owner(places)):
         processes.append(builder.add_process(process, owned))
     if not builder.read:
-        raise FormatError(path, builder.problems[0] if builder.problems else "no dump.json or debug.json below it")
-    tables = Tables(calls=tuple(builder.calls), processes=tuple(processes), stacks=tuple(builder.stacks), problems=tuple(builder.problems))
+        raise FormatError(
+            path, builder.problems[0] if builder.problems else "no dump.json or debug.json below it"
+        )
+    tables = Tables(
+        calls=tuple(builder.calls),
+        processes=tuple(processes),
+        stacks=tuple(builder.stacks),
+        problems=tuple(builder.problems),
+    )
     info = RunInfo(path=str(path), format="msprobe", config=builder.header)
     return MsprobeRun(info, root, tables, builder.draft, load=load_value, hashes=builder.hashes)
 
 
 class MsprobeRun(ForeignRun):
-    """A run of msprobe. hashes holds msprobe's own hash of tensors, by process, index, side and slot, once tensor rows were read.
+    """A run of msprobe. hashes holds msprobe's own hash of tensors, by process, index, side and
+    slot, once tensor rows were read.
 
-    A CRC-32 of the bytes, or an xor of their words, is no digest of ours, but two dumps of msprobe can be compared by it.
+    A CRC-32 of the bytes, or an xor of their words, is no digest of ours, but two dumps of msprobe
+    can be compared by it.
     """
 
-    def __init__(self, *args: Any, hashes: dict[tuple[int, int, str, str], str], **more: Any) -> None:
+    def __init__(
+        self, *args: Any, hashes: dict[tuple[int, int, str, str], str], **more: Any
+    ) -> None:
         super().__init__(*args, **more)
         self.hashes = hashes
 
@@ -84,7 +102,10 @@ def _by_owner(places: list[Place]) -> list[list[Place]]:
     groups: dict[tuple[int | None, str], list[Place]] = defaultdict(list)
     for place in places:
         groups[place.rank, "" if place.rank is not None else place.owner].append(place)
-    return [sorted(group, key=lambda place: (place.step, str(place.folder))) for group in groups.values()]
+    return [
+        sorted(group, key=lambda place: (place.step, str(place.folder)))
+        for group in groups.values()
+    ]
 
 
 class _Builder:
@@ -112,12 +133,18 @@ class _Builder:
                 for call, source in self._folder(place, name, process, rank):
                     names[call.step, call.name] += 1
                     count = names[call.step, call.name]
-                    unique = call if count == 1 else msgspec.structs.replace(call, name=f"{call.name}#{count}")
+                    unique = (
+                        call
+                        if count == 1
+                        else msgspec.structs.replace(call, name=f"{call.name}#{count}")
+                    )
                     self.calls.append(unique)
                     self._sources[process, call.index] = source
         return Process(process=process, directory=str(places[0].folder), rank=rank)
 
-    def _folder(self, place: Place, name: str, process: int, rank: int) -> Iterator[tuple[Call, _Source]]:
+    def _folder(
+        self, place: Place, name: str, process: int, rank: int
+    ) -> Iterator[tuple[Call, _Source]]:
         """Calls of one json; its stacks and parents are those beside it."""
         path = place.folder / name
         value = load_json_or_note(path, self.problems)
@@ -139,24 +166,45 @@ class _Builder:
             yield call, _Source(entry, prefix, files)
 
     def _files(self, folder: Path) -> tuple[str, frozenset[str]]:
-        """The folder of tensor files beside a json; the path that dump.json names is relative to where its writer stood."""
+        """The folder of tensor files beside a json; the path that dump.json names is relative to
+        where its writer stood.
+        """
         for name in _DATA:
             if (folder / name).is_dir():
-                return os.path.relpath(folder / name, self.root), frozenset(file_names(folder / name))
+                return os.path.relpath(folder / name, self.root), frozenset(
+                    file_names(folder / name)
+                )
         return "", frozenset()
 
-    def _call(self, entry: Entry, indices: dict[str, int], stacks: dict[str, tuple[str, ...]], about: tuple[int, int, int, bool]) -> Call:
+    def _call(
+        self,
+        entry: Entry,
+        indices: dict[str, int],
+        stacks: dict[str, tuple[str, ...]],
+        about: tuple[int, int, int, bool],
+    ) -> Call:
         process, rank, step, constructed = about
         frames = stacks.get(entry.name, ())
         forward = forward_name(entry.name)
-        source = user_line(frames) or (user_line(stacks.get(forward, ())) if forward is not None else None)
+        source = user_line(frames) or (
+            user_line(stacks.get(forward, ())) if forward is not None else None
+        )
         return Call(
-            process=process, rank=rank, step=step, index=indices[entry.name], level=entry.parts.level,
-            parent=indices.get(entry.parent) if entry.parent is not None else None, phase=phase_of(entry), op=entry.parts.op,
-            module=module_of(entry, constructed=constructed), name=entry.name,
-            forward_index=indices.get(forward) if forward is not None else None, stack=self._stack(process, frames), source=source,
+            process=process,
+            rank=rank,
+            step=step,
+            index=indices[entry.name],
+            level=entry.parts.level,
+            parent=indices.get(entry.parent) if entry.parent is not None else None,
+            phase=phase_of(entry),
+            op=entry.parts.op,
+            module=module_of(entry, constructed=constructed),
+            name=entry.name,
+            forward_index=indices.get(forward) if forward is not None else None,
+            stack=self._stack(process, frames),
+            source=source,
             args=_arguments(entry.body),
-        )  # fmt: skip
+        )
 
     def _stack(self, process: int, frames: tuple[str, ...]) -> int | None:
         if not frames:
@@ -199,7 +247,9 @@ def _leaves(entry: Entry) -> Iterator[tuple[str, TensorLeaf, dict[str, Any]]]:
     path = f"{parts.module}." if parts.module else ""
     if parts.kind == "gradient":
         for name, value in body.items():
-            for leaf in tensors(value[0] if isinstance(value, list) and len(value) == 1 else value, name):
+            for leaf in tensors(
+                value[0] if isinstance(value, list) and len(value) == 1 else value, name
+            ):
                 yield "output", leaf, {"role": "gradient", "tensor_name": f"{path}{name}"}
         return
     role = {"role": "gradient"} if parts.phase == "backward" else {}
@@ -209,7 +259,9 @@ def _leaves(entry: Entry) -> Iterator[tuple[str, TensorLeaf, dict[str, Any]]]:
     for name, value in _items(body.get("parameters")):
         for leaf in tensors(value, f"parameters.{name}"):
             yield "input", leaf, {"role": "parameter", "tensor_name": f"{path}{name}"}
-    if body.get("is_nan") in (0, 1) and not isinstance(body["is_nan"], bool):  # task nan_check keeps nothing else
+    if body.get("is_nan") in (0, 1) and not isinstance(
+        body["is_nan"], bool
+    ):  # task nan_check keeps nothing else
         yield "output", TensorLeaf("0", {"dtype": "unknown", "nan": body["is_nan"]}), {}
 
 
@@ -224,7 +276,10 @@ def _arguments(body: Any) -> str | None:
     positional = body.get("input_args")
     named = body.get("input_kwargs")
     tree = {
-        "args": [argument(value, str(i)) for i, value in enumerate(positional if isinstance(positional, list) else [])],
+        "args": [
+            argument(value, str(i))
+            for i, value in enumerate(positional if isinstance(positional, list) else [])
+        ],
         "kwargs": {name: argument(value, f"kwargs.{name}") for name, value in _items(named)},
     }
     return msgspec.json.encode(tree).decode()

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stack.json, in both its forms: {"0": [[entry names], [frames]], …} and, before 2024, {entry name: [frames]}.
+"""stack.json, in both its forms: {"0": [[entry names], [frames]], …} and, before 2024, {entry name:
+[frames]}.
 
-A frame is "File {path}, line {n}, in {function}, \\n {source}", innermost first. Only forward entries have stacks.
+A frame is "File {path}, line {n}, in {function}, \\n {source}", innermost first. Only forward
+entries have stacks.
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ _FRAME_LIMIT = 1000
 
 
 def read_stacks(value: Any) -> dict[str, tuple[str, ...]]:
-    """Frames of each entry, "path:line in function", innermost first; {} for anything else than a stack.json."""
+    """Frames of each entry, "path:line in function", innermost first; {} for anything else than a
+    stack.json.
+    """
     if not isinstance(value, dict):
         return {}
     found: dict[str, tuple[str, ...]] = {}
     for key, item in value.items():
-        if isinstance(item, list) and len(item) == 2 and all(isinstance(part, list) for part in item):
+        if (
+            isinstance(item, list)
+            and len(item) == 2
+            and all(isinstance(part, list) for part in item)
+        ):
             frames = _frames(item[1])
             found |= {name: frames for name in item[0] if isinstance(name, str)}
         elif isinstance(item, list) and item:
@@ -30,7 +38,11 @@ def read_stacks(value: Any) -> dict[str, tuple[str, ...]]:
 
 def _frames(lines: list[Any]) -> tuple[str, ...]:
     matches = (_FRAME.match(line) for line in lines[:_FRAME_LIMIT] if isinstance(line, str))
-    return tuple(f"{found['path']}:{found['line']} in {found['function'].strip()}" for found in matches if found)
+    return tuple(
+        f"{found['path']}:{found['line']} in {found['function'].strip()}"
+        for found in matches
+        if found
+    )
 
 
 def user_line(frames: tuple[str, ...]) -> str | None:

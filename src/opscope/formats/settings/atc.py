@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of ATC and of GE: overflow checks in kernels, debug information of kernels, the dump of exceptions.
+"""Options of ATC and of GE: overflow checks in kernels, debug information of kernels, the dump of
+exceptions.
 
-Values and rules: CANN documents (op_debug_level, op_debug_config, enable_exception_dump, --status_check). The one file among
-them is the configuration that op_debug_config names, lines of key=value.
+Values and rules: CANN documents (op_debug_level, op_debug_config, enable_exception_dump,
+--status_check). The one file among them is the configuration that op_debug_config names, lines of
+key=value.
 """
 
 from __future__ import annotations
@@ -10,7 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from opscope.errors import UsageError
-from opscope.formats.settings.kinds import Kind, Prepared, Request, Snippet, TextFile, Variable, chosen_purpose
+from opscope.formats.settings.kinds import (
+    Kind,
+    Prepared,
+    Request,
+    Snippet,
+    TextFile,
+    Variable,
+    chosen_purpose,
+)
 from opscope.formats.settings.problem import Problem
 from opscope.formats.settings.steps import wrong_steps
 from opscope.formats.settings.table import nearest
@@ -52,15 +62,30 @@ def check_options(options: dict[str, str], environment: dict[str, str]) -> tuple
     ]
     if options.get("enableDump") == "1" and options.get("enableDumpDebug") == "1":
         found.append(
-            Problem("error", "enableDumpDebug", "enableDump and enableDumpDebug exclude each other; keep one", "ge.exec.enableDump")
+            Problem(
+                "error",
+                "enableDumpDebug",
+                "enableDump and enableDumpDebug exclude each other; keep one",
+                "ge.exec.enableDump",
+            )
         )
     if "dumpDebugMode" in options and options.get("enableDumpDebug") != "1":
-        found.append(Problem("note", "dumpDebugMode", "has no effect unless enableDumpDebug is 1", "dumpDebugMode"))
+        found.append(
+            Problem(
+                "note",
+                "dumpDebugMode",
+                "has no effect unless enableDumpDebug is 1",
+                "dumpDebugMode",
+            )
+        )
     if options.get("dumpStep"):
         wrong = wrong_steps(options["dumpStep"])
         found.extend([Problem("error", "dumpStep", wrong, "dumpStep")] if wrong else [])
     if environment.get("NPU_COLLECT_PATH") and options.get("enable_exception_dump") in {"0", "2"}:
-        text = f"{options['enable_exception_dump']} has no effect: NPU_COLLECT_PATH is set and forces 1"
+        text = (
+            f"{options['enable_exception_dump']} has no effect: NPU_COLLECT_PATH is set and "
+            "forces 1"
+        )
         found.append(Problem("note", "enable_exception_dump", text, "enable_exception_dump"))
     return tuple(found)
 
@@ -74,30 +99,62 @@ def check_config(text: str, environment: dict[str, str]) -> tuple[Problem, ...]:
             continue
         if not equals or key not in {"op_debug_config", "op_debug_list"}:
             known = ["op_debug_config", "op_debug_list"]
-            found.append(Problem("error", f"line {number}", f"{key!r} is not a key=value line of this file{nearest(key, known)}"))
+            found.append(
+                Problem(
+                    "error",
+                    f"line {number}",
+                    f"{key!r} is not a key=value line of this file{nearest(key, known)}",
+                )
+            )
         elif key == "op_debug_config":
             words = [word.strip() for word in value.split(",")]
-    found.extend(Problem("error", "op_debug_config", f"{word!r} is unknown{nearest(word, CONFIG_WORDS)}")
-                 for word in words if word not in CONFIG_WORDS)  # fmt: skip
+    found.extend(
+        Problem("error", "op_debug_config", f"{word!r} is unknown{nearest(word, CONFIG_WORDS)}")
+        for word in words
+        if word not in CONFIG_WORDS
+    )
     if "oom" in words and "ccec_O0" in words:
-        found.append(Problem("error", "op_debug_config", "ccec_O0 and oom exclude each other; keep one", "op_debug_config"))
+        found.append(
+            Problem(
+                "error",
+                "op_debug_config",
+                "ccec_O0 and oom exclude each other; keep one",
+                "op_debug_config",
+            )
+        )
     if "oom" in words and environment.get("NPU_COLLECT_PATH"):
-        found.append(Problem("error", "op_debug_config", "oom cannot go with NPU_COLLECT_PATH; unset the variable", "op_debug_config"))
+        found.append(
+            Problem(
+                "error",
+                "op_debug_config",
+                "oom cannot go with NPU_COLLECT_PATH; unset the variable",
+                "op_debug_config",
+            )
+        )
     return tuple(found)
 
 
 def prepare(request: Request) -> Prepared:
-    """The options for a purpose, as ATC's command line and as GE's options, and the file they name."""
+    """The options for a purpose, as ATC's command line and as GE's options, and the file they
+    name.
+    """
     purpose = chosen_purpose("atc", PURPOSES, request.purpose)
-    options = {**_options(purpose, request), **{name: str(value) for name, value in request.settings.items()}}
+    options = {
+        **_options(purpose, request),
+        **{name: str(value) for name, value in request.settings.items()},
+    }
     environment = dict(request.environment)
-    files = (TextFile(FILE, "op_debug_config=oom\n" + _listed(request)),) if purpose == "memory" else ()
+    files = (
+        (TextFile(FILE, "op_debug_config=oom\n" + _listed(request)),) if purpose == "memory" else ()
+    )
     problems = check_options(options, environment)
     for file in files:
         problems += check_config(file.text, environment)
     return Prepared(
         files=files,
-        environment=(_debug_folder(request),) if purpose in {"aicore", "memory"} and request.path else (),
+        environment=(_debug_folder(request),)
+        if purpose in {"aicore", "memory"} and request.path
+        else (),
         snippets=_snippets(options),
         advice=_ADVICE[purpose],
         result=_RESULT[purpose],
@@ -133,7 +190,11 @@ def _listed(request: Request) -> str:
 
 
 def _debug_folder(request: Request) -> Variable:
-    return Variable("ASCEND_WORK_PATH", request.path or "", "before the program starts: kernel_meta and dumps go there")
+    return Variable(
+        "ASCEND_WORK_PATH",
+        request.path or "",
+        "before the program starts: kernel_meta and dumps go there",
+    )
 
 
 def _snippets(options: dict[str, str]) -> tuple[Snippet, ...]:
@@ -144,21 +205,43 @@ def _snippets(options: dict[str, str]) -> tuple[Snippet, ...]:
         if name != "status_check"
     ]
     said = [Snippet("on ATC's command line", "atc … " + " ".join(atc))] if atc else []
-    return (*said, Snippet("as options of GE (GEInitialize, or the framework's own name for them)", "\n".join(ge))) if ge else tuple(said)
+    return (
+        (
+            *said,
+            Snippet(
+                "as options of GE (GEInitialize, or the framework's own name for them)",
+                "\n".join(ge),
+            ),
+        )
+        if ge
+        else tuple(said)
+    )
 
 
 _ADVICE = {
-    "overflow": ("910, 310P and 310B need it to find overflow; A2, A3 and 950 always look", "then: opscope prepare acl overflow"),
+    "overflow": (
+        "910, 310P and 310B need it to find overflow; A2, A3 and 950 always look",
+        "then: opscope prepare acl overflow",
+    ),
     "aicore": (
-        "op_debug_level 2 compiles with -O0 -g: slower, and the CCE line of the error is known; 1 keeps the optimisation",
+        (
+            "op_debug_level 2 compiles with -O0 -g: slower, and the CCE line of the error is "
+            "known; 1 keeps the optimisation"
+        ),
         "the dump of exceptions leaves out operators of dynamic shape",
     ),
-    "memory": ("an address out of range ends the kernel with its name in the log; not together with op_debug_level 2 (ccec_O0)",),
+    "memory": (
+        (
+            "an address out of range ends the kernel with its name in the log; not together with "
+            "op_debug_level 2 (ccec_O0)"
+        ),
+    ),
     "model": ("dump slows the program; name steps and layers where they are known",),
 }
 _RESULT = {
     "overflow": "kernels that set the status word; nothing is written yet",
-    "aicore": "kernel_meta/*.o, *.json, *.cce, *_loc.json, and TIME/DEVICE/extra-info/data-dump/…; opscope aicore FOLDER",
+    "aicore": "kernel_meta/*.o, *.json, *.cce, *_loc.json, and "
+    "TIME/DEVICE/extra-info/data-dump/…; opscope aicore FOLDER",
     "memory": "a log that names the kernel; opscope aicore LOGS",
     "model": "DUMPPATH/TIME/DEVICE/MODEL/MODEL_ID/STEP; opscope scan DUMPPATH",
 }
@@ -169,4 +252,11 @@ def verify(document: Any, request: Request) -> tuple[Problem, ...]:
     return check_config(str(document), dict(request.environment))
 
 
-KIND = Kind(name="atc", about="options of ATC and GE", purposes=PURPOSES, prepare=prepare, verify=verify, syntax="text")
+KIND = Kind(
+    name="atc",
+    about="options of ATC and GE",
+    purposes=PURPOSES,
+    prepare=prepare,
+    verify=verify,
+    syntax="text",
+)

@@ -32,9 +32,9 @@ BUILTIN: Mapping[str, str] = {
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a user asks a kind for.
 
-    purpose is one of the kind's purposes; step counts from 0. settings holds keys of the tool's own file, as the user typed
-    them, and wins over everything else. environment is that of the program to come. Fields that a kind has no use for it
-    ignores; None means not asked for.
+    purpose is one of the kind's purposes; step counts from 0. settings holds keys of the tool's own
+    file, as the user typed them, and wins over everything else. environment is that of the program
+    to come. Fields that a kind has no use for it ignores; None means not asked for.
     """
 
     purpose: str | None = None
@@ -78,7 +78,8 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything needed before the next run. {FOLDER} in values and snippets stands for the folder the files are written to.
+    """Everything needed before the next run. {FOLDER} in values and snippets stands for the folder
+    the files are written to.
 
     result says which folders and files will appear, and how opscope reads them.
     """
@@ -94,8 +95,9 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of settings.
 
-    purposes maps a purpose to what it is for. verify remarks on a file somebody wrote (for `--verify`): on the parsed
-    document where syntax is "json", on its text where it is "text"; None where the kind has no file of its own.
+    purposes maps a purpose to what it is for. verify remarks on a file somebody wrote (for
+    `--verify`): on the parsed document where syntax is "json", on its text where it is "text"; None
+    where the kind has no file of its own.
     """
 
     name: str
@@ -107,7 +109,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_kind(name: str) -> Kind:
-    """The kind of that name (`acl.json` is `acl`); UsageError, with the nearest name, for one that is not known."""
+    """The kind of that name (`acl.json` is `acl`); UsageError, with the nearest name, for one that
+    is not known.
+    """
     wanted = name.lower().removesuffix(".json")
     reference = BUILTIN.get(wanted)
     if reference is None:
@@ -119,15 +123,20 @@ def find_kind(name: str) -> Kind:
     return found
 
 
-# Keys that a file of a kind has at its top, nothing else has, and that are spelt right or nearly so.
+# Keys that a file of a kind has at its top, nothing else has, and that are spelt right or nearly
+# so.
 _MARKS = {
-    "common_dump_settings": "mindspore", "e2e_dump_settings": "mindspore", "dump": "acl", "task": "msprobe", "dump_path": "msprobe",
-    "level": "msprobe", "step": "msprobe", "rank": "msprobe", "statistics": "msprobe", "tensor": "msprobe",
+    "common_dump_settings": "mindspore", "e2e_dump_settings": "mindspore", "dump": "acl",
+    "task": "msprobe", "dump_path": "msprobe",
+    "level": "msprobe", "step": "msprobe", "rank": "msprobe", "statistics": "msprobe",
+    "tensor": "msprobe",
 }  # fmt: skip
 
 
 def kind_of_file(text: str) -> str:
-    """The kind of settings that a file's text is of, by its keys; UsageError where nothing says so."""
+    """The kind of settings that a file's text is of, by its keys; UsageError where nothing says
+    so.
+    """
     if "=" in text and not text.lstrip().startswith(("{", "[")):
         return "atc"
     names: list[str] = re.findall(r'"([^"\\\n]{1,60})"\s*:', text)
@@ -143,31 +152,41 @@ def kind_of_file(text: str) -> str:
             return _MARKS[near[0]]
     if wrong is not None and (not text.strip() or text.lstrip().startswith(("{", "["))):
         raise wrong
-    raise UsageError("nothing in it says whose settings these are; name the kind: opscope prepare KIND --verify FILE")
+    raise UsageError(
+        "nothing in it says whose settings these are; name the kind: opscope prepare KIND "
+        "--verify FILE"
+    )
 
 
-# How people say it -> the word for it, looked through in this order; the Chinese words are those of the manuals.
+# How people say it -> the word for it, looked through in this order; the Chinese words are those of
+# the manuals.
 _PHRASES = {
-    "exception": "aicore", "ai core": "aicore", "ai_core": "aicore", "异常": "aicore", "报错": "aicore",
+    "exception": "aicore", "ai core": "aicore", "ai_core": "aicore", "异常": "aicore", "报错": "aicore",  # noqa: E501
     "越界": "address",
     "set_dump": "set_dump", "set dump": "set_dump", "指定对象": "set_dump",
     "sampl": "sampling", "采样": "sampling", "切片": "sampling",
     "migrat": "migration", "迁移": "migration",
     "overflow": "overflow", "溢出": "overflow",
-    "compare": "compare", "比对": "compare", "对比": "compare", "比较": "compare", "精度": "compare",
+    "compare": "compare", "比对": "compare", "对比": "compare", "比较": "compare", "精度": "compare",  # noqa: E501
     "nan": "nan", "非数": "nan",
     "statistic": "statistics", "everything": "statistics", "统计": "statistics",
     "全部": "dump", "全量": "dump", "整网": "dump", "所有": "dump",
 }  # fmt: skip
 _STEP = re.compile(r"(?:\bstep\s*|迭代\s*|步骤\s*|步\s*)([0-9]{1,9})(?![0-9])", re.IGNORECASE)
-_NTH_STEP = re.compile(r"第\s*([0-9]{1,9})\s*(?:个)?\s*(?:迭代|步|轮|step)", re.IGNORECASE)  # counted from 1, as the manual says
+_NTH_STEP = re.compile(
+    r"第\s*([0-9]{1,9})\s*(?:个)?\s*(?:迭代|步|轮|step)", re.IGNORECASE
+)  # counted from 1, as the manual says
 
 
 def read_purpose(phrase: str) -> tuple[str, int | None]:
-    """A purpose and a step out of "nan at step 10", "compare with GPU", "AI Core error", "第10个迭代溢出"; steps count from 0."""
+    """A purpose and a step out of "nan at step 10", "compare with GPU", "AI Core error",
+    "第10个迭代溢出"; steps count from 0.
+    """
     words = phrase.strip().lower()
     nth, plain = _NTH_STEP.search(words), _STEP.search(words)
-    step = max(0, int(nth[1]) - 1) if nth is not None else int(plain[1]) if plain is not None else None
+    step = (
+        max(0, int(nth[1]) - 1) if nth is not None else int(plain[1]) if plain is not None else None
+    )
     if " " in words or words in _PHRASES or not words.isascii():
         words = next((word for said, word in _PHRASES.items() if said in words), words)
     return words, step
@@ -175,7 +194,8 @@ def read_purpose(phrase: str) -> tuple[str, int | None]:
 
 # A purpose that a kind calls otherwise.
 _OTHERWISE = {
-    "aicore": {"error"}, "address": {"memory"}, "memory": {"address"}, "dump": {"model", "nan"}, "model": {"dump"},
+    "aicore": {"error"}, "address": {"memory"}, "memory": {"address"}, "dump": {"model", "nan"},
+    "model": {"dump"},
     "migration": {"compare"}, "error": {"aicore"},
 }  # fmt: skip
 
@@ -184,7 +204,11 @@ def chosen_purpose(kind: str, purposes: Mapping[str, str], purpose: str | None) 
     """The purpose asked for, else the first; UsageError for one the kind does not have."""
     if purpose is None:
         return next(iter(purposes))
-    if purpose not in purposes and purpose in _OTHERWISE and (same := _OTHERWISE[purpose] & purposes.keys()):
+    if (
+        purpose not in purposes
+        and purpose in _OTHERWISE
+        and (same := _OTHERWISE[purpose] & purposes.keys())
+    ):
         return next(name for name in purposes if name in same)
     if purpose not in purposes:
         near = get_close_matches(purpose, purposes, n=1)

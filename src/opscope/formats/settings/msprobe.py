@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """config.json of msprobe (PrecisionDebugger): keys, their rules, a file for a purpose.
 
-Keys, values and rules: msprobe 26.2 and its earlier generations; what only earlier ones know is a note.
+Keys, values and rules: msprobe 26.2 and its earlier generations; what only earlier ones know is a
+note.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opscope.errors import UsageError
-from opscope.formats.settings.kinds import Kind, Prepared, Request, Snippet, TextFile, chosen_purpose
+from opscope.formats.settings.kinds import (
+    Kind,
+    Prepared,
+    Request,
+    Snippet,
+    TextFile,
+    chosen_purpose,
+)
 from opscope.formats.settings.problem import Problem
 from opscope.formats.settings.steps import wrong_steps
 from opscope.formats.settings.table import Key, check_table, nearest
@@ -51,13 +59,25 @@ _COMMON = (
 )
 TASK_KEYS: Mapping[str, tuple[Key, ...]] = {
     "statistics": _COMMON,
-    "tensor": (*_COMMON, Key(name="file_format", kind="text", choices=("npy", "bin")), Key(name="bench_path", kind="text"),
-               Key(name="diff_nums", kind="integer", least=-1)),
-    "acc_check": (Key(name="white_list", kind="texts"), Key(name="black_list", kind="texts"), Key(name="error_data_path", kind="text")),
-    "nan_check": tuple(key for key in _COMMON if key.name in {"list", "scope", "tensor_list", "data_mode"}),
-    "overflow_check": (Key(name="overflow_nums", kind="integer", least=-1),
-                       Key(name="check_mode", kind="text", choices=("all", "aicore", "atomic"))),
-}  # fmt: skip
+    "tensor": (
+        *_COMMON,
+        Key(name="file_format", kind="text", choices=("npy", "bin")),
+        Key(name="bench_path", kind="text"),
+        Key(name="diff_nums", kind="integer", least=-1),
+    ),
+    "acc_check": (
+        Key(name="white_list", kind="texts"),
+        Key(name="black_list", kind="texts"),
+        Key(name="error_data_path", kind="text"),
+    ),
+    "nan_check": tuple(
+        key for key in _COMMON if key.name in {"list", "scope", "tensor_list", "data_mode"}
+    ),
+    "overflow_check": (
+        Key(name="overflow_nums", kind="integer", least=-1),
+        Key(name="check_mode", kind="text", choices=("all", "aicore", "atomic")),
+    ),
+}
 DATA_MODES = ("all", "forward", "backward", "input", "output")
 EARLIER = ("seed", "is_deterministic", "enable_dataloader", "acl_config", *EARLIER_TASKS)
 PURPOSES = {
@@ -80,9 +100,15 @@ def check(document: object) -> tuple[Problem, ...]:
             found += check_table(document[task], keys, at=task)
     if any(problem.severity == "error" for problem in found):
         return tuple(found)
-    found += [Problem("error", key, text, "config.json of msprobe") for rule in RULES for key, text in rule(document)]
     found += [
-        Problem("note", key, "is known to msprobe's earlier generations only", "config.json of msprobe")
+        Problem("error", key, text, "config.json of msprobe")
+        for rule in RULES
+        for key, text in rule(document)
+    ]
+    found += [
+        Problem(
+            "note", key, "is known to msprobe's earlier generations only", "config.json of msprobe"
+        )
         for key in EARLIER
         if key in document
     ]
@@ -101,7 +127,11 @@ def _steps(document: Config) -> Remarks:
         parts = value if isinstance(value, list) else [value]
         for part in parts:
             text = str(part)
-            if isinstance(part, bool) or not isinstance(part, int | str) or wrong_steps(text) is not None:
+            if (
+                isinstance(part, bool)
+                or not isinstance(part, int | str)
+                or wrong_steps(text) is not None
+            ):
                 found.append((key, f'{part!r} is neither a number nor a range such as "4-6"'))
     return found
 
@@ -109,7 +139,11 @@ def _steps(document: Config) -> Remarks:
 def _data_modes(document: Config) -> Remarks:
     wanted = document.get(task_of(document), {}).get("data_mode", ["all"])
     place = f"{task_of(document)}.data_mode"
-    found = [(place, f"{mode!r} is unknown{nearest(mode, DATA_MODES)}") for mode in wanted if mode not in DATA_MODES]
+    found = [
+        (place, f"{mode!r} is unknown{nearest(mode, DATA_MODES)}")
+        for mode in wanted
+        if mode not in DATA_MODES
+    ]
     return found or ([(place, '"all" stands alone')] if "all" in wanted and len(wanted) > 1 else [])
 
 
@@ -117,7 +151,12 @@ def _scope(document: Config) -> Remarks:
     scope = document.get(task_of(document), {}).get("scope", [])
     if not scope or len(scope) == 2:
         return []
-    return [(f"{task_of(document)}.scope", f"has {len(scope)} names; none, or the first and the last name of a range")]
+    return [
+        (
+            f"{task_of(document)}.scope",
+            f"has {len(scope)} names; none, or the first and the last name of a range",
+        )
+    ]
 
 
 def _level_two(document: Config) -> Remarks:
@@ -128,7 +167,11 @@ def _level_two(document: Config) -> Remarks:
         return [("level", 'L2 needs task "tensor"')]
     if table.get("scope"):
         return [("tensor.scope", "must be empty with level L2")]
-    return [] if len(table.get("list", [])) == 1 else [("tensor.list", "must hold exactly one API with level L2")]
+    return (
+        []
+        if len(table.get("list", [])) == 1
+        else [("tensor.list", "must hold exactly one API with level L2")]
+    )
 
 
 def _levels(document: Config) -> Remarks:
@@ -143,12 +186,23 @@ def _levels(document: Config) -> Remarks:
 
 
 def _asynchronous(document: Config) -> Remarks:
-    if document.get("async_dump") and task_of(document) == "tensor" and not document.get("tensor", {}).get("list"):
+    if (
+        document.get("async_dump")
+        and task_of(document) == "tensor"
+        and not document.get("tensor", {}).get("list")
+    ):
         return [("tensor.list", "must name APIs when async_dump is on with task tensor")]
     return []
 
 
-RULES: tuple[Callable[[Config], Remarks], ...] = (_steps, _data_modes, _scope, _level_two, _levels, _asynchronous)
+RULES: tuple[Callable[[Config], Remarks], ...] = (
+    _steps,
+    _data_modes,
+    _scope,
+    _level_two,
+    _levels,
+    _asynchronous,
+)
 
 
 def prepare(request: Request) -> Prepared:
@@ -173,8 +227,14 @@ def prepare(request: Request) -> Prepared:
     return Prepared(
         files=(TextFile(FILE, json.dumps(document, indent=4, ensure_ascii=False) + "\n"),),
         snippets=(Snippet("in the training script", _SCRIPT),),
-        advice=("opscope run -- python train.py records the same without a line in the script, and every dispatcher operator",),
-        result=f"{document['dump_path']}/stepN/rankN/dump.json; opscope scan {document['dump_path']}",
+        advice=(
+            (
+                "opscope run -- python train.py records the same without a line in the script, "
+                "and every dispatcher operator"
+            ),
+        ),
+        result=f"{document['dump_path']}/stepN/rankN/dump.json; opscope scan "
+        f"{document['dump_path']}",
         problems=check(document),
     )
 
@@ -201,7 +261,10 @@ def _set(document: dict[str, Any], name: str, value: Any) -> None:
     """Set a key, `level` or `statistics.summary_mode`; UsageError for one that does not exist."""
     table, dot, key = name.partition(".")
     if table not in {known.name for known in KEYS}:
-        raise UsageError(f"config.json of msprobe has no key {name!r}{nearest(table, [known.name for known in KEYS])}")
+        raise UsageError(
+            "config.json of msprobe has no key "
+            f"{name!r}{nearest(table, [known.name for known in KEYS])}"
+        )
     if dot:
         document.setdefault(table, {})[key] = value
     else:
@@ -213,4 +276,10 @@ def verify(document: Any, request: Request) -> tuple[Problem, ...]:  # noqa: ARG
     return check(document)
 
 
-KIND = Kind(name="msprobe", about="msprobe's PrecisionDebugger (config.json)", purposes=PURPOSES, prepare=prepare, verify=verify)
+KIND = Kind(
+    name="msprobe",
+    about="msprobe's PrecisionDebugger (config.json)",
+    purposes=PURPOSES,
+    prepare=prepare,
+    verify=verify,
+)

@@ -11,8 +11,9 @@ import msgspec
 class Problem(msgspec.Struct, frozen=True):
     """One remark about one key.
 
-    severity is "error" (the tool would stop, or dump something else than asked) or "note" (the setting has no effect there).
-    key is the path in the file, `common_dump_settings.iteration`; rule names the rule of the tool's manual it comes from.
+    severity is "error" (the tool would stop, or dump something else than asked) or "note" (the
+    setting has no effect there). key is the path in the file, `common_dump_settings.iteration`;
+    rule names the rule of the tool's manual it comes from.
     """
 
     severity: str

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a TensorFlow 1.15 training on Ascend sets before the next run: Estimator and sess.run.
 
-The lines are those of the manual "构造单算子复现用例" (AI Core errors), with the dump options of NPURunConfig and DumpConfig beside
-them for the other purposes.
+The lines are those of the manual "构造单算子复现用例" (AI Core errors), with the dump options of
+NPURunConfig and DumpConfig beside them for the other purposes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from opscope.errors import UsageError
-from opscope.formats.settings.kinds import Kind, Prepared, Request, Snippet, TextFile, Variable, chosen_purpose
+from opscope.formats.settings.kinds import (
+    Kind,
+    Prepared,
+    Request,
+    Snippet,
+    TextFile,
+    Variable,
+    chosen_purpose,
+)
 from opscope.formats.settings.problem import errors
 from opscope.formats.settings.steps import step_and_before, wrong_steps
 from opscope.formats.settings.table import Key, check_table
 
 MODES = ("estimator", "session")
 PURPOSES = {
-    "aicore": "an AI Core error: kernels with debug information, the dump of the operator that fails",
+    "aicore": "an AI Core error: kernels with debug information, the dump of the operator that "
+    "fails",
     "overflow": "operators that overflow",
     "dump": "inputs and outputs of every operator",
 }
-# What --set may name: the arguments of NPURunConfig and of DumpConfig, which are keys of parameter_map in a session.
+# What --set may name: the arguments of NPURunConfig and of DumpConfig, which are keys of
+# parameter_map in a session.
 RUN_KEYS = (
     Key(name="op_debug_level", kind="integer", choices=(0, 1, 2)),
     Key(name="enable_exception_dump", kind="integer", choices=(0, 1, 2)),
@@ -71,7 +81,9 @@ with tf.Session(config=config) as sess:
 
 
 def prepare(request: Request) -> Prepared:
-    """The lines of a training script for a purpose; framework chooses "estimator" or "session", None gives both."""
+    """The lines of a training script for a purpose; framework chooses "estimator" or "session",
+    None gives both.
+    """
     purpose = chosen_purpose("tensorflow", PURPOSES, request.purpose)
     if request.framework not in {None, *MODES}:
         raise UsageError(f"--framework {request.framework!r}: not one of {', '.join(MODES)}")
@@ -93,7 +105,9 @@ def prepare(request: Request) -> Prepared:
 
 
 def given(settings: Mapping[str, Any], keys: tuple[Key, ...]) -> dict[str, Any]:
-    """What --set says, checked; UsageError, all faults in one line, for a key there is not and a value it cannot have."""
+    """What --set says, checked; UsageError, all faults in one line, for a key there is not and a
+    value it cannot have.
+    """
     wrong = errors(check_table(dict(settings), keys, at="--set"))
     if wrong:
         raise UsageError("; ".join(problem.line() for problem in wrong))
@@ -106,25 +120,43 @@ def _options(purpose: str, path: str, steps: str | None) -> dict[str, Any]:
         return {"op_debug_level": 2, "enable_exception_dump": 1}
     if purpose == "overflow":
         return {"enable_dump_debug": True, "dump_path": path, "dump_debug_mode": "all"}
-    return {"enable_dump": True, "dump_path": path, "dump_mode": "all"} | ({"dump_step": steps} if steps else {})
+    return {"enable_dump": True, "dump_path": path, "dump_mode": "all"} | (
+        {"dump_step": steps} if steps else {}
+    )
 
 
 def estimator_lines(options: Mapping[str, Any]) -> str:
     """The lines for an Estimator; values become Python literals."""
-    dump = ", ".join(f"{key.name}={_literal(options[key.name])}" for key in DUMP_KEYS if key.name in options)
+    dump = ", ".join(
+        f"{key.name}={_literal(options[key.name])}" for key in DUMP_KEYS if key.name in options
+    )
     lines = ["  dump_config=dump_config,"] if dump else []
     if "op_debug_level" in options:
-        lines.append(f"  op_debug_level = {options['op_debug_level']},            # {_LEVELS[options['op_debug_level']]}")
+        lines.append(
+            f"  op_debug_level = {options['op_debug_level']},            # "
+            f"{_LEVELS[options['op_debug_level']]}"
+        )
     last = ""
     if "enable_exception_dump" in options:
-        last = f",\n  enable_exception_dump={options['enable_exception_dump']}       # {_EXCEPTIONS[options['enable_exception_dump']]}"
-    return _ESTIMATOR.format(before=f"dump_config = DumpConfig({dump})\n" if dump else "", options="\n".join(lines), last=last)
+        last = (
+            f",\n  enable_exception_dump={options['enable_exception_dump']}       # "
+            f"{_EXCEPTIONS[options['enable_exception_dump']]}"
+        )
+    return _ESTIMATOR.format(
+        before=f"dump_config = DumpConfig({dump})\n" if dump else "",
+        options="\n".join(lines),
+        last=last,
+    )
 
 
 def session_lines(options: Mapping[str, Any]) -> str:
     """The lines for sess.run; values become Python literals."""
     names = sorted(options, key=lambda name: name != "enable_exception_dump")  # as in the manual
-    return _SESSION.format(options="\n".join(f'custom_op.parameter_map["{name}"].{_assigned(options[name])}' for name in names))
+    return _SESSION.format(
+        options="\n".join(
+            f'custom_op.parameter_map["{name}"].{_assigned(options[name])}' for name in names
+        )
+    )
 
 
 def _assigned(value: bool | int | str) -> str:  # noqa: FBT001
@@ -137,25 +169,46 @@ def _literal(value: bool | str) -> str:  # noqa: FBT001
     return f'"{value}"' if value == "all" else repr(value)
 
 
-_LEVELS = {0: "no debug information (the default)", 1: "kernels with their .cce and _loc.json", 2: "kernels with debug information"}
+_LEVELS = {
+    0: "no debug information (the default)",
+    1: "kernels with their .cce and _loc.json",
+    2: "kernels with debug information",
+}
 _EXCEPTIONS = {
     0: "no dump of the failing operator",
     1: "the inputs and outputs of the failing operator; not of dynamic shape",
     2: "a brief dump of the failing operator; of dynamic shape too",
 }
-_WHERE = {"estimator": "in an Estimator's training script", "session": "in a sess.run training script"}
+_WHERE = {
+    "estimator": "in an Estimator's training script",
+    "session": "in a sess.run training script",
+}
 _ADVICE = {
     "aicore": (
-        "op_debug_level 2 compiles without optimisation (-O0 -g) and finds the CCE line; 1 keeps it; 0 is off",
-        "kernel_meta appears in the folder the training is started in: *.cce, *_loc.json, *.o, *.json",
+        (
+            "op_debug_level 2 compiles without optimisation (-O0 -g) and finds the CCE line; 1 "
+            "keeps it; 0 is off"
+        ),
+        (
+            "kernel_meta appears in the folder the training is started in: *.cce, *_loc.json, "
+            "*.o, *.json"
+        ),
         "operators of dynamic shape are left out of the dump of exceptions",
     ),
-    "overflow": ("one pair of files for each overflowing operator: its dump, and OpDebug.Node_Opdebug.…",),
+    "overflow": (
+        "one pair of files for each overflowing operator: its dump, and OpDebug.Node_Opdebug.…",
+    ),
     "dump": ("the dump slows the training and fills the disk: name steps (--steps 9|10)",),
 }
 _RESULT = {
-    "aicore": "kernel_meta/ and the dump of the failing operator in the folder the training is started in; opscope aicore FOLDER",
+    "aicore": "kernel_meta/ and the dump of the failing operator in the folder the training is "
+    "started in; opscope aicore FOLDER",
     "overflow": "{path}/TIME/DEVICE/…; opscope scan {path}",
     "dump": "{path}/TIME/DEVICE/MODEL/MODEL_ID/STEP; opscope scan {path}",
 }
-KIND = Kind(name="tensorflow", about="TensorFlow on Ascend, Estimator and sess.run", purposes=PURPOSES, prepare=prepare)
+KIND = Kind(
+    name="tensorflow",
+    about="TensorFlow on Ascend, Estimator and sess.run",
+    purposes=PURPOSES,
+    prepare=prepare,
+)

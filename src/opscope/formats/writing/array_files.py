@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tensors of a run as plain files: .npy, .bin, .pt, .txt, .csv, one each, or .safetensors shards.
+"""Writes the tensors of a run as plain files: .npy, .bin, .pt, .txt, .csv, one each, or
+.safetensors shards.
 
     rank{r}/step{s}/{call}.{input|output}.{slot}.npy
-    rank{r}/step{s}/{call}.{input|output}.{slot}.{4_16}.{float16}.bin       plain bytes, C order, little-endian
-    rank{r}/step{s}/{npy name}.txt                                          flat, shape and type in a "#" line
+    rank{r}/step{s}/{call}.{input|output}.{slot}.{4_16}.{float16}.bin  plain bytes, C order,
+                                                                       little-endian
+    rank{r}/step{s}/{npy name}.txt                                     flat, shape and type in a "#"
+                                                                       line
 
-bfloat16 and fp8 become float32 in .npy, which NumPy alone can read; the list beside the files (opscope.jsonl) keeps the true type,
-and reading brings it back exactly. A .txt of a tensor that came from an .npy keeps that file's name.
+bfloat16 and fp8 become float32 in .npy, which NumPy alone can read; the list beside the files
+(opscope.jsonl) keeps the true type, and reading brings it back exactly. A .txt of a tensor that
+came from an .npy keeps that file's name.
 """
 
 from __future__ import annotations
@@ -33,9 +37,15 @@ _SHARD = 256 << 20
 
 
 def wide(values: Array) -> Array:
-    """Values in a type that plain NumPy reads: bfloat16 and fp8 widened to float32, which is exact."""
+    """Values in a type that plain NumPy reads: bfloat16 and fp8 widened to float32, which is
+    exact.
+    """
     kind = dtype_of_numpy(values.dtype)
-    return values.astype(np.float32) if kind.kind == "float" and kind.bits < 32 and kind.name != "float16" else values
+    return (
+        values.astype(np.float32)
+        if kind.kind == "float" and kind.bits < 32 and kind.name != "float16"
+        else values
+    )
 
 
 def write_npy(path: Path, values: Array) -> None:
@@ -60,8 +70,12 @@ def write_pt(path: Path, values: Array) -> None:
 
 
 _WRITE: dict[str, Callable[[Path, Array], None]] = {
-    "npy": write_npy, "bin": write_bin, "pt": write_pt, "txt": write_txt, "csv": write_csv,
-}  # fmt: skip
+    "npy": write_npy,
+    "bin": write_bin,
+    "pt": write_pt,
+    "txt": write_txt,
+    "csv": write_csv,
+}
 
 
 class ArrayFiles:
@@ -79,14 +93,19 @@ class ArrayFiles:
         if self._kind == "txt":
             stem = f"{self._origin(tensor) or stem}.npy"
         if self._kind == "bin":
-            stem += f".{'_'.join(map(str, values.shape)) or 'scalar'}.{dtype_of_numpy(values.dtype).name}"
+            stem += (
+                f".{'_'.join(map(str, values.shape)) or 'scalar'}"
+                f".{dtype_of_numpy(values.dtype).name}"
+            )
         name = self._names.take(folder, stem, suffix)
         (self._out / folder).mkdir(parents=True, exist_ok=True)
         _WRITE[self._kind](self._out / folder / name, values)
         return ValueRef(f"{folder}/{name}", "")
 
     def _origin(self, tensor: Tensor) -> str | None:
-        """Name of the .npy a tensor lies in, or that is made of its CANN dump file: with type, task and time; None for other files."""
+        """Name of the .npy a tensor lies in, or that is made of its CANN dump file: with type, task
+        and time; None for other files.
+        """
         if tensor.value is None:
             return None
         file = PurePosixPath(tensor.value.shard)
@@ -98,14 +117,20 @@ class ArrayFiles:
         if file.suffix == ".npy":
             return safe(file.stem)
         dump = parse(file.name)
-        return safe(f"{file.name}.{tensor.value.key}") if dump is not None and tensor.value.key else None
+        return (
+            safe(f"{file.name}.{tensor.value.key}")
+            if dump is not None and tensor.value.key
+            else None
+        )
 
     def close(self) -> None:
         """Nothing is held back."""
 
 
 class SafetensorsFiles:
-    """Shards of a bounded size, one open for each rank and step at a time; a shard is written when it is full."""
+    """Shards of a bounded size, one open for each rank and step at a time; a shard is written when
+    it is full.
+    """
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -150,7 +175,11 @@ def write_safetensors(path: Path, tensors: dict[str, Array]) -> None:
     at = 0
     for name, values in tensors.items():
         size = math.prod(values.shape) * values.itemsize
-        header[name] = {"dtype": dtype_of_numpy(values.dtype).safetensors, "shape": list(values.shape), "data_offsets": [at, at + size]}
+        header[name] = {
+            "dtype": dtype_of_numpy(values.dtype).safetensors,
+            "shape": list(values.shape),
+            "data_offsets": [at, at + size],
+        }
         at += size
     text = msgspec.json.encode(header)
     text += b" " * (-len(text) % 8)

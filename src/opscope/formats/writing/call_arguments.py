@@ -9,7 +9,9 @@ import msgspec
 
 
 def argument_tree(args: str | None) -> dict[str, Any]:
-    """The object that column args of table calls holds ("args", "kwargs", …); empty where it holds none."""
+    """The object that column args of table calls holds ("args", "kwargs", …); empty where it holds
+    none.
+    """
     try:
         value = msgspec.json.decode(args) if args else {}
     except (msgspec.DecodeError, RecursionError):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes through the calls of a run, loads their values on several threads, and hands them to a writer; bad files are left out and told."""
+"""Goes through the calls of a run, loads their values on several threads, and hands them to a
+writer; bad files are left out and told.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Writer(Protocol):
     """Where tensors go."""
 
     def write(self, call: Call, tensor: Tensor, values: np.ndarray[Any, Any]) -> ValueRef | None:
-        """Write one tensor; where it lies, None when its value is kept elsewhere. Called from several threads."""
+        """Write one tensor; where it lies, None when its value is kept elsewhere. Called from
+        several threads.
+        """
         ...
 
     def close(self) -> None:
@@ -34,7 +38,9 @@ class Writer(Protocol):
 
 
 class Written(msgspec.Struct):
-    """What was written: the calls with their rows, now pointing into the output, and a line for each failure."""
+    """What was written: the calls with their rows, now pointing into the output, and a line for
+    each failure.
+    """
 
     calls: list[tuple[Call, list[Tensor]]] = []
     tensors: int = 0
@@ -59,7 +65,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows_of(run: Run, wanted: Wanted) -> Iterator[tuple[Call, list[Tensor]]]:
-    """The calls that are meant with their tensor rows, each call's files read only when it is its turn."""
+    """The calls that are meant with their tensor rows, each call's files read only when it is its
+    turn.
+    """
     from opscope.run.query import calls as calls_of
     from opscope.run.query import records, tensors_of
 
@@ -68,14 +76,18 @@ def rows_of(run: Run, wanted: Wanted) -> Iterator[tuple[Call, list[Tensor]]]:
             yield call, [row for row in tensors_of(run, call) if wanted.wants(row)]
         return
     chosen = {(call.process, call.index): call for call in calls_of(run, wanted.selection)}
-    for key, rows in itertools.groupby(records(run, "tensors"), key=lambda row: (row.process, row.index)):
+    for key, rows in itertools.groupby(
+        records(run, "tensors"), key=lambda row: (row.process, row.index)
+    ):
         if key in chosen:
             yield chosen.pop(key), [row for row in rows if wanted.wants(row)]
     for call in chosen.values():
         yield call, []
 
 
-def write_rows(run: Run, wanted: Wanted, writer: Writer, *, jobs: int, done: Callable[[int], None]) -> Written:
+def write_rows(
+    run: Run, wanted: Wanted, writer: Writer, *, jobs: int, done: Callable[[int], None]
+) -> Written:
     """Write every value that is kept. done is called with the number of calls finished."""
     written = Written()
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
@@ -90,7 +102,11 @@ def write_rows(run: Run, wanted: Wanted, writer: Writer, *, jobs: int, done: Cal
     return written
 
 
-def _take(future: Future[tuple[Call, list[Tensor], list[str]]], written: Written, done: Callable[[int], None]) -> None:
+def _take(
+    future: Future[tuple[Call, list[Tensor], list[str]]],
+    written: Written,
+    done: Callable[[int], None],
+) -> None:
     call, rows, failures = future.result()
     written.calls.append((call, rows))
     written.tensors += sum(row.value is not None for row in rows)
@@ -98,7 +114,9 @@ def _take(future: Future[tuple[Call, list[Tensor], list[str]]], written: Written
     done(len(written.calls))
 
 
-def _write_call(run: Run, writer: Writer, call: Call, rows: Sequence[Tensor]) -> tuple[Call, list[Tensor], list[str]]:
+def _write_call(
+    run: Run, writer: Writer, call: Call, rows: Sequence[Tensor]
+) -> tuple[Call, list[Tensor], list[str]]:
     found, failures = [], []
     for row in rows:
         place, failure = _write_one(run, writer, call, row)
@@ -108,7 +126,9 @@ def _write_call(run: Run, writer: Writer, call: Call, rows: Sequence[Tensor]) ->
     return call, found, failures
 
 
-def _write_one(run: Run, writer: Writer, call: Call, row: Tensor) -> tuple[ValueRef | None, str | None]:
+def _write_one(
+    run: Run, writer: Writer, call: Call, row: Tensor
+) -> tuple[ValueRef | None, str | None]:
     if row.value is None:
         return None, None
     try:

@@ -12,7 +12,9 @@ from opscope.formats.writing.engine import Wanted
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make of each source. layout and shape are for CANN dump files, net for MindSpore's; jobs is how many threads work."""
+    """What to make of each source. layout and shape are for CANN dump files, net for MindSpore's;
+    jobs is how many threads work.
+    """
 
     out: Path
     kind: str = "npy"

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a run in MindSpore's directory layout, for tools that read MindSpore's dumps.
 
-    rank_{r}/{net}/{graph}/{step}/{op}.{name}.0.0.{timestamp}.{input|output}.{i}.DefaultFormat.{Type}.npy, statistic.csv,
-                                  {op}.{name}.json (arguments), Parameter.{name}.…npy, mapping.csv for names over 255 bytes
+    rank_{r}/{net}/{graph}/{step}/{op}.{name}.0.0.{timestamp}.{input|output}.{i}.DefaultFormat.{Type}.npy,
+    statistic.csv,
+                                  {op}.{name}.json (arguments), Parameter.{name}.…npy, mapping.csv
+                                  for names over 255 bytes
     rank_{r}/{net}/{graph}/constants/Parameter.data-{id}.…npy
     rank_{r}/graphs/*.ir, rank_{r}/execution_order/*.csv, rank_{r}/.dump_metadata/*.json
 
-Kernels are the calls of the finest level in the run; the other levels have no place in this layout. Steps whose calls and edges
-are the same share a graph. bfloat16 is cast to float32, as MindSpore does. Slots that are no numbers are counted.
+Kernels are the calls of the finest level in the run; the other levels have no place in this layout.
+Steps whose calls and edges are the same share a graph. bfloat16 is cast to float32, as MindSpore
+does. Slots that are no numbers are counted.
 """
 
 from __future__ import annotations
@@ -36,14 +39,41 @@ _LEVELS = ("operator", "api", "module")
 _EPOCH = 1_700_000_000_000_000  # microseconds; the order within a step is what matters
 _LIMIT = 255
 _TYPES = frozenset(
-    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bfloat16"}
+    {
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "bfloat16",
+    }
 )
 _COLUMNS = (
-    "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape", "Max Value", "Min Value",
-    "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count", "NaN Count", "Negative Inf Count", "Positive Inf Count",
-    "Zero Count", "L2Norm Value",
+    "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size",
+    "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count",
+    "Positive Zero Count", "NaN Count", "Negative Inf Count", "Positive Inf Count", "Zero Count",
+    "L2Norm Value",
 )  # fmt: skip
-_STATISTICS = ("max", "min", "mean", "size", "neg", "pos", "nan", "neg_inf", "pos_inf", "zero", "l2norm")
+_STATISTICS = (
+    "max",
+    "min",
+    "mean",
+    "size",
+    "neg",
+    "pos",
+    "nan",
+    "neg_inf",
+    "pos_inf",
+    "zero",
+    "l2norm",
+)
 
 
 def op_of(call: Call) -> str:
@@ -58,9 +88,13 @@ def kernel_level(levels: Iterable[str]) -> str | None:
 
 
 class MindSporeFiles:
-    """Writes files as calls come; what needs the whole run (graphs, statistics, order) is written at the end."""
+    """Writes files as calls come; what needs the whole run (graphs, statistics, order) is written
+    at the end.
+    """
 
-    def __init__(self, out: Path, *, net: str, level: str | None, graphs: dict[tuple[int, int], int]) -> None:
+    def __init__(
+        self, out: Path, *, net: str, level: str | None, graphs: dict[tuple[int, int], int]
+    ) -> None:
         self._out, self._net, self._level, self._graphs = out, net, level, graphs
         self._lock = Lock()
         self._mapping: dict[Path, list[tuple[str, str]]] = defaultdict(list)
@@ -70,7 +104,10 @@ class MindSporeFiles:
 
     def folder(self, call: Call) -> str:
         """Data folder of a call's step, relative to the output."""
-        return f"rank_{call.rank}/{self._net}/{self._graphs.get((call.rank, call.step), 0)}/{call.step}"
+        return (
+            f"rank_{call.rank}/{self._net}/{self._graphs.get((call.rank, call.step), 0)}"
+            f"/{call.step}"
+        )
 
     def write(self, call: Call, tensor: Tensor, values: Array) -> ValueRef | None:
         """One tensor's .npy; tensors of other levels are not kernels' and are not written."""
@@ -79,14 +116,27 @@ class MindSporeFiles:
         kind = dtype_of_numpy(values.dtype)
         number = self._number(call, tensor)
         time = self.time(call, tensor.io, number)
-        name = f"{op_of(call)}.{flat(call.name)}.{call.task or 0}.{call.stream or 0}.{time}.{tensor.io}.{number}"
-        place = self._save(self.folder(call), f"{name}.DefaultFormat.{kind.mindspore or kind.name.capitalize()}.npy", values)
+        name = (
+            f"{op_of(call)}.{flat(call.name)}.{call.task or 0}.{call.stream or 0}.{time}"
+            f".{tensor.io}.{number}"
+        )
+        place = self._save(
+            self.folder(call),
+            f"{name}.DefaultFormat.{kind.mindspore or kind.name.capitalize()}.npy",
+            values,
+        )
         self._keep_shared(call, tensor, values)
         return place
 
     def time(self, call: Call, io: str, number: int) -> int:
         """The timestamp of one tensor: calls in order, inputs before outputs."""
-        return _EPOCH + call.step * 10_000_000_000 + call.index * 1000 + (500 if io == "output" else 0) + min(number, 499)
+        return (
+            _EPOCH
+            + call.step * 10_000_000_000
+            + call.index * 1000
+            + (500 if io == "output" else 0)
+            + min(number, 499)
+        )
 
     def _number(self, call: Call, tensor: Tensor) -> int:
         """The number of a slot; one that is no number gets the next after 300."""
@@ -123,15 +173,30 @@ class MindSporeFiles:
                     self._constants[key] = ValueRef("", "")
             if not known:
                 folder = f"rank_{call.rank}/{self._net}/{graph}/constants"
-                self._save(folder, f"Parameter.data-{number}.0.0.{_EPOCH}.output.0.DefaultFormat.npy", values)
-        elif tensor.tensor_name is not None and tensor.role in {"parameter", "buffer", "input data"}:
+                self._save(
+                    folder,
+                    f"Parameter.data-{number}.0.0.{_EPOCH}.output.0.DefaultFormat.npy",
+                    values,
+                )
+        elif tensor.tensor_name is not None and tensor.role in {
+            "parameter",
+            "buffer",
+            "input data",
+        }:
             own = (call.rank, call.step, tensor.tensor_name)
             with self._lock:
                 known = own in self._parameters
                 self._parameters[own] = None
             if not known:
-                name = f"Parameter.{flat(tensor.tensor_name)}.0.0.{self.time(call, tensor.io, 499)}.output.0.DefaultFormat"
-                self._save(self.folder(call), f"{name}.{kind.mindspore or kind.name.capitalize()}.npy", values)
+                name = (
+                    f"Parameter.{flat(tensor.tensor_name)}"
+                    f".0.0.{self.time(call, tensor.io, 499)}.output.0.DefaultFormat"
+                )
+                self._save(
+                    self.folder(call),
+                    f"{name}.{kind.mindspore or kind.name.capitalize()}.npy",
+                    values,
+                )
 
     def close(self) -> None:
         """Write the mapping.csv files."""
@@ -139,7 +204,12 @@ class MindSporeFiles:
             with (folder / "mapping.csv").open("w", encoding="utf-8", newline="") as stream:
                 csv.writer(stream, lineterminator="\n").writerows(pairs)
 
-    def finish(self, calls: list[tuple[Call, list[Tensor]]], texts: dict[tuple[int, int], GraphText], about: dict[str, Any]) -> None:
+    def finish(
+        self,
+        calls: list[tuple[Call, list[Tensor]]],
+        texts: dict[tuple[int, int], GraphText],
+        about: dict[str, Any],
+    ) -> None:
         """Write statistics, arguments, graphs, execution order and metadata."""
         kernels = [(call, rows) for call, rows in calls if call.level == self._level]
         by_folder: dict[str, list[tuple[Call, list[Tensor]]]] = defaultdict(list)
@@ -154,7 +224,9 @@ class MindSporeFiles:
             self._graph(rank, graph, text)
         for rank in {call.rank for call, _ in calls}:
             self._metadata(
-                self._out / f"rank_{rank}" / ".dump_metadata", sorted({call.step for call, _ in kernels if call.rank == rank}), about
+                self._out / f"rank_{rank}" / ".dump_metadata",
+                sorted({call.step for call, _ in kernels if call.rank == rank}),
+                about,
             )
 
     def _statistics(self, folder: Path, part: list[tuple[Call, list[Tensor]]]) -> None:
@@ -192,34 +264,64 @@ class MindSporeFiles:
             return
         name = f"{op_of(call)}.{flat(call.name)}.json"
         if len(name.encode()) <= _LIMIT:
-            text = json.dumps({key: value if isinstance(value, str) else json.dumps(value) for key, value in named.items()}, indent=4)
+            text = json.dumps(
+                {
+                    key: value if isinstance(value, str) else json.dumps(value)
+                    for key, value in named.items()
+                },
+                indent=4,
+            )
             (folder / name).write_text(text, encoding="utf-8")
 
     def _graph(self, rank: int, graph: int, text: GraphText) -> None:
-        graphs, order = self._out / f"rank_{rank}" / "graphs", self._out / f"rank_{rank}" / "execution_order"
+        graphs, order = (
+            self._out / f"rank_{rank}" / "graphs",
+            self._out / f"rank_{rank}" / "execution_order",
+        )
         graphs.mkdir(parents=True, exist_ok=True)
         order.mkdir(parents=True, exist_ok=True)
         (graphs / f"ms_output_trace_code_graph_{graph}.ir").write_text(text.text, encoding="utf-8")
         names = "\n".join(("NodeExecutionOrder-FullNameWithScope", *text.names))
         (order / f"ms_execution_order_graph_{graph}.csv").write_text(names + "\n", encoding="utf-8")
-        steps = sorted(step for (own, step), number in self._graphs.items() if own == rank and number == graph)
-        (order / f"ms_global_execution_order_graph_{graph}.csv").write_text("".join(f"{step}\n" for step in steps), encoding="utf-8")
+        steps = sorted(
+            step for (own, step), number in self._graphs.items() if own == rank and number == graph
+        )
+        (order / f"ms_global_execution_order_graph_{graph}.csv").write_text(
+            "".join(f"{step}\n" for step in steps), encoding="utf-8"
+        )
 
     def _metadata(self, folder: Path, steps: list[int], about: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         target = about.get("device_target")
-        config = {"device_target": target if isinstance(target, str) else "CPU", "ms_version": str(about.get("ms_version") or "")}
-        (folder / "config.json").write_text(json.dumps(config | {"converted_by": f"opscope {VERSION}"}), encoding="utf-8")
+        config = {
+            "device_target": target if isinstance(target, str) else "CPU",
+            "ms_version": str(about.get("ms_version") or ""),
+        }
+        (folder / "config.json").write_text(
+            json.dumps(config | {"converted_by": f"opscope {VERSION}"}), encoding="utf-8"
+        )
         common = {
-            "dump_mode": 0, "path": "", "net_name": self._net, "iteration": "|".join(map(str, steps)) or "all", "saved_data": "full",
-            "input_output": 0, "kernels": [], "support_device": [0, 1, 2, 3, 4, 5, 6, 7], "op_debug_mode": 0,
-        }  # fmt: skip
-        settings = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True, "save_kernel_args": True}}
+            "dump_mode": 0,
+            "path": "",
+            "net_name": self._net,
+            "iteration": "|".join(map(str, steps)) or "all",
+            "saved_data": "full",
+            "input_output": 0,
+            "kernels": [],
+            "support_device": [0, 1, 2, 3, 4, 5, 6, 7],
+            "op_debug_mode": 0,
+        }
+        settings = {
+            "common_dump_settings": common,
+            "e2e_dump_settings": {"enable": True, "trans_flag": True, "save_kernel_args": True},
+        }
         (folder / "data_dump.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def _printed(row: Tensor, name: str) -> Any:
-    """A statistic as MindSpore's own would be: extremes over all elements, so that NaN and infinities show."""
+    """A statistic as MindSpore's own would be: extremes over all elements, so that NaN and
+    infinities show.
+    """
     value = getattr(row, name)
     if name in {"max", "min", "mean", "l2norm"} and row.nan:
         return "nan"
@@ -229,7 +331,10 @@ def _printed(row: Tensor, name: str) -> Any:
         return "-inf"
     if name == "mean" and (row.pos_inf or row.neg_inf):
         return "nan" if row.pos_inf and row.neg_inf else "inf" if row.pos_inf else "-inf"
-    if value is not None and name in {"neg", "pos"}:  # theirs are below and above zero, infinite ones too
+    if value is not None and name in {
+        "neg",
+        "pos",
+    }:  # theirs are below and above zero, infinite ones too
         return value + ((row.pos_inf if name == "pos" else row.neg_inf) or 0)
     if value is None and name in {"max", "min"} and (row.pos_inf or row.neg_inf):
         return "inf" if row.pos_inf else "-inf"
@@ -239,7 +344,9 @@ def _printed(row: Tensor, name: str) -> Any:
 def plan_graphs(
     calls: list[tuple[Call, list[Tensor]]], stacks: dict[tuple[int, int], Stack], level: str | None
 ) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], GraphText]]:
-    """Graph number of each (rank, step), and the text of each (rank, graph); steps of the same text share one."""
+    """Graph number of each (rank, step), and the text of each (rank, graph); steps of the same text
+    share one.
+    """
     steps: dict[tuple[int, int], list[tuple[Call, list[Tensor]]]] = defaultdict(list)
     for call, rows in calls:
         if call.level == level:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The .ir text of one step of a run: nodes, edges, attributes, types, full names and source lines, as MindSpore 2.10 prints them."""
+"""The .ir text of one step of a run: nodes, edges, attributes, types, full names and source lines,
+as MindSpore 2.10 prints them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ class GraphText(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-def graph_text(calls: list[tuple[Call, list[Tensor]]], stacks: dict[tuple[int, int], Stack], op_of: Callable[[Call], str]) -> GraphText:
+def graph_text(
+    calls: list[tuple[Call, list[Tensor]]],
+    stacks: dict[tuple[int, int], Stack],
+    op_of: Callable[[Call], str],
+) -> GraphText:
     """The graph of the kernels of one step."""
     builder = _Builder(stacks, op_of)
     for call, rows in sorted(calls, key=lambda pair: (pair[0].process, pair[0].index)):
@@ -49,13 +55,22 @@ class _Builder:
         outputs = [row for row in rows if row.io == "output" and row.slot.isdigit()]
         operands = self._operands(call, inputs)
         number = self._next()
-        head = f"  %{number}(CNode_{number}) = {self._op_of(call)}({', '.join(text for text, _ in operands)})"
-        head += f" primitive_attrs: {{{_attributes(call.args)}}} cnode_attrs: {{is_dynamic_len: Bool(0)}}"
+        head = (
+            f"  %{number}(CNode_{number}) = "
+            f"{self._op_of(call)}({', '.join(text for text, _ in operands)})"
+        )
+        head += (
+            f" primitive_attrs: {{{_attributes(call.args)}}} cnode_attrs: {{is_dynamic_len: "
+            f"Bool(0)}}"
+        )
         host = [row for _, row in operands]
         lines = [head, f"      : ({_hosts(host)}) -> ({_outputs(outputs)})"]
         if all(row is None or _device(row) for row in (*host, *outputs)):
-            lines.append(f"      : ({', '.join(_device(row) if row else '<Int64xDefaultFormat[const vector]{}>' for row in host)})"
-                         f" -> ({', '.join(map(_device, outputs))})")  # fmt: skip
+            lines.append(
+                "      : "
+                f"({', '.join(_device(row) if row else '<Int64xDefaultFormat[const vector]{}>' for row in host)})"  # noqa: E501
+                f" -> ({', '.join(map(_device, outputs))})"
+            )
         lines.append(f"      # Fullname with scope: ({_one_line(call.name)})")
         lines += self._trace(call)
         self._nodes += lines
@@ -74,7 +89,10 @@ class _Builder:
             if len(outputs) > 1:
                 item = self._next()
                 self._nodes += [
-                    f"  %{item}(CNode_{item}) = TupleGetItem(%{number}, I64({row.slot})) cnode_attrs: {{is_dynamic_len: Bool(0)}}",
+                    (
+                        f"  %{item}(CNode_{item}) = TupleGetItem(%{number}, I64({row.slot})) "
+                        f"cnode_attrs: {{is_dynamic_len: Bool(0)}}"
+                    ),
                     f"      : (<Tuple, NoShape>, <Int64, NoShape>) -> ({_host(row)})",
                 ]
                 reference = f"%{item}"
@@ -87,8 +105,17 @@ class _Builder:
         positional = argument_tree(call.args).get("args")
         for i, value in enumerate(positional if isinstance(positional, list) else []):
             row = by_slot.pop(str(i), None)
-            found.append((self._reference(call, row), row) if row is not None else (_value(value), None))
-        rest = sorted(by_slot.items(), key=lambda item: (not item[0].isdigit(), int(item[0]) if item[0].isdigit() else 0, item[0]))
+            found.append(
+                (self._reference(call, row), row) if row is not None else (_value(value), None)
+            )
+        rest = sorted(
+            by_slot.items(),
+            key=lambda item: (
+                not item[0].isdigit(),
+                int(item[0]) if item[0].isdigit() else 0,
+                item[0],
+            ),
+        )
         return found + [(self._reference(call, row), row) for _, row in rest]
 
     def _reference(self, call: Call, row: Tensor) -> str:
@@ -99,17 +126,31 @@ class _Builder:
             sizes = ", ".join(map(str, row.shape or ()))
             return f"Tensor(shape=[{sizes}], dtype={_mindspore(row.dtype)}, value=...)"
         name = row.tensor_name or f"{call.name}.{row.io}.{row.slot}"
-        key = name if row.tensor_name is not None or row.version is None else f"version {row.version}"
+        key = (
+            name if row.tensor_name is not None or row.version is None else f"version {row.version}"
+        )
         if key not in self._parameters:
             plain = re.sub(r"[^\w.]", "_", name)
             self._parameters[key] = f"%para{len(self._parameters) + 1}_{plain}: {_parameter(row)}"
         return self._parameters[key].partition(":")[0]
 
     def _trace(self, call: Call) -> list[str]:
-        """The source lines, outermost first; a def line before each frame whose function is known."""
+        """The source lines, outermost first; a def line before each frame whose function is
+        known.
+        """
         stack = self._stacks.get((call.process, call.stack)) if call.stack is not None else None
-        frames = list(reversed(stack.frames)) if stack is not None else [call.source] if call.source else []
-        lines = ["      # Corresponding forward node candidate:"] if call.phase == "backward" and frames else []
+        frames = (
+            list(reversed(stack.frames))
+            if stack is not None
+            else [call.source]
+            if call.source
+            else []
+        )
+        lines = (
+            ["      # Corresponding forward node candidate:"]
+            if call.phase == "backward" and frames
+            else []
+        )
         for frame in frames:
             found = _FRAME.match(_one_line(frame))
             if found is None:
@@ -122,21 +163,46 @@ class _Builder:
 
     def text(self) -> str:
         """The whole file."""
-        head = ["# IR entry: @kernel_graph0", "# Total subgraphs: 1", "", f"# Total params: {len(self._parameters)}", "# Params:"]
-        return "\n".join((*head, *self._parameters.values(), "", "subgraph @kernel_graph0() {", *self._nodes, "}", ""))
+        head = [
+            "# IR entry: @kernel_graph0",
+            "# Total subgraphs: 1",
+            "",
+            f"# Total params: {len(self._parameters)}",
+            "# Params:",
+        ]
+        return "\n".join(
+            (
+                *head,
+                *self._parameters.values(),
+                "",
+                "subgraph @kernel_graph0() {",
+                *self._nodes,
+                "}",
+                "",
+            )
+        )
 
 
 def _parameter(row: Tensor) -> str:
     weight = row.role in {"parameter", "buffer"}
-    inner = f"<Ref[Tensor[{_mindspore(row.dtype)}]], ({_sizes(row)}), ref_key={row.tensor_name}>" if weight else _host(row)
+    inner = (
+        f"<Ref[Tensor[{_mindspore(row.dtype)}]], ({_sizes(row)}), ref_key={row.tensor_name}>"
+        if weight
+        else _host(row)
+    )
     return (
-        f"{inner}  :  <{_mindspore(row.dtype)}xDefaultFormat[const vector]{{{_sizes(row)}}}>  :  IsWeight: {'true' if weight else 'false'}"
+        f"{inner}  :  <{_mindspore(row.dtype)}xDefaultFormat[const vector]{{{_sizes(row)}}}>  :  "
+        f"IsWeight: {'true' if weight else 'false'}"
     )
 
 
 def _mindspore(dtype: str) -> str:
     known = find_dtype(dtype)
-    return known.mindspore if known is not None and known.mindspore else re.sub(r"\W", "", dtype.capitalize()) or "Unknown"
+    return (
+        known.mindspore
+        if known is not None and known.mindspore
+        else re.sub(r"\W", "", dtype.capitalize()) or "Unknown"
+    )
 
 
 def _sizes(row: Tensor) -> str:
@@ -168,7 +234,9 @@ def _device(row: Tensor) -> str:
 def _attributes(args: str | None) -> str:
     named = argument_tree(args).get("kwargs")
     pairs = named.items() if isinstance(named, dict) else ()
-    return ", ".join(f"{re.sub(r'[^ -9;-z|~]', '_', str(key))}: {_value(value)}" for key, value in pairs)
+    return ", ".join(
+        f"{re.sub(r'[^ -9;-z|~]', '_', str(key))}: {_value(value)}" for key, value in pairs
+    )
 
 
 def _value(value: Any) -> str:
@@ -183,7 +251,11 @@ def _value(value: Any) -> str:
         return '"' + _one_line(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, list):
         return f"({', '.join(map(_value, value))}{',' if len(value) == 1 else ''})"
-    return _tagged(*next(iter(value.items()))) if isinstance(value, dict) and len(value) == 1 else "None"
+    return (
+        _tagged(*next(iter(value.items())))
+        if isinstance(value, dict) and len(value) == 1
+        else "None"
+    )
 
 
 def _tagged(tag: str, inner: Any) -> str:

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a run in msprobe's layout, for its compare, its graph view and everything else that reads dump.json.
+"""Writes a run in msprobe's layout, for its compare, its graph view and everything else that reads
+dump.json.
 
-    step{n}/rank{r}/dump.json, stack.json, construct.json, dump_tensor_data/{entry}.{input|kwargs|output|parameters}.{slot}.pt
+    step{n}/rank{r}/dump.json, stack.json, construct.json,
+    dump_tensor_data/{entry}.{input|kwargs|output|parameters}.{slot}.pt
 
-Entries are named as msprobe names them: a name that already is one stays; a module becomes Module.{path}.{Class}.{phase}.{n}, an
-API {Prefix}.{api}.{n}.{phase}, an operator Aten.{name}.{n}.{phase}; n counts from 0 in each step. Max and Min are over all
-elements there, so NaN and infinities go into them. Operators that gave no arguments have their inputs in the order of their slots.
+Entries are named as msprobe names them: a name that already is one stays; a module becomes
+Module.{path}.{Class}.{phase}.{n}, an API {Prefix}.{api}.{n}.{phase}, an operator
+Aten.{name}.{n}.{phase}; n counts from 0 in each step. Max and Min are over all elements there, so
+NaN and infinities go into them. Operators that gave no arguments have their inputs in the order of
+their slots.
 """
 
 from __future__ import annotations
@@ -31,7 +35,9 @@ _INFIX = {"input": "input", "output": "output"}
 
 
 class EntryNames:
-    """Names of entries, one for each call; counted in the order of asking, so ask in the order of the run."""
+    """Names of entries, one for each call; counted in the order of asking, so ask in the order of
+    the run.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int, str], int] = defaultdict(int)
@@ -55,7 +61,9 @@ class EntryNames:
         while True:
             number = self._counts[(*place, f"{stem}.{phase}")]
             self._counts[(*place, f"{stem}.{phase}")] += 1
-            name = f"{stem}.{phase}.{number}" if call.level == "module" else f"{stem}.{number}.{phase}"
+            name = (
+                f"{stem}.{phase}.{number}" if call.level == "module" else f"{stem}.{number}.{phase}"
+            )
             if (*place, name) not in self._taken:
                 self._taken.add((*place, name))
                 return name
@@ -98,7 +106,9 @@ class MsprobeFiles:
     def close(self) -> None:
         """The jsons are written by finish."""
 
-    def finish(self, calls: list[tuple[Call, list[Tensor]]], stacks: dict[tuple[int, int], Stack]) -> None:
+    def finish(
+        self, calls: list[tuple[Call, list[Tensor]]], stacks: dict[tuple[int, int], Stack]
+    ) -> None:
         """Write dump.json, stack.json and construct.json of each step and rank."""
         places: dict[str, list[tuple[Call, list[Tensor]]]] = defaultdict(list)
         for call, rows in calls:
@@ -107,7 +117,12 @@ class MsprobeFiles:
             (self._out / folder).mkdir(parents=True, exist_ok=True)
             self._write_place(self._out / folder, part, stacks)
 
-    def _write_place(self, folder: Path, part: list[tuple[Call, list[Tensor]]], stacks: dict[tuple[int, int], Stack]) -> None:
+    def _write_place(
+        self,
+        folder: Path,
+        part: list[tuple[Call, list[Tensor]]],
+        stacks: dict[tuple[int, int], Stack],
+    ) -> None:
         part.sort(key=lambda pair: (pair[0].process, pair[0].index))
         names = {(call.process, call.index): self._names.of(call) for call, _ in part}
         left = _in_leaving_order([call for call, _ in part])
@@ -115,14 +130,25 @@ class MsprobeFiles:
         kept = any(row.value is not None for _, rows in part for row in rows)
         levels = {call.level for call, _ in part}
         dump = {
-            "task": "tensor" if kept else "statistics", "level": "mix" if len(levels) > 1 else "L0" if levels == {"module"} else "L1",
-            "framework": "pytorch", "dump_data_dir": f"{folder.resolve() / _DATA}" if kept else None,
-            "data": {names[call.process, call.index]: bodies[call.process, call.index] for call in left},
-        }  # fmt: skip
+            "task": "tensor" if kept else "statistics",
+            "level": "mix" if len(levels) > 1 else "L0" if levels == {"module"} else "L1",
+            "framework": "pytorch",
+            "dump_data_dir": f"{folder.resolve() / _DATA}" if kept else None,
+            "data": {
+                names[call.process, call.index]: bodies[call.process, call.index] for call in left
+            },
+        }
         _write(folder / "dump.json", dump)
         _write(folder / "stack.json", _stack_json(part, names, stacks))
-        above = {call.index: None if call.parent is None else names.get((call.process, call.parent)) for call in left}
-        parents = {names[call.process, call.index]: above[call.index] for call in left} if levels != {"api"} else {}
+        above = {
+            call.index: None if call.parent is None else names.get((call.process, call.parent))
+            for call in left
+        }
+        parents = (
+            {names[call.process, call.index]: above[call.index] for call in left}
+            if levels != {"api"}
+            else {}
+        )
         _write(folder / "construct.json", parents)
 
 
@@ -136,7 +162,9 @@ def _write(path: Path, value: Any) -> None:
 
 
 def _in_leaving_order(calls: list[Call]) -> list[Call]:
-    """Calls in the order they are left: what runs inside a call stands before it, as msprobe has it."""
+    """Calls in the order they are left: what runs inside a call stands before it, as msprobe has
+    it.
+    """
     within: dict[tuple[int, int], list[Call]] = defaultdict(list)
     known = {(call.process, call.index) for call in calls}
     roots = []
@@ -159,7 +187,9 @@ def _in_leaving_order(calls: list[Call]) -> list[Call]:
 
 
 def _stem(entry: str, tensor: Tensor) -> str:
-    """{entry}.input.0, {entry}.kwargs.mask, {entry}.parameters.weight, {entry}.weight for gradients of parameters."""
+    """{entry}.input.0, {entry}.kwargs.mask, {entry}.parameters.weight, {entry}.weight for gradients
+    of parameters.
+    """
     if ".parameters_grad" in entry:
         return f"{safe(entry)}.{safe(tensor.slot)}"
     if tensor.slot.startswith(("kwargs.", "parameters.")):
@@ -168,22 +198,37 @@ def _stem(entry: str, tensor: Tensor) -> str:
 
 
 def _body(call: Call, rows: list[Tensor]) -> dict[str, Any]:
-    """An entry: input_args, input_kwargs, parameters and output, or input and output for gradients."""
+    """An entry: input_args, input_kwargs, parameters and output, or input and output for
+    gradients.
+    """
     leaves = {(row.io, row.slot): _leaf(row) for row in rows}
     if ".parameters_grad" in call.name and parse_name(call.name) is not None:
         return {row.slot: [_leaf(row)] for row in rows}
     output = _listed({slot: leaf for (io, slot), leaf in leaves.items() if io == "output"})
     inputs = {slot: leaf for (io, slot), leaf in leaves.items() if io == "input"}
-    parameters = {slot.removeprefix("parameters."): inputs.pop(slot) for slot in list(inputs) if slot.startswith("parameters.")}
+    parameters = {
+        slot.removeprefix("parameters."): inputs.pop(slot)
+        for slot in list(inputs)
+        if slot.startswith("parameters.")
+    }
     if call.phase == "backward":
         return {"input": _listed(inputs), "output": output}
-    named = {slot.removeprefix("kwargs."): inputs.pop(slot) for slot in list(inputs) if slot.startswith("kwargs.")}
+    named = {
+        slot.removeprefix("kwargs."): inputs.pop(slot)
+        for slot in list(inputs)
+        if slot.startswith("kwargs.")
+    }
     tree = argument_tree(call.args)
     positional = tree.get("args")
     known = tree.get("kwargs")
     body: dict[str, Any] = {
-        "input_args": [_filled(value, inputs) for value in positional] if isinstance(positional, list) else _listed(inputs),
-        "input_kwargs": {key: _filled(value, {f"kwargs.{slot}": leaf for slot, leaf in named.items()}) for key, value in known.items()}
+        "input_args": [_filled(value, inputs) for value in positional]
+        if isinstance(positional, list)
+        else _listed(inputs),
+        "input_kwargs": {
+            key: _filled(value, {f"kwargs.{slot}": leaf for slot, leaf in named.items()})
+            for key, value in known.items()
+        }
         if isinstance(known, dict)
         else named,
         "output": output,
@@ -226,7 +271,11 @@ def _filled(value: Any, leaves: dict[str, Any]) -> Any:
         if tag == "tensor":
             return leaves.get(str(inner))
         if tag == "float":
-            return {"type": "float", "value": float(str(inner))} if str(inner) in {"nan", "inf", "-inf"} else None
+            return (
+                {"type": "float", "value": float(str(inner))}
+                if str(inner) in {"nan", "inf", "-inf"}
+                else None
+            )
         if tag == "object" and inner == "not recorded":
             return {}  # as msprobe writes dtypes and devices given by position
         if tag == "object" and isinstance(inner, dict):
@@ -241,12 +290,17 @@ def _leaf(row: Tensor) -> dict[str, Any]:
     """A tensor in dump.json."""
     whole = row.size is not None
     leaf: dict[str, Any] = {
-        "type": f"torch.{row.tensor_class}" if row.tensor_class and row.tensor_class.isidentifier() else "torch.Tensor",
-        "dtype": f"torch.{row.dtype}", "shape": list(row.shape) if row.shape is not None else [],
-        "Max": _extreme(row, largest=True) if whole else None, "Min": _extreme(row, largest=False) if whole else None,
-        "Mean": _over_all(row, row.mean) if whole else None, "Norm": _over_all(row, row.l2norm, norm=True) if whole else None,
+        "type": f"torch.{row.tensor_class}"
+        if row.tensor_class and row.tensor_class.isidentifier()
+        else "torch.Tensor",
+        "dtype": f"torch.{row.dtype}",
+        "shape": list(row.shape) if row.shape is not None else [],
+        "Max": _extreme(row, largest=True) if whole else None,
+        "Min": _extreme(row, largest=False) if whole else None,
+        "Mean": _over_all(row, row.mean) if whole else None,
+        "Norm": _over_all(row, row.l2norm, norm=True) if whole else None,
         "requires_grad": bool(row.requires_grad),
-    }  # fmt: skip
+    }
     if row.value is not None:
         leaf["data_name"] = row.value.shard.rsplit("/", 1)[-1]
     return leaf
@@ -275,13 +329,18 @@ def _over_all(row: Tensor, value: float | None, *, norm: bool = False) -> float 
 
 
 def _stack_json(
-    part: list[tuple[Call, list[Tensor]]], names: dict[tuple[int, int], str], stacks: dict[tuple[int, int], Stack]
+    part: list[tuple[Call, list[Tensor]]],
+    names: dict[tuple[int, int], str],
+    stacks: dict[tuple[int, int], Stack],
 ) -> dict[str, Any]:
     groups: dict[tuple[int, int], list[str]] = defaultdict(list)
     for call, _ in part:
         if call.stack is not None and (call.process, call.stack) in stacks:
             groups[call.process, call.stack].append(names[call.process, call.index])
-    return {str(i): [entries, [_frame(frame) for frame in stacks[key].frames]] for i, (key, entries) in enumerate(groups.items())}
+    return {
+        str(i): [entries, [_frame(frame) for frame in stacks[key].frames]]
+        for i, (key, entries) in enumerate(groups.items())
+    }
 
 
 def _frame(frame: str) -> str:

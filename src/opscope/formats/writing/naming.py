@@ -15,7 +15,9 @@ _UNSAFE = re.compile(r"[^\w.+~#@=,()-]+", re.ASCII)
 
 
 def safe(text: str) -> str:
-    """The text with what file systems, shells or spreadsheets stumble over as "_"; never empty, never hidden."""
+    """The text with what file systems, shells or spreadsheets stumble over as "_"; never empty,
+    never hidden.
+    """
     return _UNSAFE.sub("_", text).lstrip(".-=+@") or "_"
 
 
@@ -30,7 +32,9 @@ def folder_of(call: Call) -> str:
 
 
 class Names:
-    """Hands out file names that are unique in their folder, whatever capitals mean there, and short enough."""
+    """Hands out file names that are unique in their folder, whatever capitals mean there, and short
+    enough.
+    """
 
     def __init__(self) -> None:
         self._taken: dict[str, str] = {}
@@ -39,7 +43,11 @@ class Names:
     def take(self, folder: str, stem: str, suffix: str) -> str:
         """A name for one file; a long one ends in a hash of itself."""
         room = NAME_LIMIT - len(suffix.encode()) - 18
-        short = stem if len(stem.encode()) <= room else f"{stem[: room // 2]}~{xxhash.xxh3_64_hexdigest(stem.encode())}"
+        short = (
+            stem
+            if len(stem.encode()) <= room
+            else f"{stem[: room // 2]}~{xxhash.xxh3_64_hexdigest(stem.encode())}"
+        )
         with self._lock:
             name, count = short + suffix, 1
             while f"{folder}/{name}".lower() in self._taken:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a run as plain files or in another tool's layout, with the list that brings back what such files cannot hold."""
+"""Writes a run as plain files or in another tool's layout, with the list that brings back what such
+files cannot hold.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def write_run(run: Run, job: Job, done: Callable[[int], None]) -> Written:
-    """Write an open run into job.out; done is told how many tensors there are so far. UsageError for what a kind cannot hold."""
+    """Write an open run into job.out; done is told how many tensors there are so far. UsageError
+    for what a kind cannot hold.
+    """
     job.out.mkdir(parents=True, exist_ok=True)
     stacks = {(stack.process, stack.stack): stack for stack in records(run, "stacks")}
     if job.kind == "mindspore":
@@ -37,7 +41,11 @@ def write_run(run: Run, job: Job, done: Callable[[int], None]) -> Written:
     if job.kind == "cann":
         outcome = write_cann(run, rows_of(run, job.wanted), job.out, jobs=job.threads, done=done)
         return Written(tensors=outcome.tensors, failures=outcome.failures)
-    writer: Writer = SafetensorsFiles(job.out) if job.kind == "safetensors" else ArrayFiles(job.out, job.kind, root=Path(run.info.path))
+    writer: Writer = (
+        SafetensorsFiles(job.out)
+        if job.kind == "safetensors"
+        else ArrayFiles(job.out, job.kind, root=Path(run.info.path))
+    )
     written = write_rows(run, job.wanted, writer, jobs=job.threads, done=done)
     _list(run, job, written, stacks)
     return written
@@ -49,9 +57,13 @@ def _list(run: Run, job: Job, written: Written, stacks: dict[tuple[int, int], St
     tensors = tuple(row for _, rows in written.calls for row in rows)
     used = {(call.process, call.stack) for call in calls}
     contents = Contents(
-        info=run.info, processes=run.processes, calls=calls, stacks=tuple(stack for key, stack in stacks.items() if key in used),
-        judgements=tuple(records(run, "judgements")), tensors=tensors,
-    )  # fmt: skip
+        info=run.info,
+        processes=run.processes,
+        calls=calls,
+        stacks=tuple(stack for key, stack in stacks.items() if key in used),
+        judgements=tuple(records(run, "judgements")),
+        tensors=tensors,
+    )
     write_manifest(job.out, contents)
 
 
@@ -60,12 +72,18 @@ def _rows(run: Run, job: Job) -> list[tuple[Call, list[Tensor]]]:
     return [(call, list(tensors_of(run, call))) for call in calls_of(run, job.wanted.selection)]
 
 
-def _to_mindspore(run: Run, job: Job, stacks: dict[tuple[int, int], Stack], done: Callable[[int], None]) -> Written:
+def _to_mindspore(
+    run: Run, job: Job, stacks: dict[tuple[int, int], Stack], done: Callable[[int], None]
+) -> Written:
     planned = _rows(run, job)
     level = kernel_level(call.level for call, _ in planned)
     graphs, texts = plan_graphs(planned, stacks, level)
     about = run.info.config.get("config", {}) if run.info.format == "mindspore" else {}
-    common = run.info.config.get("data_dump", {}).get("common_dump_settings", {}) if run.info.format == "mindspore" else {}
+    common = (
+        run.info.config.get("data_dump", {}).get("common_dump_settings", {})
+        if run.info.format == "mindspore"
+        else {}
+    )
     net = common.get("net_name") if isinstance(common, dict) else None
     named = job.net or (net if isinstance(net, str) and net.isidentifier() else "Net")
     writer = MindSporeFiles(job.out, net=named, level=level, graphs=graphs)
@@ -95,7 +113,9 @@ class _WithOthers:
         self._others.close()
 
 
-def _to_msprobe(run: Run, job: Job, stacks: dict[tuple[int, int], Stack], done: Callable[[int], None]) -> Written:
+def _to_msprobe(
+    run: Run, job: Job, stacks: dict[tuple[int, int], Stack], done: Callable[[int], None]
+) -> Written:
     names = EntryNames()
     for call in calls_of(run, job.wanted.selection):
         names.of(call)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of a device tensor by at most 14 plain tensor operators in float32 and int64; nothing is fetched, nothing waits.
+"""Statistics of a device tensor by at most 14 plain tensor operators in float32 and int64; nothing
+is fetched, nothing waits.
 
-Only operators that every accelerator of torch has are used (comparisons, nan_to_num, sums, extremes, a norm): an operator that is
-missing on a device may fail there after the call has returned, and take the program with it. Counts and extremes are exact; mean and
-l2norm carry the error of float32 sums, and are absent where their terms leave float32. How many elements lie near the limit is
-known only where none does. There is no digest.
+Only operators that every accelerator of torch has are used (comparisons, nan_to_num, sums,
+extremes, a norm): an operator that is missing on a device may fail there after the call has
+returned, and take the program with it. Counts and extremes are exact; mean and l2norm carry the
+error of float32 sums, and are absent where their terms leave float32. How many elements lie near
+the limit is known only where none does. There is no digest.
 """
 
 from __future__ import annotations
@@ -26,24 +28,34 @@ SUMS = 4  # sum and norm as float32
 
 
 def ends_of(dtype: Any) -> np.dtype[Any]:
-    """The type in which least and largest arrive: the tensor's own, of complex tensors that of the magnitude."""
+    """The type in which least and largest arrive: the tensor's own, of complex tensors that of the
+    magnitude.
+    """
     return np.dtype("float32" if dtype.is_complex else str(dtype).removeprefix("torch."))
 
 
 def launch(torch: Any, tensor: Any) -> list[Any]:
-    """Pieces of int16 words on the tensor's device, those of each chunk in order; `read` takes them on the host, joined.
+    """Pieces of int16 words on the tensor's device, those of each chunk in order; `read` takes them
+    on the host, joined.
 
-    The tensor is strided and not empty, of a type that the device computes with; of complex elements the magnitudes are read.
+    The tensor is strided and not empty, of a type that the device computes with; of complex
+    elements the magnitudes are read.
     """
     if tensor.is_complex():
         parts = torch.view_as_real(tensor.resolve_conj())
         tensor = torch.where((parts != parts).any(-1), math.nan, tensor.abs())  # noqa: PLR0124 - abs hides a NaN beside an Inf
     columns = float_columns if tensor.is_floating_point() else integer_columns
-    return [column.reshape(-1).view(torch.int16) for part in chunks(torch, tensor) for column in columns(torch, part)]
+    return [
+        column.reshape(-1).view(torch.int16)
+        for part in chunks(torch, tensor)
+        for column in columns(torch, part)
+    ]
 
 
 def chunks(torch: Any, tensor: Any) -> Iterator[Any]:
-    """Parts of the tensor's elements, each a view, whatever their order; where that takes a copy, the tensor whole."""
+    """Parts of the tensor's elements, each a view, whatever their order; where that takes a copy,
+    the tensor whole.
+    """
     if tensor.numel() <= CHUNK:
         yield tensor
         return
@@ -54,7 +66,9 @@ def chunks(torch: Any, tensor: Any) -> Iterator[Any]:
 
 def float_columns(torch: Any, value: Any) -> list[Any]:
     largest = torch.finfo(value.dtype).max
-    kinds = torch.stack([value != value, value == math.inf, value == -math.inf, value == 0, value < 0])  # noqa: PLR0124 - NaN
+    kinds = torch.stack(
+        [value != value, value == math.inf, value == -math.inf, value == 0, value < 0]  # noqa: PLR0124 - NaN
+    )
     low = torch.nan_to_num(value, largest, largest, largest).amin()
     high = torch.nan_to_num(value, -largest, -largest, -largest).amax()
     finite = torch.nan_to_num(value, 0.0, 0.0, 0.0)
@@ -72,9 +86,11 @@ def integer_columns(torch: Any, value: Any) -> list[Any]:
 
 
 def read(words: NDArray[np.int16], dtype: Any, size: int) -> Statistics:
-    """The record of what `launch` answered, all chunks joined; size is the number of elements, dtype the tensor's.
+    """The record of what `launch` answered, all chunks joined; size is the number of elements,
+    dtype the tensor's.
 
-    Raises ValueError for counts that no tensor of this size has: the device did not do what it was asked.
+    Raises ValueError for counts that no tensor of this size has: the device did not do what it was
+    asked.
     """
     floating = dtype.is_floating_point or dtype.is_complex
     found = read_floats(words, ends_of(dtype), size) if floating else read_integers(words, size)
@@ -84,8 +100,12 @@ def read(words: NDArray[np.int16], dtype: Any, size: int) -> Statistics:
 
 
 def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int) -> Statistics:
-    rows = words.reshape(-1, FLOAT_COUNTS + ends.itemsize + SUMS)  # two ends of so many bytes are so many words
-    nan, pos_inf, neg_inf, zero, below = (int(count) for count in part(rows, 0, FLOAT_COUNTS, np.int64).sum(axis=0))
+    rows = words.reshape(
+        -1, FLOAT_COUNTS + ends.itemsize + SUMS
+    )  # two ends of so many bytes are so many words
+    nan, pos_inf, neg_inf, zero, below = (
+        int(count) for count in part(rows, 0, FLOAT_COUNTS, np.int64).sum(axis=0)
+    )
     low, high = part(rows, FLOAT_COUNTS, -SUMS, ends).astype(np.float64).T
     total, norm = part(rows, -SUMS, None, np.float32).astype(np.float64).T
     neg = below - neg_inf
@@ -95,7 +115,9 @@ def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int) -> Sta
     least, largest = float(low.min()), float(high.max())
     near = 0 if max(abs(least), abs(largest)) <= near_limit(ends) else None
     counts = (size, nan, pos_inf, neg_inf, zero, neg, count - zero - neg, near)
-    return Statistics(*counts, least + 0.0, largest + 0.0, finite_or_none(total.sum() / count), joined(norm))
+    return Statistics(
+        *counts, least + 0.0, largest + 0.0, finite_or_none(total.sum() / count), joined(norm)
+    )
 
 
 def read_integers(words: NDArray[np.int16], size: int) -> Statistics:
@@ -105,7 +127,15 @@ def read_integers(words: NDArray[np.int16], size: int) -> Statistics:
     zero, neg = (int(count) for count in exact[:, :2].sum(axis=0))
     least, largest = int(exact[:, 2].min()), int(exact[:, 3].max())
     counts = (size, 0, 0, 0, zero, neg, size - zero - neg, 0)
-    return Statistics(*counts, float(least), float(largest), float(total.sum()) / size, joined(norm), least, largest)
+    return Statistics(
+        *counts,
+        float(least),
+        float(largest),
+        float(total.sum()) / size,
+        joined(norm),
+        least,
+        largest,
+    )
 
 
 def part(rows: NDArray[np.int16], start: int, end: int | None, dtype: Any) -> NDArray[Any]:

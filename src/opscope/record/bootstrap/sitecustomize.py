@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a recording in every Python process below `opscope run`, right after it imported a framework.
+"""Starts a recording in every Python process below `opscope run`, right after it imported a
+framework.
 
-`opscope run` puts this directory first on PYTHONPATH, so that Python's own start-up (module site) imports this file. It only
-places two finders that wait for a name; a process that never imports torch pays for that and nothing else. opscope itself is
-imported when torch has been; with --check a little of it when the import of torch begins. Whatever fails here is one line on
-stderr and, where the run directory can be written, a note that the launcher reads; the program always goes on. Nothing happens
-unless OPSCOPE_RUN is set.
+`opscope run` puts this directory first on PYTHONPATH, so that Python's own start-up (module site)
+imports this file. It only places two finders that wait for a name; a process that never imports
+torch pays for that and nothing else. opscope itself is imported when torch has been; with --check a
+little of it when the import of torch begins. Whatever fails here is one line on stderr and, where
+the run directory can be written, a note that the launcher reads; the program always goes on.
+Nothing happens unless OPSCOPE_RUN is set.
 
-Interpreters that opscope does not support read this file too, Python 2 among them: hence its old syntax without annotations.
+Interpreters that opscope does not support read this file too, Python 2 among them: hence its old
+syntax without annotations.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -24,7 +27,9 @@ OLDEST = (3, 10)
 
 
 class AfterImport:
-    """Meta path finder that lets the others find a framework and calls back before and once its module has been executed."""
+    """Meta path finder that lets the others find a framework and calls back before and once its
+    module has been executed.
+    """
 
     def __init__(self, names, then, before=None):
         self.pending = set(names)
@@ -33,9 +38,11 @@ class AfterImport:
         self.asked = lambda: None  # called whenever a module is looked for
 
     def find_spec(self, name, path=None, target=None):
-        """Spec of `name` as the other finders give it, its loader watched; None for everything but frameworks.
+        """Spec of `name` as the other finders give it, its loader watched; None for everything but
+        frameworks.
 
-        Programs ask for a spec without importing (`importlib.util.find_spec("torch")`), so being asked ends nothing.
+        Programs ask for a spec without importing (`importlib.util.find_spec("torch")`), so being
+        asked ends nothing.
         """
         self.asked()
         if name not in self.pending or path is not None:
@@ -54,7 +61,9 @@ class AfterImport:
         return None
 
     def _watch(self, spec, name):
-        """Call back after spec.loader has executed the module; by then the loader is as it was before."""
+        """Call back after spec.loader has executed the module; by then the loader is as it was
+        before.
+        """
         loader = spec.loader
         if "exec_module" in getattr(loader, "__dict__", {}):
             return  # a loader that several specs share (zipimporter), watched already
@@ -68,7 +77,8 @@ class AfterImport:
             if self.before is not None:
                 self.before(name)
             execute(module)
-            # The module is whole: other threads that import it need not wait until the recorder has started.
+            # The module is whole: other threads that import it need not wait until the recorder has
+            # started.
             module.__spec__._initializing = False
             self.imported(name)
 
@@ -87,7 +97,9 @@ class AfterImport:
 
 
 class HomeFinder:
-    """Last meta path finder: finds the launcher's own opscope where this interpreter has none, and no other package."""
+    """Last meta path finder: finds the launcher's own opscope where this interpreter has none, and
+    no other package.
+    """
 
     starts_opscope = True  # record.activate asks
 
@@ -102,7 +114,9 @@ class HomeFinder:
 
 
 def prepare(framework):
-    """With --check: start the process that makes calls again, so that it imports torch beside the program, not after it."""
+    """With --check: start the process that makes calls again, so that it imports torch beside the
+    program, not after it.
+    """
     if framework != "torch" or "--check" not in os.environ.get("OPSCOPE", "").split():
         return
     try:
@@ -119,31 +133,60 @@ def join(framework):
         check_versions()
         getattr(__import__(module, None, None, [function]), function)()
     except Exception as error:  # noqa: BLE001 - the recording boundary: a recorder never ends the program it watches
-        remedy = "; install opscope into this interpreter" if type(error).__name__ == "ModuleNotFoundError" else ""
+        remedy = (
+            "; install opscope into this interpreter"
+            if type(error).__name__ == "ModuleNotFoundError"
+            else ""
+        )
         complain("not recording: " + type(error).__name__ + ": " + str(error) + remedy)
 
 
 def check_versions():
-    """Raise ImportError when this interpreter or its own opscope cannot write what the launcher reads."""
+    """Raise ImportError when this interpreter or its own opscope cannot write what the launcher
+    reads.
+    """
     if sys.version_info < OLDEST:
-        raise ImportError("Python " + sys.version.split()[0] + " is older than opscope needs (3.10)")
+        raise ImportError(
+            "Python " + sys.version.split()[0] + " is older than opscope needs (3.10)"
+        )
     import opscope
 
     wanted = os.environ.get("OPSCOPE_VERSION", opscope.__version__)
     if opscope.__version__ != wanted:
         where = os.path.dirname(os.path.abspath(str(opscope.__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
-        raise ImportError("the launcher is opscope " + wanted + ", here is " + opscope.__version__ + " in " + where)
+        raise ImportError(
+            "the launcher is opscope "
+            + wanted
+            + ", here is "
+            + opscope.__version__
+            + " in "
+            + where
+        )
 
 
 def complain(message):
     """Say one line on stderr and leave it in the run directory."""
-    line = "opscope: " + " ".join(message.split()) + " (" + sys.executable + ", pid " + str(os.getpid()) + ")\n"
+    line = (
+        "opscope: "
+        + " ".join(message.split())
+        + " ("
+        + sys.executable
+        + ", pid "
+        + str(os.getpid())
+        + ")\n"
+    )
     try:
         sys.stderr.write(line)
         # One file for each process, so that two never write into one another's lines.
         path = os.path.join(os.environ["OPSCOPE_RUN"], "note-" + str(os.getpid()) + ".txt")  # noqa: PTH118
         mode = os.stat(os.path.dirname(path)).st_mode & 0o666  # noqa: PTH116, PTH120 - open to whom the run is
-        with open(path, "a", encoding="utf-8", errors="replace", opener=lambda name, flags: os.open(name, flags, mode)) as note:
+        with open(
+            path,
+            "a",
+            encoding="utf-8",
+            errors="replace",
+            opener=lambda name, flags: os.open(name, flags, mode),
+        ) as note:
             note.write(line)
     except (OSError, ValueError, AttributeError, KeyError):
         return  # stderr closed or the run directory gone: there is nobody left to tell
@@ -161,7 +204,9 @@ def mark_started():
 
 
 def yield_to_next(after):
-    """Leave sys.path as the program would have it without opscope, and import the sitecustomize it would have had."""
+    """Leave sys.path as the program would have it without opscope, and import the sitecustomize it
+    would have had.
+    """
     own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != own]  # noqa: PTH100
     ours = sys.modules.pop("sitecustomize")
@@ -178,14 +223,18 @@ def yield_to_next(after):
 
 
 def leave(after, ours):
-    """With the next import: take this file from the modules, where the program would have no sitecustomize without opscope."""
+    """With the next import: take this file from the modules, where the program would have no
+    sitecustomize without opscope.
+    """
     after.asked = lambda: None
     if sys.modules.get("sitecustomize") is ours:
         del sys.modules["sitecustomize"]
 
 
 def start():
-    """Place the finders, and return the first; a framework that a .pth file imported already is joined at once."""
+    """Place the finders, and return the first; a framework that a .pth file imported already is
+    joined at once.
+    """
     mark_started()
     sys.meta_path.append(HomeFinder())
     after = AfterImport(FRAMEWORKS, join, prepare)
@@ -198,4 +247,6 @@ def start():
 
 if __name__ == "sitecustomize":  # imported by module site, not by a test or a type checker
     # Python 3: find_spec is what imports ask for.
-    yield_to_next(start() if os.environ.get("OPSCOPE_RUN") and hasattr(sys, "implementation") else None)
+    yield_to_next(
+        start() if os.environ.get("OPSCOPE_RUN") and hasattr(sys, "implementation") else None
+    )

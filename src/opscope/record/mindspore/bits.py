@@ -21,11 +21,13 @@ def is_origin(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
     return any(map(unsound, outputs)) and not any(map(unsound, inputs))
 
 
-def overflow_bits(op: str, args: str | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int | None:
+def overflow_bits(
+    op: str, args: str | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> int | None:
     """The status word of a call, None where nothing overflowed.
 
-    Only an origin is asked about: a call whose inputs were all read and sound. Of an input that the dump holds only a part of nobody
-    knows what it held.
+    Only an origin is asked about: a call whose inputs were all read and sound. Of an input that the
+    dump holds only a part of nobody knows what it held.
     """
     if not is_origin(inputs, outputs) or not all(map(is_read, inputs)):
         return None

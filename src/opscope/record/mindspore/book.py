@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a process that runs MindSpore in PyNative mode: primitives, Cells, compiled parts, in the order they ran.
+"""The tables of a process that runs MindSpore in PyNative mode: primitives, Cells, compiled parts,
+in the order they ran.
 
-Versions are known by address and content: bytes at one address that have not changed are one version, and what a compiled part made
-is known again by its digest. A backward primitive belongs to the forward one whose inputs or outputs it reads. When a step ends
-is for record.steps to say; where the program has no optimizer, one ends when forward work begins again after a gradient.
+Versions are known by address and content: bytes at one address that have not changed are one
+version, and what a compiled part made is known again by its digest. A backward primitive belongs to
+the forward one whose inputs or outputs it reads. When a step ends is for record.steps to say; where
+the program has no optimizer, one ends when forward work begins again after a gradient.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from opscope.record.mindspore.cells import Scope, operator_of, path_below
 from opscope.record.mindspore.frames import Site
 from opscope.record.mindspore.ingest import Ingestor, Within
 from opscope.record.mindspore.numbers import Numbers
-from opscope.record.mindspore.reading import array_of, base_of, bytes_of, data_address, described, measured
+from opscope.record.mindspore.reading import (
+    array_of,
+    base_of,
+    bytes_of,
+    data_address,
+    described,
+    measured,
+)
 from opscope.record.mindspore.relatives import Relatives
 from opscope.record.steps import Steps
 from opscope.run.arrow import encode_rows
@@ -50,7 +59,9 @@ FUNCTIONAL = "optimizer without a Cell"
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """What is known of the bytes at an address: their version, the digest by which they are known again, after how many calls."""
+    """What is known of the bytes at an address: their version, the digest by which they are known
+    again, after how many calls.
+    """
 
     version: int
     digest: int | None
@@ -58,7 +69,9 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """A primitive that is about to run: name, site, column args, inputs as they are before it, its number once it has one."""
+    """A primitive that is about to run: name, site, column args, inputs as they are before it, its
+    number once it has one.
+    """
 
     op: str
     site: Site
@@ -70,7 +83,8 @@ class Noted(msgspec.Struct, frozen=True):
 class Book:
     """The tables of one process.
 
-    live names the optimizers of the program; stop ends the program with an exit code; compiled is None where there is nothing to take.
+    live names the optimizers of the program; stop ends the program with an exit code; compiled is
+    None where there is nothing to take.
     """
 
     def __init__(
@@ -92,16 +106,25 @@ class Book:
         self._local = threading.local()
         self._inputs: dict[int, list[Tensor]] = {}  # of Cells that are running, by index
         self._versions: dict[tuple[int, int], _Seen] = {}
-        self._made: list[dict[int, int]] = [{}, {}]  # digest -> version of what was made in this step, and in the one before
-        self._done = self._begun = 0  # primitives and compiled parts that have run, and had run when the step began
+        self._made: list[dict[int, int]] = [
+            {},
+            {},
+        ]  # digest -> version of what was made in this step, and in the one before
+        self._done = self._begun = (
+            0  # primitives and compiled parts that have run, and had run when the step began
+        )
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._names: Counter[str] = Counter()
         self._stacks: dict[tuple[str, ...], int] = {}
-        self._paths: dict[int, str] = {}  # of Cells that were called, by identity: a gradient runs when they have ended
+        self._paths: dict[
+            int, str
+        ] = {}  # of Cells that were called, by identity: a gradient runs when they have ended
         self._relatives = Relatives()
         self._waiting: dict[str, list[Any]] = {"stacks": [], "calls": [], "tensors": []}
         self._problems = 0
-        self._gradient_seen = self._functional = self._finding = self._paused = self._stopping = False
+        self._gradient_seen = self._functional = self._finding = self._paused = self._stopping = (
+            False
+        )
 
     @cached_property
     def writer(self) -> ProcessWriter:
@@ -110,16 +133,22 @@ class Book:
 
     @cached_property
     def _blackbox(self) -> BlackBox | None:
-        """Names the primitive that runs, should the process die in it; None where the disk has no room for it."""
+        """Names the primitive that runs, should the process die in it; None where the disk has no
+        room for it.
+        """
         return contain(
-            lambda error: tell(f"{reason(error)}: a call in which the process dies will have no row"),
+            lambda error: tell(
+                f"{reason(error)}: a call in which the process dies will have no row"
+            ),
             lambda: BlackBox.create(self.writer.directory / BLACKBOX),
         )
 
     @cached_property
     def _ingestor(self) -> Ingestor:
         place = self.compiled.place if self.compiled is not None else None
-        return Ingestor(self.writer, self._config, place=place, numbers=self._numbers, chosen=self._chosen)
+        return Ingestor(
+            self.writer, self._config, place=place, numbers=self._numbers, chosen=self._chosen
+        )
 
     @property
     def observing(self) -> bool:
@@ -169,14 +198,18 @@ class Book:
             self.writer.update(failed=reason(error))
             self.writer.close()
 
-    # -- steps ------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def turn(self, site: Site) -> None:
         """Notice where a step ends, before a primitive of this site runs."""
         if self._functional and site.phase != "optimizer":
             self._functional = False
             self.steps.optimizer_ends(FUNCTIONAL)
-        if site.phase == "optimizer" and not any(scope.optimizer for scope in self.scopes) and not self._functional:
+        if (
+            site.phase == "optimizer"
+            and not any(scope.optimizer for scope in self.scopes)
+            and not self._functional
+        ):
             self._functional = True
             self.steps.optimizer_begins(FUNCTIONAL)
         self._phase_begins(site.phase)
@@ -185,13 +218,20 @@ class Book:
         if phase == "backward":
             self.steps.backward()
             self._gradient_seen = True
-        elif phase == "forward" and self._gradient_seen and not self.steps.marked and self.steps.module is None:
+        elif (
+            phase == "forward"
+            and self._gradient_seen
+            and not self.steps.marked
+            and self.steps.module is None
+        ):
             self._gradient_seen = False
             if not self._live():
                 self.end_step()
 
     def mark_step(self) -> None:
-        """The program says that a step is over; the first time that may be what was noticed just before."""
+        """The program says that a step is over; the first time that may be what was noticed just
+        before.
+        """
         contain(self.give_up, self._mark_step)
 
     def _mark_step(self) -> None:
@@ -199,7 +239,9 @@ class Book:
         self.steps.mark(idle=self._done == self._begun)
 
     def end_step(self) -> None:
-        """A step is over: write it, count names anew, and end the program where that was asked for."""
+        """A step is over: write it, count names anew, and end the program where that was asked
+        for.
+        """
         self.flush()
         if "writer" in self.__dict__:
             self.writer.end_step(self.step, finding=self._finding)
@@ -220,12 +262,14 @@ class Book:
         self._stopping = True
         self._stop(code)
 
-    # -- compiled parts ---------------------------------------------------------------------------------------
+    # -- compiled parts ----------------------------------------------------------------------------
 
     def take_compiled(self, *, phase: str | None = None, wait: bool = False) -> None:
-        """Take what compiled parts have dumped since the last time, at the place where the program is now.
+        """Take what compiled parts have dumped since the last time, at the place where the program
+        is now.
 
-        phase is that of the Cell that is leaving, where it says more than the graph; wait for what is still running.
+        phase is that of the Cell that is leaving, where it says more than the graph; wait for what
+        is still running.
         """
         parts = self.compiled
         if parts is not None and parts.own and self.active and not self._paused:
@@ -242,7 +286,9 @@ class Book:
         if iteration is not None and iteration > self.step:
             self.end_step()
             self.step = iteration
-        found = self._ingestor.take(folder, owned=parts.facts.owned, within=lambda phases: self._here(phases, phase))
+        found = self._ingestor.take(
+            folder, owned=parts.facts.owned, within=lambda phases: self._here(phases, phase)
+        )
         self._tell_problems()
         self._made[0].update(found.made)
         self._finding = self._finding or found.finding
@@ -256,7 +302,9 @@ class Book:
                 self.steps.optimizer_ends(optimizer)
 
     def _tell_problems(self) -> None:
-        """Say the first few things that could not be read; one that the disk had no room for is one of very many."""
+        """Say the first few things that could not be read; one that the disk had no room for is one
+        of very many.
+        """
         for problem in self._ingestor.problems[: max(0, MOST_PROBLEMS - self._problems)]:
             print(f"opscope: {problem}", file=sys.stderr)
         before, self._problems = self._problems, self._problems + len(self._ingestor.problems)
@@ -266,16 +314,26 @@ class Book:
 
     def _here(self, phases: frozenset[str], phase: str | None) -> Within:
         """Where the program is, once a step has ended that this part does not belong to."""
-        if "forward" in phases and phase is None and not (self.compiled is not None and self.compiled.counts):
+        if (
+            "forward" in phases
+            and phase is None
+            and not (self.compiled is not None and self.compiled.counts)
+        ):
             self._phase_begins("forward")
         scopes = self.scopes
-        known = {seen.digest: seen.version for seen in self._versions.values() if seen.digest is not None}
+        known = {
+            seen.digest: seen.version for seen in self._versions.values() if seen.digest is not None
+        }
         return Within(
-            step=self.step, parent=scopes[-1].index if scopes else None, module=scopes[-1].module if scopes else "", phase=phase,
-            names=self._names, versions=known | self._made[1] | self._made[0],
-        )  # fmt: skip
+            step=self.step,
+            parent=scopes[-1].index if scopes else None,
+            module=scopes[-1].module if scopes else "",
+            phase=phase,
+            names=self._names,
+            versions=known | self._made[1] | self._made[0],
+        )
 
-    # -- Cells ------------------------------------------------------------------------------------------------
+    # -- Cells -------------------------------------------------------------------------------------
 
     def enter_cell(self, cell: Any, tensors: Slots, *, optimizer: bool) -> Scope:
         """A Cell begins; its tensors are not read for it."""
@@ -286,8 +344,16 @@ class Book:
         else:
             self.steps.module_enters(module)
         self._paths[id(cell)] = module
-        scope = Scope(cell=cell, module=module, index=self._numbers.next_index(), step=self.step, optimizer=optimizer)
-        self._inputs[scope.index] = [self._touched(scope.index, "input", slot, tensor) for slot, tensor in tensors]
+        scope = Scope(
+            cell=cell,
+            module=module,
+            index=self._numbers.next_index(),
+            step=self.step,
+            optimizer=optimizer,
+        )
+        self._inputs[scope.index] = [
+            self._touched(scope.index, "input", slot, tensor) for slot, tensor in tensors
+        ]
         scopes.append(scope)
         return scope
 
@@ -301,22 +367,42 @@ class Book:
         while scopes[-1] is not scope:
             scopes.pop()
         op = operator_of(scope.cell)
-        wanted = "module" in self._config.levels and self.wanted(op, phase, step=scope.step) and self._is_chosen(op, scopes[-1].module)
+        wanted = (
+            "module" in self._config.levels
+            and self.wanted(op, phase, step=scope.step)
+            and self._is_chosen(op, scopes[-1].module)
+        )
         scopes.pop()
-        rows = [*self._inputs.pop(scope.index, []), *(self._touched(scope.index, "output", slot, tensor) for slot, tensor in tensors)]
+        rows = [
+            *self._inputs.pop(scope.index, []),
+            *(self._touched(scope.index, "output", slot, tensor) for slot, tensor in tensors),
+        ]
         if wanted:
             call = Call(
-                process=self.writer.process.process, rank=self.writer.process.rank, step=scope.step, index=scope.index, level="module",
-                parent=scopes[-1].index if scopes else None, phase=phase, op=operator_of(scope.cell), module=scope.module,
-                name=self._name("module", operator_of(scope.cell).rpartition(".")[2], scope.module, phase), stack=self._stack(site),
-                source=site.source, error=error,
-            )  # fmt: skip
+                process=self.writer.process.process,
+                rank=self.writer.process.rank,
+                step=scope.step,
+                index=scope.index,
+                level="module",
+                parent=scopes[-1].index if scopes else None,
+                phase=phase,
+                op=operator_of(scope.cell),
+                module=scope.module,
+                name=self._name(
+                    "module", operator_of(scope.cell).rpartition(".")[2], scope.module, phase
+                ),
+                stack=self._stack(site),
+                source=site.source,
+                error=error,
+            )
             self._write(call, rows)
         if scope.optimizer:
             self.steps.optimizer_ends(id(scope.cell))
 
     def _touched(self, index: int, io: str, slot: str, tensor: Any) -> Tensor:
-        """A row of a Cell, without statistics; its bytes are read only where something ran since they were read last."""
+        """A row of a Cell, without statistics; its bytes are read only where something ran since
+        they were read last.
+        """
         row = described(self.writer.process.process, index, io, slot, tensor)
         seen = self._versions.get(data_address(tensor))
         if seen is not None and seen.calls == self._done:
@@ -324,7 +410,7 @@ class Book:
         read, _ = self._row(index, io, slot, tensor, array_of(tensor))
         return msgspec.structs.replace(row, version=read.version)
 
-    # -- primitives -------------------------------------------------------------------------------------------
+    # -- primitives --------------------------------------------------------------------------------
 
     def before(self, inputs: Slots) -> list[tuple[str, Any, Array | None]]:
         """The inputs as they are before the primitive runs, which may write to them."""
@@ -345,8 +431,12 @@ class Book:
         return selection.wants_op(op, f"{module or '<root>'}:{op}", module)
 
     def _is_chosen(self, op: str, module: str) -> bool:
-        """Whether set_dump chose a call; asked once its module is known, which of a gradient is that of its forward call."""
-        return not self._config.set_dump or self._chosen.wants([op], f"{module or '<root>'}:{op}", module, self._path_of)
+        """Whether set_dump chose a call; asked once its module is known, which of a gradient is
+        that of its forward call.
+        """
+        return not self._config.set_dump or self._chosen.wants(
+            [op], f"{module or '<root>'}:{op}", module, self._path_of
+        )
 
     def _path_of(self, cell: object) -> str | None:
         return self._paths.get(id(cell))
@@ -356,9 +446,23 @@ class Book:
         index, scope = self._numbers.next_index(), self.scopes[-1] if self.scopes else None
         if self._blackbox is not None and self.active:
             module = scope.module if scope is not None else ""
-            name = call_name(noted.op, module, noted.site.phase, 1 + self._counts["operator", noted.site.phase, module, noted.op])
-            facts = Facts(step=self.step, parent=None if scope is None else scope.index, phase=noted.site.phase)
-            self._blackbox.enter(index, threading.get_ident(), blackbox_text(noted.op, name, module, noted.site.source), facts)
+            name = call_name(
+                noted.op,
+                module,
+                noted.site.phase,
+                1 + self._counts["operator", noted.site.phase, module, noted.op],
+            )
+            facts = Facts(
+                step=self.step,
+                parent=None if scope is None else scope.index,
+                phase=noted.site.phase,
+            )
+            self._blackbox.enter(
+                index,
+                threading.get_ident(),
+                blackbox_text(noted.op, name, module, noted.site.source),
+                facts,
+            )
         return msgspec.structs.replace(noted, index=index)
 
     def leave(self, noted: Noted) -> None:
@@ -370,20 +474,46 @@ class Book:
         """One finished primitive."""
         if "operator" not in self._config.levels:
             return
-        op, site, index = noted.op, noted.site, self._numbers.next_index() if noted.index is None else noted.index
+        op, site, index = (
+            noted.op,
+            noted.site,
+            self._numbers.next_index() if noted.index is None else noted.index,
+        )
         self._done += 1
-        inputs = [self._row(index, "input", slot, tensor, array) for slot, tensor, array in noted.before]
-        outputs = [self._row(index, "output", slot, tensor, array_of(tensor)) for slot, tensor in results]
+        inputs = [
+            self._row(index, "input", slot, tensor, array) for slot, tensor, array in noted.before
+        ]
+        outputs = [
+            self._row(index, "output", slot, tensor, array_of(tensor)) for slot, tensor in results
+        ]
         rows = [row for row, _ in (*inputs, *outputs)]
         read, made = [row for row, _ in inputs], [row for row, _ in outputs]
-        self._made[0].update({row.digest: row.version for row in made if row.digest is not None and row.version is not None})
+        self._made[0].update(
+            {
+                row.digest: row.version
+                for row in made
+                if row.digest is not None and row.version is not None
+            }
+        )
         scope = self.scopes[-1] if self.scopes else None
         call = Call(
-            process=self.writer.process.process, rank=self.writer.process.rank, step=self.step, index=index, level="operator",
-            parent=scope.index if scope is not None else None, phase=site.phase, op=op, module=scope.module if scope is not None else "",
-            name="", stack=self._stack(site), source=site.source, args=noted.args,
-            device=next((row.device for row in rows if row.device), None), error=error, status=overflow_bits(op, noted.args, read, made),
-        )  # fmt: skip
+            process=self.writer.process.process,
+            rank=self.writer.process.rank,
+            step=self.step,
+            index=index,
+            level="operator",
+            parent=scope.index if scope is not None else None,
+            phase=site.phase,
+            op=op,
+            module=scope.module if scope is not None else "",
+            name="",
+            stack=self._stack(site),
+            source=site.source,
+            args=noted.args,
+            device=next((row.device for row in rows if row.device), None),
+            error=error,
+            status=overflow_bits(op, noted.args, read, made),
+        )
         call = self._relatives.placed(call, read, made)
         if not self._is_chosen(op, call.module or ""):
             return
@@ -392,7 +522,12 @@ class Book:
         sampled = self._config.values == "sample" and index % self._config.sample == 0
         if self._config.values == "full" or sampled or (telling and self._config.values != "none"):
             rows = [self._kept(row, array) for row, array in (*inputs, *outputs)]
-        self._write(msgspec.structs.replace(call, name=self._name("operator", op, call.module or "", site.phase)), rows)
+        self._write(
+            msgspec.structs.replace(
+                call, name=self._name("operator", op, call.module or "", site.phase)
+            ),
+            rows,
+        )
 
     def _write(self, call: Call, rows: Sequence[Tensor]) -> None:
         self._waiting["calls"].append(call)
@@ -415,26 +550,38 @@ class Book:
         known = self._stacks.get(site.frames)
         if known is None:
             known = self._stacks[site.frames] = self._numbers.next_stack()
-            self._waiting["stacks"].append(Stack(process=self.writer.process.process, stack=known, frames=site.frames))
+            self._waiting["stacks"].append(
+                Stack(process=self.writer.process.process, stack=known, frames=site.frames)
+            )
         return known
 
-    # -- tensors ----------------------------------------------------------------------------------------------
+    # -- tensors -----------------------------------------------------------------------------------
 
-    def _row(self, index: int, io: str, slot: str, tensor: Any, array: Array | None) -> tuple[Tensor, Array | None]:
+    def _row(
+        self, index: int, io: str, slot: str, tensor: Any, array: Array | None
+    ) -> tuple[Tensor, Array | None]:
         row = described(self.writer.process.process, index, io, slot, tensor)
         if array is None:
             return row, None
         found = measured(row, array)
         if found is row:
             return row, None
-        return msgspec.structs.replace(found, version=self._version(tensor, array, found.digest)), array
+        return msgspec.structs.replace(
+            found, version=self._version(tensor, array, found.digest)
+        ), array
 
     def _version(self, tensor: Any, array: Array, digest: int | None) -> int:
-        """Bytes at one address that have not changed are one version, views of them too; elsewhere they may be what was made before."""
+        """Bytes at one address that have not changed are one version, views of them too; elsewhere
+        they may be what was made before.
+        """
         key = data_address(tensor)
         seen = self._versions.get(key)
         if seen is None or seen.digest != digest:
-            made = next((part[digest] for part in self._made if digest in part), None) if digest is not None else None
+            made = (
+                next((part[digest] for part in self._made if digest in part), None)
+                if digest is not None
+                else None
+            )
             of_base = self._of_base(tensor, array, digest) if made is None else made
             version = self._numbers.next_version() if of_base is None else of_base
         else:
@@ -443,7 +590,9 @@ class Book:
         return version
 
     def _of_base(self, tensor: Any, array: Array, digest: int | None) -> int | None:
-        """The version of what a view is a part of, where that has not changed: indexing has no primitive that calls back."""
+        """The version of what a view is a part of, where that has not changed: indexing has no
+        primitive that calls back.
+        """
         base = base_of(tensor, array.dtype)
         seen = self._versions.get(base[0]) if base is not None else None
         if base is None or seen is None or digest is None or seen.digest != digest_of(base[1]):
@@ -454,7 +603,9 @@ class Book:
     def _kept(self, row: Tensor, array: Array | None) -> Tensor:
         if array is None:
             return row
-        value: ValueRef | None = self.writer.keep_value(bytes_of(array), dtype=dtype_of_numpy(array.dtype).name, shape=array.shape)
+        value: ValueRef | None = self.writer.keep_value(
+            bytes_of(array), dtype=dtype_of_numpy(array.dtype).name, shape=array.shape
+        )
         return msgspec.structs.replace(row, value=value)
 
 

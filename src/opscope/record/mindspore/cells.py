@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Cells are running: each call of a Cell, and the names by which Cells hold one another.
 
-MindSpore has hooks for single Cells only, and compiles those into graphs. So nn.Cell's __call__ is wrapped: what it is given and
-what it returns pass through untouched, and the source of construct, which the compiler reads, stays as it is.
+MindSpore has hooks for single Cells only, and compiles those into graphs. So nn.Cell's __call__ is
+wrapped: what it is given and what it returns pass through untouched, and the source of construct,
+which the compiler reads, stays as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import msgspec
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """A Cell that is running: its path, the number of its row, the step it began in, whether it is an optimizer."""
+    """A Cell that is running: its path, the number of its row, the step it began in, whether it is
+    an optimizer.
+    """
 
     cell: Any
     module: str
@@ -79,7 +82,11 @@ def _named(cell: Any) -> Iterator[tuple[str, Any]]:
 def operator_of(cell: Any) -> str:
     """What a Cell's row is called: mindspore.nn.Dense, or the user's class with its module."""
     kind = type(cell)
-    return f"mindspore.nn.{kind.__name__}" if kind.__module__.startswith("mindspore.nn.") else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        f"mindspore.nn.{kind.__name__}"
+        if kind.__module__.startswith("mindspore.nn.")
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def live_optimizers(classes: tuple[type, ...]) -> set[Hashable]:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled parts of a PyNative program: the process itself takes what they dump, between the primitives around them.
+"""Compiled parts of a PyNative program: the process itself takes what they dump, between the
+primitives around them.
 
-So a graph's kernels stand in the tables where they ran, and edges lead in and out of them. While no primitive was recorded, in a
-program that is all one graph, the launcher takes the dump (watch.py); a lock keeps the two apart.
+So a graph's kernels stand in the tables where they ran, and edges lead in and out of them. While no
+primitive was recorded, in a program that is all one graph, the launcher takes the dump (watch.py);
+a lock keeps the two apart.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ TIMESTAMP = re.compile(r"\.([0-9]{10,20})\.(?:in|out)put\.")
 
 @contextlib.contextmanager
 def taking(place: Path) -> Iterator[None]:
-    """Hold the right to take folders of this process's dump; OSError where the lock cannot be made."""
+    """Hold the right to take folders of this process's dump; OSError where the lock cannot be
+    made.
+    """
     with (place / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -35,8 +39,9 @@ def taking(place: Path) -> Iterator[None]:
 class CompiledParts:
     """The dump of this process, as it takes it itself.
 
-    synchronize waits for MindSpore to finish what it was given. counts: iterations of graphs are the steps of the program, which is
-    in graph mode; in PyNative mode each graph's number goes its own way.
+    synchronize waits for MindSpore to finish what it was given. counts: iterations of graphs are
+    the steps of the program, which is in graph mode; in PyNative mode each graph's number goes its
+    own way.
     """
 
     def __init__(self, place: Path, facts: Facts, synchronize: Callable[[], None]) -> None:
@@ -55,14 +60,20 @@ class CompiledParts:
             return
         self.own, self.counts = True, counts
         if self._taken:
-            print(f"opscope: {self._dump} holds an earlier dump; iterations that it has are left out of the run", file=sys.stderr)
+            print(
+                f"opscope: {self._dump} holds an earlier dump; iterations that it has are "
+                "left out of the run",
+                file=sys.stderr,
+            )
         self.facts = msgspec.structs.replace(self.facts, taken_inside=True)
         write_facts(self.place, self.facts)
         if not counts and self.facts.owned:
             write_settings(self.place, settings_document(self._dump, None))
 
     def take(self, action: Callable[[Path], None], *, wait: bool = False) -> None:
-        """Do this to every folder that has landed, in the order they ran; wait for what is still running."""
+        """Do this to every folder that has landed, in the order they ran; wait for what is still
+        running.
+        """
         if wait:
             self._synchronize()
         if not self.own or next(self._fresh(), None) is None:
@@ -88,7 +99,11 @@ def folders_of(dump: Path) -> Iterator[Path]:
     """Folders of iterations that have landed."""
     for graph in _inside(dump, depth=3):
         if os.path.basename(graph).isdigit():  # noqa: PTH119 - asked after every primitive
-            yield from (Path(path) for path in _inside(graph, depth=1) if os.path.basename(path).isdigit())  # noqa: PTH119
+            yield from (
+                Path(path)
+                for path in _inside(graph, depth=1)
+                if os.path.basename(path).isdigit()  # noqa: PTH119
+            )
 
 
 def _inside(path: Path | str, *, depth: int) -> Iterator[str]:
@@ -107,5 +122,7 @@ def _inside(path: Path | str, *, depth: int) -> Iterator[str]:
 
 def began(folder: Path) -> int:
     """Time of the first file of a folder, by the names of its files."""
-    times = [int(found[1]) for entry in os.scandir(folder) if (found := TIMESTAMP.search(entry.name))]
+    times = [
+        int(found[1]) for entry in os.scandir(folder) if (found := TIMESTAMP.search(entry.name))
+    ]
     return min(times, default=0)

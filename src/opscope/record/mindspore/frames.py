@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a primitive was called from, read off Python's stack: the user's line, forward, gradient or optimizer."""
+"""Where a primitive was called from, read off Python's stack: the user's line, forward, gradient or
+optimizer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from types import FrameType
 
 import msgspec
 
-LIBRARY = re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)opscope/record/|(?:^|/)mindspore/python/mindspore/|^<")
+LIBRARY = re.compile(
+    r"(?:^|/)(?:site|dist)-packages/|(?:^|/)opscope/record/|(?:^|/)mindspore/python/mindspore/|^<"
+)
 GRADIENT = frozenset({"grad", "_pynative_func_grad_backward", "run_backward", "backward"})
 GRADIENT_FILES = ("/graph/api.py", "/common/api.py", "/ops/composite/base.py", "/common/tensor.py")
 OPTIMIZER = re.compile(r"/mindspore/(?:nn/optim|experimental/optim|mint/optim)/")

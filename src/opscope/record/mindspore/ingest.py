@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes one folder of a MindSpore dump, an iteration of a graph, into the run: statistics of everything, values that are wanted.
+"""Takes one folder of a MindSpore dump, an iteration of a graph, into the run: statistics of
+everything, values that are wanted.
 
-The tensors are reduced as they land, and deleted when the dump is ours, so that the disk holds a few iterations at a time.
+The tensors are reduced as they land, and deleted when the dump is ours, so that the disk holds a
+few iterations at a time.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
 
 
 class Within(msgspec.Struct, frozen=True, kw_only=True):
-    """Where compiled calls run in a PyNative program: the step it is in, the Cell around them, its phase.
+    """Where compiled calls run in a PyNative program: the step it is in, the Cell around them, its
+    phase.
 
-    names counts how often a name was given in the step; versions has the version of bytes that are known, by digest.
+    names counts how often a name was given in the step; versions has the version of bytes that are
+    known, by digest.
     """
 
     step: int
@@ -61,7 +65,9 @@ Where = Callable[[frozenset[str]], Within]
 
 
 class Ingestor:
-    """Takes folders of one process into its tables, in the order they were finished; place is where that process tells what it raised."""
+    """Takes folders of one process into its tables, in the order they were finished; place is where
+    that process tells what it raised.
+    """
 
     def __init__(
         self,
@@ -80,16 +86,25 @@ class Ingestor:
         self._numbers = numbers or Numbers()
 
     def take(self, folder: Path, *, owned: bool, within: Where | None = None) -> Taken:
-        """Read a folder, write its rows, and delete it when it is ours; what cannot be read is a line in problems.
+        """Read a folder, write its rows, and delete it when it is ours; what cannot be read is a
+        line in problems.
 
         within is asked, with the phases of the calls, where in a PyNative program they ran.
         """
         found = NOTHING
         told = read_raised(self._place, folder) if self._place is not None else None
         if told is not None and told.kernel is None:
-            self.problems.append(f"{told.error}: one of {', '.join(told.candidates)}; which of them it was cannot be told")
+            self.problems.append(
+                f"{told.error}: one of {', '.join(told.candidates)}; which of them it was "
+                "cannot be told"
+            )
         try:
-            run = open_dump(folder, failed=Failed(told.error, told.kernel) if told is not None and told.kernel is not None else None)
+            run = open_dump(
+                folder,
+                failed=Failed(told.error, told.kernel)
+                if told is not None and told.kernel is not None
+                else None,
+            )
             found = self._write(run, within, told)
             self.problems.extend(run.problems)
         except (OpscopeError, OSError) as error:
@@ -121,24 +136,47 @@ class Ingestor:
         step = everything[0].step if everything else 0
         calls = [_moved_call(call, base, process=process, rank=rank) for call in wanted]
         if within is not None:
-            calls = [call if call.parent is not None else msgspec.structs.replace(call, parent=within.parent) for call in calls]
-        moved = [(row, call.index in kept) for call in wanted for row in rows[call.index] if self._config.selection.wants_io(row.io)]
-        tensors = [self._tensor(run, row, (base, versions, taken), keep=keep) for row, keep in moved]
+            calls = [
+                call
+                if call.parent is not None
+                else msgspec.structs.replace(call, parent=within.parent)
+                for call in calls
+            ]
+        moved = [
+            (row, call.index in kept)
+            for call in wanted
+            for row in rows[call.index]
+            if self._config.selection.wants_io(row.io)
+        ]
+        tensors = [
+            self._tensor(run, row, (base, versions, taken), keep=keep) for row, keep in moved
+        ]
         used = {call.stack for call in wanted}
-        stacks = [msgspec.structs.replace(stack, process=process, stack=stack.stack + base.stack)
-                  for stack in records(run, "stacks") if stack.stack in used]  # fmt: skip
+        stacks = [
+            msgspec.structs.replace(stack, process=process, stack=stack.stack + base.stack)
+            for stack in records(run, "stacks")
+            if stack.stack in used
+        ]
         for table, batch in (("stacks", stacks), ("calls", calls), ("tensors", tensors)):
             if batch:
                 self.writer.append(table, encode_rows(table, batch), step=step)
         found = _taken(phases, rows, versions)
-        return msgspec.structs.replace(found, finding=found.finding or any(call.error is not None for call in calls))
+        return msgspec.structs.replace(
+            found, finding=found.finding or any(call.error is not None for call in calls)
+        )
 
-    def _take_from_program(self, calls: Sequence[Call], rows: dict[int, list[Tensor]], told: Raised | None) -> dict[Slot, Array]:
+    def _take_from_program(
+        self, calls: Sequence[Call], rows: dict[int, list[Tensor]], told: Raised | None
+    ) -> dict[Slot, Array]:
         """What the call that raised has read and no file holds; its rows get the statistics."""
         found: dict[Slot, Array] = {}
         for call in calls if told is not None else ():
             for place, row in enumerate(rows[call.index]) if call.error is not None else ():
-                array = taken_input(self._place, told, row) if self._place is not None and told is not None and row.value is None else None
+                array = (
+                    taken_input(self._place, told, row)
+                    if self._place is not None and told is not None and row.value is None
+                    else None
+                )
                 if array is not None:
                     found[row.index, row.io, row.slot] = array
                     rows[call.index][place] = measured(row, array)
@@ -147,17 +185,33 @@ class Ingestor:
     def _wants(self, call: Call) -> bool:
         if not self._config.selection.wants_call(call):
             return False
-        return not self._config.set_dump or self.chosen.wants_kernel(call.op, call.name, call.module or "")
+        return not self._config.set_dump or self.chosen.wants_kernel(
+            call.op, call.name, call.module or ""
+        )
 
-    def _tensor(self, run: Run, row: Tensor, moved: tuple[Numbers, Mapping[int, int], Mapping[Slot, Array]], *, keep: bool) -> Tensor:
+    def _tensor(
+        self,
+        run: Run,
+        row: Tensor,
+        moved: tuple[Numbers, Mapping[int, int], Mapping[Slot, Array]],
+        *,
+        keep: bool,
+    ) -> Tensor:
         base, versions, taken = moved
         array = taken.get((row.index, row.io, row.slot))
-        value = self._keep(run, row, array) if keep and (row.value is not None or array is not None) else None
+        value = (
+            self._keep(run, row, array)
+            if keep and (row.value is not None or array is not None)
+            else None
+        )
         return msgspec.structs.replace(
-            row, process=self.writer.process.process, index=row.index + base.index, value=value,
+            row,
+            process=self.writer.process.process,
+            index=row.index + base.index,
+            value=value,
             version=None if row.version is None else versions[row.version],
             storage=None if row.storage is None else row.storage + base.storage,
-        )  # fmt: skip
+        )
 
     def _keep(self, run: Run, row: Tensor, array: Array | None) -> ValueRef | None:
         try:
@@ -167,25 +221,37 @@ class Ingestor:
             return None
         return self.writer.keep_value(bytes_of(values), dtype=row.dtype, shape=values.shape)
 
-    def _count(self, calls: Sequence[Call], rows: dict[int, list[Tensor]], stacks: Iterable[Stack]) -> None:
+    def _count(
+        self, calls: Sequence[Call], rows: dict[int, list[Tensor]], stacks: Iterable[Stack]
+    ) -> None:
         numbers, tensors = self._numbers, [row for part in rows.values() for row in part]
         numbers.index += 1 + max((call.index for call in calls), default=-1)
-        numbers.version += 1 + max((row.version for row in tensors if row.version is not None), default=-1)
-        numbers.storage += 1 + max((row.storage for row in tensors if row.storage is not None), default=-1)
+        numbers.version += 1 + max(
+            (row.version for row in tensors if row.version is not None), default=-1
+        )
+        numbers.storage += 1 + max(
+            (row.storage for row in tensors if row.storage is not None), default=-1
+        )
         numbers.stack += 1 + max((stack.stack for stack in stacks), default=-1)
 
 
 def _inside(call: Call, within: Within) -> Call:
-    """The call in the step, Cell and phase of the program around it, under a name that the step has not seen."""
+    """The call in the step, Cell and phase of the program around it, under a name that the step has
+    not seen.
+    """
     within.names[call.name] += 1
     count = within.names[call.name]
     module = ".".join(filter(None, (within.module, call.module or "")))
     name = call.name if count == 1 else f"{call.name}#{count}"
-    return msgspec.structs.replace(call, step=within.step, module=module, phase=within.phase or call.phase, name=name)
+    return msgspec.structs.replace(
+        call, step=within.step, module=module, phase=within.phase or call.phase, name=name
+    )
 
 
 def _versions(rows: dict[int, list[Tensor]], base: int, known: Mapping[int, int]) -> dict[int, int]:
-    """The process's version for each of the folder's: of what came in from outside it is the one whose bytes are the same."""
+    """The process's version for each of the folder's: of what came in from outside it is the one
+    whose bytes are the same.
+    """
     tensors = [row for part in rows.values() for row in part if row.version is not None]
     made = {row.version for row in tensors if row.io == "output"}
     found: dict[int, int] = {}
@@ -193,23 +259,36 @@ def _versions(rows: dict[int, list[Tensor]], base: int, known: Mapping[int, int]
         if row.version is None or row.version in found:
             continue
         outside = row.version not in made and row.digest is not None
-        found[row.version] = known.get(row.digest, base + row.version) if outside and row.digest is not None else base + row.version
+        found[row.version] = (
+            known.get(row.digest, base + row.version)
+            if outside and row.digest is not None
+            else base + row.version
+        )
     return found
 
 
-def _taken(phases: frozenset[str], rows: dict[int, list[Tensor]], versions: Mapping[int, int]) -> Taken:
+def _taken(
+    phases: frozenset[str], rows: dict[int, list[Tensor]], versions: Mapping[int, int]
+) -> Taken:
     outputs = [row for part in rows.values() for row in part if row.io == "output"]
-    made = {row.digest: versions[row.version] for row in outputs if row.digest is not None and row.version is not None}
+    made = {
+        row.digest: versions[row.version]
+        for row in outputs
+        if row.digest is not None and row.version is not None
+    }
     return Taken(phases, any(row.nan or row.pos_inf or row.neg_inf for row in outputs), made)
 
 
 def _moved_call(call: Call, base: Numbers, *, process: int, rank: int) -> Call:
     return msgspec.structs.replace(
-        call, process=process, rank=rank, index=call.index + base.index,
+        call,
+        process=process,
+        rank=rank,
+        index=call.index + base.index,
         parent=None if call.parent is None else call.parent + base.index,
         forward_index=None if call.forward_index is None else call.forward_index + base.index,
         stack=None if call.stack is None else call.stack + base.stack,
-    )  # fmt: skip
+    )
 
 
 def _with_status(call: Call, rows: Sequence[Tensor]) -> Call:
@@ -220,14 +299,27 @@ def _with_status(call: Call, rows: Sequence[Tensor]) -> Call:
     return msgspec.structs.replace(call, status=overflow_bits(call.op, call.args, inputs, outputs))
 
 
-def _to_keep(calls: Sequence[Call], rows: dict[int, list[Tensor]], config: RecordConfig) -> set[int]:
-    """Calls whose values are kept: all; every Nth; those that made something unsound of sound inputs, with what fed them; none."""
+def _to_keep(
+    calls: Sequence[Call], rows: dict[int, list[Tensor]], config: RecordConfig
+) -> set[int]:
+    """Calls whose values are kept: all; every Nth; those that made something unsound of sound
+    inputs, with what fed them; none.
+    """
     if config.values == "none":
         return set()
     if config.values == "full":
         return {call.index for call in calls}
-    producers = {row.version: call.index for call in calls for row in rows[call.index] if row.io == "output" and row.version is not None}
-    kept = {call.index for call in calls if config.values == "sample" and call.index % config.sample == 0}
+    producers = {
+        row.version: call.index
+        for call in calls
+        for row in rows[call.index]
+        if row.io == "output" and row.version is not None
+    }
+    kept = {
+        call.index
+        for call in calls
+        if config.values == "sample" and call.index % config.sample == 0
+    }
     for call in calls:
         inputs = [row for row in rows[call.index] if row.io == "input"]
         outputs = [row for row in rows[call.index] if row.io == "output"]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording MindSpore in a process that no launcher watches: what the launcher does runs in a thread of the process itself.
+"""Recording MindSpore in a process that no launcher watches: what the launcher does runs in a
+thread of the process itself.
 
-MindSpore's dump cannot be switched off again: of graphs that were compiled while it was on, what they dump afterwards is deleted.
+MindSpore's dump cannot be switched off again: of graphs that were compiled while it was on, what
+they dump afterwards is deleted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Called in a process right after it imported MindSpore: switches MindSpore's own dump on, and records PyNative.
+"""Called in a process right after it imported MindSpore: switches MindSpore's own dump on, and
+records PyNative.
 
-MindSpore reads MINDSPORE_DUMP_CONFIG when it compiles its first graph, so the variable is in time here. One that the user set is
+MindSpore reads MINDSPORE_DUMP_CONFIG when it compiles its first graph, so the variable is in time
+here. One that the user set is
 honoured: what it names is dumped to where it says, and read from there when the program has ended.
 """
 
@@ -23,7 +25,15 @@ from opscope.formats.settings.mindspore import VARIABLE
 from opscope.formats.settings.recording import recording_of
 from opscope.record.active import active
 from opscope.record.config import RecordConfig, parse_options
-from opscope.record.mindspore.place import CHOICES, FOLDER, Facts, make_place, settings_document, write_facts, write_settings
+from opscope.record.mindspore.place import (
+    CHOICES,
+    FOLDER,
+    Facts,
+    make_place,
+    settings_document,
+    write_facts,
+    write_settings,
+)
 from opscope.record.mindspore.stop import stop_after, stop_program
 from opscope.record.mindspore.undumped import survive_dump
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
@@ -41,7 +51,9 @@ def _nothing() -> None:
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """This process's recording: its tables of PyNative where there are any, its dump where that is ours, what ends it."""
+    """This process's recording: its tables of PyNative where there are any, its dump where that is
+    ours, what ends it.
+    """
 
     book: Any = None
     owned: Path | None = None
@@ -49,7 +61,9 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def join_from_environment() -> None:
-    """Join the recording that OPSCOPE_RUN and OPSCOPE_RUN_ID name; nothing where they are missing."""
+    """Join the recording that OPSCOPE_RUN and OPSCOPE_RUN_ID name; nothing where they are
+    missing.
+    """
     run, identity = os.environ.get("OPSCOPE_RUN"), os.environ.get("OPSCOPE_RUN_ID")
     if run and identity:
         begin(parse_options(os.environ.get("OPSCOPE", "")), Path(run))
@@ -63,7 +77,10 @@ def begin(config: RecordConfig, run: Path) -> Joined:
         return Joined()
     unheeded = [f"--{word}" for word in TORCH_ONLY if getattr(config, word)]
     if unheeded:
-        print(f"opscope: {', '.join(unheeded)}: for PyTorch only; MindSpore is recorded without", file=sys.stderr)
+        print(
+            f"opscope: {', '.join(unheeded)}: for PyTorch only; MindSpore is recorded without",
+            file=sys.stderr,
+        )
     if config.seed is not None:
         seed_all(config.seed, deterministic=config.deterministic)
     process = process_facts(
@@ -80,18 +97,26 @@ def begin(config: RecordConfig, run: Path) -> Joined:
     book, end = record_pynative(run, config, place, facts)
     last = config.selection.last_step if config.stop_after else None
     if theirs is None:
-        os.environ[VARIABLE] = str(write_settings(place, settings_document(dump, _steps(config, last))))
+        os.environ[VARIABLE] = str(
+            write_settings(place, settings_document(dump, _steps(config, last)))
+        )
         end = _both(_surviving(), end)
         if config.set_dump:
             end = _both(_following_set_dump(), end)
     write_facts(place, facts)
     if last is not None and theirs is None:
-        stop_after(dump, last, lambda: book is not None and book.compiled is not None and book.compiled.own)
+        stop_after(
+            dump, last, lambda: book is not None and book.compiled is not None and book.compiled.own
+        )
     return Joined(book, dump if theirs is None else None, end)
 
 
-def record_pynative(run: Path, config: RecordConfig, place: Path, facts: Facts) -> tuple[Book | None, Callable[[], None]]:
-    """Record what runs outside of graphs, where MindSpore has the hook for it and opscope's own packages are installed."""
+def record_pynative(
+    run: Path, config: RecordConfig, place: Path, facts: Facts
+) -> tuple[Book | None, Callable[[], None]]:
+    """Record what runs outside of graphs, where MindSpore has the hook for it and opscope's own
+    packages are installed.
+    """
     try:
         from opscope.record.mindspore.book import Book
         from opscope.record.mindspore.compiled import CompiledParts
@@ -99,7 +124,11 @@ def record_pynative(run: Path, config: RecordConfig, place: Path, facts: Facts) 
         from opscope.record.mindspore.raised import teller
         from opscope.run.store.writer import ProcessWriter
     except ImportError as error:
-        print(f"opscope: graphs only, PyNative is not recorded: {error}; install opscope into this interpreter", file=sys.stderr)
+        print(
+            f"opscope: graphs only, PyNative is not recorded: {error}; install opscope into "
+            "this interpreter",
+            file=sys.stderr,
+        )
         return None, _nothing
 
     def writer() -> ProcessWriter:
@@ -124,7 +153,9 @@ def _surviving() -> Callable[[], None]:
 
 
 def _following_set_dump() -> Callable[[], None]:
-    """What the program chooses with mindspore.set_dump, as dump_mode 2 of its own dump has it, is chosen here too."""
+    """What the program chooses with mindspore.set_dump, as dump_mode 2 of its own dump has it, is
+    chosen here too.
+    """
     original = getattr(sys.modules["mindspore"], "set_dump", None)
     if original is None:
         return _nothing
@@ -135,7 +166,11 @@ def _following_set_dump() -> Callable[[], None]:
         with contextlib.suppress(UsageError):
             active.chosen.choose(target, enabled=enabled)
 
-    homes = [module for name in _SET_DUMP if getattr(module := sys.modules.get(name), "set_dump", None) is original]
+    homes = [
+        module
+        for name in _SET_DUMP
+        if getattr(module := sys.modules.get(name), "set_dump", None) is original
+    ]
     for home in homes:
         setattr(home, "set_dump", set_dump)  # noqa: B010 - a module
 
@@ -158,7 +193,9 @@ def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[],
 
 
 def _steps(config: RecordConfig, last: int | None) -> str | None:
-    """The iterations MindSpore dumps; where the program is to end after the last, the one beyond it too, as the sign that it is over."""
+    """The iterations MindSpore dumps; where the program is to end after the last, the one beyond it
+    too, as the sign that it is over.
+    """
     if config.selection.steps is None:
         return None
     wanted = str(config.words()["steps"])
@@ -166,10 +203,12 @@ def _steps(config: RecordConfig, last: int | None) -> str | None:
 
 
 def users_dump(environment: Mapping[str, str], run: Path) -> Path | None:
-    """Where the dump goes that the user has switched on already; None when none is, or its settings ask for what CPU refuses.
+    """Where the dump goes that the user has switched on already; None when none is, or its settings
+    ask for what CPU refuses.
 
-    Statistics are such a thing: MindSpore would end the program, opscope works them out instead. Nor are those the user's that
-    opscope wrote for the process that started this one (msrun, multiprocessing).
+    Statistics are such a thing: MindSpore would end the program, opscope works them out instead.
+    Nor are those the user's that opscope wrote for the process that started this one (msrun,
+    multiprocessing).
     """
     path = environment.get(VARIABLE)
     if not path or Path(path).is_relative_to((run / FOLDER).absolute()):

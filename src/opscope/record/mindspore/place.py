@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where one MindSpore process dumps to, and what the launcher must know of it.
 
-    RUN/mindspore/{pid}-{start in ms}/facts.json      written by the process when it imports MindSpore
+    RUN/mindspore/{pid}-{start in ms}/facts.json      written by the process when it imports
+                                                      MindSpore
     RUN/mindspore/{pid}-{start in ms}/data_dump.json  the settings it runs with
     RUN/mindspore/{pid}-{start in ms}/chosen.json     what the program chose with opscope.set_dump
-    RUN/mindspore/{pid}-{start in ms}/raised/         what a compiled graph raised, until it is taken into the run (raised.py)
-    RUN/mindspore/{pid}-{start in ms}/dump/           what MindSpore writes, taken into the run and deleted iteration by iteration
+    RUN/mindspore/{pid}-{start in ms}/raised/         what a compiled graph raised, until it is
+                                                      taken into the run (raised.py)
+    RUN/mindspore/{pid}-{start in ms}/dump/           what MindSpore writes, taken into the run and
+                                                      deleted iteration by iteration
 
-MindSpore takes paths of letters, digits, '-', '_' and '/' only; where the run's path has others the dump lies in a temporary folder.
+MindSpore takes paths of letters, digits, '-', '_' and '/' only; where the run's path has others the
+dump lies in a temporary folder.
 """
 
 from __future__ import annotations
@@ -39,9 +43,11 @@ LARGEST = 1 << 20
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that runs MindSpore: who it is, where its dump lies, and whether the dump is ours to delete.
+    """One process that runs MindSpore: who it is, where its dump lies, and whether the dump is ours
+    to delete.
 
-    taken_inside: the process takes the dump into its own tables; the launcher takes what is left when it has ended.
+    taken_inside: the process takes the dump into its own tables; the launcher takes what is left
+    when it has ended.
     """
 
     process: Process
@@ -51,7 +57,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_place(run: Path, process: Process) -> tuple[Path, Path]:
-    """The folder of this process, made, and the folder MindSpore is to dump into; OSError when they cannot be made."""
+    """The folder of this process, made, and the folder MindSpore is to dump into; OSError when they
+    cannot be made.
+    """
     start = int((process.start or 0) * 1000)
     place = (run / FOLDER / f"{process.pid}-{start}").absolute()
     make_directory(place.parent, exist_ok=True)
@@ -75,7 +83,9 @@ def write_facts(place: Path, facts: Facts) -> None:
 
 
 def read_facts(place: Path) -> Facts | None:
-    """What a process told; None while it has told nothing. Raises FormatError for what is no such file."""
+    """What a process told; None while it has told nothing. Raises FormatError for what is no such
+    file.
+    """
     path = place / FACTS
     try:
         if path.stat().st_size > LARGEST:
@@ -96,12 +106,24 @@ def read_choices(place: Path) -> Choices:
 
 
 def settings_document(dump: Path, steps: str | None) -> dict[str, Any]:
-    """The data_dump.json under which MindSpore writes every kernel's tensors, on any back end; what is left out is left out later."""
+    """The data_dump.json under which MindSpore writes every kernel's tensors, on any back end; what
+    is left out is left out later.
+    """
     common = {
-        "dump_mode": 0, "path": str(dump), "net_name": NET, "iteration": steps or "all", "saved_data": "tensor", "input_output": 0,
-        "kernels": [], "support_device": list(range(8)), "op_debug_mode": 0,
-    }  # fmt: skip
-    return {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True, "save_kernel_args": True}}
+        "dump_mode": 0,
+        "path": str(dump),
+        "net_name": NET,
+        "iteration": steps or "all",
+        "saved_data": "tensor",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": list(range(8)),
+        "op_debug_mode": 0,
+    }
+    return {
+        "common_dump_settings": common,
+        "e2e_dump_settings": {"enable": True, "trans_flag": True, "save_kernel_args": True},
+    }
 
 
 def write_settings(place: Path, document: dict[str, Any]) -> Path:

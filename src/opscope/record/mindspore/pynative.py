@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records MindSpore's PyNative mode: every primitive, forward and backward, through MindSpore's own dispatch mode, and every Cell.
+"""Records MindSpore's PyNative mode: every primitive, forward and backward, through MindSpore's own
+dispatch mode, and every Cell.
 
-MsDispatchMode (MindSpore 2.10) calls back for each primitive that PyNative runs, those of the gradient included; earlier versions
-have no such hook, and only what they compile is recorded, by the dump. What is compiled (@jit, optimizers) comes from the dump, and
-is taken into the same tables (compiled.py).
+MsDispatchMode (MindSpore 2.10) calls back for each primitive that PyNative runs, those of the
+gradient included; earlier versions have no such hook, and only what they compile is recorded, by
+the dump. What is compiled (@jit, optimizers) comes from the dump, and is taken into the same tables
+(compiled.py).
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from opscope.run.contain import contain
 class PyNative:
     """What MindSpore's callbacks do: nothing here raises into the program but its own errors.
 
-    settle waits for the kernels that were given to MindSpore, and raises what they raised. MindSpore tells an error to the first
+    settle waits for the kernels that were given to MindSpore, and raises what they raised.
+    MindSpore tells an error to the first
     that waits: were it the recorder, reading a tensor, the program would never hear of it.
     """
 
@@ -44,7 +47,7 @@ class PyNative:
         self._tensor, self._optimizers, self._compiles = tensor_class, optimizer_classes, compiles
         self._inside = threading.local()
 
-    # -- primitives -------------------------------------------------------------------------------------------
+    # -- primitives --------------------------------------------------------------------------------
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """One primitive under observation."""
@@ -52,7 +55,9 @@ class PyNative:
         watched = func.name[:1].isupper() and not self._busy and self.book.observing
         if watched:
             self._settle()
-        noted: Noted | None = self._guarded(self._note, func.name, args, caller(2)) if watched else None
+        noted: Noted | None = (
+            self._guarded(self._note, func.name, args, caller(2)) if watched else None
+        )
         try:
             result = func(*args, **(kwargs or {}))
             if noted is not None:
@@ -63,7 +68,9 @@ class PyNative:
                 self._guarded(self.book.leave, noted)
             raise
         if noted is not None:
-            self._guarded(lambda: self.book.add(noted, list(tensors_in(result, self._tensor)), None))
+            self._guarded(
+                lambda: self.book.add(noted, list(tensors_in(result, self._tensor)), None)
+            )
             self._guarded(self.book.leave, noted)
         return result
 
@@ -76,9 +83,11 @@ class PyNative:
         self.book.turn(site)
         if not self.book.wanted(name, site.phase):
             return None
-        return self.book.enter(Noted(name, site, arguments_text(operands, self._tensor, attributes_of(args)), before))
+        return self.book.enter(
+            Noted(name, site, arguments_text(operands, self._tensor, attributes_of(args)), before)
+        )
 
-    # -- Cells ------------------------------------------------------------------------------------------------
+    # -- Cells -------------------------------------------------------------------------------------
 
     def enter(self, cell: Any, args: tuple[Any, ...]) -> Scope | None:
         """A Cell is called; in graph mode it is compiled, and no row of ours."""
@@ -114,9 +123,13 @@ class PyNative:
         elif scope is None:
             self._guarded(self.book.take_compiled)
         else:
-            self._guarded(lambda: self.book.leave_cell(scope, list(tensors_in(result, self._tensor)), site_of(caller(3)), text))
+            self._guarded(
+                lambda: self.book.leave_cell(
+                    scope, list(tensors_in(result, self._tensor)), site_of(caller(3)), text
+                )
+            )
 
-    # -- inner ------------------------------------------------------------------------------------------------
+    # -- inner -------------------------------------------------------------------------------------
 
     @property
     def _busy(self) -> bool:
@@ -159,9 +172,11 @@ def synchronize() -> None:
 
 
 def start(book: Book, raised: Callable[[BaseException], None]) -> Callable[[], None]:
-    """Record from now on, in every thread MindSpore dispatches from, until the program ends or the answer is called.
+    """Record from now on, in every thread MindSpore dispatches from, until the program ends or the
+    answer is called.
 
-    raised is told of exceptions that leave a Cell, and of the one that ends the program. ImportError before MindSpore 2.10.
+    raised is told of exceptions that leave a Cell, and of the one that ends the program.
+    ImportError before MindSpore 2.10.
     """
     from mindspore import Tensor, context, nn
     from mindspore.graph.api import _pynative_executor
@@ -170,7 +185,14 @@ def start(book: Book, raised: Callable[[BaseException], None]) -> Callable[[], N
     def compiles() -> bool:
         return bool(context.get_context("mode") == context.GRAPH_MODE)
 
-    pynative = PyNative(book, Tensor, optimizer_classes, compiles=compiles, raised=raised, settle=_pynative_executor.sync)
+    pynative = PyNative(
+        book,
+        Tensor,
+        optimizer_classes,
+        compiles=compiles,
+        raised=raised,
+        settle=_pynative_executor.sync,
+    )
 
     class Recorder(MsDispatchMode):  # type: ignore[misc]
         """MindSpore's callback for one primitive."""

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled graph that raised: which kernel it was, and those of its inputs that MindSpore has dumped nowhere.
+"""A compiled graph that raised: which kernel it was, and those of its inputs that MindSpore has
+dumped nowhere.
 
-MindSpore dumps a kernel after it ran. What the kernel that raised has read is in the files of the kernels that made it, or it is
-a parameter or an input of the graph: these are taken from the program, where the exception still has them.
+MindSpore dumps a kernel after it ran. What the kernel that raised has read is in the files of the
+kernels that made it, or it is
+a parameter or an input of the graph: these are taken from the program, where the exception still
+has them.
 
     RUN/mindspore/{process}/raised/raised.json   what is told below
     RUN/mindspore/{process}/raised/{slot}.npy    inputs of the kernel that no file of the dump holds
@@ -36,7 +39,10 @@ from opscope.run.schema import Call, Tensor
 from opscope.run.store.layout import write_json
 
 FACTS = "raised.json"
-_RUNS = {("_exec_pip", "obj"), ("__call__", "new_inputs")}  # functions that run a graph, and a variable they have only then
+_RUNS = {
+    ("_exec_pip", "obj"),
+    ("__call__", "new_inputs"),
+}  # functions that run a graph, and a variable they have only then
 _SIDE = frozenset({"graphs", "execution_order", ".dump_metadata"})
 _SLOT = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _GOT = re.compile(r"\bgot:? +(-?\d{1,18})\b")
@@ -44,7 +50,8 @@ Array = np.ndarray[Any, Any]
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder of the dump whose graph raised: the error, the full name of the kernel, the slots that were taken from the program.
+    """A folder of the dump whose graph raised: the error, the full name of the kernel, the slots
+    that were taken from the program.
 
     kernel is None where several may be meant; their places in the program are in candidates.
     """
@@ -70,20 +77,35 @@ def tell_raised(place: Path, dump: Path, error: BaseException) -> None:
         return
     (place / RAISED).mkdir()
     first = meant[0]
-    missing = {row.slot: first.inputs[row.slot] for row in first.rows if row.value is None and row.slot in first.inputs}
+    missing = {
+        row.slot: first.inputs[row.slot]
+        for row in first.rows
+        if row.value is None and row.slot in first.inputs
+    }
     if len(meant) == 1:
         first.folder.mkdir(parents=True, exist_ok=True)
         for slot, array in missing.items():
             np.save(place / RAISED / f"{slot}.npy", array, allow_pickle=False)
-        told = Raised(folder=str(first.folder), error=text[:4000], kernel=first.call.name, slots=tuple(missing))
+        told = Raised(
+            folder=str(first.folder),
+            error=text[:4000],
+            kernel=first.call.name,
+            slots=tuple(missing),
+        )
     else:
-        candidates = tuple(f"{each.call.op} ({each.call.source or each.call.name})" for each in meant)
-        told = Raised(folder=str(first.folder), error=text[:4000], kernel=None, candidates=candidates)
+        candidates = tuple(
+            f"{each.call.op} ({each.call.source or each.call.name})" for each in meant
+        )
+        told = Raised(
+            folder=str(first.folder), error=text[:4000], kernel=None, candidates=candidates
+        )
     write_json(place / RAISED / FACTS, told)
 
 
 class _Suspect(msgspec.Struct, frozen=True):
-    """A kernel that may have raised: the folder of its graph's iteration, its call and rows, what it read by slot."""
+    """A kernel that may have raised: the folder of its graph's iteration, its call and rows, what
+    it read by slot.
+    """
 
     folder: Path
     call: Call
@@ -92,7 +114,9 @@ class _Suspect(msgspec.Struct, frozen=True):
 
 
 def _suspects(dump: Path, failed: Failed, frame: FrameType) -> list[_Suspect]:
-    """Those of the iteration that landed last; where it is whole, the first kernels of graphs, whose iteration has no folder yet."""
+    """Those of the iteration that landed last; where it is whole, the first kernels of graphs,
+    whose iteration has no folder yet.
+    """
     last = max(folders_of(dump), key=began, default=None)
     found = list(_suspects_of(last, failed, frame)) if last is not None else []
     if found:
@@ -120,8 +144,14 @@ def _next_folders(dump: Path) -> Iterator[Path]:
         number, base = path.stem.rpartition("_")[2], path.parents[1]
         nets = [folder for folder in base.iterdir() if folder.is_dir() and folder.name not in _SIDE]
         ran = base / "execution_order" / f"ms_global_execution_order_graph_{number}.csv"
-        last = [line for line in ran.read_text(encoding="utf-8").split() if line.isdigit()] if ran.is_file() else []
-        folder = (nets[0] if nets else base / NET) / number / (str(int(last[-1]) + 1) if last else "0")
+        last = (
+            [line for line in ran.read_text(encoding="utf-8").split() if line.isdigit()]
+            if ran.is_file()
+            else []
+        )
+        folder = (
+            (nets[0] if nets else base / NET) / number / (str(int(last[-1]) + 1) if last else "0")
+        )
         if not folder.exists():
             yield folder
 
@@ -133,7 +163,11 @@ def _graph_frame(traceback: TracebackType | None) -> FrameType | None:
         code, local = traceback.tb_frame.f_code, traceback.tb_frame.f_locals
         path = code.co_filename.replace("\\", "/")
         runs = any(code.co_name == name and variable in local for name, variable in _RUNS)
-        found = traceback.tb_frame if runs and path.endswith("/api.py") and "/mindspore/" in path else found
+        found = (
+            traceback.tb_frame
+            if runs and path.endswith("/api.py") and "/mindspore/" in path
+            else found
+        )
         traceback = traceback.tb_next
     return found
 
@@ -149,16 +183,25 @@ def _inputs(run: Run, rows: list[Tensor], frame: FrameType) -> Iterator[tuple[st
 
 
 def _of_program(row: Tensor, given: Mapping[str, Any]) -> Array | None:
-    """The elements of a parameter or an input of the graph, where one object of that name has this shape."""
+    """The elements of a parameter or an input of the graph, where one object of that name has this
+    shape.
+    """
     held = given.get(str(row.tensor_name))
     found = [held] if held is not None else list(_parameters(str(row.tensor_name)))
     arrays = [array for each in found if (array := array_of(each)) is not None]
     fit = [array for array in arrays if row.shape is None or array.shape == row.shape]
-    return fit[0] if fit and all(np.array_equal(fit[0], other, equal_nan=fit[0].dtype.kind == "f") for other in fit) else None
+    return (
+        fit[0]
+        if fit
+        and all(np.array_equal(fit[0], other, equal_nan=fit[0].dtype.kind == "f") for other in fit)
+        else None
+    )
 
 
 def _arguments(frame: FrameType) -> Iterator[tuple[str, Any]]:
-    """Inputs of a graph, as the graph names them: by the parameters of the function it was compiled from, `*inputs` counted."""
+    """Inputs of a graph, as the graph names them: by the parameters of the function it was compiled
+    from, `*inputs` counted.
+    """
     local = frame.f_locals
     cell = local.get("obj")
     function = cell.construct if cell is not None else getattr(local.get("self"), "fn", None)
@@ -166,7 +209,12 @@ def _arguments(frame: FrameType) -> Iterator[tuple[str, Any]]:
     if function is None or not isinstance(args, tuple):
         return
     names = list(inspect.signature(function).parameters.values())
-    if cell is None and names and getattr(local.get("self"), "obj", None) is not None and not inspect.ismethod(function):
+    if (
+        cell is None
+        and names
+        and getattr(local.get("self"), "obj", None) is not None
+        and not inspect.ismethod(function)
+    ):
         names = names[1:]
     for place, value in enumerate(args):
         name = names[min(place, len(names) - 1)] if names else None
@@ -182,7 +230,11 @@ def _parameters(name: str) -> Iterator[Any]:
     """Parameters of the program's Cells that have this name."""
     seen: set[int] = set()
     for found in gc.get_objects():
-        held = found.__dict__.get("_params") if hasattr(type(found), "construct") and hasattr(found, "__dict__") else None
+        held = (
+            found.__dict__.get("_params")
+            if hasattr(type(found), "construct") and hasattr(found, "__dict__")
+            else None
+        )
         for parameter in held.values() if isinstance(held, dict) else ():
             if getattr(parameter, "name", None) == name and id(parameter) not in seen:
                 seen.add(id(parameter))
@@ -190,12 +242,20 @@ def _parameters(name: str) -> Iterator[Any]:
 
 
 def _meant(found: list[_Suspect], text: str) -> list[_Suspect]:
-    """Of several kernels of one primitive those that hold the whole number the error complains of, where it names one."""
+    """Of several kernels of one primitive those that hold the whole number the error complains of,
+    where it names one.
+    """
     number = _GOT.search(text)
     if len(found) < 2 or number is None:
         return found
     wanted = int(number[1])
-    holding = [each for each in found if any(array.dtype.kind in "iu" and (array == wanted).any() for array in each.inputs.values())]
+    holding = [
+        each
+        for each in found
+        if any(
+            array.dtype.kind in "iu" and (array == wanted).any() for array in each.inputs.values()
+        )
+    ]
     return holding or found
 
 
@@ -212,7 +272,9 @@ def read_raised(place: Path, folder: Path) -> Raised | None:
 
 
 def taken_input(place: Path, told: Raised, row: Tensor) -> Array | None:
-    """The elements of an input that were taken from the program; None where they were not. FormatError for a file that is none."""
+    """The elements of an input that were taken from the program; None where they were not.
+    FormatError for a file that is none.
+    """
     if row.io != "input" or row.slot not in told.slots or _SLOT.fullmatch(row.slot) is None:
         return None
     return read_npy(place / RAISED / f"{row.slot}.npy", true=find_dtype(row.dtype))

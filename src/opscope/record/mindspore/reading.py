@@ -25,10 +25,16 @@ def described(process: int, index: int, io: str, slot: str, tensor: Any) -> Tens
     dtype = find_dtype(str(tensor.dtype))
     role = "parameter" if type(tensor).__name__ == "Parameter" else None
     return Tensor(
-        process=process, index=index, io=io, slot=slot, dtype=dtype.name if dtype else str(tensor.dtype).lower(),
-        shape=tuple(int(size) for size in tensor.shape), device=str(getattr(tensor, "device", "CPU")).lower().partition(":")[0],
-        role=role, tensor_name=getattr(tensor, "name", None) if role else None,
-    )  # fmt: skip
+        process=process,
+        index=index,
+        io=io,
+        slot=slot,
+        dtype=dtype.name if dtype else str(tensor.dtype).lower(),
+        shape=tuple(int(size) for size in tensor.shape),
+        device=str(getattr(tensor, "device", "CPU")).lower().partition(":")[0],
+        role=role,
+        tensor_name=getattr(tensor, "name", None) if role else None,
+    )
 
 
 def data_address(tensor: Any) -> tuple[int, int]:
@@ -40,15 +46,24 @@ def data_address(tensor: Any) -> tuple[int, int]:
 
 
 def base_of(tensor: Any, dtype: np.dtype[Any]) -> tuple[tuple[int, int], Array] | None:
-    """The whole storage that a view on the host lies in: where, as data_address says it, and its elements as this type, one after the
-    other. None for a tensor that has its storage to itself, and for one whose storage is too large to be read for this.
+    """The whole storage that a view on the host lies in: where, as data_address says it, and its
+    elements as this type, one after the other. None for a tensor that has its storage to itself,
+    and for one whose storage is too large to be read for this.
     """
-    if getattr(tensor, "untyped_storage", None) is None or str(getattr(tensor, "device", "")).upper().partition(":")[0] != "CPU":
+    if (
+        getattr(tensor, "untyped_storage", None) is None
+        or str(getattr(tensor, "device", "")).upper().partition(":")[0] != "CPU"
+    ):
         return None
     storage = tensor.untyped_storage()
     start, size = int(storage.data_ptr()), int(storage.nbytes())
     where = (start, size // dtype.itemsize)
-    if not 0 < size <= LARGEST_BASE or size % dtype.itemsize or not start or where == data_address(tensor):
+    if (
+        not 0 < size <= LARGEST_BASE
+        or size % dtype.itemsize
+        or not start
+        or where == data_address(tensor)
+    ):
         return None
     return where, np.frombuffer(memoryview((ctypes.c_char * size).from_address(start)), dtype)
 
@@ -69,11 +84,15 @@ def measured(row: Tensor, array: Array) -> Tensor:
         found = msgspec.structs.asdict(statistics(array))
     except TypeError:
         return row
-    return msgspec.structs.replace(row, **{name: value for name, value in found.items() if name in Tensor.__struct_fields__})
+    return msgspec.structs.replace(
+        row, **{name: value for name, value in found.items() if name in Tensor.__struct_fields__}
+    )
 
 
 def bytes_of(array: Array) -> Array:
-    """The bytes of an array's elements in C order; ml_dtypes' types offer no buffer of their own."""
+    """The bytes of an array's elements in C order; ml_dtypes' types offer no buffer of their
+    own.
+    """
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -86,8 +105,12 @@ def tensors_in(value: Any, kind: type, slot: str = "") -> Iterator[tuple[str, An
             yield from tensors_in(item, kind, f"{slot}.{place}" if slot else str(place))
 
 
-def arguments_text(args: Sequence[Any], kind: type, attributes: Mapping[str, Any] | None = None) -> str:
-    """Column args: tensors as {"tensor": SLOT}, the rest tagged; attributes are those of the primitive."""
+def arguments_text(
+    args: Sequence[Any], kind: type, attributes: Mapping[str, Any] | None = None
+) -> str:
+    """Column args: tensors as {"tensor": SLOT}, the rest tagged; attributes are those of the
+    primitive.
+    """
 
     def tree(value: Any, slot: str) -> Any:
         if isinstance(value, kind):
@@ -97,11 +120,15 @@ def arguments_text(args: Sequence[Any], kind: type, attributes: Mapping[str, Any
         return tagged(value)
 
     named = {name: tagged(value) for name, value in (attributes or {}).items()}
-    return msgspec.json.encode({"args": [tree(value, str(place)) for place, value in enumerate(args)], "kwargs": named}).decode()
+    return msgspec.json.encode(
+        {"args": [tree(value, str(place)) for place, value in enumerate(args)], "kwargs": named}
+    ).decode()
 
 
 def attributes_of(args: Sequence[Any]) -> dict[str, Any]:
-    """What the primitive of an older entry point was built with; {} for the others, whose operands are all there is."""
+    """What the primitive of an older entry point was built with; {} for the others, whose operands
+    are all there is.
+    """
     primitive = args[0] if len(args) == 3 and isinstance(args[1], str) else None
     for held in ("init_attrs", "attrs"):
         found = getattr(primitive, held, None)
@@ -111,7 +138,9 @@ def attributes_of(args: Sequence[Any]) -> dict[str, Any]:
 
 
 def plain_call(args: Sequence[Any]) -> tuple[Any, ...]:
-    """The operands of a primitive: older entry points hand over the primitive, its name and the operands as one tuple."""
+    """The operands of a primitive: older entry points hand over the primitive, its name and the
+    operands as one tuple.
+    """
     if len(args) == 3 and isinstance(args[1], str) and isinstance(args[2], (tuple, list)):
         return tuple(args[2])
     return tuple(args)

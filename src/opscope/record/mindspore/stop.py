@@ -23,16 +23,21 @@ def stop_program(code: int) -> None:
     """The main thread raises SystemExit at its next instruction; code is 0 or 1."""
     main = threading.main_thread().ident
     if main is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(_Failed if code else SystemExit))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(main), ctypes.py_object(_Failed if code else SystemExit)
+        )
 
 
 def stop_after(dump: Path, last: int, unless: Callable[[], bool]) -> threading.Thread:
-    """Watch the dump from a daemon thread; when iteration last + 1 begins to land, the program ends.
+    """Watch the dump from a daemon thread; when iteration last + 1 begins to land, the program
+    ends.
 
-    So that iteration must be among those MindSpore dumps; the run leaves it out. The watch is over once `unless` says so: where the
-    process counts steps itself it ends the program itself.
+    So that iteration must be among those MindSpore dumps; the run leaves it out. The watch is over
+    once `unless` says so: where the process counts steps itself it ends the program itself.
     """
-    thread = threading.Thread(target=_watch, args=(dump, last, unless), name="opscope-stop", daemon=True)
+    thread = threading.Thread(
+        target=_watch, args=(dump, last, unless), name="opscope-stop", daemon=True
+    )
     thread.start()
     return thread
 

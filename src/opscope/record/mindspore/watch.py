@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher's side: while the command runs, finished iterations of MindSpore dumps go into the run; the rest when it has ended."""
+"""The launcher's side: while the command runs, finished iterations of MindSpore dumps go into the
+run; the rest when it has ended.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from typing import TYPE_CHECKING
 from opscope.errors import FormatError
 from opscope.record.mindspore.compiled import LOCK, taking
 from opscope.record.mindspore.died import tell_died
-from opscope.record.mindspore.place import FOLDER, RAISED, Facts, read_choices, read_facts, remove_dump
+from opscope.record.mindspore.place import (
+    FOLDER,
+    RAISED,
+    Facts,
+    read_choices,
+    read_facts,
+    remove_dump,
+)
 
 if TYPE_CHECKING:
     from opscope.record.config import RecordConfig
@@ -36,14 +45,19 @@ class Dumps:
         self._died: tuple[int, int] | None = None
 
     def guarded(self, action: Callable[[], None]) -> bool:
-        """Do something that must not fail the command: a failure ends the taking in, and is said once."""
+        """Do something that must not fail the command: a failure ends the taking in, and is said
+        once.
+        """
         if self._failed:
             return False
         try:
             action()
         except Exception as error:  # noqa: BLE001 - the recording boundary: the command's exit code is what counts
             self._failed = True
-            self.notes.append(f"{self._run}: what MindSpore dumped is not all in the run: {type(error).__name__}: {error}")
+            self.notes.append(
+                f"{self._run}: what MindSpore dumped is not all in the run: "
+                f"{type(error).__name__}: {error}"
+            )
         return not self._failed
 
     def poll(self, *, ended: bool = False) -> None:
@@ -66,7 +80,9 @@ class Dumps:
             ingestor.end_step(step, finding=any(taken.finding for taken in found))
 
     def died(self, pid: int, signal: int) -> None:
-        """A process was ended by a signal: where that was in a kernel of a graph, the call is told."""
+        """A process was ended by a signal: where that was in a kernel of a graph, the call is
+        told.
+        """
         self._died = (pid, signal)
 
     def close(self) -> None:
@@ -79,7 +95,11 @@ class Dumps:
         for ingestor in self._ingestors.values():
             ingestor.writer.close()
             problems = list(dict.fromkeys(ingestor.problems))
-            more = [f"{len(problems) - MOST_PROBLEMS} more files of the dump cannot be read"] if len(problems) > MOST_PROBLEMS else []
+            more = (
+                [f"{len(problems) - MOST_PROBLEMS} more files of the dump cannot be read"]
+                if len(problems) > MOST_PROBLEMS
+                else []
+            )
             self.notes.extend([*problems[:MOST_PROBLEMS], *more])
         for place in (self._run / FOLDER).glob("*"):
             facts = self._facts(place)
@@ -89,7 +109,9 @@ class Dumps:
             (place / LOCK).unlink(missing_ok=True)
 
     def _facts(self, place: Path) -> Facts | None:
-        """What a process tells, as it is now; None while it has told nothing, or nothing that can be read."""
+        """What a process tells, as it is now; None while it has told nothing, or nothing that can
+        be read.
+        """
         try:
             return read_facts(place)
         except FormatError as error:
@@ -108,20 +130,34 @@ class Dumps:
 
 
 def finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:
-    """Folders of iterations that are whole, by iteration: of each graph all but the newest while the program runs.
+    """Folders of iterations that are whole, by iteration: of each graph all but the newest while
+    the program runs.
 
-    Iterations are given out once every graph of the same net is past them, so that a step stays together.
+    Iterations are given out once every graph of the same net is past them, so that a step stays
+    together.
     """
     graphs: dict[Path, dict[int, Path]] = {}
     for folder in dump.glob("rank_*/*/*/*"):
-        if folder.name.isdigit() and folder.parent.name.isdigit() and folder not in taken and folder.is_dir():
+        if (
+            folder.name.isdigit()
+            and folder.parent.name.isdigit()
+            and folder not in taken
+            and folder.is_dir()
+        ):
             graphs.setdefault(folder.parent, {})[int(folder.name)] = folder
     if not graphs:
         return
     newest = min(max(found) for found in graphs.values())
     for step in sorted({step for found in graphs.values() for step in found}):
         if ended or step < newest:
-            yield step, [found[step] for _, found in sorted(graphs.items(), key=lambda item: int(item[0].name)) if step in found]
+            yield (
+                step,
+                [
+                    found[step]
+                    for _, found in sorted(graphs.items(), key=lambda item: int(item[0].name))
+                    if step in found
+                ],
+            )
 
 
 @contextmanager

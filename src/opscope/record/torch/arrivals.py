@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the program has waited for a collective: only then has what c10d gives arrived.
 
-Some works fill their outputs inside of wait() itself (gloo's reduce_scatter), and never say that they completed. So wait is
-watched from the first collective on. Who waits in C++ (DDP's reducer) passes it by: the bookkeeper asks such works whether they completed.
+Some works fill their outputs inside of wait() itself (gloo's reduce_scatter), and never say that
+they completed. So wait is watched from the first collective on. Who waits in C++ (DDP's reducer)
+passes it by: the bookkeeper asks such works whether they completed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import torch
 
 
 class Arrivals:
-    """Finds the Work of a collective's result, and tells a bookkeeper of every wait for one that it knows."""
+    """Finds the Work of a collective's result, and tells a bookkeeper of every wait for one that it
+    knows.
+    """
 
     def __init__(self, fail: Callable[[BaseException], None]) -> None:
         self._fail = fail
@@ -28,8 +31,16 @@ class Arrivals:
         return self._remove
 
     def work_of(self, result: Any) -> Any:
-        """The Work that a c10d operator returned, the same object that the program gets; None where it returned none."""
-        found = result if isinstance(result, torch.ScriptObject) else result[-1] if isinstance(result, tuple) and result else None
+        """The Work that a c10d operator returned, the same object that the program gets; None where
+        it returned none.
+        """
+        found = (
+            result
+            if isinstance(result, torch.ScriptObject)
+            else result[-1]
+            if isinstance(result, tuple) and result
+            else None
+        )
         if not isinstance(found, torch.ScriptObject):
             return None
         try:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where opscope itself uses torch inside a program's call: nothing that the program listens with hears of it.
+"""Where opscope itself uses torch inside a program's call: nothing that the program listens with
+hears of it.
 
-A program may have modes below ours (fake tensors, functionalisation, a graph in the making), function modes, a profiler, and
-subclasses that answer every function. What opscope reads, copies and stores would reach them, appear in what they make, or raise.
+A program may have modes below ours (fake tensors, functionalisation, a graph in the making),
+function modes, a profiler, and subclasses that answer every function. What opscope reads, copies
+and stores would reach them, appear in what they make, or raise.
 """
 
 from __future__ import annotations
@@ -17,12 +19,20 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-TensorBase: Any = torch._C.TensorBase  # its methods stay torch's own, whatever a program makes of torch.Tensor's
+TensorBase: Any = (
+    torch._C.TensorBase
+)  # its methods stay torch's own, whatever a program makes of torch.Tensor's
 
 
 def aside() -> AbstractContextManager[Any]:
-    """Use torch with the program's modes, functions of subclasses, traces and profiler out of the way; grad mode stays."""
-    if torch._C._len_torch_dispatch_stack() or torch._C._autograd._profiler_enabled() or torch._C._get_tracing_state() is not None:
+    """Use torch with the program's modes, functions of subclasses, traces and profiler out of the
+    way; grad mode stays.
+    """
+    if (
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._autograd._profiler_enabled()
+        or torch._C._get_tracing_state() is not None
+    ):
         return far_aside()
     return torch._C.DisableTorchFunction()  # of modes and of subclasses
 
@@ -45,7 +55,9 @@ def far_aside() -> Iterator[None]:
 
 
 def plainly(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as a tensor of no subclass, whatever methods and attributes its class redefines."""
+    """The same memory as a tensor of no subclass, whatever methods and attributes its class
+    redefines.
+    """
     if type(tensor) in PLAIN:
         return tensor
     return TensorBase.as_subclass(TensorBase.detach(tensor), torch.Tensor)  # type: ignore[no-any-return]

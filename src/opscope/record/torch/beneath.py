@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies below the recorder's mode on request: substitutes in place of kernels, the checker, and the journal."""
+"""What lies below the recorder's mode on request: substitutes in place of kernels, the checker, and
+the journal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Beneath:
-    """The modes of one process; they end with its session. A call is substituted before it is checked."""
+    """The modes of one process; they end with its session. A call is substituted before it is
+    checked.
+    """
 
     def __init__(self, session: Session, book: Any, binding: TorchBinding) -> None:
         config = session.config
@@ -29,27 +33,41 @@ class Beneath:
         self.modes: list[Any] = []
         if config.check:
             self.checker = Checker(
-                config.share, index=self.index, watching=lambda: float(book.watching), process=session.process,
-                steps=config.keep_last, keep=lambda tensor: binding.sentinel.keep(tensor, seal=True) if config.values != "none" else None,
-            )  # fmt: skip
+                config.share,
+                index=self.index,
+                watching=lambda: float(book.watching),
+                process=session.process,
+                steps=config.keep_last,
+                keep=lambda tensor: (
+                    binding.sentinel.keep(tensor, seal=True) if config.values != "none" else None
+                ),
+            )
             if config.substitute is None and config.journal is None:
                 book.check_with(self.checker)
                 session.cleanup.callback(book.check_with, None)
             else:
                 self.modes.append(CheckMode(self.checker, self.watched))
             session.cleanup.callback(self.checker.close)
-            overrides = Overrides(self.checker, enter=self.enter, leave=self.leave, watched=self.watched)
+            overrides = Overrides(
+                self.checker, enter=self.enter, leave=self.leave, watched=self.watched
+            )
             overrides.install()
             session.cleanup.callback(overrides.remove)
         if config.substitute is not None:
             rules = parse_rules(config.substitute)
             self.substitution = Substitution(rules, module=self.module)
             session.cleanup.callback(self.substitution.close)
-            session.cleanup.enter_context(without_overrides(lambda op: rule_for(rules, op, None) is not None))
+            session.cleanup.enter_context(
+                without_overrides(lambda op: rule_for(rules, op, None) is not None)
+            )
             self.modes.append(SubstituteMode(self.substitution))
         if config.journal is not None:
-            journal = Journal(config.journal, session.writer.directory, index=self.index, module=self.module)
-            session.cleanup.callback(lambda: journal.close(whole=session.writer.process.failed is None))
+            journal = Journal(
+                config.journal, session.writer.directory, index=self.index, module=self.module
+            )
+            session.cleanup.callback(
+                lambda: journal.close(whole=session.writer.process.failed is None)
+            )
             self.modes.append(JournalMode(journal, self.watched))
 
     def watched(self) -> bool:

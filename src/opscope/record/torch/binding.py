@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch as the bookkeeper sees it: facts of tensors, weak references, autograd, reading and keeping values.
+"""torch as the bookkeeper sees it: facts of tensors, weak references, autograd, reading and keeping
+values.
 
 Serves both the compiled recorder (native/recorder.cpp) and its reference (kernels/bookkeeping.py).
 """
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 storage_address: Callable[[torch.Tensor], int] = torch._C._storage_address  # type: ignore[attr-defined]
 NUMBERS_AS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 ENUMS = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format"}
-# Subclasses that are recorded as they are, their operators being for a mode of torch's own that lies below; calls on all others are
-# left to the subclass, so that its inner kernels are seen.
+# Subclasses that are recorded as they are, their operators being for a mode of torch's own that
+# lies below; calls on all others are left to the subclass, so that its inner kernels are seen.
 OPAQUE = frozenset({"FakeTensor", "FunctionalTensor"})
 
 
@@ -73,12 +74,15 @@ class TorchBinding:
         self.staging = Staging(session.device_lost)
         self.arrivals = Arrivals(self.fail)
         self.selection = session.config.selection
-        narrowed = any(part is not None for part in (self.selection.ops, self.selection.skip, self.selection.phases))
+        narrowed = any(
+            part is not None
+            for part in (self.selection.ops, self.selection.skip, self.selection.phases)
+        )
         self.selective = narrowed or session.config.set_dump
         self.element_types = element_types()
         self._codes: set[CodeType] = set()
 
-    # -- tensors ----------------------------------------------------------------------------------------------
+    # -- tensors -----------------------------------------------------------------------------------
 
     @staticmethod
     def is_tensor(value: object) -> bool:
@@ -86,14 +90,18 @@ class TorchBinding:
 
     @staticmethod
     def facts(tensor: torch.Tensor) -> Facts:
-        """Facts of a tensor; meta, fake and functional tensors have no readable memory, composed ones that of their values."""
+        """Facts of a tensor; meta, fake and functional tensors have no readable memory, composed
+        ones that of their values.
+        """
         with aside():
             return facts_of(tensor)
 
     @staticmethod
     @set_aside
     def hold(tensor: torch.Tensor) -> Any:
-        """A weak reference to the tensor's storage as torch numbers it, or to a tensor that has none, as an object."""
+        """A weak reference to the tensor's storage as torch numbers it, or to a tensor that has
+        none, as an object.
+        """
         if tensor.layout is ONEDNN:
             return torch._C._WeakTensorRef(tensor)  # type: ignore[attr-defined]
         return int(TensorBase.untyped_storage(readable(tensor))._weak_ref())
@@ -105,12 +113,18 @@ class TorchBinding:
 
     @classmethod
     def expired(cls, reference: Any) -> bool:
-        return cls.expired_storage(reference) if isinstance(reference, int) else bool(reference.expired())
+        return (
+            cls.expired_storage(reference)
+            if isinstance(reference, int)
+            else bool(reference.expired())
+        )
 
     @staticmethod
     @set_aside
     def resolved(tensor: torch.Tensor) -> torch.Tensor:
-        """What is read of a tensor: its values where it is composed, with its conjugate or negative bit carried out."""
+        """What is read of a tensor: its values where it is composed, with its conjugate or negative
+        bit carried out.
+        """
         return resolved(readable(TensorBase.detach(plainly(tensor))))
 
     @staticmethod
@@ -125,14 +139,22 @@ class TorchBinding:
 
     @staticmethod
     def graphs_ran() -> bool:
-        """Whether compiled code may have run in this process; it counts its writes as torch does, but for tensors of inference mode."""
+        """Whether compiled code may have run in this process; it counts its writes as torch does,
+        but for tensors of inference mode.
+        """
         return captured_calls() > 0
 
     @staticmethod
     def whole(tensor: torch.Tensor) -> bool:
-        """Whether a tensor still has the memory that it covers: what is sharded gives the memory of gathered parameters back."""
+        """Whether a tensor still has the memory that it covers: what is sharded gives the memory of
+        gathered parameters back.
+        """
         facts = TorchBinding.facts(tensor)
-        return not facts.address or facts.logical is not None or facts.extent.stop <= tensor.untyped_storage().nbytes()
+        return (
+            not facts.address
+            or facts.logical is not None
+            or facts.extent.stop <= tensor.untyped_storage().nbytes()
+        )
 
     @set_aside
     def stage(self, tensor: torch.Tensor) -> int:
@@ -141,7 +163,9 @@ class TorchBinding:
 
     @set_aside
     def keep(self, tensor: torch.Tensor) -> tuple[str, str] | None:
-        """Store a tensor's elements; of a composed one nothing, since its values alone are not the tensor."""
+        """Store a tensor's elements; of a composed one nothing, since its values alone are not the
+        tensor.
+        """
         return self.sentinel.keep(plainly(tensor))
 
     @staticmethod
@@ -154,7 +178,9 @@ class TorchBinding:
 
     @staticmethod
     @set_aside
-    def random_states(args: Sequence[Any], kwargs: dict[str, Any] | None) -> dict[str, torch.Tensor]:
+    def random_states(
+        args: Sequence[Any], kwargs: dict[str, Any] | None
+    ) -> dict[str, torch.Tensor]:
         return random_states(args, kwargs or {})
 
     @set_aside
@@ -165,21 +191,32 @@ class TorchBinding:
         """Name of the parameter whose gradient an AccumulateGrad node collects."""
         return self.modules.label(node.variable)[1]
 
-    # -- operators --------------------------------------------------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------------
 
     @staticmethod
     def handles(types: Sequence[type]) -> Any:
-        """Whether calls on these subclasses are recorded as they are, not as the kernels inside; NotImplemented: torch is to ask.
+        """Whether calls on these subclasses are recorded as they are, not as the kernels inside;
+        NotImplemented: torch is to ask.
 
-        Those that have no handler of their own (uninitialised parameters) are, and all where the program has a mode below ours:
-        torch asks the uppermost mode and then the subclasses. It serves DTensor without its handler, which only calls again.
+        Those that have no handler of their own (uninitialised parameters) are, and all where the
+        program has a mode below ours: torch asks the uppermost mode and then the subclasses. It
+        serves DTensor without its handler, which only calls again.
         """
         if all(not is_wrapper(kind) or kind.__name__ in OPAQUE for kind in types) or mode_below():
             return True
         return NotImplemented if any(map(is_distributed, types)) else False
 
-    def declined(self, mode: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """What torch does where a mode answers NotImplemented, but that its error does not name ours (native/recorder.cpp)."""
+    def declined(
+        self,
+        mode: Any,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """What torch does where a mode answers NotImplemented, but that its error does not name
+        ours (native/recorder.cpp).
+        """
         if self.modes_below():
             return NotImplemented
         for kind in types:
@@ -208,13 +245,17 @@ class TorchBinding:
 
     @staticmethod
     def target(func: Any) -> Any:
-        """What is called for an operator; the overload's own C function saves one Python frame a call, higher-order ones have none."""
+        """What is called for an operator; the overload's own C function saves one Python frame a
+        call, higher-order ones have none.
+        """
         made = unhindered(func)
         return getattr(func, "_op", func) if made is func else made
 
     @staticmethod
     def straight(func: Any, args: Sequence[Any]) -> Any:
-        """What makes a call unheard by function modes and subclasses; None where `target` has to, with them out of the way."""
+        """What makes a call unheard by function modes and subclasses; None where `target` has to,
+        with them out of the way.
+        """
         return straight(func, args)
 
     @staticmethod
@@ -222,12 +263,14 @@ class TorchBinding:
     def numbers(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments of a call as its operator takes them.
 
-        A mode is handed a tensor that stands for a Python number (a constant of a scripted or traced function) as that number, which
-        most operators refuse.
+        A mode is handed a tensor that stands for a Python number (a constant of a scripted or
+        traced function) as that number, which most operators refuse.
         """
         places = takes_tensors(func)
         return tuple(
-            torch.scalar_tensor(each, dtype=NUMBERS_AS[type(each)]) if place in places and type(each) in NUMBERS_AS else each
+            torch.scalar_tensor(each, dtype=NUMBERS_AS[type(each)])
+            if place in places and type(each) in NUMBERS_AS
+            else each
             for place, each in enumerate(args)
         )
 
@@ -239,7 +282,8 @@ class TorchBinding:
     def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool:
         """Whether --ops, --skip and --phases let a call through.
 
-        others: the API that the stack tells, and of a gradient also operator and API of its forward call.
+        others: the API that the stack tells, and of a gradient also operator and API of its forward
+        call.
         """
         selection = self.selection
         if selection.phases is not None and phase not in selection.phases:
@@ -247,12 +291,21 @@ class TorchBinding:
         name = f"{module or '<root>'}:{label}"
         api, *partner = others
         own = [op, *apis_of(op), *([api] if api is not None and phase != "backward" else [])]
-        if selection.skip is not None and any(selection.skip.matches(each, name, module) for each in own):
+        if selection.skip is not None and any(
+            selection.skip.matches(each, name, module) for each in own
+        ):
             return False
-        if self.session.config.set_dump and not active.chosen.wants(own, name, module, self.modules.path_of):
+        if self.session.config.set_dump and not active.chosen.wants(
+            own, name, module, self.modules.path_of
+        ):
             return False
-        names = [*own, *(name for each in partner if each is not None for name in (each, *apis_of(each)))]
-        return selection.ops is None or any(selection.ops.matches(each, name, module) for each in names)
+        names = [
+            *own,
+            *(name for each in partner if each is not None for name in (each, *apis_of(each))),
+        ]
+        return selection.ops is None or any(
+            selection.ops.matches(each, name, module) for each in names
+        )
 
     @staticmethod
     def encode(value: object) -> str:
@@ -260,10 +313,12 @@ class TorchBinding:
 
     @staticmethod
     def constant(value: object) -> bool:
-        """Whether a leaf is one of torch's few named constants, so that its text may be kept for good."""
+        """Whether a leaf is one of torch's few named constants, so that its text may be kept for
+        good.
+        """
         return type(value) in ENUMS
 
-    # -- where and when ---------------------------------------------------------------------------------------
+    # -- where and when ----------------------------------------------------------------------------
 
     def site(self) -> Site:
         return self.stacks.site(skip=2)
@@ -277,7 +332,7 @@ class TorchBinding:
         """The autograd node that runs in this thread, None outside a backward pass."""
         return torch._C._current_autograd_node() if torch._C._current_graph_task_id() >= 0 else None
 
-    # -- what the session wants to know -----------------------------------------------------------------------
+    # -- what the session wants to know ------------------------------------------------------------
 
     def signal(self) -> None:
         self.session.scaler_updated()
@@ -298,19 +353,34 @@ class TorchBinding:
             raise error
 
     def missed(self, op: str, error: BaseException) -> bool:
-        """One call could not be recorded; whether recording goes on. Raises what is the program's own."""
+        """One call could not be recorded; whether recording goes on. Raises what is the program's
+        own.
+        """
         lasts = self.session.missed(op, error)
         if is_the_programs(error):
             raise error
         return lasts
 
     @set_aside
-    def observed(self, io: str, slot: str, tensor: torch.Tensor, known: dict[str, Any] | None) -> SeenTensor:
-        """One tensor of a suspicious call; known holds its statistics by column, None when it was not read."""
+    def observed(
+        self, io: str, slot: str, tensor: torch.Tensor, known: dict[str, Any] | None
+    ) -> SeenTensor:
+        """One tensor of a suspicious call; known holds its statistics by column, None when it was
+        not read.
+        """
         tensor = tensor if is_wrapper(type(tensor)) else plainly(tensor)
-        return SeenTensor(io, slot, str(tensor.dtype).removeprefix("torch."), tensor, **(known or {}))
+        return SeenTensor(
+            io, slot, str(tensor.dtype).removeprefix("torch."), tensor, **(known or {})
+        )
 
-    def draft(self, func: Any, args: str, inputs: list[SeenTensor], outputs: list[SeenTensor], before: dict[str, Any]) -> Suspect:
+    def draft(
+        self,
+        func: Any,
+        args: str,
+        inputs: list[SeenTensor],
+        outputs: list[SeenTensor],
+        before: dict[str, Any],
+    ) -> Suspect:
         operator = describe(func)
         return Suspect(operator.op, operator.writes, args, inputs, outputs, before)
 
@@ -322,10 +392,15 @@ class TorchBinding:
     def judge_draft(self, draft: Draft) -> int | None:
         """The same for a draft of the reference."""
         whole = [[seen for seen in side if not seen.part] for side in (draft.inputs, draft.outputs)]
-        rows = [[self.observed(seen.io, seen.slot, seen.tensor, seen.statistics()) for seen in side] for side in whole]
+        rows = [
+            [self.observed(seen.io, seen.slot, seen.tensor, seen.statistics()) for seen in side]
+            for side in whole
+        ]
         suspect = self.draft(draft.function, draft.args or "", rows[0], rows[1], draft.before)
         bits = self.judge(suspect)
-        for seen, judged in zip((*whole[0], *whole[1]), (*suspect.inputs, *suspect.outputs), strict=True):
+        for seen, judged in zip(
+            (*whole[0], *whole[1]), (*suspect.inputs, *suspect.outputs), strict=True
+        ):
             seen.value = judged.value
         draft.kept = suspect.kept
         return bits
@@ -333,7 +408,12 @@ class TorchBinding:
     @staticmethod
     def box_enter(box: BlackBox, draft: Draft) -> None:
         facts = BoxFacts(step=draft.step, parent=draft.parent, level=draft.level, phase=draft.phase)
-        box.enter(draft.index, draft.thread, blackbox_text(draft.op, draft.name, draft.module, draft.source), facts)
+        box.enter(
+            draft.index,
+            draft.thread,
+            blackbox_text(draft.op, draft.name, draft.module, draft.source),
+            facts,
+        )
 
     @staticmethod
     def batches(drafts: list[Draft], *, process: int, rank: int, levels: int) -> tuple[Any, Any]:
@@ -373,8 +453,14 @@ def facts_of(tensor: torch.Tensor) -> Facts:
 
 
 def consists_of(tensor: torch.Tensor) -> Composed | None:
-    """What a composed tensor consists of; None for others, and where that cannot be had (no memory, a transform's, another backend's)."""
-    if not is_composed(tensor) or tensor.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    """What a composed tensor consists of; None for others, and where that cannot be had (no memory,
+    a transform's, another backend's).
+    """
+    if (
+        not is_composed(tensor)
+        or tensor.is_meta
+        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    ):
         return None
     try:
         whole = composed(tensor)
@@ -383,21 +469,31 @@ def consists_of(tensor: torch.Tensor) -> Composed | None:
     return whole if whole.values is not None or tensor.layout is ONEDNN else None
 
 
-def composed_facts(tensor: torch.Tensor, whole: Composed, kind: type, *, requires_grad: bool) -> Facts:
-    """Facts of the values, which stand for the tensor; those in oneDNN's format have no storage, and are known by their tensor."""
+def composed_facts(
+    tensor: torch.Tensor, whole: Composed, kind: type, *, requires_grad: bool
+) -> Facts:
+    """Facts of the values, which stand for the tensor; those in oneDNN's format have no storage,
+    and are known by their tensor.
+    """
     values = whole.values
     shape = tuple(tensor.shape if values is None else values.shape)
     return Facts(
         address=tensor._cdata if values is None else storage_address(values),
         offset=0 if values is None else int(values.storage_offset()),
         shape=shape,
-        stride=tuple(math.prod(shape[i + 1 :]) for i in range(len(shape))) if values is None else tuple(values.stride()),
+        stride=tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+        if values is None
+        else tuple(values.stride()),
         dtype=str(tensor.dtype).removeprefix("torch."),
         device=str(tensor.device),
         layout=layout_name(tensor),
         tensor_class=None if kind in PLAIN else kind.__qualname__,
         requires_grad=requires_grad,
-        counter=sum(each._version for each in (tensor, values) if each is not None and not each.is_inference()),
+        counter=sum(
+            each._version
+            for each in (tensor, values)
+            if each is not None and not each.is_inference()
+        ),
         uncounted=tensor.is_inference(),
         readable=tensor.device.type == "cpu",
         staged=tensor.device.type != "cpu",
@@ -408,15 +504,23 @@ def composed_facts(tensor: torch.Tensor, whole: Composed, kind: type, *, require
 
 
 def concrete(size: int | torch.SymInt) -> int:
-    """A size as a number; one of a graph in the making is not asked for, which would fix it there: what it stands for, -1 if unknown."""
+    """A size as a number; one of a graph in the making is not asked for, which would fix it there:
+    what it stands for, -1 if unknown.
+    """
     if isinstance(size, torch.SymInt):
-        return int(size.node.hint) if size.node.has_hint() and isinstance(size.node.hint, int) else -1
+        return (
+            int(size.node.hint) if size.node.has_hint() and isinstance(size.node.hint, int) else -1
+        )
     return size
 
 
 def is_wrapper(kind: type) -> bool:
-    """Whether a subclass stands for other tensors or for none, so that its own memory means nothing."""
-    return kind not in PLAIN and getattr(kind, "__torch_dispatch__", None) is not getattr(torch.Tensor, "__torch_dispatch__", None)
+    """Whether a subclass stands for other tensors or for none, so that its own memory means
+    nothing.
+    """
+    return kind not in PLAIN and getattr(kind, "__torch_dispatch__", None) is not getattr(
+        torch.Tensor, "__torch_dispatch__", None
+    )
 
 
 def is_distributed(kind: type) -> bool:
@@ -424,38 +528,56 @@ def is_distributed(kind: type) -> bool:
     distributed = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
     return (
         distributed is not None
-        and getattr(getattr(kind, "__torch_dispatch__", None), "__func__", kind) is distributed.__torch_dispatch__.__func__
+        and getattr(getattr(kind, "__torch_dispatch__", None), "__func__", kind)
+        is distributed.__torch_dispatch__.__func__
     )
 
 
 def mode_below() -> bool:
-    """Whether a mode of the program lies below ours, while ours handles a call; those that torch itself keeps apart are asked later."""
-    own = sum(torch._C._get_dispatch_mode(key) is not None for key in torch._C._TorchDispatchModeKey.__members__.values())
+    """Whether a mode of the program lies below ours, while ours handles a call; those that torch
+    itself keeps apart are asked later.
+    """
+    own = sum(
+        torch._C._get_dispatch_mode(key) is not None
+        for key in torch._C._TorchDispatchModeKey.__members__.values()
+    )
     return bool(torch._C._len_torch_dispatch_stack() > own)
 
 
 def apis_of(op: str) -> tuple[str, ...]:
-    """The names under which users know an operator, for those that have no Python frame to tell them."""
+    """The names under which users know an operator, for those that have no Python frame to tell
+    them.
+    """
     short = op.rpartition("::")[2].partition(".")[0].removeprefix("native_").rstrip("_")
-    return (f"torch.{short}", f"torch.Tensor.{short}", f"torch.nn.functional.{short}") if op.startswith("aten::") else ()
+    return (
+        (f"torch.{short}", f"torch.Tensor.{short}", f"torch.nn.functional.{short}")
+        if op.startswith("aten::")
+        else ()
+    )
 
 
 def element_types() -> dict[torch.dtype, tuple[str, int]]:
-    """Each torch dtype with its name and its number in the compiled kernels, -1 where they cannot read it."""
+    """Each torch dtype with its name and its number in the compiled kernels, -1 where they cannot
+    read it.
+    """
     types = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
     names = {dtype: str(dtype).removeprefix("torch.") for dtype in types}
     return {dtype: (name, NUMBERS.get(name, -1)) for dtype, name in names.items()}
 
 
 def layout_name(tensor: torch.Tensor) -> str:
-    """Private format of an NPU tensor where torch_npu tells it, else torch's layout without its prefix."""
+    """Private format of an NPU tensor where torch_npu tells it, else torch's layout without its
+    prefix.
+    """
     if tensor.device.type == "npu":
         return npu_format(tensor) or "strided"
     return "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
 
 
 def npu_format(tensor: torch.Tensor) -> str | None:
-    """Name or number of a private device format, by torch_npu.get_npu_format; None where elements lie as torch's strides say."""
+    """Name or number of a private device format, by torch_npu.get_npu_format; None where elements
+    lie as torch's strides say.
+    """
     reader = getattr(sys.modules.get("torch_npu"), "get_npu_format", None)
     if reader is None:
         return None
@@ -465,7 +587,9 @@ def npu_format(tensor: torch.Tensor) -> str | None:
 
 
 def encode(value: object) -> str:
-    """One leaf of an argument tree as JSON: plain values as they are, all others tagged (docs/schema.md, args)."""
+    """One leaf of an argument tree as JSON: plain values as they are, all others tagged
+    (docs/schema.md, args).
+    """
     if value is None or isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int):
@@ -487,18 +611,25 @@ def tagged(value: object) -> dict[str, Any]:
         return {"generator": str(value.device)}
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return {"object": str(value)}
-    return {"object": process_group(value) or f"{type(value).__module__}.{type(value).__qualname__}"}
+    return {
+        "object": process_group(value) or f"{type(value).__module__}.{type(value).__qualname__}"
+    }
 
 
 def process_group(value: object) -> dict[str, str] | None:
-    """Name and ranks of a process group, boxed for the dispatcher or not; None for anything else."""
+    """Name and ranks of a process group, boxed for the dispatcher or not; None for anything
+    else.
+    """
     group = getattr(sys.modules.get("torch.distributed"), "ProcessGroup", None)
     if group is None:
         return None
     try:
         found = group.unbox(value) if isinstance(value, torch.ScriptObject) else value
         if isinstance(found, group):
-            return {"process_group": str(found.group_name), "ranks": spans(torch.distributed.get_process_group_ranks(found))}
+            return {
+                "process_group": str(found.group_name),
+                "ranks": spans(torch.distributed.get_process_group_ranks(found)),
+            }
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
         return None  # another object in a box, or a group that torch does not know
     return None

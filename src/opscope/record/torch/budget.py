@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls are checked: the first ones of every signature, then as many as a share of the program's time allows, and one of the last.
+"""Which calls are checked: the first ones of every signature, then as many as a share of the
+program's time allows, and one of the last.
 
-A signature is an operator with the types, shapes and strides of its tensors and its other arguments. Numbers among these may
-be others in each step (the step size of an optimizer): an operator whose numbers keep changing is one signature from then on.
+A signature is an operator with the types, shapes and strides of its tensors and its other
+arguments. Numbers among these may be others in each step (the step size of an optimizer): an
+operator whose numbers keep changing is one signature from then on.
 """
 
 from __future__ import annotations
@@ -16,8 +18,12 @@ from typing import Any, NamedTuple
 import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
-FLOOR = 0.25  # part of the share that sampling has for itself, whatever recording and first checks take
-LATER = 1.25  # times the calls a signature had at its latest check or copy, after which one is copied to be checked at the end
+FLOOR = (
+    0.25  # part of the share that sampling has for itself, whatever recording and first checks take
+)
+# times the calls a signature had at its latest check or copy, after which one is copied to be
+# checked at the end
+LATER = 1.25
 VARIANTS = 8  # signatures that differ only in numbers, before numbers count no more
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 SHAPES = 256  # signatures of one operator, before new ones are only sampled
@@ -25,9 +31,11 @@ SHAPES = 256  # signatures of one operator, before new ones are only sampled
 
 @dataclass(eq=False)
 class Signature:
-    """Calls seen and checked of one signature; seconds its checks took, sampled those of checks beyond the first.
+    """Calls seen and checked of one signature; seconds its checks took, sampled those of checks
+    beyond the first.
 
-    latest is how many calls had been seen at the latest that was checked or is held; holding whether this one is to be held.
+    latest is how many calls had been seen at the latest that was checked or is held; holding
+    whether this one is to be held.
     """
 
     seen: int = 0
@@ -43,7 +51,9 @@ class Signature:
 
     @property
     def closely(self) -> bool:
-        """Whether the call that is being checked is also made again here: the first two, and those that are sampled."""
+        """Whether the call that is being checked is also made again here: the first two, and those
+        that are sampled.
+        """
         return not self.holding and (self.checked < 2 or self.checked >= self.first)
 
     @property
@@ -53,7 +63,9 @@ class Signature:
 
 
 class Rest(NamedTuple):
-    """How long a signature may be left alone: seconds, or until sampling has taken so many in all; and no more than so many calls."""
+    """How long a signature may be left alone: seconds, or until sampling has taken so many in all;
+    and no more than so many calls.
+    """
 
     seconds: float
     sampled: float
@@ -64,7 +76,9 @@ NEVER = Rest(math.inf, math.inf, math.inf)  # it is checked again
 
 
 class Budget:
-    """Decides by the clock. share is the part of the program's time that checking may take, None for no limit."""
+    """Decides by the clock. share is the part of the program's time that checking may take, None
+    for no limit.
+    """
 
     def __init__(self, share: float | None, *, first: int = FIRST) -> None:
         self.share = share
@@ -101,7 +115,9 @@ class Budget:
         return found
 
     def wants(self, signature: Signature, now: float, elsewhere: float) -> bool:
-        """Whether to check the next call of a signature; elsewhere is the time that recording has taken, in seconds."""
+        """Whether to check the next call of a signature; elsewhere is the time that recording has
+        taken, in seconds.
+        """
         signature.seen += 1
         self.seen += 1
         if signature.checked < signature.first or self.share is None:
@@ -115,13 +131,19 @@ class Budget:
         return signature.sampled * len(self.signatures) <= self.sampled
 
     def holds(self, signature: Signature) -> bool:
-        """Whether to copy this call, which is not checked now, so that it can be checked when the program ends."""
-        return bool(self.share) and signature.sampling and signature.seen >= LATER * signature.latest
+        """Whether to copy this call, which is not checked now, so that it can be checked when the
+        program ends.
+        """
+        return (
+            bool(self.share) and signature.sampling and signature.seen >= LATER * signature.latest
+        )
 
     def rest(self, signature: Signature, now: float, elsewhere: float) -> Rest:
-        """The least after which `wants` or `holds` may answer otherwise for a signature that both have declined.
+        """The least after which `wants` or `holds` may answer otherwise for a signature that both
+        have declined.
 
-        What checks and recording have taken only grows, and the program's own time no faster than the clock.
+        What checks and recording have taken only grows, and the program's own time no faster than
+        the clock.
         """
         if not signature.sampling or not self.share:
             return NEVER
@@ -129,7 +151,9 @@ class Budget:
         within = (self.spent + signature.cost + elsewhere) / self.share
         floor = (self.sampled + signature.cost) / (FLOOR * self.share)
         calls = math.ceil(LATER * signature.latest) - signature.seen - 1
-        return Rest(max(0.0, min(within, floor) - own), signature.sampled * len(self.signatures), calls)
+        return Rest(
+            max(0.0, min(within, floor) - own), signature.sampled * len(self.signatures), calls
+        )
 
     def rested(self, signature: Signature, calls: int) -> None:
         """Count calls that were made unasked."""
@@ -137,21 +161,27 @@ class Budget:
         self.seen += calls
 
     def affords_truth(self, signature: Signature) -> bool:
-        """Whether the next check asks for the true result, and for witnesses, even where the trusted kernel gives the same bits.
+        """Whether the next check asks for the true result, and for witnesses, even where the
+        trusted kernel gives the same bits.
 
-        The first call of a signature may be the only one that is wrong; by the first that is sampled the program's values have changed.
+        The first call of a signature may be the only one that is wrong; by the first that is
+        sampled the program's values have changed.
         """
         return signature.checked in (0, signature.first)
 
     def beyond(self, elsewhere: float) -> float:
-        """Seconds by which recording (elsewhere) and checks together have exceeded their share of the program's own time."""
+        """Seconds by which recording (elsewhere) and checks together have exceeded their share of
+        the program's own time.
+        """
         if self.share is None:
             return 0.0
         own = time.perf_counter() - self._started - self.spent - elsewhere
         return max(0.0, self.spent + elsewhere - self.share * own)
 
     def took(self, signature: Signature, seconds: float, *, new: bool) -> None:
-        """Account for time that a check took; a check may take several times, of which one is new."""
+        """Account for time that a check took; a check may take several times, of which one is
+        new.
+        """
         self.spent += seconds
         if signature.checked >= signature.first:
             signature.sampled += seconds
@@ -182,6 +212,8 @@ def without_numbers(key: Any) -> Hashable:
     if isinstance(key, torch.Size):
         return key
     if isinstance(key, tuple):
-        key = key[0] if len(key) == 2 and key[0] in (int, float) else tuple(map(without_numbers, key))
+        key = (
+            key[0] if len(key) == 2 and key[0] in (int, float) else tuple(map(without_numbers, key))
+        )
     found: Hashable = key
     return found

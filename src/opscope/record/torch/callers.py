@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which composite operator the program called, where only the operators inside it reach the dispatch mode."""
+"""Which composite operator the program called, where only the operators inside it reach the
+dispatch mode.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def calling_frame() -> FrameType | None:
 
 
 def called_composite(frame: FrameType | None) -> tuple[str, str] | None:
-    """(`aten::logdet`, the user's line) of the composite operator that a frame is calling; None for any other."""
+    """(`aten::logdet`, the user's line) of the composite operator that a frame is calling; None for
+    any other.
+    """
     if frame is None:
         return None
     op, source = _operator_of(frame), _user_line(frame)
@@ -60,14 +64,19 @@ def callee(frame: FrameType) -> str | None:
         if start is None:
             start = (place.lineno, place.col_offset)
             continue
-        if (place.lineno, place.col_offset) == start and instruction.opname.startswith("LOAD") and isinstance(instruction.argval, str):
+        if (
+            (place.lineno, place.col_offset) == start
+            and instruction.opname.startswith("LOAD")
+            and isinstance(instruction.argval, str)
+        ):
             name = instruction.argval
             break
     return name
 
 
 def callee_below(code: CodeType, call: int) -> str | None:
-    """The same before Python 3.11, which keeps no columns: what was put on the stack last before the arguments of the call.
+    """The same before Python 3.11, which keeps no columns: what was put on the stack last before
+    the arguments of the call.
 
     None where these branch or are unpacked. The height of the stack is reckoned back from the call.
     """
@@ -88,12 +97,18 @@ def _composite(name: str) -> str | None:
     for space in SPACES:
         packet = getattr(torch.ops.aten, f"{space}{name}", None)
         if packet is not None:
-            return f"aten::{space}{name}" if any(_is_composite(packet, each) for each in packet.overloads()) else None
+            return (
+                f"aten::{space}{name}"
+                if any(_is_composite(packet, each) for each in packet.overloads())
+                else None
+            )
     return None
 
 
 def _is_composite(packet: Any, overload: str) -> bool:
-    """Whether an overload is made of other operators; those of TorchScript alone are not the dispatcher's."""
+    """Whether an overload is made of other operators; those of TorchScript alone are not the
+    dispatcher's.
+    """
     try:
         return bool(getattr(packet, overload)._can_decompose())
     except RuntimeError:

@@ -45,7 +45,9 @@ class NotCapturedError(Exception):
 
 @dataclass(eq=False)
 class Captured:
-    """A call, its tensors by slot, and the memories before it: the program's own where the call does not write to them."""
+    """A call, its tensors by slot, and the memories before it: the program's own where the call
+    does not write to them.
+    """
 
     call: Call
     tensors: dict[str, torch.Tensor]
@@ -55,26 +57,49 @@ class Captured:
     _held: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def hold(self, limit: int) -> None:
-        """Copy what the call may only read, unless that takes more bytes, so that unmet_promises can tell whether it did."""
+        """Copy what the call may only read, unless that takes more bytes, so that unmet_promises
+        can tell whether it did.
+        """
         if sum(memory.size for memory in self.call.memories) <= limit:
-            written = {laid.memory for slot, laid in self.call.tensors.items() if writes_to(self.writes, slot)}
-            self._held = {place: piece.clone() for place, piece in enumerate(self.pieces) if place not in written}
+            written = {
+                laid.memory
+                for slot, laid in self.call.tensors.items()
+                if writes_to(self.writes, slot)
+            }
+            self._held = {
+                place: piece.clone()
+                for place, piece in enumerate(self.pieces)
+                if place not in written
+            }
 
     def unmet_promises(self, func: Any) -> frozenset[str]:
-        """Arguments that the call changed though its schema says that it reads them: they count as written from now on.
+        """Arguments that the call changed though its schema says that it reads them: they count as
+        written from now on.
 
-        The call is made again on the copies, so that nobody is accused of what another thread did meanwhile.
+        The call is made again on the copies, so that nobody is accused of what another thread did
+        meanwhile.
         """
-        apart = {place for place, before in self._held.items() if not same_bits(before, self.pieces[place])}
+        apart = {
+            place
+            for place, before in self._held.items()
+            if not same_bits(before, self.pieces[place])
+        }
         if not apart:
             return frozenset()
         pieces = [self._held.get(place, piece) for place, piece in enumerate(self.pieces)]
         slots = [slot for slot, laid in self.call.tensors.items() if laid.memory in apart]
         bound = Bound(self.call, pieces, func, writes=frozenset(map(head_of, slots)))
         before, after = bound.tensors(Conditions()), perform(bound, Conditions()).outputs
-        broken = frozenset(head_of(slot) for slot in slots if not same_bits(before[slot], after[WRITTEN + slot]))
-        memories = {laid.memory for slot, laid in self.call.tensors.items() if writes_to(broken, slot)}
-        self.pieces = [self._held.get(place, piece) if place in memories else piece for place, piece in enumerate(self.pieces)]
+        broken = frozenset(
+            head_of(slot) for slot in slots if not same_bits(before[slot], after[WRITTEN + slot])
+        )
+        memories = {
+            laid.memory for slot, laid in self.call.tensors.items() if writes_to(broken, slot)
+        }
+        self.pieces = [
+            self._held.get(place, piece) if place in memories else piece
+            for place, piece in enumerate(self.pieces)
+        ]
         self.writes |= broken
         return broken
 
@@ -83,7 +108,11 @@ class Captured:
         first = len(self.call.memories)
         outputs: dict[str, Laid] = {}
         fresh: list[tuple[str, torch.Tensor]] = []
-        changed = {self.call.tensors[slot].memory: tensor for slot, tensor in self.tensors.items() if writes_to(self.writes, slot)}
+        changed = {
+            self.call.tensors[slot].memory: tensor
+            for slot, tensor in self.tensors.items()
+            if writes_to(self.writes, slot)
+        }
         for slot, tensor in outputs_of(result, self.tensors, self.writes).items():
             if unfit(tensor) is not None or is_workspace(self.call.op, dtype_name(tensor)):
                 continue
@@ -96,7 +125,9 @@ class Captured:
                 outputs[slot] = laid
         made = Gathered(fresh, first=first)
         outputs.update(made.laid)
-        replaced = {memory: first + len(made.memories) + place for place, memory in enumerate(changed)}
+        replaced = {
+            memory: first + len(made.memories) + place for place, memory in enumerate(changed)
+        }
         after = [self._after(memory, tensor) for memory, tensor in changed.items()]
         memories = (*made.memories, *(self.call.memories[memory] for memory in changed))
         return Given(outputs=outputs, memories=memories, replaced=replaced), [*made.pieces, *after]
@@ -104,7 +135,9 @@ class Captured:
     def _after(self, memory: int, tensor: torch.Tensor) -> torch.Tensor:
         size = self.call.memories[memory].size
         base = self.starts[storage_key(tensor)][1]
-        return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), base, (size,), (1,))
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
+            tensor.untyped_storage(), base, (size,), (1,)
+        )
 
 
 def within(laid: Laid, size: int) -> bool:
@@ -112,12 +145,26 @@ def within(laid: Laid, size: int) -> bool:
     if laid.offset < 0:
         return False
     dtype = find_dtype(laid.dtype)
-    last = 1 + sum((n - 1) * s for n, s in zip(laid.shape, laid.stride, strict=True)) if 0 not in laid.shape else 0
+    last = (
+        1 + sum((n - 1) * s for n, s in zip(laid.shape, laid.stride, strict=True))
+        if 0 not in laid.shape
+        else 0
+    )
     return dtype is not None and (laid.offset + last) * dtype.itemsize <= size
 
 
-def capture(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, writes: frozenset[str], random: bool, limit: int) -> Captured:
-    """The call with its memories; those it writes to are copied. NotCapturedError for what cannot be handed over."""
+def capture(
+    op: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    writes: frozenset[str],
+    random: bool,
+    limit: int,
+) -> Captured:
+    """The call with its memories; those it writes to are copied. NotCapturedError for what cannot
+    be handed over.
+    """
     tree = Tree(LEAVES)
     text = tree.encode(args, dict(kwargs))
     for _, tensor in tree.tensors:
@@ -132,11 +179,17 @@ def capture(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, writes: 
     if sum(memory.size for memory in gathered.memories) > limit:
         raise NotCapturedError(f"its tensors take more than {limit >> 20} MiB")
     written = {gathered.laid[slot].memory for slot, _ in tree.tensors if writes_to(writes, slot)}
-    pieces = [piece.clone() if place in written else piece for place, piece in enumerate(gathered.pieces)]
+    pieces = [
+        piece.clone() if place in written else piece for place, piece in enumerate(gathered.pieces)
+    ]
     call = Call(
-        op=op, args=decoded, tensors=gathered.laid, memories=tuple(gathered.memories), flags=flags(),
+        op=op,
+        args=decoded,
+        tensors=gathered.laid,
+        memories=tuple(gathered.memories),
+        flags=flags(),
         random=generator_state(args, kwargs, tree.tensors) if random else None,
-    )  # fmt: skip
+    )
     return Captured(call, dict(tree.tensors), pieces, gathered.starts, writes)
 
 
@@ -145,7 +198,10 @@ def unfit(tensor: torch.Tensor) -> str | None:
     if type(tensor) not in PLAIN:
         return f"a {type(tensor).__name__} stands for other tensors"
     if tensor.layout is not torch.strided or tensor.is_nested:
-        return f"a tensor of layout {'nested' if tensor.is_nested else tensor.layout} has no plain memory"
+        return (
+            f"a tensor of layout {'nested' if tensor.is_nested else tensor.layout} has no plain "
+            "memory"
+        )
     if tensor.is_quantized or tensor.is_meta or not torch._C._has_storage(tensor):
         return "a quantized or meta tensor has no values that can be compared"
     if tensor.is_conj() or tensor.is_neg():
@@ -155,11 +211,19 @@ def unfit(tensor: torch.Tensor) -> str | None:
     return None
 
 
-def generator_state(args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[tuple[str, torch.Tensor]]) -> bytes:
+def generator_state(
+    args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[tuple[str, torch.Tensor]]
+) -> bytes:
     """State of the generator the call draws from; NotCapturedError for one of an accelerator."""
-    if any(tensor.device.type != "cpu" for _, tensor in tensors) or torch.device(kwargs.get("device") or "cpu").type != "cpu":
+    if (
+        any(tensor.device.type != "cpu" for _, tensor in tensors)
+        or torch.device(kwargs.get("device") or "cpu").type != "cpu"
+    ):
         raise NotCapturedError("it draws from an accelerator's generator")
-    generator = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)), torch.default_generator)
+    generator = next(
+        (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)),
+        torch.default_generator,
+    )
     return generator.get_state().numpy().tobytes()
 
 

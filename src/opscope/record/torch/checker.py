@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope run --check`: while the program runs, calls are made again on trusted substitutes and judged.
+"""`opscope run --check`: while the program runs, calls are made again on trusted substitutes and
+judged.
 
-Below the recorder's mode lies one more, which hands calls with their inputs and outputs to a process of its own
-(substitute/apart.py) and makes the call itself once more to see whether it gives the same bits. The program waits for a
-verdict only where there are no cores to spare; its generators, tensors and autograd graph are left as they are.
+Below the recorder's mode lies one more, which hands calls with their inputs and outputs to a
+process of its own (substitute/apart.py) and makes the call itself once more to see whether it gives
+the same bits. The program waits for a verdict only where there are no cores to spare; its
+generators, tensors and autograd graph are left as they are.
 """
 
 from __future__ import annotations
@@ -47,19 +49,24 @@ if TYPE_CHECKING:
 Formula = Callable[[], "tuple[Captured, list[torch.Tensor]] | None"]
 LIMIT = 1 << 30  # bytes of one call's tensors
 MOST_TOLD = 10  # wrong calls of one signature; then it is known, and no longer checked
-HELD = 64 << 20  # bytes of a call's arguments that are copied to see whether it changes what it only reads
+HELD = (
+    64 << 20
+)  # bytes of a call's arguments that are copied to see whether it changes what it only reads
 MOST_STARTS = 3  # of the process that makes calls again
-# They have no result of their own, change what a tensor is, or are gone before they could be made again.
+# They have no result of their own, change what a tensor is, or are gone before they could be made
+# again.
 LEFT_OUT = frozenset({
-    "set_", "resize_", "resize_as_", "record_stream", "_local_scalar_dense", "_fused_sdp_choice", "_amp_update_scale_", "is_same_size",
-    "_has_same_storage_numel", "_reshape_alias_copy", "sym_size", "_pin_memory", "pin_memory", "lift_fresh", "data_ptr",
-    "_cudnn_init_dropout_state",
+    "set_", "resize_", "resize_as_", "record_stream", "_local_scalar_dense", "_fused_sdp_choice",
+    "_amp_update_scale_", "is_same_size", "_has_same_storage_numel", "_reshape_alias_copy",
+    "sym_size", "_pin_memory", "pin_memory", "lift_fresh", "data_ptr", "_cudnn_init_dropout_state",
 })  # fmt: skip
 
 
 @dataclass(eq=False)
 class Known:
-    """What is remembered of an operator overload; checked is false for one that is never checked."""
+    """What is remembered of an operator overload; checked is false for one that is never
+    checked.
+    """
 
     operator: Operator
     checked: bool
@@ -70,13 +77,18 @@ class Known:
 
 @dataclass(eq=False)
 class UnderWay:
-    """A call whose verdict has not come: where it stands in the run, and what is needed to keep its inputs."""
+    """A call whose verdict has not come: where it stands in the run, and what is needed to keep its
+    inputs.
+    """
 
     index: int | None
     op: str
     signature: Signature
     call: Call
-    accumulation: float | None = None  # unit roundoff of its products where the program allows another than that of their type
+    accumulation: float | None = (
+        # unit roundoff of its products where the program allows another than that of their type
+        None
+    )
     flaky: Sequence[Difference] = ()  # outputs that came out otherwise when the call was made again
     broken: frozenset[str] = frozenset()  # arguments that it changed, though it only reads them
     above: bool = False  # a function above kernels, whose row has no arguments
@@ -84,7 +96,9 @@ class UnderWay:
 
 @dataclass(eq=False)
 class Tally:
-    """What came of the checks: verdicts by kind, operators that could not be judged with the reason, and how often."""
+    """What came of the checks: verdicts by kind, operators that could not be judged with the
+    reason, and how often.
+    """
 
     verdicts: dict[str, int] = field(default_factory=dict)
     unjudged: dict[str, list[Any]] = field(default_factory=dict)
@@ -97,15 +111,23 @@ class Tally:
 
 
 class Checker:
-    """Checks the calls of one process. index says which call of the run is being made, watching how long recording took.
+    """Checks the calls of one process. index says which call of the run is being made, watching how
+    long recording took.
 
-    keep stores a tensor's values in the run and says where; steps is how many stay in it, None for all.
+    keep stores a tensor's values in the run and says where; steps is how many stay in it, None for
+    all.
     """
 
     def __init__(
-        self, share: float | None, *, index: Callable[[], int | None], watching: Callable[[], float],
-        keep: Callable[[torch.Tensor], tuple[str, str] | None], steps: int | None = None, process: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        share: float | None,
+        *,
+        index: Callable[[], int | None],
+        watching: Callable[[], float],
+        keep: Callable[[torch.Tensor], tuple[str, str] | None],
+        steps: int | None = None,
+        process: int = 0,
+    ) -> None:
         self.budget = Budget(share)
         self.index = index
         self.watching = watching
@@ -121,14 +143,16 @@ class Checker:
         self._held: Held[UnderWay] = Held(steps)
         self._starts = 0
         self._waited = 0.0
-        # Where both compute on the same cores each slows the other down by more than it takes, so the program waits instead.
+        # Where both compute on the same cores each slows the other down by more than it takes, so
+        # the program waits instead.
         self._aside = cores() >= 2 * torch.get_num_threads()
         self._apart: Apart | None = None
-        # One thread of the program at a time deals with the process; no kernel of the program is called meanwhile.
+        # One thread of the program at a time deals with the process; no kernel of the program is
+        # called meanwhile.
         self._alone = threading.RLock()
         self._start()
 
-    # -- life -------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._starts += 1
@@ -197,7 +221,10 @@ class Checker:
 
     def facts(self) -> dict[str, Any]:
         """What was checked, for process.json."""
-        budget, most = self.budget, sorted(self.tally.unjudged.items(), key=lambda item: -item[1][1])[:50]
+        budget, most = (
+            self.budget,
+            sorted(self.tally.unjudged.items(), key=lambda item: -item[1][1])[:50],
+        )
         return {
             "calls": budget.seen,
             "checked": budget.checked,
@@ -211,39 +238,58 @@ class Checker:
             "unjudged": {op: {"reason": reason, "calls": times} for op, (reason, times) in most},
         }
 
-    # -- calls ------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
     def checks(self, func: Any) -> bool:
         """Whether calls of an operator are ever checked."""
         return self._facts_of(func).checked
 
     def call(
-        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], *, run: Callable[[], Any] | None = None,
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        *,
+        run: Callable[[], Any] | None = None,
         formula: Formula | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Make a call for the program, and check it if it is its turn.
 
-        run makes it where func itself would not; formula gives the gradients of its autograd formula, which are judged as well.
+        run makes it where func itself would not; formula gives the gradients of its autograd
+        formula, which are judged as well.
         """
         signature = self.turn(func, args, kwargs)
         if isinstance(signature, Signature):
             return self.check(func, args, kwargs, signature, run=run, formula=formula)
         return run() if run is not None else unhindered(func)(*args, **kwargs)
 
-    def turn(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], rested: int = 0) -> Signature | Rest:
-        """The signature of a call that is to be checked or held, else how long none like it need be asked for.
+    def turn(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], rested: int = 0
+    ) -> Signature | Rest:
+        """The signature of a call that is to be checked or held, else how long none like it need be
+        asked for.
 
         rested counts the calls like it that were made since the last time without asking.
         """
         known = contain(self.fail, self._facts_of, func) if self.active else None
         if known is None:
             return NEVER
-        return self._turn(func, args, kwargs, sampling=not known.views, rested=rested) if known.checked else NEVER
+        return (
+            self._turn(func, args, kwargs, sampling=not known.views, rested=rested)
+            if known.checked
+            else NEVER
+        )
 
     def check(
-        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], signature: Signature, *, run: Callable[[], Any] | None = None,
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        signature: Signature,
+        *,
+        run: Callable[[], Any] | None = None,
         formula: Formula | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Make a call whose turn it is, and check or hold it."""
         begun = time.perf_counter()
         target, known, held = unhindered(func), self._known[func], signature.holding
@@ -252,14 +298,30 @@ class Checker:
         result = run() if run is not None else target(*args, **kwargs)
         ended = time.perf_counter()
         if captured is not None:
-            self._guarded(self._check, known, signature, captured, result, func, lambda: repeat(captured, target, args, kwargs))
+            self._guarded(
+                self._check,
+                known,
+                signature,
+                captured,
+                result,
+                func,
+                lambda: repeat(captured, target, args, kwargs),
+            )
             if formula is not None and signature.closely:
                 self._guarded(self._check_formula, known, signature, formula)
         self.budget.took(signature, made - begun + time.perf_counter() - ended, new=not held)
         return result
 
-    def formula(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], test: Callable[[], Replayed | None]) -> Replayed | None:
-        """What a test says against the gradient formula of a call, if it is the call's turn; generators stay as they are."""
+    def formula(
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        test: Callable[[], Replayed | None],
+    ) -> Replayed | None:
+        """What a test says against the gradient formula of a call, if it is the call's turn;
+        generators stay as they are.
+        """
         signature = self._turn(func, args, kwargs, holding=False)
         if not isinstance(signature, Signature):
             return None
@@ -276,12 +338,27 @@ class Checker:
     def accuse_formula(self, index: int, found: Replayed) -> None:
         """Write the judgement that a formula is not the derivative of its operator."""
         self.tally.count("not the derivative")
-        self._judge(index, "replay-mismatch", "differences", found, {"output": "", "gradient": found.slot, "differences": True})
+        self._judge(
+            index,
+            "replay-mismatch",
+            "differences",
+            found,
+            {"output": "", "gradient": found.slot, "differences": True},
+        )
 
     def _turn(
-        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], *, sampling: bool = True, holding: bool = True, rested: int = 0
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        *,
+        sampling: bool = True,
+        holding: bool = True,
+        rested: int = 0,
     ) -> Signature | Rest:
-        """The same for an operator that is checked; without sampling only the first calls of a signature are."""
+        """The same for an operator that is checked; without sampling only the first calls of a
+        signature are.
+        """
         begun = time.perf_counter()
         try:
             signature = self.budget.signature(func, args, kwargs)
@@ -292,7 +369,11 @@ class Checker:
             watching = self.watching()
             wanted = self.budget.wants(signature, begun, watching)
             signature.holding = holding and not wanted and self.budget.holds(signature)
-            return signature if wanted or signature.holding else self.budget.rest(signature, begun, watching)
+            return (
+                signature
+                if wanted or signature.holding
+                else self.budget.rest(signature, begun, watching)
+            )
         except BaseException as error:
             self.fail(error)
             if is_the_programs(error):
@@ -308,11 +389,24 @@ class Checker:
     def _learn(self, func: Any) -> Known:
         operator = describe(func)
         schema = getattr(func, "_schema", None)
-        gives = schema is not None and (operator.writes or any("Tensor" in str(each.type) for each in schema.returns))
-        special = operator.allocator or operator.collective or operator.hidden or operator.signal or operator.short in LEFT_OUT
+        gives = schema is not None and (
+            operator.writes or any("Tensor" in str(each.type) for each in schema.returns)
+        )
+        special = (
+            operator.allocator
+            or operator.collective
+            or operator.hidden
+            or operator.signal
+            or operator.short in LEFT_OUT
+        )
         random = schema is not None and torch.Tag.nondeterministic_seeded in func.tags
-        views, above = schema is not None and only_views(func), not isinstance(func, torch._ops.OpOverload)
-        known = self._known[func] = Known(operator, bool(gives) and not special, views, random, above)
+        views, above = (
+            schema is not None and only_views(func),
+            not isinstance(func, torch._ops.OpOverload),
+        )
+        known = self._known[func] = Known(
+            operator, bool(gives) and not special, views, random, above
+        )
         return known
 
     def _guarded(self, action: Callable[..., Any], *arguments: Any) -> Any:
@@ -331,16 +425,38 @@ class Checker:
                 raise
         return None
 
-    def _capture(self, known: Known, signature: Signature, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Captured | None:
+    def _capture(
+        self,
+        known: Known,
+        signature: Signature,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Captured | None:
         if not self.active:
             return None
         random = known.random and draws_random(func, args, kwargs)
-        captured = capture(known.operator.op, args, kwargs, writes=known.operator.writes, random=random, limit=LIMIT)
+        captured = capture(
+            known.operator.op,
+            args,
+            kwargs,
+            writes=known.operator.writes,
+            random=random,
+            limit=LIMIT,
+        )
         if signature.closely and not known.views:
             captured.hold(HELD)
         return captured
 
-    def _check(self, known: Known, signature: Signature, captured: Captured, result: Any, func: Any, again: Callable[[], Any]) -> None:
+    def _check(
+        self,
+        known: Known,
+        signature: Signature,
+        captured: Captured,
+        result: Any,
+        func: Any,
+        again: Callable[[], Any],
+    ) -> None:
         broken = captured.unmet_promises(func)
         given, more = captured.given(result)
         if not given.outputs:
@@ -348,11 +464,24 @@ class Checker:
         flaky: Sequence[Difference] = ()
         if captured.call.random is None and not known.views and signature.closely and not broken:
             outputs = outputs_of(result, captured.tensors, captured.writes)
-            flaky = self._repeat(captured.call, {slot: tensor for slot, tensor in outputs.items() if slot in given.outputs}, again)
+            flaky = self._repeat(
+                captured.call,
+                {slot: tensor for slot, tensor in outputs.items() if slot in given.outputs},
+                again,
+            )
         request = UnderWay(
-            self.index(), known.operator.op, signature, captured.call, allowed_accumulation(captured), flaky, broken, known.above,
-        )  # fmt: skip
-        pieces = [] if known.views and not more else [*captured.pieces, *more]  # of views only where the outputs lie can be wrong
+            self.index(),
+            known.operator.op,
+            signature,
+            captured.call,
+            allowed_accumulation(captured),
+            flaky,
+            broken,
+            known.above,
+        )
+        pieces = (
+            [] if known.views and not more else [*captured.pieces, *more]
+        )  # of views only where the outputs lie can be wrong
         with self._alone:
             if signature.holding:
                 self._held.put(signature, request, pieces, given)
@@ -365,7 +494,9 @@ class Checker:
         found = formula()
         if found is not None and not known.random:
             captured, gradients = found
-            request = UnderWay(self.index(), known.operator.op, signature, captured.call, above=known.above)
+            request = UnderWay(
+                self.index(), known.operator.op, signature, captured.call, above=known.above
+            )
             given, more = captured.given(gradients)
             with self._alone:
                 self._submit(request, [*captured.pieces, *more], given)
@@ -378,17 +509,27 @@ class Checker:
             self._submit(held.request, held.pieces, held.given, thorough=False)
             self.budget.took(held.request.signature, time.perf_counter() - begun, new=True)
 
-    def _submit(self, request: UnderWay, pieces: list[torch.Tensor], given: Given, *, thorough: bool = True) -> None:
-        """Hand a call over; where no cores are to spare, wait for its verdict. thorough asks for the true result if the budget allows."""
-        while (apart := self._apart) is not None and apart.full:  # another one where it ends meanwhile
+    def _submit(
+        self, request: UnderWay, pieces: list[torch.Tensor], given: Given, *, thorough: bool = True
+    ) -> None:
+        """Hand a call over; where no cores are to spare, wait for its verdict. thorough asks for
+        the true result if the budget allows.
+        """
+        while (
+            apart := self._apart
+        ) is not None and apart.full:  # another one where it ends meanwhile
             with self._waiting():
                 self._take(wait=True)
         if apart is None:
             return
         ticket = apart.submit(
-            request.call, pieces, given, thorough=thorough and self.budget.affords_truth(request.signature),
-            accumulation=request.accumulation, flaky={each.slot: each.error for each in request.flaky},
-        )  # fmt: skip
+            request.call,
+            pieces,
+            given,
+            thorough=thorough and self.budget.affords_truth(request.signature),
+            accumulation=request.accumulation,
+            flaky={each.slot: each.error for each in request.flaky},
+        )
         self._under_way[ticket] = request
         if self._aside or not apart.ready:
             self._take(wait=False)
@@ -396,8 +537,12 @@ class Checker:
         with self._waiting():
             self.settle()
 
-    def _repeat(self, call: Call, outputs: dict[str, torch.Tensor], again: Callable[[], Any]) -> Sequence[Difference]:
-        """Make the call once more and compare bits; healthy kernels may differ in the last digits, which is only counted."""
+    def _repeat(
+        self, call: Call, outputs: dict[str, torch.Tensor], again: Callable[[], Any]
+    ) -> Sequence[Difference]:
+        """Make the call once more and compare bits; healthy kernels may differ in the last digits,
+        which is only counted.
+        """
         found = differences(call, outputs, again())
         beyond = [each for each in found if each.beyond_rounding]
         if found and not beyond:
@@ -415,7 +560,7 @@ class Checker:
             flaky = Replayed(verdict="flaky", error=found.error, reason=found.reason)
             self._judge(request.index, "nondeterminism", "the same call", flaky)
 
-    # -- verdicts ---------------------------------------------------------------------------------------------
+    # -- verdicts ----------------------------------------------------------------------------------
 
     def _take(self, *, wait: bool) -> None:
         apart = self._apart
@@ -434,7 +579,9 @@ class Checker:
             self._start()
 
     def _verdict(self, apart: Apart, request: UnderWay, reply: Reply) -> None:
-        overlap = min(self._waited, reply.seconds)  # that the program waited meanwhile has been counted already
+        overlap = min(
+            self._waited, reply.seconds
+        )  # that the program waited meanwhile has been counted already
         self._waited -= overlap
         self.budget.took(request.signature, reply.seconds - overlap, new=False)
         self._accuse_flaky(request, reply.undefined)
@@ -475,27 +622,52 @@ class Checker:
         return kept
 
     def _judge(
-        self, index: int | None, kind: str, substitute: str, found: Replayed, told: Mapping[str, Any] = MappingProxyType({})
+        self,
+        index: int | None,
+        kind: str,
+        substitute: str,
+        found: Replayed,
+        told: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Write a judgement; told is what its sample says beyond the verdict."""
         if index is None:
             return
         sample = {
-            "reason": found.reason, "output": found.slot, "elements": found.elements, "of": found.size, "worst": found.worst,
-            "got": found.got, "expected": found.expected, "own_error": found.own_error, "inputs": {},
-            **({"witnesses": found.witnesses} if found.witnesses else {}), **told,
-        }  # fmt: skip
+            "reason": found.reason,
+            "output": found.slot,
+            "elements": found.elements,
+            "of": found.size,
+            "worst": found.worst,
+            "got": found.got,
+            "expected": found.expected,
+            "own_error": found.own_error,
+            "inputs": {},
+            **({"witnesses": found.witnesses} if found.witnesses else {}),
+            **told,
+        }
         row = Judgement(
-            process=self.process, index=index, kind=kind, substitute=substitute, error=found.error, tolerance=found.tolerance,
+            process=self.process,
+            index=index,
+            kind=kind,
+            substitute=substitute,
+            error=found.error,
+            tolerance=found.tolerance,
             sample=json.dumps(sample),
-        )  # fmt: skip
+        )
         self.judgements.append(row)
         self.accused += 1
 
 
 def plain_arguments(call: Call) -> dict[str, Any]:
     """The arguments of a call, or of the one whose gradient it is, as column args has them."""
-    return {**call.args, "kwargs": {key: node for key, node in call.args["kwargs"].items() if key not in {GRADS, WANTED, ARGUMENTS}}}
+    return {
+        **call.args,
+        "kwargs": {
+            key: node
+            for key, node in call.args["kwargs"].items()
+            if key not in {GRADS, WANTED, ARGUMENTS}
+        },
+    }
 
 
 def gradient_slot(call: Call, slot: str) -> str | None:
@@ -507,8 +679,14 @@ def gradient_slot(call: Call, slot: str) -> str | None:
 
 
 def replaced_kernels() -> set[str]:
-    """Operators of torch without overload whose kernels were registered from Python, here or by torch itself."""
-    names = (entry.split("/") for entry in torch.library._impls if entry.startswith("aten/") and not entry.endswith("/Meta"))
+    """Operators of torch without overload whose kernels were registered from Python, here or by
+    torch itself.
+    """
+    names = (
+        entry.split("/")
+        for entry in torch.library._impls
+        if entry.startswith("aten/") and not entry.endswith("/Meta")
+    )
     return {f"aten::{name.partition('.')[0]}" for _, name, *_ in names}
 
 
@@ -518,16 +696,28 @@ def cores() -> int:
 
 
 def allowed_accumulation(captured: Captured) -> float | None:
-    """Unit roundoff that the program lets its products have on accelerators (TF32), None for that of their type."""
+    """Unit roundoff that the program lets its products have on accelerators (TF32), None for that
+    of their type.
+    """
     if all(tensor.device.type != "cuda" for tensor in captured.tensors.values()):
         return None
     name = captured.call.op
-    allowed = torch.backends.cudnn.allow_tf32 if "conv" in name or "rnn" in name else torch.backends.cuda.matmul.allow_tf32
-    return 2.0**-11 if allowed and any(tensor.dtype is torch.float32 for tensor in captured.tensors.values()) else None
+    allowed = (
+        torch.backends.cudnn.allow_tf32
+        if "conv" in name or "rnn" in name
+        else torch.backends.cuda.matmul.allow_tf32
+    )
+    return (
+        2.0**-11
+        if allowed and any(tensor.dtype is torch.float32 for tensor in captured.tensors.values())
+        else None
+    )
 
 
 class CheckMode(WatchingMode):
-    """Hands every operator call to a checker: below the modes that substitutes and the journal bring; else the bookkeeper does."""
+    """Hands every operator call to a checker: below the modes that substitutes and the journal
+    bring; else the bookkeeper does.
+    """
 
     def __init__(self, checker: Checker, watched: Callable[[], bool]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -535,7 +725,13 @@ class CheckMode(WatchingMode):
         self.watched = watched
         self.handle(self.dispatch)
 
-    def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def dispatch(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         """The mode's handler."""
         if types or not self.checker.active or not self.watched():
             return unhindered(func)(*args, **(kwargs or {}))

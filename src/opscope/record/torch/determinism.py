@@ -35,8 +35,12 @@ class Difference:
     beyond_rounding: bool
 
 
-def repeat(captured: Captured, func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Outputs by slot of the same call made once more; on copies where it writes to its arguments. Generators stay as they are."""
+def repeat(
+    captured: Captured, func: Any, args: Any, kwargs: dict[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Outputs by slot of the same call made once more; on copies where it writes to its arguments.
+    Generators stay as they are.
+    """
     with kept_generators(captured):
         if captured.writes:
             return perform(Bound(captured.call, captured.pieces, func), Conditions()).outputs
@@ -47,7 +51,10 @@ def repeat(captured: Captured, func: Any, args: Any, kwargs: dict[str, Any]) -> 
 def kept_generators(captured: Captured) -> Iterator[None]:
     """Puts the default generators back as they were, for kernels that draw from them."""
     state = torch.get_rng_state()
-    device = next((tensor.device for tensor in captured.tensors.values() if tensor.device.type == "cuda"), None)
+    device = next(
+        (tensor.device for tensor in captured.tensors.values() if tensor.device.type == "cuda"),
+        None,
+    )
     on_device = torch.cuda.get_rng_state(device) if device is not None else None
     try:
         yield
@@ -57,8 +64,12 @@ def kept_generators(captured: Captured) -> Iterator[None]:
             torch.cuda.set_rng_state(on_device, device)
 
 
-def differences(call: Call, before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[Difference]:
-    """The outputs of a call in which two results are not the same bit for bit, the furthest apart first."""
+def differences(
+    call: Call, before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]
+) -> list[Difference]:
+    """The outputs of a call in which two results are not the same bit for bit, the furthest apart
+    first.
+    """
     found: list[Difference] = []
     for slot, one in before.items():
         other = after.get(slot)
@@ -69,22 +80,43 @@ def differences(call: Call, before: dict[str, torch.Tensor], after: dict[str, to
 
 
 def roundings(call: Call, output: torch.Tensor) -> float:
-    """How far two results of a healthy kernel may lie apart, as a share of the largest: sums may be taken in another order."""
+    """How far two results of a healthy kernel may lie apart, as a share of the largest: sums may be
+    taken in another order.
+    """
     terms = terms_of(call.op, [laid.shape for laid in call.tensors.values()], [tuple(output.shape)])
     rule = tolerance_of(call.op, dtype_name(output), terms=terms)
     return max(LEAST * ROUNDOFF.get(dtype_name(output), 0.0), rule.share if rule.judged else 0.0)
 
 
-def difference(slot: str, one: torch.Tensor, other: torch.Tensor, *, roundings: float) -> Difference:
-    """How far two results are apart that are not the same; roundings as a share of the largest element are no difference."""
+def difference(
+    slot: str, one: torch.Tensor, other: torch.Tensor, *, roundings: float
+) -> Difference:
+    """How far two results are apart that are not the same; roundings as a share of the largest
+    element are no difference.
+    """
     if one.shape != other.shape or one.dtype is not other.dtype:
-        return Difference(slot, float("inf"), f"output {slot} has another shape or type the second time", beyond_rounding=True)
+        return Difference(
+            slot,
+            float("inf"),
+            f"output {slot} has another shape or type the second time",
+            beyond_rounding=True,
+        )
     if not (one.dtype.is_floating_point or one.dtype.is_complex):
-        return Difference(slot, float((one != other).sum()), f"output {slot} holds other integers the second time", beyond_rounding=True)
+        return Difference(
+            slot,
+            float((one != other).sum()),
+            f"output {slot} holds other integers the second time",
+            beyond_rounding=True,
+        )
     wide = torch.complex128 if one.dtype.is_complex else torch.float64
     left, right = one.to(wide), other.to(wide)
     if (left.isnan() != right.isnan()).any() or (left.isinf() != right.isinf()).any():
-        return Difference(slot, float("inf"), f"output {slot} has NaN or Inf elsewhere the second time", beyond_rounding=True)
+        return Difference(
+            slot,
+            float("inf"),
+            f"output {slot} has NaN or Inf elsewhere the second time",
+            beyond_rounding=True,
+        )
     apart = (left - right).abs()
     error = float(apart[apart.isfinite()].max()) if apart.isfinite().any() else 0.0
     size = float(left[left.isfinite()].abs().max()) if left.isfinite().any() else 0.0

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's settings that change what kernels compute or which of them runs, under the names that docs/store.md gives them.
+"""torch's settings that change what kernels compute or which of them runs, under the names that
+docs/store.md gives them.
 
-A name is a path below `torch`: a setting that is an attribute has the attribute's, one that is read and set by functions that
-of the function which reads it.
+A name is a path below `torch`: a setting that is an attribute has the attribute's, one that is read
+and set by functions that of the function which reads it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,17 @@ from typing import Any
 import torch
 
 ATTRIBUTES = (
-    "backends.cuda.matmul.allow_tf32", "backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
-    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction", "backends.cudnn.allow_tf32", "backends.cudnn.benchmark",
-    "backends.cudnn.deterministic", "backends.cudnn.enabled", "backends.mkldnn.enabled", "npu.matmul.allow_hf32", "npu.conv.allow_hf32",
-)  # fmt: skip
+    "backends.cuda.matmul.allow_tf32",
+    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "backends.cudnn.allow_tf32",
+    "backends.cudnn.benchmark",
+    "backends.cudnn.deterministic",
+    "backends.cudnn.enabled",
+    "backends.mkldnn.enabled",
+    "npu.matmul.allow_hf32",
+    "npu.conv.allow_hf32",
+)
 # What reads a setting -> what sets it.
 FUNCTIONS: dict[str, str] = {
     "get_num_threads": "set_num_threads",
@@ -44,7 +52,8 @@ def read_flags() -> dict[str, bool | int | str]:
 
 def _values() -> Iterator[tuple[str, Any]]:
     for name in (*ATTRIBUTES, *FUNCTIONS):
-        # Reading some settings raises where two ways of setting them were mixed, or where the build lacks their device.
+        # Reading some settings raises where two ways of setting them were mixed, or where the build
+        # lacks their device.
         with contextlib.suppress(AttributeError, RuntimeError, AssertionError):
             value = _below_torch(name)
             yield name, value() if name in FUNCTIONS else value
@@ -67,7 +76,13 @@ def parse_flags(text: str | None) -> dict[str, bool | int | str]:
     found: dict[str, bool | int | str] = {}
     for item in text.split(",") if text else ():
         name, _, value = item.strip().partition("=")
-        found[name] = value == "True" if value in ("True", "False") else int(value) if value.isdecimal() else value
+        found[name] = (
+            value == "True"
+            if value in ("True", "False")
+            else int(value)
+            if value.isdecimal()
+            else value
+        )
     return found
 
 
@@ -89,7 +104,9 @@ def _below_torch(path: str) -> Any:
     return found
 
 
-any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)  # a device that torch lacks raises
+any_autocast: Callable[[], bool] = getattr(
+    torch._C, "_is_any_autocast_enabled", lambda: True
+)  # a device that torch lacks raises
 
 
 def autocast_types() -> list[str]:
@@ -98,5 +115,7 @@ def autocast_types() -> list[str]:
     for device in DEVICES if any_autocast() else ():
         with contextlib.suppress(RuntimeError):
             if torch.is_autocast_enabled(device):
-                found.append(f"{device}:{str(torch.get_autocast_dtype(device)).removeprefix('torch.')}")
+                found.append(
+                    f"{device}:{str(torch.get_autocast_dtype(device)).removeprefix('torch.')}"
+                )
     return found

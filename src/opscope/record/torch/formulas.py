@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which gradient formula written in Python was running when the process died in it, or when it raised.
+"""Which gradient formula written in Python was running when the process died in it, or when it
+raised.
 
-What such a formula calls is recorded like any operator, the formula itself is no call of an operator. While it runs it stands in a
-black box of its own, which outlives the process; one that raises becomes a row. Nothing is written for those that return.
+What such a formula calls is recorded like any operator, the formula itself is no call of an
+operator. While it runs it stands in a black box of its own, which outlives the process; one that
+raises becomes a row. Nothing is written for those that return.
 """
 
 from __future__ import annotations
@@ -25,16 +27,22 @@ METHODS = ("apply", "apply_boxed")
 
 
 class Formulas:
-    """Watches the backward functions of torch.autograd.Function, those of torch.library's operators among them.
+    """Watches the backward functions of torch.autograd.Function, those of torch.library's operators
+    among them.
 
-    watched says whether calls are recorded now, step which one is under way; raised is told of a formula by name with its error,
-    failed of what the watching itself raised.
+    watched says whether calls are recorded now, step which one is under way; raised is told of a
+    formula by name with its error, failed of what the watching itself raised.
     """
 
     def __init__(
-        self, directory: Path, *, watched: Callable[[], bool], step: Callable[[], int], raised: Callable[[str, str], None],
+        self,
+        directory: Path,
+        *,
+        watched: Callable[[], bool],
+        step: Callable[[], int],
+        raised: Callable[[str, str], None],
         failed: Callable[[BaseException], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.directory = directory
         self.watched = watched
         self.step = step
@@ -80,19 +88,32 @@ class Formulas:
             if self._box is None:
                 self._box = BlackBox.create(self.directory / FORMULAS)
         text = blackbox_text(op, op, None, source)
-        self._box.enter(id(node), threading.get_ident(), text, Facts(step=self.step(), level="operator", phase="backward"))
+        self._box.enter(
+            id(node),
+            threading.get_ident(),
+            text,
+            Facts(step=self.step(), level="operator", phase="backward"),
+        )
         return self._box
 
 
 def named(node: type) -> tuple[str, str | None]:
     """What a formula is called, and the line of the program where it is written.
 
-    That of an operator `mine::act` is `mine::act_backward`, that of a class `models.Act` is `models.Act.backward`.
+    That of an operator `mine::act` is `mine::act_backward`, that of a class `models.Act` is
+    `models.Act.backward`.
     """
     function = node._forward_cls  # type: ignore[attr-defined]
-    held = [cell.cell_contents for method in (function.forward, function.backward) for cell in getattr(method, "__closure__", None) or ()]
+    held = [
+        cell.cell_contents
+        for method in (function.forward, function.backward)
+        for cell in getattr(method, "__closure__", None) or ()
+    ]
     op = next((each for each in held if isinstance(each, torch._ops.OpOverload)), None)
-    formula = next((each._backward_fn for each in held if getattr(each, "_backward_fn", None) is not None), function.backward)
+    formula = next(
+        (each._backward_fn for each in held if getattr(each, "_backward_fn", None) is not None),
+        function.backward,
+    )
     code: CodeType | None = getattr(formula, "__code__", None)
     source = None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
     if op is None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that are kept as they were made, to be checked when the program ends: of every signature the latest that was not checked.
+"""Calls that are kept as they were made, to be checked when the program ends: of every signature
+the latest that was not checked.
 
-Copying a call takes a small part of the time that checking it takes, so each signature can have one of late in the program,
-however short that is. What goes wrong in the last fifth of a program is found this way where the budget pays for no sample.
+Copying a call takes a small part of the time that checking it takes, so each signature can have one
+of late in the program, however short that is. What goes wrong in the last fifth of a program is
+found this way where the budget pays for no sample.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ ROOM = 128 << 20  # bytes of all calls that are held together
 
 @dataclass(eq=False)
 class HeldCall(Generic[Request]):
-    """A call that waits to be checked: what is asked of it, its memories and those of what it gave, copied, and its step."""
+    """A call that waits to be checked: what is asked of it, its memories and those of what it gave,
+    copied, and its step.
+    """
 
     request: Request
     pieces: list[torch.Tensor]
@@ -32,7 +36,9 @@ class HeldCall(Generic[Request]):
 
 
 class Held(Generic[Request]):
-    """The latest unchecked call of each signature. keep says how many steps stay in the run, None for all: older calls are let go."""
+    """The latest unchecked call of each signature. keep says how many steps stay in the run, None
+    for all: older calls are let go.
+    """
 
     def __init__(self, keep: int | None) -> None:
         self.keep = keep
@@ -40,7 +46,9 @@ class Held(Generic[Request]):
         self.ended = 0
         self.calls: dict[Signature, HeldCall[Request]] = {}
 
-    def put(self, signature: Signature, request: Request, pieces: list[torch.Tensor], given: Given) -> None:
+    def put(
+        self, signature: Signature, request: Request, pieces: list[torch.Tensor], given: Given
+    ) -> None:
         """Copy a call in place of the one that is held of its signature, if there is room."""
         signature.latest = signature.seen
         before = self.calls.get(signature)
@@ -62,7 +70,9 @@ class Held(Generic[Request]):
         self.ended += 1
         if self.keep is None:
             return
-        for signature in [each for each, held in self.calls.items() if held.step < self.ended - self.keep]:
+        for signature in [
+            each for each, held in self.calls.items() if held.step < self.ended - self.keep
+        ]:
             self.drop(signature)
 
     def take(self) -> Iterator[HeldCall[Request]]:
@@ -73,7 +83,9 @@ class Held(Generic[Request]):
 
 
 def copied(pieces: list[torch.Tensor], room: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Copies, in the memory of the earlier ones where these are as large: fresh memory takes as long as the copying."""
+    """Copies, in the memory of the earlier ones where these are as large: fresh memory takes as
+    long as the copying.
+    """
     if [form(piece) for piece in pieces] != [form(piece) for piece in room]:
         return [piece.clone() for piece in pieces]
     return [old.copy_(new) for old, new in zip(room, pieces, strict=True)]

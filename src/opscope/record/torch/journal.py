@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--journal PATTERN`: inputs of chosen calls are written before the call begins, so that they outlive the process."""
+"""`--journal PATTERN`: inputs of chosen calls are written before the call begins, so that they
+outlive the process.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,20 @@ HEAD_ROOM = 4096  # what a head grows to before the elements are moved further b
 
 
 class Journal:
-    """The journals of one process. index says which call of the run is being made, module in which module.
+    """The journals of one process. index says which call of the run is being made, module in which
+    module.
 
     A failure of the disk ends the journal with one line, never the program.
     """
 
-    def __init__(self, pattern: str, directory: Path, *, index: Callable[[], int | None], module: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        directory: Path,
+        *,
+        index: Callable[[], int | None],
+        module: Callable[[], str],
+    ) -> None:
         self.pattern: Pattern = parse_pattern(pattern)
         self.text = pattern
         self.directory = directory
@@ -46,7 +56,9 @@ class Journal:
         self._plain: dict[Any, bool | None] = {}
 
     def wants(self, func: Any) -> bool:
-        """Whether a call of this operator is journalled; the module is asked for only where the operator alone does not decide."""
+        """Whether a call of this operator is journalled; the module is asked for only where the
+        operator alone does not decide.
+        """
         known = self._plain.get(func, False)
         if known is False:
             op = describe(func).op
@@ -75,19 +87,27 @@ class Journal:
     def _file(self) -> JournalFile:
         found: JournalFile | None = getattr(self._mine, "file", None)
         if found is None:
-            found = self._mine.file = JournalFile(self.directory / f"{NAME}{len(self._files)}", threading.get_ident())
+            found = self._mine.file = JournalFile(
+                self.directory / f"{NAME}{len(self._files)}", threading.get_ident()
+            )
             self._files.append(found)
         return found
 
     def close(self, *, whole: bool = True) -> None:
-        """No more calls are journalled; the files stay as they are. whole: recording lasted until its end."""
+        """No more calls are journalled; the files stay as they are. whole: recording lasted until
+        its end.
+        """
         if self.active and not self.matched and whole:
             tell(f"--journal {self.text!r} matched no call that was made")
         self.active = False
 
 
-def content(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bytes, list[tuple[int, Any]], list[torch.Tensor]]:
-    """Head and blocks of a call, and the tensors whose memory the blocks are; what has no plain memory is left without elements."""
+def content(
+    op: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[bytes, list[tuple[int, Any]], list[torch.Tensor]]:
+    """Head and blocks of a call, and the tensors whose memory the blocks are; what has no plain
+    memory is left without elements.
+    """
     tree = Tree(LEAVES)
     text = tree.encode(args, kwargs)
     blocks: list[tuple[int, Any]] = []
@@ -97,8 +117,18 @@ def content(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bytes
     at += -at % ALIGNMENT
     for slot, tensor in tree.tensors:
         row = facts(slot, tensor)
-        key = (row["storage"], row["offset"], row["dtype"], tuple(row["shape"]), tuple(row["stride"] or ()))
-        block = compact(tensor) if type(tensor) in PLAIN and key not in places and tensor.numel() else None
+        key = (
+            row["storage"],
+            row["offset"],
+            row["dtype"],
+            tuple(row["shape"]),
+            tuple(row["stride"] or ()),
+        )
+        block = (
+            compact(tensor)
+            if type(tensor) in PLAIN and key not in places and tensor.numel()
+            else None
+        )
         if block is not None:
             keep.append(block)
             data = block_bytes(block)
@@ -114,12 +144,19 @@ def content(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bytes
 
 def facts(slot: str, tensor: torch.Tensor) -> dict[str, Any]:
     """A tensor as the head describes it."""
-    dense = tensor.layout is torch.strided and not tensor.is_nested and torch._C._has_storage(tensor)
+    dense = (
+        tensor.layout is torch.strided and not tensor.is_nested and torch._C._has_storage(tensor)
+    )
     return {
-        "slot": slot, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(map(int, tensor.shape)) if dense else [],
-        "stride": list(map(int, tensor.stride())) if dense else None, "storage": tensor.untyped_storage()._cdata if dense else None,
-        "offset": int(tensor.storage_offset()) if dense else 0, "device": str(tensor.device), "requires_grad": tensor.requires_grad,
-    }  # fmt: skip
+        "slot": slot,
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(map(int, tensor.shape)) if dense else [],
+        "stride": list(map(int, tensor.stride())) if dense else None,
+        "storage": tensor.untyped_storage()._cdata if dense else None,
+        "offset": int(tensor.storage_offset()) if dense else 0,
+        "device": str(tensor.device),
+        "requires_grad": tensor.requires_grad,
+    }
 
 
 class JournalMode(WatchingMode):
@@ -131,10 +168,21 @@ class JournalMode(WatchingMode):
         self.watched = watched
         self.handle(self.dispatch)
 
-    def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def dispatch(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         """The mode's handler."""
         journal = self.journal
-        if types or not journal.active or not self.watched() or not contain(journal.fail, journal.wants, func):
+        if (
+            types
+            or not journal.active
+            or not self.watched()
+            or not contain(journal.fail, journal.wants, func)
+        ):
             return unhindered(func)(*args, **(kwargs or {}))
         file = journal.enter(func, args, kwargs or {})
         try:

@@ -16,7 +16,9 @@ from opscope.run.store.shard_reader import overlapping
 
 
 def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
-    """The tensor's own memory as an array in its true dtype, without a copy; None where it has none or NumPy no such type."""
+    """The tensor's own memory as an array in its true dtype, without a copy; None where it has none
+    or NumPy no such type.
+    """
     if is_composed(tensor):
         return None
     if tensor.is_conj() or tensor.is_neg():
@@ -27,7 +29,9 @@ def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
     dtype = known.to_numpy()
     if tensor.numel() == 0:
         return np.empty(tuple(tensor.shape), dtype)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    span = 1 + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
     memory = (ctypes.c_char * (span * dtype.itemsize)).from_address(tensor.data_ptr())
     memory.tensor = tensor  # type: ignore[attr-defined]  # the array keeps the memory, the memory its tensor
     flat: np.ndarray[Any, Any] = np.frombuffer(memoryview(memory), dtype=dtype)
@@ -36,17 +40,28 @@ def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The elements a tensor covers as one dense host block in the order of memory, without a copy where it is one already.
+    """The elements a tensor covers as one dense host block in the order of memory, without a copy
+    where it is one already.
 
-    A reader lays the tensor's own shape and strides over the block again (run/store, `laid_out`). Elements that a stride
-    of 0 repeats are stored once; a tensor that overlaps itself in any other way is stored in logical order.
+    A reader lays the tensor's own shape and strides over the block again (run/store, `laid_out`).
+    Elements that a stride of 0 repeats are stored once; a tensor that overlaps itself in any other
+    way is stored in logical order.
     """
-    if not torch._C._has_storage(tensor) or tensor.is_meta or is_composed(tensor) or not lies_within(tensor):
+    if (
+        not torch._C._has_storage(tensor)
+        or tensor.is_meta
+        or is_composed(tensor)
+        or not lies_within(tensor)
+    ):
         return None
     tensor = TensorBase.detach(tensor)
     if tensor.is_conj() or tensor.is_neg():
         return dense(resolved(tensor))
-    once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())] if 0 in tensor.stride() else tensor
+    once = (
+        tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+        if 0 in tensor.stride()
+        else tensor
+    )
     strides = once.stride()
     order = sorted(range(once.dim()), key=lambda d: (-strides[d], d))
     ordered = once.permute(order)
@@ -66,9 +81,16 @@ def resolved(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def lies_within(tensor: torch.Tensor) -> bool:
-    """Whether the storage holds all that the tensor covers: programs free storages of tensors that they fill again later."""
-    last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.numel() == 0 or (last + 1) * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    """Whether the storage holds all that the tensor covers: programs free storages of tensors that
+    they fill again later.
+    """
+    last = tensor.storage_offset() + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return (
+        tensor.numel() == 0
+        or (last + 1) * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    )
 
 
 def block_bytes(block: torch.Tensor) -> memoryview:

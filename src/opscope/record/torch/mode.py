@@ -28,7 +28,9 @@ class Recorder(Protocol):
     def session(self) -> Session:
         """The recording it belongs to."""
 
-    def api(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def api(
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Make a call of one of torch's functions and record it."""
 
 
@@ -45,8 +47,8 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def handle(self, handler: Callable[..., Any]) -> None:
         """Let handler see every call.
 
-        torch looks it up on the instance. One that the class defines is wrapped by torch's compiler, which takes seconds to load;
-        the instance's own is not.
+        torch looks it up on the instance. One that the class defines is wrapped by torch's
+        compiler, which takes seconds to load; the instance's own is not.
         """
         self.__torch_dispatch__ = handler  # type: ignore[method-assign]
 
@@ -62,14 +64,20 @@ class OperatorMode(WatchingMode):
 
 
 class ApiMode(TorchFunctionMode):
-    """Sees calls of torch's Python functions; opt-in, since its presence alone switches eval fast paths off."""
+    """Sees calls of torch's Python functions; opt-in, since its presence alone switches eval fast
+    paths off.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
 
     def __torch_function__(
-        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if torch.compiler.is_compiling() or not self.recorder.book.active:
             return func(*args, **(kwargs or {}))

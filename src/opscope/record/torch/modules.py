@@ -20,7 +20,9 @@ GLOBAL_HOOKS = ("_global_forward", "_global_backward")
 
 @dataclass(frozen=True)
 class _Root:
-    """A model: paths of what it holds, and those of them that are its own names without a prefix."""
+    """A model: paths of what it holds, and those of them that are its own names without a
+    prefix.
+    """
 
     module: weakref.ref[torch.nn.Module]
     paths: dict[int, str]
@@ -28,10 +30,12 @@ class _Root:
 
 
 class Modules:
-    """Paths of modules and names of their parameters and buffers; a module met first at the top is a root.
+    """Paths of modules and names of their parameters and buffers; a module met first at the top is
+    a root.
 
-    A root that holds a path which another one holds too (a twin, a model that shares a part) begins all of its paths with the name
-    of its class, and a number from the second of the class on: `Net@2.fc`.
+    A root that holds a path which another one holds too (a twin, a model that shares a part) begins
+    all of its paths with the name of its class, and a number from the second of the class on:
+    `Net@2.fc`.
     """
 
     def __init__(self) -> None:
@@ -39,12 +43,20 @@ class Modules:
         self._classes: Counter[str] = Counter()
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
-        self.buffers: list[tuple[torch.Tensor, str]] = []  # of roots learnt since the recorder asked last
+        self.buffers: list[
+            tuple[torch.Tensor, str]
+        ] = []  # of roots learnt since the recorder asked last
 
     def path(
-        self, module: torch.nn.Module, parent: torch.nn.Module | None, parent_path: str | None, root: torch.nn.Module | None = None
+        self,
+        module: torch.nn.Module,
+        parent: torch.nn.Module | None,
+        parent_path: str | None,
+        root: torch.nn.Module | None = None,
     ) -> str:
-        """Path of a module that is being entered, below the outermost one; the tree of an unknown root is learnt whole."""
+        """Path of a module that is being entered, below the outermost one; the tree of an unknown
+        root is learnt whole.
+        """
         within = self._root(root) if root is not None else None
         if within is not None and id(module) in within.paths:
             return within.paths[id(module)]
@@ -53,7 +65,9 @@ class Modules:
             return known[1]
         if parent is None:
             return self.learn(module)
-        name = next((name for name, child in tree(parent) if child is module), type(module).__name__)
+        name = next(
+            (name for name, child in tree(parent) if child is module), type(module).__name__
+        )
         path = f"{parent_path}.{name}" if parent_path else name
         self._paths[id(module)] = (weakref.ref(module), path)
         return path
@@ -64,13 +78,22 @@ class Modules:
         return known[1] if known is not None and known[0]() is module else None
 
     def learn(self, root: torch.nn.Module) -> str:
-        """Take in the tree of a root and return the root's own path, empty unless another root's paths would be the same."""
+        """Take in the tree of a root and return the root's own path, empty unless another root's
+        paths would be the same.
+        """
         modules = dict(tree(root))
-        taken = {path for known in self._roots.values() if known.module() is not None for path in known.own}
+        taken = {
+            path
+            for known in self._roots.values()
+            if known.module() is not None
+            for path in known.own
+        }
         prefix = self._prefix(root) if taken & {path for path in modules if path} else ""
         self._classes[type(root).__name__] += 1
         paths = {id(module): _below(prefix, path) for path, module in modules.items()}
-        self._roots[id(root)] = _Root(weakref.ref(root), paths, frozenset(path for path in modules if path))
+        self._roots[id(root)] = _Root(
+            weakref.ref(root), paths, frozenset(path for path in modules if path)
+        )
         for module in modules.values():
             if not prefix or self.path_of(module) is None:
                 self._paths[id(module)] = (weakref.ref(module), paths[id(module)])
@@ -100,7 +123,8 @@ class Modules:
 
 @contextmanager
 def uncounted(own: Callable[[], Iterable[int]]) -> Iterator[None]:
-    """A block in which torch sees no global hook of modules where the own ones, given by their numbers, are all there are.
+    """A block in which torch sees no global hook of modules where the own ones, given by their
+    numbers, are all there are.
 
     It asks before it warns of what such hooks do to a compiled model.
     """
@@ -108,7 +132,11 @@ def uncounted(own: Callable[[], Iterable[int]]) -> Iterator[None]:
 
     @functools.wraps(genuine)
     def asked() -> bool:
-        tables = [table for name, table in vars(module_hooks).items() if name.startswith(GLOBAL_HOOKS) and isinstance(table, dict)]
+        tables = [
+            table
+            for name, table in vars(module_hooks).items()
+            if name.startswith(GLOBAL_HOOKS) and isinstance(table, dict)
+        ]
         return bool({number for table in tables for number in table} - set(own()))
 
     module_hooks._has_any_global_hook = asked
@@ -124,7 +152,9 @@ def _below(prefix: str, path: str) -> str:
 
 
 def tree(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """A module and those below it with their paths, each once, as named_modules gives them where nobody redefines it."""
+    """A module and those below it with their paths, each once, as named_modules gives them where
+    nobody redefines it.
+    """
     met: set[int] = set()
     waiting = [("", root)]
     while waiting:
@@ -132,12 +162,16 @@ def tree(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
         if id(module) not in met:
             met.add(id(module))
             yield path, module
-            waiting += reversed([(joined(path, name), child) for name, child in held(module, "_modules")])
+            waiting += reversed(
+                [(joined(path, name), child) for name, child in held(module, "_modules")]
+            )
 
 
 def held(module: torch.nn.Module, kind: str) -> list[tuple[str, Any]]:
     """What a module has of a kind (_modules, _parameters, _buffers), by name."""
-    return [(name, each) for name, each in module.__dict__.get(kind, {}).items() if each is not None]
+    return [
+        (name, each) for name, each in module.__dict__.get(kind, {}).items() if each is not None
+    ]
 
 
 def named(root: torch.nn.Module, kind: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -155,15 +189,19 @@ def joined(path: str, name: str) -> str:
 
 
 def tensors_in(value: Any, slot: str, depth: int = DEEPEST) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors of a nested argument with their slots, as far as a few levels down: a list may hold itself.
+    """Tensors of a nested argument with their slots, as far as a few levels down: a list may hold
+    itself.
 
-    Nothing of the program runs: its own kinds of lists and dictionaries are read as what they are beneath.
+    Nothing of the program runs: its own kinds of lists and dictionaries are read as what they are
+    beneath.
     """
     kind = type(value)
     if issubclass(kind, torch.Tensor):
         yield slot, value
     elif depth and issubclass(kind, (list, tuple)):
-        for i, item in enumerate(list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value)):
+        for i, item in enumerate(
+            list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value)
+        ):
             yield from tensors_in(item, joined(slot, str(i)), depth - 1)
     elif depth and issubclass(kind, dict):
         for key, item in dict.items(value):

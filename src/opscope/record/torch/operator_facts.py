@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch itself tells of its operators: tags and alias annotations of every overload that is registered."""
+"""What torch itself tells of its operators: tags and alias annotations of every overload that is
+registered.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from opscope.operators.spelling import word_of
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
 # What torch {version} tells by itself of words that no other sheet has; made by scripts/derive_operators.py.
-"""
+"""  # noqa: E501
 
 
 def overloads(*namespaces: str) -> Iterator[Any]:
@@ -29,12 +31,19 @@ def overloads(*namespaces: str) -> Iterator[Any]:
 
 
 def may_view(overload: Any) -> bool:
-    """Whether a result may share memory with an argument that is not written; `to` and `contiguous` say so as well, and often copy."""
-    return any(each.alias_info is not None and not each.alias_info.is_write for each in overload._schema.returns)
+    """Whether a result may share memory with an argument that is not written; `to` and `contiguous`
+    say so as well, and often copy.
+    """
+    return any(
+        each.alias_info is not None and not each.alias_info.is_write
+        for each in overload._schema.returns
+    )
 
 
 def draws(overload: Any) -> bool:
-    """Whether it draws random numbers whatever it is called with; those with a rate of dropout draw by its value."""
+    """Whether it draws random numbers whatever it is called with; those with a rate of dropout draw
+    by its value.
+    """
     rated = any("dropout" in argument.name for argument in overload._schema.arguments)
     return torch.Tag.nondeterministic_seeded in overload.tags and not rated
 
@@ -47,6 +56,8 @@ def is_pointwise(overload: Any) -> bool:
 def derived_sheet() -> str:
     """The text of torch.txt: pointwise operators of aten that no other sheet names."""
     known = {word for name in SHIPPED for word in sheet(name).rows}
-    words = sorted({word_of(each._schema.name) for each in overloads("aten") if is_pointwise(each)} - known)
+    words = sorted(
+        {word_of(each._schema.name) for each in overloads("aten") if is_pointwise(each)} - known
+    )
     version = ".".join(torch.__version__.split(".")[:2])
     return _HEAD.format(version=version) + "".join(f"{word:28} pointwise\n" for word in words)

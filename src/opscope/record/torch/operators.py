@@ -15,9 +15,10 @@ from opscope.kernels.calls import Operator
 from opscope.operators.catalogue import traits_of
 from opscope.substitute.schema import written_arguments
 
-# Keys that the operators go through which these kernels call, and the device whose autocast has to be on: the first conjugates lazily
-# inside itself, the product of the second follows autocast. torch 2.13, the only two of all that its operator database samples
-# whose results differ by more than last digits.
+# Keys that the operators go through which these kernels call, and the device whose autocast has to
+# be on: the first conjugates lazily inside itself, the product of the second follows autocast.
+# torch 2.13, the only two of all that its operator database samples whose results differ by more
+# than last digits.
 CALLED_THROUGH: dict[str, dict[str, str | None]] = {
     "aten::linalg_pinv": {"Conjugate": None, "Negative": None},
     "aten::_trilinear": {"AutocastCPU": "cpu", "AutocastCUDA": "cuda"},
@@ -26,9 +27,14 @@ CALLED_THROUGH: dict[str, dict[str, str | None]] = {
 
 COMMUNICATION = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
 
-# What collectives write where their schemas do not say so: c10d's its first argument, but for those that only send or wait.
+# What collectives write where their schemas do not say so: c10d's its first argument, but for those
+# that only send or wait.
 SENDING = frozenset({"send", "barrier", "monitored_barrier_", "check_for_nan"})
-RECEIVING = {"irecv": frozenset({"0"}), "batch_p2p_ops": frozenset({"3"}), "wait_tensor": frozenset({"0"})}
+RECEIVING = {
+    "irecv": frozenset({"0"}),
+    "batch_p2p_ops": frozenset({"3"}),
+    "wait_tensor": frozenset({"0"}),
+}
 
 
 def exchanged(namespace: str, short: str, marked: frozenset[str]) -> frozenset[str]:
@@ -40,10 +46,15 @@ def exchanged(namespace: str, short: str, marked: frozenset[str]) -> frozenset[s
 
 @functools.cache
 def describe(func: Any) -> Operator:
-    """Facts of one operator: name `namespace::name.overload`, the arguments it writes, and its family."""
+    """Facts of one operator: name `namespace::name.overload`, the arguments it writes, and its
+    family.
+    """
     schema = getattr(func, "_schema", None)
     if schema is None:  # a higher-order operator
-        return Operator(op=f"higher_order::{getattr(func, '__name__', func)}", short=str(getattr(func, "__name__", "call")))
+        return Operator(
+            op=f"higher_order::{getattr(func, '__name__', func)}",
+            short=str(getattr(func, "__name__", "call")),
+        )
     namespace, _, short = schema.name.partition("::")
     overload = schema.overload_name or "default"
     writes = written_arguments(schema)
@@ -52,7 +63,9 @@ def describe(func: Any) -> Operator:
         writes = exchanged(namespace, short, writes)
     known, alone = traits_of(schema.name), traits_of(schema.name.replace("::_foreach_", "::"))
     bound = (known.bound or alone.bound or None) if writes and namespace == "aten" else None
-    out_variant = bool(writes) and not short.endswith("_") and all(w.startswith("kwargs.") for w in writes)
+    out_variant = (
+        bool(writes) and not short.endswith("_") and all(w.startswith("kwargs.") for w in writes)
+    )
     return Operator(
         op=f"{schema.name}.{overload}",
         short=short,
@@ -78,43 +91,63 @@ def tensor_arguments(func: Any) -> frozenset[int]:
     schema = getattr(func, "_schema", None)
     if schema is None:
         return frozenset()
-    return frozenset(place for place, each in enumerate(schema.arguments) if str(each.type) in {"Tensor", "Optional[Tensor]"})
+    return frozenset(
+        place
+        for place, each in enumerate(schema.arguments)
+        if str(each.type) in {"Tensor", "Optional[Tensor]"}
+    )
 
 
 @functools.cache
 def takes_tensors(func: Any) -> frozenset[int]:
-    """Positions of the arguments that have to be tensors; the operators that also take numbers for them have none."""
+    """Positions of the arguments that have to be tensors; the operators that also take numbers for
+    them have none.
+    """
     schema = getattr(func, "_schema", None)
-    if schema is None or torch._C._should_allow_numbers_as_tensors(schema.name.rpartition("::")[2].removesuffix("_")):
+    if schema is None or torch._C._should_allow_numbers_as_tensors(
+        schema.name.rpartition("::")[2].removesuffix("_")
+    ):
         return frozenset()
     return tensor_arguments(func)
 
 
 def autocast_above(device: str) -> bool:
-    """Whether autocast is on for a device where the program made the call that a mode is handling: below the mode it never is."""
+    """Whether autocast is on for a device where the program made the call that a mode is handling:
+    below the mode it never is.
+    """
     restored = getattr(torch._C, "_RestorePythonTLSSnapshot", None)
     if restored is not None:
-        with contextlib.suppress(RuntimeError), restored():  # an error where no mode is handling a call
+        with (
+            contextlib.suppress(RuntimeError),
+            restored(),
+        ):  # an error where no mode is handling a call
             return torch.is_autocast_enabled(device)
     return torch.is_autocast_enabled(device)
 
 
 def straight(func: Any, args: Sequence[Any]) -> Callable[..., Any] | None:
-    """What hands a call to the dispatcher without a word to those who listen to functions, as code in C++ does.
+    """What hands a call to the dispatcher without a word to those who listen to functions, as code
+    in C++ does.
 
-    A kernel in Python runs as it does bare, its functions heard. None where only func itself can make the call: numbers in the place
-    of tensors, keys that `unhindered` gives back.
+    A kernel in Python runs as it does bare, its functions heard. None where only func itself can
+    make the call: numbers in the place of tensors, keys that `unhindered` gives back.
     """
     if not hasattr(func, "_schema"):
         return func  # type: ignore[no-any-return] # of higher order: Python itself made the call
-    if any(isinstance(args[place], (int, float, complex)) for place in tensor_arguments(func) if place < len(args)):
+    if any(
+        isinstance(args[place], (int, float, complex))
+        for place in tensor_arguments(func)
+        if place < len(args)
+    ):
         return None
     return dispatching(func) if unhindered(func) is func else None
 
 
 @functools.cache
 def dispatching(func: Any) -> Callable[..., Any] | None:
-    """The dispatcher's own function for an operator; None for those of scripts alone (prim::device)."""
+    """The dispatcher's own function for an operator; None for those of scripts alone
+    (prim::device).
+    """
     call = getattr(torch._C, "_dispatch_call_boxed", None)
     with contextlib.suppress(RuntimeError):
         return functools.partial(call, func._handle) if call is not None else None
@@ -123,10 +156,11 @@ def dispatching(func: Any) -> Callable[..., Any] | None:
 
 @functools.cache
 def unhindered(func: Any) -> Callable[..., Any]:
-    """What makes a call below a dispatch mode as it is made without one: func itself for nearly every operator.
+    """What makes a call below a dispatch mode as it is made without one: func itself for nearly
+    every operator.
 
-    torch keeps these keys from whatever a kernel calls below a mode: complex linalg_pinv, and bilinear under autocast, then give other
-    values.
+    torch keeps these keys from whatever a kernel calls below a mode: complex linalg_pinv, and
+    bilinear under autocast, then give other values.
     """
     guard = getattr(torch._C, "_ForceDispatchKeyGuard", None)
     schema = getattr(func, "_schema", None)
@@ -135,7 +169,10 @@ def unhindered(func: Any) -> Callable[..., Any]:
         return func  # type: ignore[no-any-return]
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        included, excluded = (
+            torch._C._dispatch_tls_local_include_set(),
+            torch._C._dispatch_tls_local_exclude_set(),
+        )
         for name, device in withheld.items():
             if device is None or autocast_above(device):
                 excluded = excluded - torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name))

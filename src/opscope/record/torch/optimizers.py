@@ -27,18 +27,22 @@ class Gradient:
         return cls(torch._C._WeakTensorRef(gradient), gradient._version)  # type: ignore[attr-defined]
 
     def remains(self, gradient: torch.Tensor | None) -> bool:
-        return gradient is not None and not self.tensor.expired() and gradient._version == self.version
+        return (
+            gradient is not None and not self.tensor.expired() and gradient._version == self.version
+        )
 
 
 class LiveOptimizers:
     """Tells the optimizers that exist and take part in the recording, by id.
 
-    One that a notebook or an earlier training left behind would be waited for in vain: what had trained before the recording
-    counts once a gradient of it has changed.
+    One that a notebook or an earlier training left behind would be waited for in vain: what had
+    trained before the recording counts once a gradient of it has changed.
     """
 
     def __init__(self) -> None:
-        self._before = {id(optimizer): gradients(optimizer) for optimizer in optimizers() if optimizer.state}
+        self._before = {
+            id(optimizer): gradients(optimizer) for optimizer in optimizers() if optimizer.state
+        }
 
     def __call__(self) -> set[Hashable]:
         return {id(optimizer) for optimizer in optimizers() if self._takes_part(optimizer)}
@@ -48,11 +52,16 @@ class LiveOptimizers:
         if before is None or len(before) != sum(1 for _ in parameters(optimizer)):
             return True
         pairs = zip(before, parameters(optimizer), strict=True)
-        return not all(parameter.grad is None if seen is None else seen.remains(parameter.grad) for seen, parameter in pairs)
+        return not all(
+            parameter.grad is None if seen is None else seen.remains(parameter.grad)
+            for seen, parameter in pairs
+        )
 
 
 def optimizers() -> Iterator[Optimizer]:
-    """Optimizers of the program whose step is watched; wrappers that torch does not hook never report one."""
+    """Optimizers of the program whose step is watched; wrappers that torch does not hook never
+    report one.
+    """
     kinds = {kind for kind in subclasses(Optimizer) if getattr(kind.step, "hooked", False)}
     yield from (each for each in gc.get_objects() if type(each) in kinds) if kinds else ()
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that a program registers above an operator's kernel: its autograd formula, or what it is composed of.
+"""Functions that a program registers above an operator's kernel: its autograd formula, or what it
+is composed of.
 
-They run before any dispatch mode sees a call, so the calls are met where they are made: torch.library hands every such
-registration over, and the function is watched from then on. A call becomes a row of its own, its result is judged like that
-of any kernel, and its formula by the gradient that torch's own formula gives for the same inputs.
+They run before any dispatch mode sees a call, so the calls are met where they are made:
+torch.library hands every such registration over, and the function is watched from then on. A call
+becomes a row of its own, its result is judged like that of any kernel, and its formula by the
+gradient that torch's own formula gives for the same inputs.
 """
 
 from __future__ import annotations
@@ -31,23 +33,41 @@ if TYPE_CHECKING:
     from opscope.record.torch.checker import Checker
 
 LARGEST = 1 << 20  # elements of an operator that is called again for differences
-ABOVE = ("Autograd", "CompositeImplicitAutograd")  # how the dispatch keys begin whose functions run above the modes
+ABOVE = (
+    "Autograd",
+    "CompositeImplicitAutograd",
+)  # how the dispatch keys begin whose functions run above the modes
 KNOWN = "aten::"  # the operators that the clean process has
 TORCHS = frozenset(
-    {"prims", "rngprims", "debugprims", "inductor", "c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "profiler"}
+    {
+        "prims",
+        "rngprims",
+        "debugprims",
+        "inductor",
+        "c10d",
+        "_c10d_functional",
+        "_c10d_functional_autograd",
+        "prim",
+        "profiler",
+    }
 )
 
 
 class Overrides:
     """Watches the functions that programs register above kernels, as long as it is installed.
 
-    enter begins a row of table calls and returns its index, leave ends it; watched says whether calls are recorded now.
+    enter begins a row of table calls and returns its index, leave ends it; watched says whether
+    calls are recorded now.
     """
 
     def __init__(
-        self, checker: Checker, *, enter: Callable[[str, list[tuple[str, torch.Tensor]]], int | None],
-        leave: Callable[[int, list[tuple[str, torch.Tensor]], str | None], None], watched: Callable[[], bool],
-    ) -> None:  # fmt: skip
+        self,
+        checker: Checker,
+        *,
+        enter: Callable[[str, list[tuple[str, torch.Tensor]]], int | None],
+        leave: Callable[[int, list[tuple[str, torch.Tensor]], str | None], None],
+        watched: Callable[[], bool],
+    ) -> None:
         self.checker = checker
         self.enter = enter
         self.leave = leave
@@ -61,12 +81,20 @@ class Overrides:
         for entry in torch.library._impls:
             namespace, name, key = entry.split("/")[:3]
             if f"{namespace}::" == KNOWN and key.startswith(ABOVE):
-                self.checker.tally.miss(KNOWN + name, f"its {key} function was registered before recording began: use opscope run --check")
+                self.checker.tally.miss(
+                    KNOWN + name,
+                    f"its {key} function was registered before recording began: use opscope "
+                    "run --check",
+                )
         genuine: Any = torch.library.Library.impl
         self._genuine = genuine
 
-        def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
-            overridden = contain(self.checker.fail, registered_above, library, op_name, fn, dispatch_key)
+        def impl(
+            library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any
+        ) -> Any:
+            overridden = contain(
+                self.checker.fail, registered_above, library, op_name, fn, dispatch_key
+            )
             if overridden is not None:
                 fn = self._watching(overridden, fn, keyset=bool(options.get("with_keyset")))
             return genuine(library, op_name, fn, dispatch_key, **options)
@@ -74,12 +102,16 @@ class Overrides:
         torch.library.Library.impl = impl  # type: ignore[method-assign, assignment]
 
     def remove(self) -> None:
-        """Registrations are left alone again; functions that were registered meanwhile pass calls through."""
+        """Registrations are left alone again; functions that were registered meanwhile pass calls
+        through.
+        """
         if self._genuine is not None:
             torch.library.Library.impl = self._genuine  # type: ignore[method-assign]
             self._genuine = None
 
-    def _watching(self, op_name: Any, fn: Callable[..., Any], *, keyset: bool) -> Callable[..., Any]:
+    def _watching(
+        self, op_name: Any, fn: Callable[..., Any], *, keyset: bool
+    ) -> Callable[..., Any]:
         override: list[Override] = []
 
         def watching(*args: Any, **kwargs: Any) -> Any:
@@ -92,28 +124,52 @@ class Overrides:
                 override.append(made)
             given = args[1:] if keyset else args
             known = override[0].op.startswith(KNOWN)
-            return (self._call if known else self._own)(override[0], lambda: fn(*args, **kwargs), given, kwargs)
+            return (self._call if known else self._own)(
+                override[0], lambda: fn(*args, **kwargs), given, kwargs
+            )
 
         return watching
 
     def _wanted(self) -> bool:
-        inside = getattr(self._inside, "now", False) or os.getpid() != self._pid or torch.compiler.is_compiling()
+        inside = (
+            getattr(self._inside, "now", False)
+            or os.getpid() != self._pid
+            or torch.compiler.is_compiling()
+        )
         return not inside and self.checker.active and self.watched()
 
-    def _call(self, override: Override, made: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call(
+        self,
+        override: Override,
+        made: Callable[[], Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
         index = self._entered(override, args, kwargs)
         try:
-            result = self.checker.call(override, args, kwargs, run=made, formula=lambda: gradient(override, args, kwargs))
+            result = self.checker.call(
+                override, args, kwargs, run=made, formula=lambda: gradient(override, args, kwargs)
+            )
         except BaseException as error:
             self._left(index, [], f"{type(error).__name__}: {error}"[:4000])
             raise
         self._left(index, Tree(LEAVES).find_result(result), None)
         return result
 
-    def _own(self, override: Override, made: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call of an operator that the program itself defines: its modes see the call, here its formula is judged."""
+    def _own(
+        self,
+        override: Override,
+        made: Callable[[], Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """A call of an operator that the program itself defines: its modes see the call, here its
+        formula is judged.
+        """
         result = made()
-        found = self.checker.formula(override, args, kwargs, lambda: derivative(override, args, kwargs))
+        found = self.checker.formula(
+            override, args, kwargs, lambda: derivative(override, args, kwargs)
+        )
         if found is not None:
             index = self._entered(override, args, kwargs)
             if index is not None:
@@ -121,10 +177,16 @@ class Overrides:
             self._left(index, Tree(LEAVES).find_result(result), None)
         return result
 
-    def _entered(self, override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
-        return contain(self.checker.fail, lambda: self.enter(override.op, Tree(LEAVES).find(args, kwargs)))
+    def _entered(
+        self, override: Override, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> int | None:
+        return contain(
+            self.checker.fail, lambda: self.enter(override.op, Tree(LEAVES).find(args, kwargs))
+        )
 
-    def _left(self, index: int | None, tensors: list[tuple[str, torch.Tensor]], error: str | None) -> None:
+    def _left(
+        self, index: int | None, tensors: list[tuple[str, torch.Tensor]], error: str | None
+    ) -> None:
         if index is not None:
             contain(self.checker.fail, self.leave, index, tensors, error)
 
@@ -139,16 +201,24 @@ class Overrides:
 
 
 def registered_above(library: Any, op_name: Any, fn: Any, dispatch_key: str) -> Any:
-    """The operator that a program registers a function for above its kernels, by name or as its overload; None for any other function."""
+    """The operator that a program registers a function for above its kernels, by name or as its
+    overload; None for any other function.
+    """
     key = dispatch_key or library.dispatch_key or ABOVE[1]
     if library.ns in TORCHS or not key.startswith(ABOVE) or fn is torch.library.fallthrough_kernel:
         return None
-    return op_name if isinstance(op_name, torch._ops.OpOverload) else f"{library.ns}::{str(op_name).rpartition('::')[2]}"
+    return (
+        op_name
+        if isinstance(op_name, torch._ops.OpOverload)
+        else f"{library.ns}::{str(op_name).rpartition('::')[2]}"
+    )
 
 
 @contextmanager
 def without_overrides(wanted: Callable[[str], bool]) -> Iterator[None]:
-    """A block in which torch's own formulas and compositions stay in place for wanted operators, whatever a program registers."""
+    """A block in which torch's own formulas and compositions stay in place for wanted operators,
+    whatever a program registers.
+    """
     genuine: Any = torch.library.Library.impl
 
     def impl(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
@@ -167,10 +237,14 @@ def without_overrides(wanted: Callable[[str], bool]) -> Iterator[None]:
 
 
 class Override:
-    """An operator whose function was replaced; called, it runs that function aside of the program."""
+    """An operator whose function was replaced; called, it runs that function aside of the
+    program.
+    """
 
     def __init__(self, op_name: Any, aside: Callable[[], AbstractContextManager[None]]) -> None:
-        self.func = op_name if isinstance(op_name, torch._ops.OpOverload) else overload_named(str(op_name))
+        self.func = (
+            op_name if isinstance(op_name, torch._ops.OpOverload) else overload_named(str(op_name))
+        )
         self.op = describe(self.func).op
         self.aside = aside
         self._schema = self.func._schema
@@ -188,52 +262,91 @@ def overload_named(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), short), overload or "default")
 
 
-def gradient(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Captured, list[torch.Tensor]] | None:
-    """The gradients that a call's formula gives for its own inputs and a drawn gradient of its first result: as a call, and them.
+def gradient(
+    override: Override, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Captured, list[torch.Tensor]] | None:
+    """The gradients that a call's formula gives for its own inputs and a drawn gradient of its
+    first result: as a call, and them.
 
-    None where nothing requires a gradient. The program's tensors, graph and generators stay as they are.
+    None where nothing requires a gradient. The program's tensors, graph and generators stay as they
+    are.
     """
-    leaves = {slot: tensor.detach().requires_grad_() for slot, tensor in Tree(LEAVES).find(args, kwargs) if tensor.requires_grad}
+    leaves = {
+        slot: tensor.detach().requires_grad_()
+        for slot, tensor in Tree(LEAVES).find(args, kwargs)
+        if tensor.requires_grad
+    }
     if not leaves or torch._C._current_graph_task_id() >= 0:
         return None
     given, named = replaced(args, kwargs, leaves)
     try:
         with torch.enable_grad():
             result = override(*given, **named)
-            output = next((each for _, each in Tree(LEAVES).find_result(result) if each.requires_grad), None)
+            output = next(
+                (each for _, each in Tree(LEAVES).find_result(result) if each.requires_grad), None
+            )
             if output is None:
                 raise NotCapturedError("its result requires no gradient, though its arguments do")
             incoming = drawn_like(output)
-            found = torch.autograd.grad([output], list(leaves.values()), [incoming], allow_unused=True)
+            found = torch.autograd.grad(
+                [output], list(leaves.values()), [incoming], allow_unused=True
+            )
     except Exception as error:
-        raise NotCapturedError(f"its formula raised {type(error).__name__}: {error}"[:200]) from error
-    made = [torch.zeros_like(leaf) if each is None else each.detach() for leaf, each in zip(leaves.values(), found, strict=True)]
+        raise NotCapturedError(
+            f"its formula raised {type(error).__name__}: {error}"[:200]
+        ) from error
+    made = [
+        torch.zeros_like(leaf) if each is None else each.detach()
+        for leaf, each in zip(leaves.values(), found, strict=True)
+    ]
     plain, plainly = replaced(args, kwargs, {slot: leaf.detach() for slot, leaf in leaves.items()})
     more = {GRADS: [incoming], WANTED: list(leaves), ARGUMENTS: True}
-    call = capture(GRADIENT + override.op, plain, {**plainly, **more}, writes=frozenset(), random=False, limit=LIMIT)
+    call = capture(
+        GRADIENT + override.op,
+        plain,
+        {**plainly, **more},
+        writes=frozenset(),
+        random=False,
+        limit=LIMIT,
+    )
     return call, made
 
 
 def derivative(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) -> Replayed | None:
     """What is to be said against the gradient formula of a program's own operator.
 
-    An operator that writes, draws random numbers or may talk to other processes is not called again.
+    An operator that writes, draws random numbers or may talk to other processes is not called
+    again.
     """
-    unsafe = written_arguments(override._schema) or torch.Tag.nondeterministic_seeded in override.tags
-    if unsafe or torch._C._current_graph_task_id() >= 0 or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    unsafe = (
+        written_arguments(override._schema) or torch.Tag.nondeterministic_seeded in override.tags
+    )
+    if (
+        unsafe
+        or torch._C._current_graph_task_id() >= 0
+        or (torch.distributed.is_available() and torch.distributed.is_initialized())
+    ):
         return None
     found = Tree(LEAVES).find(args, kwargs)
     wide = {slot: tensor.detach().double() for slot, tensor in found if tensor.is_floating_point()}
-    needed = {slot: tensor for slot, tensor in found if tensor.requires_grad and tensor.is_floating_point()}
+    needed = {
+        slot: tensor
+        for slot, tensor in found
+        if tensor.requires_grad and tensor.is_floating_point()
+    }
     if not needed or sum(tensor.numel() for _, tensor in found) > LARGEST:
         return None
     try:
-        return check_derivative(override, needed, lambda tensors: replaced(args, kwargs, {**wide, **tensors}))
+        return check_derivative(
+            override, needed, lambda tensors: replaced(args, kwargs, {**wide, **tensors})
+        )
     except Exception:  # noqa: BLE001 - the program's own code, asked for what it may not be made for (float64)
         return None
 
 
-def replaced(args: Sequence[Any], kwargs: dict[str, Any], tensors: dict[str, torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+def replaced(
+    args: Sequence[Any], kwargs: dict[str, Any], tensors: dict[str, torch.Tensor]
+) -> tuple[list[Any], dict[str, Any]]:
     """The same arguments with other tensors in some slots, all others detached."""
 
     def put(value: Any, slot: str) -> Any:
@@ -244,4 +357,6 @@ def replaced(args: Sequence[Any], kwargs: dict[str, Any], tensors: dict[str, tor
         return value
 
     with aside():
-        return [put(each, str(place)) for place, each in enumerate(args)], {key: put(each, f"kwargs.{key}") for key, each in kwargs.items()}
+        return [put(each, str(place)) for place, each in enumerate(args)], {
+            key: put(each, f"kwargs.{key}") for key, each in kwargs.items()
+        }

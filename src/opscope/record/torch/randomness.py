@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """State of the generator that a random operator draws from, as it was before the call.
 
-It is read before every call that may draw, which takes a microsecond or two, and stored only where values of the call are
+It is read before every call that may draw, which takes a microsecond or two, and stored only where
+values of the call are
 kept: then a repro draws the same numbers.
 """
 
@@ -14,14 +15,20 @@ import torch
 
 
 def random_states(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Generator states by the names of a repro's case: "cpu", "cuda", or "generator:cpu" for one that was handed over.
+    """Generator states by the names of a repro's case: "cpu", "cuda", or "generator:cpu" for one
+    that was handed over.
 
-    Empty where a state cannot be read without disturbing the program: other devices, and a stream that is being captured.
+    Empty where a state cannot be read without disturbing the program: other devices, and a stream
+    that is being captured.
     """
     given = (*args, *kwargs.values())
     generator = next((each for each in given if isinstance(each, torch.Generator)), None)
-    device = generator.device if generator is not None else next(devices(given), torch.device("cpu"))
-    if device.type not in {"cpu", "cuda"} or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+    device = (
+        generator.device if generator is not None else next(devices(given), torch.device("cpu"))
+    )
+    if device.type not in {"cpu", "cuda"} or (
+        device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    ):
         return {}
     if generator is not None:
         return {f"generator:{device.type}": generator.get_state()}

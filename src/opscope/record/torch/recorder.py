@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records a live PyTorch program: modes, module hooks and optimizer hooks on one side, the bookkeeper on the other."""
+"""Records a live PyTorch program: modes, module hooks and optimizer hooks on one side, the
+bookkeeper on the other.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.nn.modules import module as module_hooks
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
@@ -39,7 +45,11 @@ if TYPE_CHECKING:
     from opscope.record.session import Session
 
 
-SETTINGS = {"lr": "the learning rate", "weight_decay": "the weight decay", "momentum": "the momentum"}
+SETTINGS = {
+    "lr": "the learning rate",
+    "weight_decay": "the weight decay",
+    "momentum": "the momentum",
+}
 Result = TypeVar("Result")
 
 
@@ -65,7 +75,11 @@ class TorchRecorder:
         self._hooks: list[Any] = []
         session.cleanup.enter_context(uncounted(lambda: [hook.id for hook in self._hooks]))
         self._waits = False  # modes to be taken off once a call is over
-        self.beneath = Beneath(session, self.book, self.binding) if config.check or config.substitute or config.journal else None
+        self.beneath = (
+            Beneath(session, self.book, self.binding)
+            if config.check or config.substitute or config.journal
+            else None
+        )
 
     def watch_formulas(self) -> None:
         """Know which gradient formula in Python is running, until the session ends."""
@@ -84,7 +98,7 @@ class TorchRecorder:
         formulas.install()
         self.session.cleanup.callback(formulas.remove)
 
-    # -- switching --------------------------------------------------------------------------------------------
+    # -- switching ---------------------------------------------------------------------------------
 
     def pause(self) -> None:
         """Only count steps, until the next start."""
@@ -123,7 +137,9 @@ class TorchRecorder:
         self.book.attach(None)
 
     def fetch(self, *, end: bool) -> bool:
-        """Bring statistics from devices, at the end of a step or when they are many; False while rows still wait for them."""
+        """Bring statistics from devices, at the end of a step or when they are many; False while
+        rows still wait for them.
+        """
         staging = self.binding.staging
         if not self.book.pending:
             return True
@@ -131,23 +147,36 @@ class TorchRecorder:
             return False
         for ticket, statistics in staging.fetch():
             self.book.fill(ticket, statistics)
-            self.book.overflowed = self.book.overflowed or (statistics is not None and non_finite(statistics))
+            self.book.overflowed = self.book.overflowed or (
+                statistics is not None and non_finite(statistics)
+            )
         return True
 
     def batches(self, *, process: int, rank: int) -> dict[str, Any]:
         """Arrow batches of what was finished since the last time, by table."""
-        calls, tensors = self.book.take(process, rank, sum(1 << LEVELS.index(level) for level in self.levels))
-        found = {table: batch for table, batch in (("calls", calls), ("tensors", tensors)) if batch is not None}
+        calls, tensors = self.book.take(
+            process, rank, sum(1 << LEVELS.index(level) for level in self.levels)
+        )
+        found = {
+            table: batch
+            for table, batch in (("calls", calls), ("tensors", tensors))
+            if batch is not None
+        }
         stacks = self.binding.stacks.take()
         judgements = self.beneath.judgements() if self.beneath is not None else []
         if judgements:
             found["judgements"] = encode_rows("judgements", judgements)
         if stacks:
-            found["stacks"] = encode_rows("stacks", [Stack(process=process, stack=number, frames=frames) for number, frames in stacks])
+            found["stacks"] = encode_rows(
+                "stacks",
+                [Stack(process=process, stack=number, frames=frames) for number, frames in stacks],
+            )
         return found
 
     def step_marked(self) -> None:
-        """The program says that a step is over. Outside of modules it reads the loss and clears gradients: that is no step's work."""
+        """The program says that a step is over. Outside of modules it reads the loss and clears
+        gradients: that is no step's work.
+        """
         self._note_backward()
         self.steps.mark(idle=not (self._worked if self._sees_modules else self.book.pending))
 
@@ -175,31 +204,39 @@ class TorchRecorder:
         self._modes.stack.enter_context(OperatorMode(self))
 
     def exit_modes(self) -> None:
-        """Take the modes off the calling thread, or once the call is over in which this is asked."""
+        """Take the modes off the calling thread, or once the call is over in which this is
+        asked.
+        """
         stack = getattr(self._modes, "stack", None)
         if stack is None:
             return
         if self._modes_on_top():
             self._modes.stack = None
             stack.close()
-        elif not self._waits:  # torch holds the modes while one of them handles a call, and puts them back after it
+        elif (
+            not self._waits
+        ):  # torch holds the modes while one of them handles a call, and puts them back after it
             self._waits = True
             register_optimizer_step_post_hook(self._call_is_over)
 
     def _modes_on_top(self) -> bool:
-        """Whether what leaving the modes takes off are the modes: torch holds them aside during a call, and the program has its own."""
+        """Whether what leaving the modes takes off are the modes: torch holds them aside during a
+        call, and the program has its own.
+        """
         stacks = [_get_current_dispatch_mode_stack()]
         if "api" in self.levels:
             stacks.append(_get_current_function_mode_stack())  # type: ignore[no-untyped-call]
         tops = [stack[-1] if stack else None for stack in stacks]
-        return all(isinstance(top, (OperatorMode, ApiMode)) and top.recorder is self for top in tops)
+        return all(
+            isinstance(top, (OperatorMode, ApiMode)) and top.recorder is self for top in tops
+        )
 
     def _call_is_over(self, *_: Any) -> None:
         """Optimizer hook, which stays: torch goes through its hooks while it calls them."""
         if not self.book.active:
             self._guarded(self.exit_modes)
 
-    # -- operators and APIs -----------------------------------------------------------------------------------
+    # -- operators and APIs ------------------------------------------------------------------------
 
     def api(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one torch function under observation."""
@@ -211,7 +248,9 @@ class TorchRecorder:
         try:
             result = func(*args, **kwargs)
         except BaseException as error:
-            self._guarded(self.book.leave_scope, index, [], f"{type(error).__name__}: {error}"[:4000])
+            self._guarded(
+                self.book.leave_scope, index, [], f"{type(error).__name__}: {error}"[:4000]
+            )
             raise
         self._guarded(lambda: self.book.leave_scope(index, list(result_tensors(result))))
         return result
@@ -235,7 +274,7 @@ class TorchRecorder:
     def _missed(self, error: BaseException) -> None:
         self.session.missed("a module, an API or an optimizer", error)
 
-    # -- modules ----------------------------------------------------------------------------------------------
+    # -- modules -----------------------------------------------------------------------------------
 
     def _scope(self) -> list[tuple[torch.nn.Module, int, str]]:
         if not hasattr(self._scopes, "stack"):
@@ -258,7 +297,12 @@ class TorchRecorder:
             hold_flags(self._held)  # the program may have set its own since
             self._autocast.update(dict.fromkeys(autocast_types()))
         parent = scope[-1] if scope else None
-        path = self.modules.path(module, parent[0] if parent else None, parent[2] if parent else None, scope[0][0] if scope else None)
+        path = self.modules.path(
+            module,
+            parent[0] if parent else None,
+            parent[2] if parent else None,
+            scope[0][0] if scope else None,
+        )
         buffers, self.modules.buffers = self.modules.buffers, []
         for buffer, name in buffers:
             self.book.label(buffer, "buffer", name)
@@ -267,23 +311,37 @@ class TorchRecorder:
         self.steps.module_enters(path)
         self._worked = True
         kind = type(module)
-        op = f"torch.nn.{kind.__name__}" if kind.__module__.startswith("torch.nn.") else f"{kind.__module__}.{kind.__qualname__}"
+        op = (
+            f"torch.nn.{kind.__name__}"
+            if kind.__module__.startswith("torch.nn.")
+            else f"{kind.__module__}.{kind.__qualname__}"
+        )
         index = self.book.enter_scope("module", op, path, list(tensors_in(args, "")))
         scope.append((module, index, path))
 
     def _model_enters(self, module: torch.nn.Module, args: Any) -> None:
-        """A model is called from the program's own loop: not from a backward pass, a thread beside it, and no loss or activation."""
+        """A model is called from the program's own loop: not from a backward pass, a thread beside
+        it, and no loss or activation.
+        """
         in_backward = torch._C._current_graph_task_id() >= 0
-        if in_backward or threading.current_thread() is not threading.main_thread() or next(module.parameters(), None) is None:
+        if (
+            in_backward
+            or threading.current_thread() is not threading.main_thread()
+            or next(module.parameters(), None) is None
+        ):
             return
         self._note_backward()
         infers = not torch.is_grad_enabled()
-        with torch._C.DisableTorchFunction():  # the program's function modes and subclasses hear of no attribute that is read here
+        with (
+            torch._C.DisableTorchFunction()
+        ):  # the program's function modes and subclasses hear of no attribute that is read here
             continues = any(tensor.grad_fn is not None for _, tensor in tensors_in(args, ""))
         self.steps.model_enters(id(module), line_of_program(), infers=infers, continues=continues)
 
     def _module_leaves(self, module: torch.nn.Module, *given: Any) -> None:
-        """Forward hook: given are args, kwargs and the result; after an exception torch leaves the kwargs out."""
+        """Forward hook: given are args, kwargs and the result; after an exception torch leaves the
+        kwargs out.
+        """
         if torch.compiler.is_compiling() or not self.book.active:
             return
         self._guarded(self._leave_module, module, given[-1])
@@ -298,7 +356,7 @@ class TorchRecorder:
             if entered is module:
                 break
 
-    # -- optimizers -------------------------------------------------------------------------------------------
+    # -- optimizers --------------------------------------------------------------------------------
 
     def _optimizer_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         if self.book.active:
@@ -311,7 +369,9 @@ class TorchRecorder:
         self._note_settings(optimizer)
 
     def _note_settings(self, optimizer: Optimizer) -> None:
-        """Write down a setting of an optimizer that is not finite: what computes with it shows its value, not its name."""
+        """Write down a setting of an optimizer that is not finite: what computes with it shows its
+        value, not its name.
+        """
         for group in optimizer.param_groups:
             for name, value in group.items():
                 if type(value) is float and not math.isfinite(value):
@@ -331,6 +391,8 @@ class TorchRecorder:
 def line_of_program() -> Hashable:
     """Which call of the program's own code is under way; None where there is none of its own."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (inside(frame.f_code.co_filename, OPSCOPE) or not is_user(frame.f_code.co_filename)):
+    while frame is not None and (
+        inside(frame.f_code.co_filename, OPSCOPE) or not is_user(frame.f_code.co_filename)
+    ):
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides at once, while the inputs are still in memory, what a suspicious call is and which of its values to keep."""
+"""Decides at once, while the inputs are still in memory, what a suspicious call is and which of its
+values to keep.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ MOST_RAISED = 16
 
 
 class Sentinel:
-    """Works out overflow bits of suspicious calls, and keeps the inputs of those that may be origins."""
+    """Works out overflow bits of suspicious calls, and keeps the inputs of those that may be
+    origins.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -34,7 +38,8 @@ class Sentinel:
         self._asked: set[object] = set()
 
     def judge(self, suspect: Suspect) -> int | None:
-        """Overflow bits of a call, None where there are none; its inputs are kept when it may be an origin, or raised.
+        """Overflow bits of a call, None where there are none; its inputs are kept when it may be an
+        origin, or raised.
 
         A program may raise and catch without end: of such calls the first few are kept.
         """
@@ -58,7 +63,9 @@ class Sentinel:
         return bits or None
 
     def _note_caller(self, suspect: Suspect, arguments: Arguments) -> None:
-        """Of a NaN that is a constant: the composite operator inside of which it was made, since its own name says nothing."""
+        """Of a NaN that is a constant: the composite operator inside of which it was made, since
+        its own name says nothing.
+        """
         if not arguments.places_nan:
             return
         frame = calling_frame()
@@ -83,27 +90,43 @@ class Sentinel:
                 seen.value = self.keep(seen.tensor, seal=True)
 
     def keep_random(self, states: Mapping[str, torch.Tensor], *, seal: bool) -> str | None:
-        """Store generator states; where they lie as JSON (docs/store.md, Generator states), None when recording has ended."""
-        kept = {name: (self.keep(state, seal=seal), state.numel()) for name, state in states.items()}
-        told = {name: {"shard": place[0], "key": place[1], "size": size} for name, (place, size) in kept.items() if place is not None}
+        """Store generator states; where they lie as JSON (docs/store.md, Generator states), None
+        when recording has ended.
+        """
+        kept = {
+            name: (self.keep(state, seal=seal), state.numel()) for name, state in states.items()
+        }
+        told = {
+            name: {"shard": place[0], "key": place[1], "size": size}
+            for name, (place, size) in kept.items()
+            if place is not None
+        }
         return json.dumps(told) if told else None
 
     def keep(self, tensor: torch.Tensor, *, seal: bool = False) -> tuple[str, str] | None:
-        """Store the elements a tensor covers, each once, in the order of memory; None when they cannot be read."""
+        """Store the elements a tensor covers, each once, in the order of memory; None when they
+        cannot be read.
+        """
         block = compact(tensor)
         if block is None or block.numel() == 0:
             return None
         dtype = str(block.dtype).removeprefix("torch.")
-        return self.session.keep_value(block_bytes(block), dtype=dtype, shape=(block.numel(),), seal=seal)
+        return self.session.keep_value(
+            block_bytes(block), dtype=dtype, shape=(block.numel(),), seal=seal
+        )
 
 
 def arrived(suspect: Suspect) -> bool:
-    """Whether NaN or +Inf came in: only calls that read what nobody recorded made are asked about then, or inf - inf."""
+    """Whether NaN or +Inf came in: only calls that read what nobody recorded made are asked about
+    then, or inf - inf.
+    """
     return any(seen.nan for seen in suspect.inputs)
 
 
 def may_be_origin(suspect: Suspect, arguments: Arguments) -> bool:
-    """Whether the call made NaN or infinities that are no mask, as far as the call alone can tell."""
+    """Whether the call made NaN or infinities that are no mask, as far as the call alone can
+    tell.
+    """
     if not any(out.nan or out.pos_inf or out.neg_inf for out in suspect.outputs):
         return False
     held = [Held(seen, as_mask(seen)) for seen in suspect.inputs]

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of tensors on an accelerator, fetched once a step: small tensors are copied in stream order and read on the host by the
-host's kernels; of large ones plain operators work out the statistics where they lie.
+"""Statistics of tensors on an accelerator, fetched once a step: small tensors are copied in stream
+order and read on the host by the host's kernels; of large ones plain operators work out the
+statistics where they lie.
 
-No call waits for the device, and nothing here is seen, checked or substituted by a mode. Between the ends of steps the rows of staged
-tensors wait too; a program without steps is fetched when so many are staged that their rows would fill memory. What cannot be
-measured (a type that the device cannot compute with, a private format, a device that failed) has no statistics; nothing is raised.
+No call waits for the device, and nothing here is seen, checked or substituted by a mode. Between
+the ends of steps the rows of staged tensors wait too; a program without steps is fetched when so
+many are staged that their rows would fill memory. What cannot be measured (a type that the device
+cannot compute with, a private format, a device that failed) has no statistics; nothing is raised.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Copied:
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A large tensor whose statistics are being worked out: pieces of words on the device, for lean.read."""
+    """A large tensor whose statistics are being worked out: pieces of words on the device, for
+    lean.read.
+    """
 
     ticket: int
     pieces: list[torch.Tensor]
@@ -73,7 +77,11 @@ class Staging:
 
     @property
     def full(self) -> bool:
-        return len(self._ready) + sum(len(each.copies) + len(each.launches) for each in self._devices.values()) >= MOST_STAGED
+        return (
+            len(self._ready)
+            + sum(len(each.copies) + len(each.launches) for each in self._devices.values())
+            >= MOST_STAGED
+        )
 
     def stage(self, tensor: torch.Tensor) -> int:
         """Ask for a tensor's statistics; returns the ticket under which `fetch` gives them."""
@@ -85,7 +93,9 @@ class Staging:
             return ticket
 
     def fetch(self) -> list[tuple[int, Statistics | None]]:
-        """All staged statistics, None of what could not be measured; one wait and one transfer for each device."""
+        """All staged statistics, None of what could not be measured; one wait and one transfer for
+        each device.
+        """
         with self._lock:
             for device, under_way in self._devices.items():
                 self._collect(device, under_way)
@@ -111,7 +121,10 @@ class Staging:
         if tensor.numel() == 0:
             self._ready.append((ticket, read(torch.empty_like(tensor, device="cpu"))))
             return True
-        if span_of(tensor) * tensor.element_size() > SMALL and tensor.numel() * tensor.element_size() <= SMALL:
+        if (
+            span_of(tensor) * tensor.element_size() > SMALL
+            and tensor.numel() * tensor.element_size() <= SMALL
+        ):
             tensor = tensor.contiguous()
         if span_of(tensor) * tensor.element_size() <= SMALL:
             if under_way.used + SMALL > RING:
@@ -136,14 +149,19 @@ class Staging:
         under_way.used = 0
         if not copies and not launches:
             return
-        found: dict[int, Statistics | None] = dict.fromkeys([each.ticket for each in copies] + [each.ticket for each in launches])
+        found: dict[int, Statistics | None] = dict.fromkeys(
+            [each.ticket for each in copies] + [each.ticket for each in launches]
+        )
         try:
             with unseen():
                 words = fetched(device, launches, streams)
                 found.update((each.ticket, read(each.tensor)) for each in copies)
             for each in launches:
                 count = sum(piece.numel() for piece in each.pieces)
-                found[each.ticket], words = lean.read(words[:count], each.dtype, each.size), words[count:]
+                found[each.ticket], words = (
+                    lean.read(words[:count], each.dtype, each.size),
+                    words[count:],
+                )
         except Exception as error:  # noqa: BLE001 - as above
             self._lose(device, error)
         self._ready += found.items()
@@ -156,7 +174,9 @@ class Staging:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Run operators of our own: below every dispatch and function mode, outside of autograd and autocast."""
+    """Run operators of our own: below every dispatch and function mode, outside of autograd and
+    autocast.
+    """
     with ExitStack() as stack:
         stack.enter_context(torch._C._DisableTorchDispatch())
         stack.enter_context(torch._C.DisableTorchFunction())
@@ -166,7 +186,9 @@ def unseen() -> Iterator[None]:
 
 
 class InOrder:
-    """Stands for the stream of a device that has none: what it is asked is done before the call returns."""
+    """Stands for the stream of a device that has none: what it is asked is done before the call
+    returns.
+    """
 
     def synchronize(self) -> None:
         return
@@ -188,7 +210,9 @@ def host_memory(size: int) -> torch.Tensor:
 
 def span_of(tensor: torch.Tensor) -> int:
     """Elements from a tensor's first to its last in memory."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 1 + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
 
 
 def sent(tensor: torch.Tensor, under_way: Device) -> torch.Tensor:
@@ -201,8 +225,12 @@ def sent(tensor: torch.Tensor, under_way: Device) -> torch.Tensor:
     return host.as_strided(tensor.shape, tensor.stride(), host.storage_offset())
 
 
-def fetched(device: torch.device, launches: list[Launched], streams: Iterable[Any]) -> NDArray[np.int16]:
-    """Wait once until all streams have done what they were asked; the words of the launches, one after the other."""
+def fetched(
+    device: torch.device, launches: list[Launched], streams: Iterable[Any]
+) -> NDArray[np.int16]:
+    """Wait once until all streams have done what they were asked; the words of the launches, one
+    after the other.
+    """
     words = torch.empty(0, dtype=torch.int16)
     here = current_stream(device)
     for stream in streams:
@@ -216,7 +244,8 @@ def fetched(device: torch.device, launches: list[Launched], streams: Iterable[An
     return words.numpy()
 
 
-# Types that every accelerator computes with: an NPU makes float32 of float64 and has no 8-bit floats.
+# Types that every accelerator computes with: an NPU makes float32 of float64 and has no 8-bit
+# floats.
 LEAN = {
     *(torch.float16, torch.bfloat16, torch.float32, torch.complex64),
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs chosen operators of a live program on substitutes, forward and backward, with no change to its code.
+"""Runs chosen operators of a live program on substitutes, forward and backward, with no change to
+its code.
 
-Kinds that need other kernels than this process has run in a process of their own (substitute/apart.py); a user's function,
-and wider types on an accelerator, run here. The program gets tensors of the types, strides and aliases that the operator
-itself gives; what the operator writes to is written in place; generators advance as the operator would advance them.
+Kinds that need other kernels than this process has run in a process of their own
+(substitute/apart.py); a user's function, and wider types on an accelerator, run here. The program
+gets tensors of the types, strides and aliases that the operator itself gives; what the operator
+writes to is written in place; generators advance as the operator would advance them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ LIMIT = 8 << 30  # bytes of one call's tensors
 
 @dataclass(eq=False)
 class Chosen:
-    """What is known of an operator overload: always says that its rule does not depend on the module."""
+    """What is known of an operator overload: always says that its rule does not depend on the
+    module.
+    """
 
     op: str
     writes: frozenset[str]
@@ -48,7 +52,9 @@ class Chosen:
 
 
 class Substitution:
-    """Decides by rules which calls run elsewhere, and runs them there. module names the module that is executing."""
+    """Decides by rules which calls run elsewhere, and runs them there. module names the module that
+    is executing.
+    """
 
     def __init__(self, rules: Sequence[Rule], *, module: Callable[[], str] = lambda: "") -> None:
         self.rules = rules
@@ -67,7 +73,9 @@ class Substitution:
             self._apart = None
 
     def facts(self) -> dict[str, Any]:
-        """Calls that ran on a substitute by operator, and operators that did not with the reason."""
+        """Calls that ran on a substitute by operator, and operators that did not with the
+        reason.
+        """
         return {"calls": dict(self.calls), "refused": dict(self.refused)}
 
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -88,11 +96,21 @@ class Substitution:
     def _choose(self, func: Any) -> Chosen:
         operator = describe(func)
         schema = getattr(func, "_schema", None)
-        gives = schema is not None and (operator.writes or any("Tensor" in str(each.type) for each in schema.returns))
-        never = not gives or operator.allocator or operator.collective or operator.hidden or only_views(func)
+        gives = schema is not None and (
+            operator.writes or any("Tensor" in str(each.type) for each in schema.returns)
+        )
+        never = (
+            not gives
+            or operator.allocator
+            or operator.collective
+            or operator.hidden
+            or only_views(func)
+        )
         rule = rule_for(self.rules, operator.op, None)
         always = rule is not None or not any(may_mean_module(each) for each in self.rules)
-        chosen = self._chosen[func] = Chosen(operator.op, operator.writes, bool(never), rule, always)
+        chosen = self._chosen[func] = Chosen(
+            operator.op, operator.writes, bool(never), rule, always
+        )
         return chosen
 
     def _refuse(self, op: str, reason: str) -> None:
@@ -100,12 +118,23 @@ class Substitution:
             self.refused[op] = reason
             print(f"opscope: {op} is not substituted: {reason}", file=sys.stderr)
 
-    def _run(self, kind: str, chosen: Chosen, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _run(
+        self, kind: str, chosen: Chosen, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         name, path = kind_named(kind)
         if name == "function":
             return in_place(imported(path)(*args, **kwargs), func, args, kwargs)
-        captured = capture(chosen.op, args, kwargs, writes=chosen.writes, random=draws_random(func, args, kwargs), limit=LIMIT)
-        if name != "cpu" and any(tensor.device.type != "cpu" for tensor in captured.tensors.values()):
+        captured = capture(
+            chosen.op,
+            args,
+            kwargs,
+            writes=chosen.writes,
+            random=draws_random(func, args, kwargs),
+            limit=LIMIT,
+        )
+        if name != "cpu" and any(
+            tensor.device.type != "cpu" for tensor in captured.tensors.values()
+        ):
             given, pieces = self._here(kind, captured)
         else:
             given, pieces = self._elsewhere(kind, captured, args, kwargs)
@@ -117,9 +146,13 @@ class Substitution:
         try:
             return package(bound, run_substitute(bound, kind))
         except FAILURES as error:
-            raise UnavailableError((str(error).splitlines() or [type(error).__name__])[0]) from error
+            raise UnavailableError(
+                (str(error).splitlines() or [type(error).__name__])[0]
+            ) from error
 
-    def _elsewhere(self, kind: str, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Given, list[torch.Tensor]]:
+    def _elsewhere(
+        self, kind: str, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Given, list[torch.Tensor]]:
         with self._alone:
             if self._apart is None:
                 self._apart = Apart()
@@ -130,20 +163,27 @@ class Substitution:
                     self.close()
                 raise
         if reply.random is not None:
-            generator = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)), torch.default_generator)
+            generator = next(
+                (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)),
+                torch.default_generator,
+            )
             generator.set_state(torch.frombuffer(bytearray(reply.random), dtype=torch.uint8))
         return reply.given or Given(outputs={}), pieces
 
 
 class Delivery:
-    """Gives the program what a substitute gave: writes to its tensors, makes new ones, returns its own where the operator does."""
+    """Gives the program what a substitute gave: writes to its tensors, makes new ones, returns its
+    own where the operator does.
+    """
 
     def __init__(self, captured: Captured, given: Given, pieces: Sequence[torch.Tensor]) -> None:
         self.captured = captured
         self.given = given
         self.pieces = pieces
         self.first = len(captured.call.memories)
-        self.owners = {captured.call.tensors[slot].memory: tensor for slot, tensor in captured.tensors.items()}
+        self.owners = {
+            captured.call.tensors[slot].memory: tensor for slot, tensor in captured.tensors.items()
+        }
         self._made: dict[int, torch.Tensor] = {}
 
     def result(self, func: Any) -> Any:
@@ -157,7 +197,9 @@ class Delivery:
         if len(returns) == 1 and not listed:
             return self._tensor("0")
         if len(returns) == 1:
-            count = 1 + max((int(slot) for slot in self.given.outputs if slot.isdigit()), default=-1)
+            count = 1 + max(
+                (int(slot) for slot in self.given.outputs if slot.isdigit()), default=-1
+            )
             return [self._tensor(str(place)) for place in range(count)]
         if listed:
             raise UnavailableError("it returns several lists of tensors")
@@ -174,15 +216,21 @@ class Delivery:
         memory = self._memory(laid.memory)
         dtype = dtype_named(laid.dtype)
         offset = memory.storage_offset() // dtype.itemsize + laid.offset
-        return torch.empty(0, dtype=dtype, device=memory.device).set_(memory.untyped_storage(), offset, laid.shape, laid.stride)
+        return torch.empty(0, dtype=dtype, device=memory.device).set_(
+            memory.untyped_storage(), offset, laid.shape, laid.stride
+        )
 
     def _memory(self, number: int) -> torch.Tensor:
-        """Bytes of an argument's memory in the program, or a new memory where the call's tensors lie."""
+        """Bytes of an argument's memory in the program, or a new memory where the call's tensors
+        lie.
+        """
         if number < self.first:
             owner = self.owners[number]
             base = self.captured.starts[storage_key(owner)][1]
             size = self.captured.call.memories[number].size
-            return torch.empty(0, dtype=torch.uint8, device=owner.device).set_(owner.untyped_storage(), base, (size,), (1,))
+            return torch.empty(0, dtype=torch.uint8, device=owner.device).set_(
+                owner.untyped_storage(), base, (size,), (1,)
+            )
         if number not in self._made:
             self._made[number] = self.pieces[number - self.first].to(self._device())
         return self._made[number]
@@ -206,7 +254,9 @@ def same_view(one: Laid, other: Laid) -> bool:
 
 
 def in_place(result: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A user's function may return the result of an operator that writes: it is copied to where the operator writes."""
+    """A user's function may return the result of an operator that writes: it is copied to where the
+    operator writes.
+    """
     written = [
         (args[place] if place < len(args) else kwargs.get(argument.name))
         for place, argument in enumerate(func._schema.arguments)
@@ -216,7 +266,11 @@ def in_place(result: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, A
         return result
     results = result if isinstance(result, (tuple, list)) else (result,)
     for target, value in zip(written, results, strict=False):
-        if isinstance(target, torch.Tensor) and isinstance(value, torch.Tensor) and target is not value:
+        if (
+            isinstance(target, torch.Tensor)
+            and isinstance(value, torch.Tensor)
+            and target is not value
+        ):
             target.copy_(value)
     return written[0] if len(written) == 1 else tuple(written)
 
@@ -234,7 +288,13 @@ class SubstituteMode(WatchingMode):
         self.substitution = substitution
         self.handle(self.dispatch)
 
-    def dispatch(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def dispatch(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         """The mode's handler."""
         if any(kind not in PLAIN for kind in types):
             return unhindered(func)(*args, **(kwargs or {}))

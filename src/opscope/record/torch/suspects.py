@@ -13,7 +13,9 @@ from opscope.record.torch.memory import view
 
 @dataclass(eq=False)
 class SeenTensor:
-    """One tensor of a suspicious call: a judge.reading.Reading, its memory, and where its values were kept."""
+    """One tensor of a suspicious call: a judge.reading.Reading, its memory, and where its values
+    were kept.
+    """
 
     io: str
     slot: str
@@ -54,15 +56,23 @@ class Suspect:
         return parse_arguments(self.args)
 
     def before_call(self, seen: SeenTensor) -> Any:
-        """An input's tensor as it was before the call; None when it was overwritten and not copied, or is not on the host."""
+        """An input's tensor as it was before the call; None when it was overwritten and not copied,
+        or is not on the host.
+        """
         slot = seen.slot
         if slot in self.before:
             return self.before[slot]
-        head = ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
+        head = (
+            ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
+        )
         return None if head in self.writes or seen.size is None else seen.tensor
 
     def arrays(self) -> dict[str, Any]:
         """Values of the inputs by slot as they were before the call, where they are known."""
         found = {seen.slot: self.before_call(seen) for seen in self.inputs}
-        arrays = {slot: view(tensor) for slot, tensor in found.items() if tensor is not None and tensor.device.type == "cpu"}
+        arrays = {
+            slot: view(tensor)
+            for slot, tensor in found.items()
+            if tensor is not None and tensor.device.type == "cpu"
+        }
         return {slot: array for slot, array in arrays.items() if array is not None}

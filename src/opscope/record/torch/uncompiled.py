@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps torch.compile away from opscope's own functions, which run between the pieces that a program's compiled function broke into.
+"""Keeps torch.compile away from opscope's own functions, which run between the pieces that a
+program's compiled function broke into.
 
-torch would take each of them for a part of the program: compile it, count it among its frames, warn of what it cannot trace.
+torch would take each of them for a part of the program: compile it, count it among its frames, warn
+of what it cannot trace.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import torch
 
 
 def leave_uncompiled(*owners: type | Callable[..., Any]) -> None:
-    """torch's compiler takes neither these functions, or those of these classes, nor what they call."""
+    """torch's compiler takes neither these functions, or those of these classes, nor what they
+    call.
+    """
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if not hasattr(frames, "set_code_exec_strategy"):
         return  # a torch before 2.7

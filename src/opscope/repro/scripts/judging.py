@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: N818
-"""The half of repro.py that judges: tensors in words, and whether what a call gave is the failure that was recorded.
+"""The half of repro.py that judges: tensors in words, and whether what a call gave is the failure
+that was recorded.
 
 script.py writes what stands below the mark into the generated script, which has no second file.
 """
@@ -17,8 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 # --- judging ---
 CLASSES = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
 SHORT = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf", "complex": "c"}
-# What is allowed where the case does not say, in units of the type's epsilon: a result's rounding, and a long sum's. Then: times a
-# trusted kernel's own error, and times the tolerance where there is no such kernel.
+# What is allowed where the case does not say, in units of the type's epsilon: a result's rounding,
+# and a long sum's. Then: times a trusted kernel's own error, and times the tolerance where there is
+# no such kernel.
 RELATIVE, SCALED, EASE, ALONE = 4, 4, 8, 8
 
 
@@ -27,7 +29,8 @@ class CannotTry(Exception):
 
 
 class Reference:
-    """What the same call gives elsewhere: exact in float64 on the CPU, plain in its own types by a kernel that is trusted.
+    """What the same call gives elsewhere: exact in float64 on the CPU, plain in its own types by a
+    kernel that is trusted.
 
     plain is None where no kernel but the suspected one is at hand. Either may lack an output.
     """
@@ -39,9 +42,13 @@ class Reference:
 
 
 class Finding:
-    """Whether the failure shows, in words, and its pattern: what a smaller case must show as well."""
+    """Whether the failure shows, in words, and its pattern: what a smaller case must show as
+    well.
+    """
 
-    def __init__(self, told: str, pattern: dict[str, Any] | None = None, *, shown: bool, grade: float = 0.0) -> None:
+    def __init__(
+        self, told: str, pattern: dict[str, Any] | None = None, *, shown: bool, grade: float = 0.0
+    ) -> None:
         self.shown = shown
         self.told = told
         self.pattern = pattern or {}
@@ -57,7 +64,9 @@ def kind_of(dtype: Any) -> str:
 
 
 def statistics(tensor: Any) -> dict[str, Any]:
-    """Counts of NaN and infinities, smallest and largest finite element (complex: of the magnitude)."""
+    """Counts of NaN and infinities, smallest and largest finite element (complex: of the
+    magnitude).
+    """
     x = tensor.detach().cpu()
     if x.is_complex():
         x = x.to(torch.complex128).abs()
@@ -69,7 +78,13 @@ def statistics(tensor: Any) -> dict[str, Any]:
         counts = {name: int(mask.sum()) for name, mask in masks.items()}
         x = x[torch.isfinite(x)]
     low, high = (x.min().item(), x.max().item()) if x.numel() else (None, None)
-    return {"dtype": type_name(tensor), "shape": list(tensor.shape), "min": low, "max": high, **counts}
+    return {
+        "dtype": type_name(tensor),
+        "shape": list(tensor.shape),
+        "min": low,
+        "max": high,
+        **counts,
+    }
 
 
 def type_name(tensor: Any) -> str:
@@ -79,7 +94,11 @@ def type_name(tensor: Any) -> str:
 def describe(seen: dict[str, Any]) -> str:
     """One line for a tensor: f16[32, 64] x∈[-310, 298] 37 inf."""
     parts = re.match(r"([a-z]+)(\d.*)", seen["dtype"])
-    name = printable(seen["dtype"]) if parts is None else SHORT.get(parts.group(1), parts.group(1)) + parts.group(2)
+    name = (
+        printable(seen["dtype"])
+        if parts is None
+        else SHORT.get(parts.group(1), parts.group(1)) + parts.group(2)
+    )
     text = f"{name}{seen['shape']}"
     if seen.get("min") is not None:
         text += f" x∈[{number(seen['min'])}, {number(seen['max'])}]"
@@ -101,7 +120,9 @@ def classes(seen: dict[str, Any]) -> list[str]:
 
 
 def judge_nonfinite(case: dict[str, Any], seen: dict[str, Any]) -> Finding:
-    """The failure shows when an output that was not finite has a class of non-finite values it had then."""
+    """The failure shows when an output that was not finite has a class of non-finite values it had
+    then.
+    """
     told, pattern = [], {}
     for slot, was in sorted(case["failure"]["outputs"].items()):
         here = classes(seen.get(slot, {}))
@@ -109,15 +130,22 @@ def judge_nonfinite(case: dict[str, Any], seen: dict[str, Any]) -> Finding:
         if same:
             pattern[slot] = {"classes": same}
             words = " and ".join(CLASSES[name] for name in same)
-            told.append(f"{words} in output {slot}, as recorded{'' if here == was else ', in part'}")
+            told.append(
+                f"{words} in output {slot}, as recorded{'' if here == was else ', in part'}"
+            )
     if told:
         return Finding("; ".join(told), pattern, shown=True)
     other = any(classes(one) for one in seen.values())
-    return Finding("other values that are not finite than recorded" if other else "the output is finite", shown=False)
+    return Finding(
+        "other values that are not finite than recorded" if other else "the output is finite",
+        shown=False,
+    )
 
 
 def relation(exact: Any, out: Any) -> str:
-    """What exact arithmetic gives where the output has values that are not finite: finite, beyond the type, or non-finite too."""
+    """What exact arithmetic gives where the output has values that are not finite: finite, beyond
+    the type, or non-finite too.
+    """
     if exact is None or exact.shape != out.shape or kind_of(out.dtype) not in ("float", "complex"):
         return "unknown"
     true = exact.detach().cpu().abs()[~torch.isfinite(out.detach().cpu())]
@@ -134,7 +162,8 @@ def beyond(true: Any, out: Any) -> int:
     limits = torch.iinfo(out.dtype) if kind_of(out.dtype) == "int" else torch.finfo(out.dtype)
     if not true.is_floating_point():
         return int(((true > int(limits.max)) | (true < int(limits.min))).sum())
-    # Strictly beyond: a float64 of 2**63 may be a rounded 2**63 - 1. What wrapped around is off by 2**64 all the same.
+    # Strictly beyond: a float64 of 2**63 may be a rounded 2**63 - 1. What wrapped around is off by
+    # 2**64 all the same.
     outside = (true > float(limits.max)) | (true < float(limits.min))
     if out.dtype is torch.int64:
         outside |= (true - out.detach().cpu().to(torch.float64)).abs() > 2.0**63
@@ -143,7 +172,10 @@ def beyond(true: Any, out: Any) -> int:
 
 def equals_recorded(row: dict[str, Any], out: Any) -> bool:
     stats, seen = row["stats"], statistics(out)
-    return stats.get("min_int") is not None and (stats["min_int"], stats["max_int"]) == (seen["min"], seen["max"])
+    return stats.get("min_int") is not None and (stats["min_int"], stats["max_int"]) == (
+        seen["min"],
+        seen["max"],
+    )
 
 
 def judge_error(case: dict[str, Any], error: BaseException) -> Finding:
@@ -157,12 +189,16 @@ def judge_error(case: dict[str, Any], error: BaseException) -> Finding:
 
 
 def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Reference) -> Finding:
-    """Silently wrong: an output is further from the exact result than a trusted kernel in the same type, and than rounding."""
+    """Silently wrong: an output is further from the exact result than a trusted kernel in the same
+    type, and than rounding.
+    """
     told, pattern, worst, judged = [], {}, 0.0, 0
     wanted = case["failure"]["outputs"] or outputs
     for slot in sorted(slot for slot in outputs if slot in wanted and slot in reference.exact):
         rule = case.get("allowed", {}).get(type_name(outputs[slot]))
-        found = compare(outputs[slot], reference.exact[slot], (reference.plain or {}).get(slot), rule)
+        found = compare(
+            outputs[slot], reference.exact[slot], (reference.plain or {}).get(slot), rule
+        )
         if found is None:
             continue
         judged += 1
@@ -170,42 +206,89 @@ def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Ref
         worst = max(worst, ratio)
         if wrong:
             pattern[slot] = {"classes": classes(statistics(outputs[slot]))}
-            told.append(f"{wrong} of {outputs[slot].numel()} elements of output {slot} are wrong{text}, by {reference.origin}")
+            told.append(
+                f"{wrong} of {outputs[slot].numel()} elements of output {slot} are "
+                f"wrong{text}, by {reference.origin}"
+            )
     if not judged:
         raise CannotTry("no output has a result to be judged by")
-    return Finding("; ".join(told) or f"the outputs are right, by {reference.origin}", pattern, shown=bool(told), grade=worst)
+    return Finding(
+        "; ".join(told) or f"the outputs are right, by {reference.origin}",
+        pattern,
+        shown=bool(told),
+        grade=worst,
+    )
 
 
 def compare(out: Any, exact: Any, plain: Any, rule: Any = None) -> tuple[int, float, str] | None:
-    """Wrong elements, the largest error in units of what is allowed, and words; None when the output cannot be judged."""
+    """Wrong elements, the largest error in units of what is allowed, and words; None when the
+    output cannot be judged.
+    """
     out, exact = out.detach().cpu(), exact.detach().cpu()
     if out.shape != exact.shape:
-        return max(out.numel(), 1), float("inf"), f" (shape {list(out.shape)}, not {list(exact.shape)})"
+        return (
+            max(out.numel(), 1),
+            float("inf"),
+            f" (shape {list(out.shape)}, not {list(exact.shape)})",
+        )
     if kind_of(out.dtype) not in ("float", "complex"):
-        # Positions and counts that come of floating numbers may differ by rounding: only a kernel in the same types can tell.
-        true = plain if plain is not None and plain.shape == out.shape else None if exact.is_floating_point() else exact
+        # Positions and counts that come of floating numbers may differ by rounding: only a kernel
+        # in the same types can tell.
+        true = (
+            plain
+            if plain is not None and plain.shape == out.shape
+            else None
+            if exact.is_floating_point()
+            else exact
+        )
         if true is None:
             return None
         wrong = int((out != true.to(out.dtype)).sum())
         return wrong, float("inf") if wrong else 0.0, ""
     wide = torch.complex128 if out.is_complex() else torch.float64
     rounded = exact.to(out.dtype).to(wide)
-    here, true, usual = out.to(wide), exact.to(wide), None if plain is None else plain.detach().cpu().to(wide)
+    here, true, usual = (
+        out.to(wide),
+        exact.to(wide),
+        None if plain is None else plain.detach().cpu().to(wide),
+    )
     masked = ~(torch.isfinite(here) & torch.isfinite(rounded))
-    astray = masked & unlike(here, rounded) & (unlike(here, usual) if usual is not None else torch.ones_like(masked))
-    error, allowed = (here - true).abs()[~masked], allowance(out.dtype, true[~masked], None if usual is None else usual[~masked], rule)
+    astray = (
+        masked
+        & unlike(here, rounded)
+        & (unlike(here, usual) if usual is not None else torch.ones_like(masked))
+    )
+    error, allowed = (
+        (here - true).abs()[~masked],
+        allowance(out.dtype, true[~masked], None if usual is None else usual[~masked], rule),
+    )
     ratio = error / allowed
     worst = float("inf") if bool(astray.any()) else float(ratio.max()) if ratio.numel() else 0.0
     wrong = count(astray) + count(ratio > 1)
-    text = f" (off by up to {number(float(error.max()))}, {number(float(allowed[ratio.argmax()]))} is allowed)" if ratio.numel() else ""
-    narrow = 0.0 if wrong or usual is None else narrowness(out.dtype, error, (usual - true).abs()[~masked], true.abs()[~masked])
+    text = (
+        f" (off by up to {number(float(error.max()))}, "
+        f"{number(float(allowed[ratio.argmax()]))} is allowed)"
+        if ratio.numel()
+        else ""
+    )
+    narrow = (
+        0.0
+        if wrong or usual is None
+        else narrowness(out.dtype, error, (usual - true).abs()[~masked], true.abs()[~masked])
+    )
     if narrow > 1:
-        return count(error > (usual - true).abs()[~masked]), narrow, " (errors as of an accumulation in the element type)"
+        return (
+            count(error > (usual - true).abs()[~masked]),
+            narrow,
+            " (errors as of an accumulation in the element type)",
+        )
     return wrong, worst, text
 
 
 def narrowness(dtype: Any, error: Any, own: Any, size: Any) -> float:
-    """Root mean square error of a narrow type, in units of what opscope.judge.replayed allows; above 1: sums were rounded to it."""
+    """Root mean square error of a narrow type, in units of what opscope.judge.replayed allows;
+    above 1: sums were rounded to it.
+    """
     unit = torch.finfo(dtype).eps / 2
     if unit < 2.0**-11 or error.numel() < 32:
         return 0.0
@@ -228,18 +311,35 @@ def count(mask: Any) -> int:
 
 
 def allowance(dtype: Any, true: Any, usual: Any, rule: Any) -> Any:
-    """Error allowed to each element, as opscope.judge.replayed has it: rounding, and the trusted kernel's own error."""
+    """Error allowed to each element, as opscope.judge.replayed has it: rounding, and the trusted
+    kernel's own error.
+    """
     limits, size = torch.finfo(dtype), true.abs()
-    usual_rule = {"absolute": limits.tiny, "relative": RELATIVE * limits.eps, "scaled": SCALED * limits.eps, "own": "largest"}
+    usual_rule = {
+        "absolute": limits.tiny,
+        "relative": RELATIVE * limits.eps,
+        "scaled": SCALED * limits.eps,
+        "own": "largest",
+    }
     rule = rule or usual_rule
-    own = torch.zeros_like(size) if usual is None else torch.nan_to_num((usual - true).abs(), 0.0, 0.0, 0.0)
+    own = (
+        torch.zeros_like(size)
+        if usual is None
+        else torch.nan_to_num((usual - true).abs(), 0.0, 0.0, 0.0)
+    )
     floor = float(rule["absolute"]) + float(rule["relative"]) * size
     if rule["own"] == "once":
-        return torch.maximum(floor, own if usual is not None else limits.eps * size / 2) + limits.tiny
+        return (
+            torch.maximum(floor, own if usual is not None else limits.eps * size / 2) + limits.tiny
+        )
     largest = float(size.max()) if size.numel() else 0.0
     if rule["own"] == "largest" and size.numel():
         own = torch.full_like(own, float(own.max()))
-    return (ALONE if usual is None else 1) * floor + torch.clamp(EASE * own, min=float(rule["scaled"]) * largest) + limits.tiny
+    return (
+        (ALONE if usual is None else 1) * floor
+        + torch.clamp(EASE * own, min=float(rule["scaled"]) * largest)
+        + limits.tiny
+    )
 
 
 class Kept:
@@ -251,25 +351,47 @@ class Kept:
 
 
 def judge_memory(operator: Any, kept: Kept, outputs: dict[str, Any]) -> Finding:
-    """What the operator's schema promises: arguments that are only read stay as they are, views share memory, new results do not."""
+    """What the operator's schema promises: arguments that are only read stay as they are, views
+    share memory, new results do not.
+    """
     written, told = written_arguments(operator._schema), []
     pattern: dict[str, Any] = {}
-    changed = {memory_of(tensor) for slot, tensor in kept.tensors.items() if head_of(slot) in written}
+    changed = {
+        memory_of(tensor) for slot, tensor in kept.tensors.items() if head_of(slot) in written
+    }
     for slot, tensor in kept.tensors.items():
         if memory_of(tensor) not in changed and not same_bytes(tensor, kept.before[slot]):
             pattern[f"argument {slot}"] = {"classes": []}
             told.append(f"argument {slot} was changed, which the operator only reads by its schema")
     aliases = [each.alias_info for each in operator._schema.returns]
-    views, fresh = all(each is not None and not each.is_write for each in aliases), all(each is None for each in aliases)
+    views, fresh = (
+        all(each is not None and not each.is_write for each in aliases),
+        all(each is None for each in aliases),
+    )
     for slot, output in outputs.items():
-        if slot in kept.tensors and output is kept.tensors[slot] and slot not in map(str, range(len(aliases))):
+        if (
+            slot in kept.tensors
+            and output is kept.tensors[slot]
+            and slot not in map(str, range(len(aliases)))
+        ):
             continue  # an argument that was written, and no result
-        shared = any(memory_of(output) == memory_of(tensor) for tensor in kept.tensors.values() if tensor.numel())
+        shared = any(
+            memory_of(output) == memory_of(tensor)
+            for tensor in kept.tensors.values()
+            if tensor.numel()
+        )
         if output.numel() and (fresh if shared else views):
             pattern[f"result {slot}"] = {"classes": []}
-            told.append(f"output {slot} {'shares memory with an argument, though it' if shared else 'is a copy, though it is a view'}")
+            told.append(
+                f"output {slot} "
+                f"{'shares memory with an argument, though it' if shared else 'is a copy, though it is a view'}"  # noqa: E501
+            )
             told[-1] += " is new by its schema" if shared else " of an argument by its schema"
-    return Finding("; ".join(told) or "arguments and results lie and stay as the schema says", pattern, shown=bool(told))
+    return Finding(
+        "; ".join(told) or "arguments and results lie and stay as the schema says",
+        pattern,
+        shown=bool(told),
+    )
 
 
 def head_of(slot: str) -> str:
@@ -279,7 +401,9 @@ def head_of(slot: str) -> str:
 
 
 def written_arguments(schema: Any) -> set[str]:
-    """Arguments that an operator writes to: marked in its schema, or known to torch all the same (running statistics)."""
+    """Arguments that an operator writes to: marked in its schema, or known to torch all the same
+    (running statistics).
+    """
     known, found = getattr(torch._C, "_SchemaInfo", None), set()
     for place, argument in enumerate(schema.arguments):
         marked = argument.alias_info is not None and argument.alias_info.is_write
@@ -298,8 +422,13 @@ def same_bytes(one: Any, other: Any) -> bool:
     """Whether two tensors of one type and shape hold the same bytes: a NaN equals itself."""
     left, right = (tensor.detach().reshape(-1) for tensor in (one, other))
     if one.is_complex():
-        left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right.resolve_conj())
-    return torch.equal(left, right) or bool(((left == right) | (torch.isnan(left) & torch.isnan(right))).all())
+        left, right = (
+            torch.view_as_real(left.resolve_conj()),
+            torch.view_as_real(right.resolve_conj()),
+        )
+    return torch.equal(left, right) or bool(
+        ((left == right) | (torch.isnan(left) & torch.isnan(right))).all()
+    )
 
 
 def normal(text: str) -> str:
@@ -318,7 +447,9 @@ def printable(text: Any) -> str:
 
 
 class Decomposed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Makes the operator by PyTorch's decomposition, which is other code for the same mathematics."""
+    """Makes the operator by PyTorch's decomposition, which is other code for the same
+    mathematics.
+    """
 
     def __init__(self, operator: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -332,12 +463,18 @@ class Decomposed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def is_random(operator: Any, tree: dict[str, Any]) -> bool:
-    """Whether the result of a call with these arguments depends on a generator: dropout of probability 0 draws nothing."""
+    """Whether the result of a call with these arguments depends on a generator: dropout of
+    probability 0 draws nothing.
+    """
     if "nondeterministic_seeded" not in str(getattr(operator, "tags", "")):
         return False
     for place, argument in enumerate(operator._schema.arguments):
         if argument.name in ("dropout_p", "dropout"):
-            return bool(tree["args"][place] if place < len(tree["args"]) else tree["kwargs"].get(argument.name, 0.0))
+            return bool(
+                tree["args"][place]
+                if place < len(tree["args"])
+                else tree["kwargs"].get(argument.name, 0.0)
+            )
     return True
 
 
@@ -352,11 +489,21 @@ def wider_results(case: dict[str, Any], outputs: dict[str, Any], reference: Refe
             continue
         true = statistics(exact)
         line = f"wide  {slot:<8} {describe(true)} in {reference.origin}"
-        largest, limit = max(abs(true["min"] or 0), abs(true["max"] or 0)), torch.finfo(outputs[slot].dtype).max
+        largest, limit = (
+            max(abs(true["min"] or 0), abs(true["max"] or 0)),
+            torch.finfo(outputs[slot].dtype).max,
+        )
         if largest > limit:
-            line += f"; {number(largest)} is beyond {number(limit)}, the largest {type_name(outputs[slot])}"
+            line += (
+                f"; {number(largest)} is beyond {number(limit)}, the largest "
+                f"{type_name(outputs[slot])}"
+            )
         else:
             told_there = any(true[name] for name in ("nan", "pos_inf", "neg_inf"))
-            line += "; the failure is there too" if told_there else "; wider arithmetic avoids the failure"
+            line += (
+                "; the failure is there too"
+                if told_there
+                else "; wider arithmetic avoids the failure"
+            )
         told.append(line)
     return told

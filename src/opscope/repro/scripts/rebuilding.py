@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: B905
-"""The third of repro.py that rebuilds tensors: their strides, offsets, element types and shared memory.
+"""The third of repro.py that rebuilds tensors: their strides, offsets, element types and shared
+memory.
 
 script.py writes what stands below the mark into the generated script, which has no second file.
 """
@@ -37,7 +38,9 @@ def self_overlapping(shape: list[int], stride: list[int]) -> bool:
 
 
 def fill(memory: Any, row: dict[str, Any], value: Any) -> None:
-    """Write the kept elements where the tensor's strides put them; dimensions of stride 0 were kept once."""
+    """Write the kept elements where the tensor's strides put them; dimensions of stride 0 were kept
+    once.
+    """
     value = value.to(memory.dtype).to(memory.device)
     if value.numel() == 0:
         return
@@ -52,7 +55,9 @@ def fill(memory: Any, row: dict[str, Any], value: Any) -> None:
 
 
 def restore(value: Any, name: str, shape: list[int]) -> Any:
-    """Elements as they were kept; types that safetensors lacks were kept as bytes, which may lie unaligned in the file."""
+    """Elements as they were kept; types that safetensors lacks were kept as bytes, which may lie
+    unaligned in the file.
+    """
     dtype = element_type(name)
     return (value if value.dtype is dtype else value.clone().view(dtype)).reshape(shape)
 
@@ -69,16 +74,26 @@ def build_tensors(case: dict[str, Any], kept: dict[str, Any], where: Any) -> dic
         key = (row["buffer"], "bytes" if shared else dtype)
         if key not in memories:
             of = torch.uint8 if shared else dtype
-            memories[key] = torch.zeros(buffer["size"], dtype=of, device=where.device(row["device"]))
+            memories[key] = torch.zeros(
+                buffer["size"], dtype=of, device=where.device(row["device"])
+            )
         memory = memories[key].view(dtype) if shared else memories[key]
         if row["key"] is not None:
             fill(memory, row, restore(kept[row["key"]], row["dtype"], row["kept"]))
-        seen[row["slot"]] = formatted(memory.as_strided(row["shape"], row["stride"], row["offset"]), row.get("layout"))
+        seen[row["slot"]] = formatted(
+            memory.as_strided(row["shape"], row["stride"], row["offset"]), row.get("layout")
+        )
     return {row["slot"]: seen[row["slot"]] for row in case["tensors"]}
 
 
 def formatted(tensor: Any, layout: Any) -> Any:
-    """The tensor in the private format of an NPU that it was recorded in, where torch_npu can cast it."""
+    """The tensor in the private format of an NPU that it was recorded in, where torch_npu can cast
+    it.
+    """
     cast = getattr(sys.modules.get("torch_npu"), "npu_format_cast", None)
     number = FORMATS.get(str(layout).upper())
-    return tensor if cast is None or number is None or tensor.device.type != "npu" else cast(tensor, number)
+    return (
+        tensor
+        if cast is None or number is None or tensor.device.type != "npu"
+        else cast(tensor, number)
+    )

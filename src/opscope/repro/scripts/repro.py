@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: FBT003, ARG001
-"""One operator call, alone: rebuilds the tensors it read, makes the call, says whether the recorded failure shows.
+"""One operator call, alone: rebuilds the tensors it read, makes the call, says whether the recorded
+failure shows.
 
-Needs torch and safetensors, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it cannot be tried here
-(device, operator, element type or library missing), 101 this script itself failed.
+Needs torch and safetensors, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it
+cannot be tried here (device, operator, element type or library missing), 101 this script itself
+failed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ BACKWARD = False
 
 
 def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:
-    """The call as it was recorded; t holds its tensors by slot, dtype and device turn names into what is used here."""
+    """The call as it was recorded; t holds its tensors by slot, dtype and device turn names into
+    what is used here.
+    """
     return torch.ops.aten.bmm.default(t["0"], t["1"])
 
 
@@ -83,12 +87,16 @@ UNSUPPORTED = (RuntimeError, NotImplementedError, TypeError, IndexError, ValueEr
 
 
 class Conditions:
-    """Where the call is made and in which element types: names of the recorded ones go in, those used here come out."""
+    """Where the call is made and in which element types: names of the recorded ones go in, those
+    used here come out.
+    """
 
     def __init__(self, recorded: str, device: str, wide: dict[str, Any]) -> None:
         self.recorded = recorded.partition(":")[0]
         self.target = device
-        self.wide = wide  # kind of element type ("float", "complex", "int") -> the type used instead
+        self.wide = (
+            wide  # kind of element type ("float", "complex", "int") -> the type used instead
+        )
         self.seed = 0
         self.states: dict[str, Any] = {}
 
@@ -110,11 +118,16 @@ def widening(name: str) -> dict[str, Any]:
     dtype = element_type(name)
     if kind_of(dtype) != "float":
         return {kind_of(dtype): dtype}
-    return {"float": dtype, "complex": torch.complex128 if dtype is torch.float64 else torch.complex64}
+    return {
+        "float": dtype,
+        "complex": torch.complex128 if dtype is torch.float64 else torch.complex64,
+    }
 
 
 def usable_device(name: str, notes: list[str]) -> str:
-    """The device of this name, or the first of its kind when this machine has fewer; CannotTry when there is none."""
+    """The device of this name, or the first of its kind when this machine has fewer; CannotTry when
+    there is none.
+    """
     kind = name.partition(":")[0]
     reason = ""
     for candidate in (name, kind):
@@ -148,7 +161,9 @@ def load_library(name: str) -> None:
 
 
 def find_operator(imports: list[str], allowed: list[str]) -> Any:
-    """The operator, where it may be called (why_refused); CannotTry where it may not, or is not here."""
+    """The operator, where it may be called (why_refused); CannotTry where it may not, or is not
+    here.
+    """
     namespace, _, rest = OPERATOR.partition("::")
     if imports:
         sys.path.append(str(Path.cwd()))
@@ -171,7 +186,9 @@ def load_tensors(name: str) -> dict[str, Any]:
     try:
         return dict(load_file(str(HERE / name)))
     except (AttributeError, KeyError) as error:
-        raise CannotTry(f"torch {torch.__version__} cannot read {name}: {first_line(error)}") from error
+        raise CannotTry(
+            f"torch {torch.__version__} cannot read {name}: {first_line(error)}"
+        ) from error
 
 
 def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> None:
@@ -183,8 +200,12 @@ def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditio
         torch.cuda.set_rng_state(where.states["cuda"], where.target)
 
 
-def make_call(case: dict[str, Any], kept: dict[str, Any], where: Conditions, given: Any = None) -> dict[str, Any]:
-    """Make the call once, on given tensors or new ones; returns its outputs by slot, arguments it wrote to and gradients included."""
+def make_call(
+    case: dict[str, Any], kept: dict[str, Any], where: Conditions, given: Any = None
+) -> dict[str, Any]:
+    """Make the call once, on given tensors or new ones; returns its outputs by slot, arguments it
+    wrote to and gradients included.
+    """
     tensors = given or build_tensors(case, kept, where)
     set_random_state(case, kept, where)
     leaves = {}
@@ -207,10 +228,15 @@ def make_call(case: dict[str, Any], kept: dict[str, Any], where: Conditions, giv
 
 
 def go_back(outputs: dict[str, Any], tensors: dict[str, Any]) -> None:
-    """The backward pass: from the recorded gradients where they were kept, else from the sum of the outputs."""
+    """The backward pass: from the recorded gradients where they were kept, else from the sum of the
+    outputs.
+    """
     given = {slot: tensors["upstream." + slot] for slot in outputs if "upstream." + slot in tensors}
     if given:
-        torch.autograd.backward([outputs[slot] for slot in given], [grad.to(outputs[slot].dtype) for slot, grad in given.items()])
+        torch.autograd.backward(
+            [outputs[slot] for slot in given],
+            [grad.to(outputs[slot].dtype) for slot, grad in given.items()],
+        )
     else:
         sum(out.sum() for out in outputs.values() if out.requires_grad).backward()
 
@@ -231,7 +257,9 @@ def collect(values: Any, path: str, into: dict[str, Any]) -> None:
             collect(value, f"{path}{i}.", into)
 
 
-def clean_results(case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any) -> Reference:
+def clean_results(
+    case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any
+) -> Reference:
     """The call on the CPU, in float64 and in its own types, by what is loaded in this process."""
     own = Conditions(case["device"], "cpu", where.wide)
     own.seed = where.seed
@@ -248,8 +276,14 @@ def save_results(path: str, found: Reference) -> None:
     content = {}
     for name, results in (("exact", found.exact), ("plain", found.plain or {})):
         for slot, value in results.items():
-            pairs = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
-            content[f"{name}{'~' if value.is_complex() else ' '}{slot}"] = pairs.contiguous().clone()
+            pairs = (
+                torch.view_as_real(value.detach().resolve_conj())
+                if value.is_complex()
+                else value.detach()
+            )
+            content[f"{name}{'~' if value.is_complex() else ' '}{slot}"] = (
+                pairs.contiguous().clone()
+            )
     save_file(content, path)
 
 
@@ -257,11 +291,17 @@ def load_results(path: str) -> Reference:
     found: dict[str, dict[str, Any]] = {"exact": {}, "plain": {}}
     for key, value in load_file(path).items():
         found[key[:5]][key[6:]] = torch.view_as_complex(value) if key[5] == "~" else value
-    return Reference(found["exact"], found["plain"], "float64 on the CPU, kernels of a clean process")
+    return Reference(
+        found["exact"], found["plain"], "float64 on the CPU, kernels of a clean process"
+    )
 
 
-def own_results(case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any) -> Reference:
-    """Results to judge by from this very process: float64 on the CPU, by other code than the suspected kernel where there is some."""
+def own_results(
+    case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any
+) -> Reference:
+    """Results to judge by from this very process: float64 on the CPU, by other code than the
+    suspected kernel where there is some.
+    """
     if where.target != "cpu":
         found = clean_results(case, kept, where, operator)
         return Reference(found.exact, found.plain, "float64 on the CPU")
@@ -275,21 +315,40 @@ def own_results(case: dict[str, Any], kept: dict[str, Any], where: Conditions, o
             exact = make_call(case, kept, wide)
         if known:  # some decompositions give what the kernel keeps for its gradient in another form
             like = make_call(case, kept, wide)
-            exact = {slot: value for slot, value in exact.items() if slot in like and value.shape == like[slot].shape}
+            exact = {
+                slot: value
+                for slot, value in exact.items()
+                if slot in like and value.shape == like[slot].shape
+            }
     except UNSUPPORTED as error:
         raise CannotTry("not to be had in float64 on the CPU: " + first_line(error)) from error
-    return Reference(exact, None, "PyTorch's decomposition in float64" if known else "float64 on the CPU")
+    return Reference(
+        exact, None, "PyTorch's decomposition in float64" if known else "float64 on the CPU"
+    )
 
 
 def foreign_results(where: Conditions, cast: str | None, allowed: list[str]) -> Reference:
-    """Results of a process that loads none of the libraries under suspicion; CannotTry when it has no such operator."""
+    """Results of a process that loads none of the libraries under suspicion; CannotTry when it has
+    no such operator.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "results.safetensors")
-        command = [sys.executable, str(HERE / Path(__file__).name), "--reference", path, "--seed", str(where.seed)]
-        command += [word for pattern in allowed for word in ("--allow", pattern)] + (["--dtype", cast] if cast else [])
+        command = [
+            sys.executable,
+            str(HERE / Path(__file__).name),
+            "--reference",
+            path,
+            "--seed",
+            str(where.seed),
+        ]
+        command += [word for pattern in allowed for word in ("--allow", pattern)] + (
+            ["--dtype", cast] if cast else []
+        )
         done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
+                f"exit status {done.returncode}"
+            ]
             raise CannotTry(printable(lines[-1]))
         return load_results(path)
 
@@ -297,7 +356,9 @@ def foreign_results(where: Conditions, cast: str | None, allowed: list[str]) -> 
 class Judge:
     """Has at hand what a call is judged by; worked out when first asked for, and once."""
 
-    def __init__(self, operator: Any, imports: list[str], cast: str | None, allowed: list[str]) -> None:
+    def __init__(
+        self, operator: Any, imports: list[str], cast: str | None, allowed: list[str]
+    ) -> None:
         self.operator = operator
         self.imports = imports
         self.cast = cast
@@ -320,22 +381,36 @@ class Judge:
 
 
 def judge_overflow(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]) -> Finding:
-    """Integer overflow or saturation shows when the true result, in wider arithmetic, does not fit the output's type."""
+    """Integer overflow or saturation shows when the true result, in wider arithmetic, does not fit
+    the output's type.
+    """
     eight = any(out.dtype is torch.int64 for out in outputs.values())
     kinds = {**WIDEST, "int": torch.float64 if eight else torch.int64}
     try:
         wide = make_call(case, kept, Conditions(case["device"], "cpu", kinds))
     except UNSUPPORTED as error:
-        same = [row["slot"] for row in case["outputs"] if row["slot"] in outputs and equals_recorded(row, outputs[row["slot"]])]
+        same = [
+            row["slot"]
+            for row in case["outputs"]
+            if row["slot"] in outputs and equals_recorded(row, outputs[row["slot"]])
+        ]
         told = "equals the recorded one" if same else "differs from the recorded one"
-        return Finding(f"no wider arithmetic for this operator ({first_line(error)}); the output {told}", shown=bool(same))
+        return Finding(
+            f"no wider arithmetic for this operator ({first_line(error)}); the output {told}",
+            shown=bool(same),
+        )
     found, pattern = [], {}
     for slot, out in outputs.items():
         count = beyond(wide[slot], out) if slot in wide else 0
         if count:
             pattern[slot] = {"classes": ["beyond"]}
-            found.append(f"{count} of {out.numel()} true results of output {slot} do not fit {type_name(out)}")
-    return Finding("; ".join(found) or "every true result fits the output's type", pattern, shown=bool(found))
+            found.append(
+                f"{count} of {out.numel()} true results of output {slot} do not fit "
+                f"{type_name(out)}"
+            )
+    return Finding(
+        "; ".join(found) or "every true result fits the output's type", pattern, shown=bool(found)
+    )
 
 
 def against_recorded(case: dict[str, Any], outputs: dict[str, Any]) -> list[str]:
@@ -345,16 +420,27 @@ def against_recorded(case: dict[str, Any], outputs: dict[str, Any]) -> list[str]
     expected, told = load_tensors("expected.safetensors"), []
     for row in case["outputs"]:
         slot, out = row["slot"], outputs.get(row["slot"])
-        if out is None or row["key"] is None or type_name(out) != row["dtype"] or list(out.shape) != row["shape"]:
+        if (
+            out is None
+            or row["key"] is None
+            or type_name(out) != row["dtype"]
+            or list(out.shape) != row["shape"]
+        ):
             continue
-        here, was = out.detach().cpu().contiguous(), restore(expected[row["key"]], row["dtype"], row["shape"])
+        here, was = (
+            out.detach().cpu().contiguous(),
+            restore(expected[row["key"]], row["dtype"], row["shape"]),
+        )
         if torch.equal(here.reshape(-1).view(torch.uint8), was.reshape(-1).view(torch.uint8)):
             told.append(f"same  {slot:<8} bit for bit the recorded output")
             continue
         wide = torch.complex128 if here.is_complex() else torch.float64
         apart = (here.to(wide) - was.to(wide)).abs()
         apart = apart[torch.isfinite(apart)]
-        told.append(f"near  {slot:<8} finite elements at most {apart.max().item() if apart.numel() else 0:.3g} from the recorded ones")
+        told.append(
+            f"near  {slot:<8} finite elements at most "
+            f"{apart.max().item() if apart.numel() else 0:.3g} from the recorded ones"
+        )
     return told
 
 
@@ -378,7 +464,9 @@ def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions, judge
         raise
     except Exception as error:
         if kind != "exception":
-            raise CannotTry(f"the call raised {type(error).__name__}: {first_line(error)}") from error
+            raise CannotTry(
+                f"the call raised {type(error).__name__}: {first_line(error)}"
+            ) from error
         return Trial({}, judge_error(case, error))
     trial = Trial(outputs, Finding("nothing wrong was recorded", shown=False))
     if kind == "nonfinite":
@@ -398,13 +486,26 @@ def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions, judge
     return trial
 
 
-def judge_unasked(case: dict[str, Any], kept: dict[str, Any], where: Conditions, outputs: dict[str, Any], judge: Judge) -> Finding:
-    """Nothing was recorded as wrong; where trusted kernels are at hand, the outputs are held against them all the same."""
+def judge_unasked(
+    case: dict[str, Any],
+    kept: dict[str, Any],
+    where: Conditions,
+    outputs: dict[str, Any],
+    judge: Judge,
+) -> Finding:
+    """Nothing was recorded as wrong; where trusted kernels are at hand, the outputs are held
+    against them all the same.
+    """
     try:
         reference = judge.reference(case, kept, where)
         if reference.plain is not None:
             found = judge_mismatch(case, outputs, reference)
-            return Finding("nothing wrong was recorded; " + found.told, found.pattern, shown=found.shown, grade=found.grade)
+            return Finding(
+                "nothing wrong was recorded; " + found.told,
+                found.pattern,
+                shown=found.shown,
+                grade=found.grade,
+            )
     except (CannotTry, *UNSUPPORTED):
         pass
     return Finding("nothing wrong was recorded", shown=False)
@@ -414,11 +515,17 @@ def header(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> lis
     lines = [f"{OPERATOR}  on {where.target}, torch {torch.__version__}"]
     lines += [f"  {key:<8} {printable(case[key])}" for key in ("source", "module") if case.get(key)]
     tensors = build_tensors(case, kept, where)
-    lines += [f"  in    {slot:<8} {describe(statistics(tensor))}" for slot, tensor in tensors.items()]
-    return lines + [f"  was   {row['slot']:<8} {describe({**row, **row['stats']})}" for row in case["outputs"]]
+    lines += [
+        f"  in    {slot:<8} {describe(statistics(tensor))}" for slot, tensor in tensors.items()
+    ]
+    return lines + [
+        f"  was   {row['slot']:<8} {describe({**row, **row['stats']})}" for row in case["outputs"]
+    ]
 
 
-def conditions(case: dict[str, Any], options: argparse.Namespace, notes: list[str]) -> tuple[Conditions, Any]:
+def conditions(
+    case: dict[str, Any], options: argparse.Namespace, notes: list[str]
+) -> tuple[Conditions, Any]:
     """Where the call is made, and the element type that was asked for."""
     device = usable_device(options.device or case["run_on"] or case["device"], notes)
     cast = options.dtype or case["run_as"]
@@ -434,15 +541,23 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     if case["flags"].get("deterministic"):
         torch.use_deterministic_algorithms(True, warn_only=True)
     if is_random(operator, case["args"]) and not case["random"]["states"]:
-        notes.append("a random operator whose generator state was not recorded: seeds 0, 1, … are used")
-    kept, judge = load_tensors("inputs.safetensors"), Judge(operator, imports, cast, options.allowed)
+        notes.append(
+            "a random operator whose generator state was not recorded: seeds 0, 1, … are used"
+        )
+    kept, judge = (
+        load_tensors("inputs.safetensors"),
+        Judge(operator, imports, cast, options.allowed),
+    )
     lines = header(case, kept, where)
     trials = []
     for where.seed in range(options.repeat):
         trials.append(attempt(case, kept, where, judge))
     last = next((trial for trial in trials if trial.finding.shown), trials[-1])
     if case["failure"]["kind"] in ("mismatch", "memory") and not last.finding.shown:
-        notes.append("an output was wrong when it was recorded: the fault comes and goes, or needs the calls before this one")
+        notes.append(
+            "an output was wrong when it was recorded: the fault comes and goes, or needs the "
+            "calls before this one"
+        )
     lines += [f"  out   {slot:<8} {describe(one)}" for slot, one in last.seen.items()]
     more = [] if cast else against_recorded(case, last.outputs)
     if case["failure"]["kind"] == "nonfinite" and last.outputs and not options.no_wide:
@@ -451,23 +566,40 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
         except CannotTry as reason:
             more.append(f"wide  {reason}")
     lines += ["  " + line for line in more] + ["  note  " + note for note in notes]
-    return verdict([trial.finding.shown for trial in trials], last.finding.told, lines, device=where.target, seen=last.seen)
+    return verdict(
+        [trial.finding.shown for trial in trials],
+        last.finding.told,
+        lines,
+        device=where.target,
+        seen=last.seen,
+    )
 
 
 def verdict(shown: list[bool], told: str, lines: list[str], **more: Any) -> dict[str, Any]:
     word = "reproduced" if all(shown) else "flaky" if any(shown) else "not reproduced"
     counted = f" {sum(shown)}/{len(shown)}" if word == "flaky" else ""
     lines = [*lines, f"{word}{counted}: {told}"]
-    return {"verdict": word, "shown": sum(shown), "tried": len(shown), "reason": told, "lines": lines, **more}
+    return {
+        "verdict": word,
+        "shown": sum(shown),
+        "tried": len(shown),
+        "reason": told,
+        "lines": lines,
+        **more,
+    }
 
 
 def survive(case: dict[str, Any], options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
-    """For a call in which the recorded process died or stood still: make it in a child, whose end is watched."""
+    """For a call in which the recorded process died or stood still: make it in a child, whose end
+    is watched.
+    """
     kind, limit = case["failure"]["kind"], options.limit or case.get("limit") or LIMIT
     command = [sys.executable, str(Path(__file__).resolve()), *argv, "--inside", "--repeat", "1"]
     notes, shown, ends = list(map(printable, case["warnings"])), [], []
     where, _ = conditions(case, options, notes)
-    lines = header(case, load_tensors("inputs.safetensors"), where) + ["  note  " + note for note in notes]
+    lines = header(case, load_tensors("inputs.safetensors"), where) + [
+        "  note  " + note for note in notes
+    ]
     for _ in range(options.repeat):
         code, said = watched(command, limit)
         if code in (2, 101, 125):
@@ -475,14 +607,20 @@ def survive(case: dict[str, Any], options: argparse.Namespace, argv: list[str]) 
         died = f"the process that makes the call ends by exit status {code}"
         hung = f"the call does not return within {limit:g} s"
         ends.append(hung if code is None else "the call returned" if code in (0, 1) else died)
-        # What was killed from outside stood still, or the kernel killed it for what it did: ending by a signal shows that too.
+        # What was killed from outside stood still, or the kernel killed it for what it did: ending
+        # by a signal shows that too.
         shown.append(code is None or code < 0 if kind == "hang" else code not in (0, 1, None))
     return verdict(shown, ends[shown.index(True)] if any(shown) else ends[-1], lines)
 
 
 def watched(command: list[str], limit: float) -> tuple[Any, list[str]]:
-    """Exit status and last lines of a child; None when its call had not returned limit seconds after it began."""
-    with tempfile.TemporaryFile() as out, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as child:
+    """Exit status and last lines of a child; None when its call had not returned limit seconds
+    after it began.
+    """
+    with (
+        tempfile.TemporaryFile() as out,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as child,
+    ):
         begun, deadline = False, time.monotonic() + 300
         while child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -499,23 +637,47 @@ def watched(command: list[str], limit: float) -> tuple[Any, list[str]]:
 
 
 def folded(line: str) -> str:
-    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one, stays whole."""
+    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one,
+    stays whole.
+    """
     first = re.match(r"\s+\S+\s+|", line)
     below = " " * (len(first.group()) if first and first.group() else 2)
-    return textwrap.fill(line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Make one recorded call of {OPERATOR} again.")
-    parser.add_argument("--device", help="device to use instead of the recorded one: cpu, cuda:0, npu:0")
-    parser.add_argument("--dtype", help="element type to use instead of the floating ones: float32, float64")
-    parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="module, .py file or library")
     parser.add_argument(
-        "--allow", dest="allowed", action="append", default=[], metavar="OP", help="call it though it may touch more than tensors"
+        "--device", help="device to use instead of the recorded one: cpu, cuda:0, npu:0"
     )
-    parser.add_argument("--no-wide", action="store_true", help="skip the float64 calculation on the CPU")
-    parser.add_argument("--limit", type=float, help=f"seconds after which a call counts as hanging [{LIMIT:g}]")
+    parser.add_argument(
+        "--dtype", help="element type to use instead of the floating ones: float32, float64"
+    )
+    parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="module, .py file or library",
+    )
+    parser.add_argument(
+        "--allow",
+        dest="allowed",
+        action="append",
+        default=[],
+        metavar="OP",
+        help="call it though it may touch more than tensors",
+    )
+    parser.add_argument(
+        "--no-wide", action="store_true", help="skip the float64 calculation on the CPU"
+    )
+    parser.add_argument(
+        "--limit", type=float, help=f"seconds after which a call counts as hanging [{LIMIT:g}]"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     for hidden in ("--reference", "--seed"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -531,7 +693,12 @@ def reference_only(case: dict[str, Any], options: argparse.Namespace) -> int:
     where = Conditions(case["device"], "cpu", widening(options.dtype) if options.dtype else {})
     where.seed = int(options.seed)
     try:
-        save_results(options.reference, clean_results(case, load_tensors("inputs.safetensors"), where, find_operator([], options.allowed)))
+        save_results(
+            options.reference,
+            clean_results(
+                case, load_tensors("inputs.safetensors"), where, find_operator([], options.allowed)
+            ),
+        )
     except (CannotTry, *UNSUPPORTED) as error:
         print(first_line(error), file=sys.stderr)
         return 125
@@ -549,7 +716,11 @@ def main(argv: list[str]) -> int:
         alone = case["failure"]["kind"] in ("crash", "hang") and not options.inside
         result = survive(case, options, argv) if alone else run(case, options)
     except CannotTry as reason:
-        result = {"verdict": "cannot be tried", "reason": str(reason), "lines": [f"cannot be tried here: {reason}"]}
+        result = {
+            "verdict": "cannot be tried",
+            "reason": str(reason),
+            "lines": [f"cannot be tried here: {reason}"],
+        }
     except Exception:  # noqa: BLE001 - a traceback's exit code, 1, would claim that the failure shows
         traceback.print_exc()
         return 101

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: B905, BLE001, N818
-"""One MindSpore primitive, alone: builds it from its attributes, calls it with the tensors it read, says whether the failure shows.
+"""One MindSpore primitive, alone: builds it from its attributes, calls it with the tensors it read,
+says whether the failure shows.
 
-Needs mindspore and numpy, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it cannot be tried here (device,
-primitive, element type or library missing), 101 this script itself failed.
+Needs mindspore and numpy, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it
+cannot be tried here (device, primitive, element type or library missing), 101 this script itself
+failed.
 """
 
 from __future__ import annotations
@@ -33,33 +35,65 @@ except ImportError as missing:
 OPERATOR = "Mul"
 
 HERE = Path(__file__).resolve().parent
-ALLOWED: list[str] = []  # patterns of primitives that are called though they may touch more than their tensors
+ALLOWED: list[
+    str
+] = []  # patterns of primitives that are called though they may touch more than their tensors
 HOMES = (
-    "mindspore.ops", "mindspore.ops.operations", "mindspore.ops.auto_generate", "mindspore.ops.auto_generate.gen_ops_prim",
-    "mindspore.ops.operations._grad_ops", "mindspore.ops.operations.nn_ops", "mindspore.ops.operations.math_ops",
-    "mindspore.ops.operations.array_ops", "mindspore.ops.operations._inner_ops",
-)  # fmt: skip
+    "mindspore.ops",
+    "mindspore.ops.operations",
+    "mindspore.ops.auto_generate",
+    "mindspore.ops.auto_generate.gen_ops_prim",
+    "mindspore.ops.operations._grad_ops",
+    "mindspore.ops.operations.nn_ops",
+    "mindspore.ops.operations.math_ops",
+    "mindspore.ops.operations.array_ops",
+    "mindspore.ops.operations._inner_ops",
+)
 # safetensors names of element types -> NumPy's; bfloat16 is widened by hand.
 TYPES = {
-    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
+    "U64": "<u8", "I64": "<i8",
     "F16": "<f2", "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
 BYTES = {
-    "float16": "<f2", "float32": "<f4", "float64": "<f8", "int8": "i1", "uint8": "u1", "bool": "?", "complex64": "<c8",
-    "complex128": "<c16", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8",
+    "float16": "<f2", "float32": "<f4", "float64": "<f8", "int8": "i1", "uint8": "u1", "bool": "?",
+    "complex64": "<c8",
+    "complex128": "<c16", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2",
+    "uint32": "<u4", "uint64": "<u8",
 }  # fmt: skip
 FORMATS = {0: "NCHW", 1: "NHWC", 2: "NHWC", 11: "NCDHW"}
 PAD_MODES = {0: "PAD", 1: "SAME", 2: "VALID"}
 # Element types as kernels number them.
 NUMBERED = {
-    30: "bool", 32: "int8", 33: "int16", 34: "int32", 35: "int64", 37: "uint8", 38: "uint16", 39: "uint32", 40: "uint64", 42: "float16",
+    30: "bool", 32: "int8", 33: "int16", 34: "int32", 35: "int64", 37: "uint8", 38: "uint16",
+    39: "uint32", 40: "uint64", 42: "float16",
     43: "float32", 44: "float64", 45: "bfloat16",
 }  # fmt: skip
 FLOATS = ("dropout", "keep_prob")  # have no default that says so
 # The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 units off.
-APPROXIMATE = {"Tanh", "TanhGrad", "Sigmoid", "SigmoidGrad", "GeLU", "GeLUGrad", "Erf", "Erfc", "FastGeLU", "Mish", "LSTM", "LSTMGrad"}
+APPROXIMATE = {
+    "Tanh",
+    "TanhGrad",
+    "Sigmoid",
+    "SigmoidGrad",
+    "GeLU",
+    "GeLUGrad",
+    "Erf",
+    "Erfc",
+    "FastGeLU",
+    "Mish",
+    "LSTM",
+    "LSTMGrad",
+}
 WINDOWS = ("kernel_size", "strides", "stride", "dilation")
-LISTED = ("AddN", "AccumulateNV2", "Concat", "Stack", "IdentityN", "ParallelConcat")  # their operands are one tuple
+LISTED = (
+    "AddN",
+    "AccumulateNV2",
+    "Concat",
+    "Stack",
+    "IdentityN",
+    "ParallelConcat",
+)  # their operands are one tuple
 CLASSES = ("nan", "pos_inf", "neg_inf")
 UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 
@@ -90,9 +124,13 @@ def load_tensors(name: str) -> dict[str, Any]:
             wide = np.frombuffer(data[begin:end], "<u2").astype("<u4") << 16
             found[key] = wide.view("<f4").reshape(entry["shape"])
         elif entry["dtype"] in TYPES:
-            found[key] = np.frombuffer(data[begin:end], TYPES[entry["dtype"]]).reshape(entry["shape"])
+            found[key] = np.frombuffer(data[begin:end], TYPES[entry["dtype"]]).reshape(
+                entry["shape"]
+            )
         else:
-            raise CannotTry(f"{name}: element type {printable(entry['dtype'])} is unknown to this script")
+            raise CannotTry(
+                f"{name}: element type {printable(entry['dtype'])} is unknown to this script"
+            )
     return found
 
 
@@ -120,7 +158,9 @@ def operands(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> li
     rows = {row["slot"]: row for row in case["tensors"]}
 
     def build(value: Any) -> Any:
-        if isinstance(value, list) and any(isinstance(part, dict) and "tensor" in part for part in value):
+        if isinstance(value, list) and any(
+            isinstance(part, dict) and "tensor" in part for part in value
+        ):
             return tuple(build(part) for part in value)
         if isinstance(value, dict) and "tensor" in value:
             row = rows[value["tensor"]]
@@ -155,7 +195,10 @@ def find_primitive() -> Any:
             if "func" in parameters(found.__init__):
                 check_allowed("runs what its argument func names")
             return found
-    raise CannotTry(f"mindspore {ms.__version__} has no primitive {OPERATOR}: a kernel that only its compiler makes")
+    raise CannotTry(
+        f"mindspore {ms.__version__} has no primitive {OPERATOR}: a kernel that only its "
+        "compiler makes"
+    )
 
 
 def check_allowed(what: str) -> None:
@@ -170,52 +213,87 @@ def parameters(function: Any) -> list[str]:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
-    return [each.name for each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return [
+        each.name
+        for each in found
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
 
 
 def arrange(kind: Any, given: list[Any], attributes: dict[str, Any]) -> tuple[Any, list[Any]]:
     """The primitive, built, and the operands of its call.
 
-    Operands beyond what the class says its call takes are arguments of its construction, in order; where it does not say, those
-    are the constants at the end. The rest of the construction comes from the kernel's attributes by name.
+    Operands beyond what the class says its call takes are arguments of its construction, in order;
+    where it does not say, those are the constants at the end. The rest of the construction comes
+    from the kernel's attributes by name.
     """
     wanted = [name for name in parameters(kind.__init__) if name != "self"]
-    called = [name for name in parameters(kind.__call__) if name != "self"] if "__call__" in vars(kind) else []
+    called = (
+        [name for name in parameters(kind.__call__) if name != "self"]
+        if "__call__" in vars(kind)
+        else []
+    )
     split = min(len(called), len(given)) if called else len(given)
     if OPERATOR in LISTED and not isinstance(given[0], tuple):
         split = sum(isinstance(value, Tensor) for value in given)
     elif not called and wanted:
         ending = len(given)
-        while ending and not isinstance(given[ending - 1], Tensor) and len(given) - ending < len(wanted):
+        while (
+            ending
+            and not isinstance(given[ending - 1], Tensor)
+            and len(given) - ending < len(wanted)
+        ):
             ending -= 1
         if len(given) - ending == len(wanted) or not any(name in attributes for name in wanted):
             split = ending
-    named = {name: plain(attributes[name]) for name in wanted if name in attributes and not isinstance(attributes[name], dict)}
-    named.update(dict(zip(wanted, [value for value in given[split:] if not isinstance(value, Tensor)])))  # a Tensor there orders kernels
+    named = {
+        name: plain(attributes[name])
+        for name in wanted
+        if name in attributes and not isinstance(attributes[name], dict)
+    }
+    named.update(
+        dict(zip(wanted, [value for value in given[split:] if not isinstance(value, Tensor)]))
+    )  # a Tensor there orders kernels
     if OPERATOR in LISTED:
         inputs = [given[0] if isinstance(given[0], tuple) else tuple(given[:split])]
     else:
-        inputs = [typed(name, value) for name, value in zip([*called, *[""] * split], given[:split])]
+        inputs = [
+            typed(name, value) for name, value in zip([*called, *[""] * split], given[:split])
+        ]
     primitive = kind(**{name: fitted(kind, name, value) for name, value in named.items()})
     if (getattr(primitive, "attrs", None) or {}).get("side_effect_io"):
-        check_allowed("reads or writes more than its tensors")  # by MindSpore's own mark: Print, TensorDump, summaries
+        check_allowed(
+            "reads or writes more than its tensors"
+        )  # by MindSpore's own mark: Print, TensorDump, summaries
     return primitive, same_shapes(inputs, attributes)
 
 
 def typed(name: str, value: Any) -> Any:
     """An operand that is the number of an element type, as that type."""
-    if name in ("dtype", "type", "dst_type") and isinstance(value, int) and not isinstance(value, bool) and value in NUMBERED:
+    if (
+        name in ("dtype", "type", "dst_type")
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and value in NUMBERED
+    ):
         return element_type(NUMBERED[value])
     return value
 
 
 def same_shapes(inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
-    """Operands in the shapes the primitive wants, where the CPU back end dumped those from before a reshape.
+    """Operands in the shapes the primitive wants, where the CPU back end dumped those from before a
+    reshape.
 
-    Of a primitive that updates its first operand in place those of as many elements have its shape; MatMul takes matrices.
+    Of a primitive that updates its first operand in place those of as many elements have its shape;
+    MatMul takes matrices.
     """
     if OPERATOR == "MatMul":
-        return [Tensor(to_array(each).reshape(each.shape[0], -1), each.dtype) if len(each.shape) > 2 else each for each in inputs]
+        return [
+            Tensor(to_array(each).reshape(each.shape[0], -1), each.dtype)
+            if len(each.shape) > 2
+            else each
+            for each in inputs
+        ]
     if not attributes.get("side_effect_mem") or not inputs or not isinstance(inputs[0], Tensor):
         return inputs
     shape = inputs[0].shape
@@ -228,7 +306,9 @@ def same_shapes(inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
 
 
 def fitted(kind: Any, name: str, value: Any) -> Any:
-    """An attribute as the constructor wants it: kernels hold formats as numbers, whole floats as integers, windows with all axes."""
+    """An attribute as the constructor wants it: kernels hold formats as numbers, whole floats as
+    integers, windows with all axes.
+    """
     default = inspect.signature(kind.__init__).parameters[name].default
     if name in ("data_format", "format") and isinstance(value, int):
         return FORMATS.get(value, value)
@@ -236,7 +316,11 @@ def fitted(kind: Any, name: str, value: Any) -> Any:
         return PAD_MODES.get(value, value)
     if typed(name, value) is not value:
         return typed(name, value)
-    if (name in FLOATS or isinstance(default, float)) and isinstance(value, int) and not isinstance(value, bool):
+    if (
+        (name in FLOATS or isinstance(default, float))
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+    ):
         return float(value)
     if name in WINDOWS and isinstance(value, tuple) and len(value) == 4 and value[:2] == (1, 1):
         return value[2:]
@@ -244,7 +328,9 @@ def fitted(kind: Any, name: str, value: Any) -> Any:
 
 
 def cast_target(case: dict[str, Any], given: list[Any], wide: str | None) -> list[Any]:
-    """Cast's second operand is a number of MindSpore's own; the recorded output says which type is meant."""
+    """Cast's second operand is a number of MindSpore's own; the recorded output says which type is
+    meant.
+    """
     if OPERATOR != "Cast" or not case["outputs"]:
         return given
     target = case["outputs"][0]["dtype"]
@@ -262,7 +348,8 @@ def make_tensors(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -
     primitive, inputs = arrange(find_primitive(), given, case["args"]["kwargs"])
     try:
         result = primitive(*inputs)
-    except SystemError:  # MindSpore built for an older NumPy fails in the first call of a process, and in no later one
+    # MindSpore built for an older NumPy fails in the first call of a process, and in no later one
+    except SystemError:
         result = primitive(*inputs)
     results = result if isinstance(result, (tuple, list)) else (result,)
     return {str(place): each for place, each in enumerate(results) if isinstance(each, Tensor)}
@@ -282,7 +369,11 @@ def statistics(array: Any) -> dict[str, Any]:
         return found
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
-    counts = {"nan": int(np.isnan(wide).sum()), "pos_inf": int(np.isposinf(wide).sum()), "neg_inf": int(np.isneginf(wide).sum())}
+    counts = {
+        "nan": int(np.isnan(wide).sum()),
+        "pos_inf": int(np.isposinf(wide).sum()),
+        "neg_inf": int(np.isneginf(wide).sum()),
+    }
     ends = {"min": float(finite.min()), "max": float(finite.max())} if finite.size else {}
     return {**found, **counts, **ends}
 
@@ -292,11 +383,15 @@ def describe(found: dict[str, Any]) -> str:
     if "min" in found:
         text += f" in [{found['min']:.6g}, {found['max']:.6g}]"
     words = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
-    return text + "".join(f" {found[name]} {word}" for name, word in words.items() if found.get(name))
+    return text + "".join(
+        f" {found[name]} {word}" for name, word in words.items() if found.get(name)
+    )
 
 
 def judge_nonfinite(case: dict[str, Any], outputs: dict[str, Any]) -> tuple[bool, str]:
-    """The failure shows when an output holds a class of non-finite values that it held when it was recorded."""
+    """The failure shows when an output holds a class of non-finite values that it held when it was
+    recorded.
+    """
     for slot, classes in case["failure"]["outputs"].items():
         if slot in outputs:
             seen = statistics(outputs[slot])
@@ -306,7 +401,9 @@ def judge_nonfinite(case: dict[str, Any], outputs: dict[str, Any]) -> tuple[bool
 
 
 def apart(value: Any, exact: Any, dtype: str) -> float:
-    """Largest error in units of what rounding of this type may cost a result of this size; infinite where finiteness differs."""
+    """Largest error in units of what rounding of this type may cost a result of this size; infinite
+    where finiteness differs.
+    """
     value, exact = value.astype(np.float64), exact.astype(np.float64)
     if value.shape != exact.shape:
         return float("inf")
@@ -319,8 +416,12 @@ def apart(value: Any, exact: Any, dtype: str) -> float:
     return float(np.abs(value[both] - exact[both]).max() / scale / UNITS.get(dtype, 2.0**-24))
 
 
-def judge_mismatch(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]) -> tuple[bool, str]:
-    """Nothing non-finite was recorded: hold the recorded output, and the one made here, against float64."""
+def judge_mismatch(
+    case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]
+) -> tuple[bool, str]:
+    """Nothing non-finite was recorded: hold the recorded output, and the one made here, against
+    float64.
+    """
     try:
         exact = make_call(case, kept, "float64")
     except CannotTry:
@@ -328,7 +429,9 @@ def judge_mismatch(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str
     except Exception as error:
         return False, f"nothing wrong was recorded, and no float64 here ({type(error).__name__})"
     recorded, told, shown = load_tensors("expected.safetensors"), [], False
-    terms = max([4.0, *(float(np.prod(row["shape"]) ** 0.5) for row in case["tensors"])]) * (256 if OPERATOR in APPROXIMATE else 1)
+    terms = max([4.0, *(float(np.prod(row["shape"]) ** 0.5) for row in case["tensors"])]) * (
+        256 if OPERATOR in APPROXIMATE else 1
+    )
     for row in case["outputs"]:
         slot = row["slot"]
         if slot not in exact or slot not in outputs or row["dtype"] not in UNITS:
@@ -345,7 +448,9 @@ def judge_mismatch(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str
     return shown, ", ".join(told) or "nothing wrong was recorded"
 
 
-def attempt(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> tuple[bool, str, dict[str, Any]]:
+def attempt(
+    case: dict[str, Any], kept: dict[str, Any], wide: str | None
+) -> tuple[bool, str, dict[str, Any]]:
     kind = case["failure"]["kind"]
     try:
         outputs = make_call(case, kept, wide)
@@ -359,13 +464,23 @@ def attempt(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> tup
         except Exception as error:
             return judge_exception(case, error)
         return False, "the call returned", outputs
-    shown, told = judge_nonfinite(case, outputs) if kind == "nonfinite" else judge_mismatch(case, kept, outputs)
+    shown, told = (
+        judge_nonfinite(case, outputs)
+        if kind == "nonfinite"
+        else judge_mismatch(case, kept, outputs)
+    )
     return shown, told, outputs
 
 
 def judge_exception(case: dict[str, Any], error: Exception) -> tuple[bool, str, dict[str, Any]]:
-    """The failure shows when an exception of the recorded type comes out; CannotTry for any other."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("-")]
+    """The failure shows when an exception of the recorded type comes out; CannotTry for any
+    other.
+    """
+    lines = [
+        line.strip()
+        for line in str(error).splitlines()
+        if line.strip() and not line.lstrip().startswith("-")
+    ]
     told = f"{type(error).__name__}: {printable(lines[0] if lines else '')}"
     failure = case["failure"]
     if failure["kind"] == "exception" and failure["error"]["type"] == type(error).__name__:
@@ -375,7 +490,11 @@ def judge_exception(case: dict[str, Any], error: Exception) -> tuple[bool, str, 
 
 def call_compiled(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> None:
     """Make the call inside a graph: some kernels look at their operands there only."""
-    primitive, inputs = arrange(find_primitive(), cast_target(case, operands(case, kept, wide), wide), case["args"]["kwargs"])
+    primitive, inputs = arrange(
+        find_primitive(),
+        cast_target(case, operands(case, kept, wide), wide),
+        case["args"]["kwargs"],
+    )
 
     class Compiled(ms.nn.Cell):  # type: ignore[misc]
         def construct(self, *operands: Any) -> Any:
@@ -393,7 +512,9 @@ def call_compiled(case: dict[str, Any], kept: dict[str, Any], wide: str | None) 
 
 def choose_device(name: str) -> str:
     """Have MindSpore use a device, and return its name there; CannotTry when it has none."""
-    device = {"cpu": "CPU", "npu": "Ascend", "gpu": "GPU", "cuda": "GPU"}.get(name.partition(":")[0])
+    device = {"cpu": "CPU", "npu": "Ascend", "gpu": "GPU", "cuda": "GPU"}.get(
+        name.partition(":")[0]
+    )
     if device is None:
         raise CannotTry(f"device {printable(name)} is none of MindSpore's")
     try:
@@ -408,8 +529,13 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     device = choose_device(options.device or "cpu")
     lines = [f"{OPERATOR}  on {device}, mindspore {ms.__version__}"]
     lines += [f"  {key:<8} {printable(case[key])}" for key in ("source", "module") if case.get(key)]
-    lines += [f"  in    {row['slot']:<8} {describe(statistics(array_of(row, kept)))}" for row in case["tensors"]]
-    lines += [f"  was   {row['slot']:<8} {describe({**row, **row['stats']})}" for row in case["outputs"]]
+    lines += [
+        f"  in    {row['slot']:<8} {describe(statistics(array_of(row, kept)))}"
+        for row in case["tensors"]
+    ]
+    lines += [
+        f"  was   {row['slot']:<8} {describe({**row, **row['stats']})}" for row in case["outputs"]
+    ]
     trials = [attempt(case, kept, options.dtype) for _ in range(options.repeat)]
     shown, told, outputs = next((trial for trial in trials if trial[0]), trials[-1])
     seen = {slot: statistics(out) for slot, out in outputs.items()}
@@ -420,7 +546,15 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     count = sum(trial[0] for trial in trials)
     word = "reproduced" if count == len(trials) else "flaky" if count else "not reproduced"
     lines.append(f"{word}{f' {count}/{len(trials)}' if word == 'flaky' else ''}: {told}")
-    return {"verdict": word, "shown": count, "tried": len(trials), "reason": told, "lines": lines, "device": device, "seen": seen}
+    return {
+        "verdict": word,
+        "shown": count,
+        "tried": len(trials),
+        "reason": told,
+        "lines": lines,
+        "device": device,
+        "seen": seen,
+    }
 
 
 def wider(case: dict[str, Any], kept: dict[str, Any]) -> str:
@@ -428,24 +562,44 @@ def wider(case: dict[str, Any], kept: dict[str, Any]) -> str:
         found = make_call(case, kept, "float64")
     except Exception as error:
         return f"wide  not to be had in float64 ({type(error).__name__})"
-    return "wide  " + "; ".join(f"in float64 output {slot} is {describe(statistics(out))}" for slot, out in found.items())
+    return "wide  " + "; ".join(
+        f"in float64 output {slot} is {describe(statistics(out))}" for slot, out in found.items()
+    )
 
 
 def folded(line: str) -> str:
-    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one, stays whole."""
+    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one,
+    stays whole.
+    """
     first = re.match(r"\s+\S+\s+|", line)
     below = " " * (len(first.group()) if first and first.group() else 2)
-    return textwrap.fill(line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Make one recorded call of {OPERATOR} again.")
     parser.add_argument("--device", help="device to use: cpu, npu, gpu")
-    parser.add_argument("--dtype", choices=sorted(UNITS), help="element type to use instead of the floating ones")
-    parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help="module to import first")
     parser.add_argument(
-        "--allow", dest="allowed", action="append", default=[], metavar="OP", help="call it though it does more than compute"
+        "--dtype", choices=sorted(UNITS), help="element type to use instead of the floating ones"
+    )
+    parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="module to import first",
+    )
+    parser.add_argument(
+        "--allow",
+        dest="allowed",
+        action="append",
+        default=[],
+        metavar="OP",
+        help="call it though it does more than compute",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(argv)
@@ -463,7 +617,11 @@ def main(argv: list[str]) -> int:
         case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
         result = run(case, options)
     except CannotTry as reason:
-        result = {"verdict": "cannot be tried", "reason": str(reason), "lines": [f"cannot be tried here: {reason}"]}
+        result = {
+            "verdict": "cannot be tried",
+            "reason": str(reason),
+            "lines": [f"cannot be tried here: {reason}"],
+        }
     except Exception:  # a traceback's exit code, 1, would claim that the failure shows
         traceback.print_exc()
         return 101

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes many candidates of one repro: imports torch and the case's libraries once, then forks a child for each candidate.
+"""Makes many candidates of one repro: imports torch and the case's libraries once, then forks a
+child for each candidate.
 
     python worker.py REPRO.PY LIBRARIES-AS-JSON ALLOWED-OPERATORS-AS-JSON [--clean]
 
-reads one JSON request a line from stdin and answers one line each. A child dies or stands still without harm to its parent,
-and starts as fresh as a new process: no candidate sees what another left behind. The parent computes nothing, on one thread,
-since a pool of threads does not survive a fork. --clean loads no library and only works out what others are judged by.
+reads one JSON request a line from stdin and answers one line each. A child dies or stands still
+without harm to its parent,
+and starts as fresh as a new process: no candidate sees what another left behind. The parent
+computes nothing, on one thread, since a pool of threads does not survive a fork. --clean loads no
+library and only works out what others are judged by.
 
 request  {"folder": path, "code": source of `call`, "limit": seconds, "repeat": n, "fork": bool,
           "threads": n, 0 for as many as torch wants, "results": path or null}
-answer   {"status": "done | cannot | died | hang", "shown": n, "tried": n, "told": text, "pattern": {...}, "grade": x,
-          "seen": {slot: statistics}, "code": exit status of a child that died,
-          "undefined": with --clean, slots of outputs that show what fresh memory held, "seconds": what it took}
+answer  {"status": "done | cannot | died | hang", "shown": n, "tried": n, "told": text, "pattern":
+        {...}, "grade": x,
+          "seen": {slot: statistics}, "code": exit status of a child that died, "undefined": with
+          --clean, slots of outputs that show what fresh memory held, "seconds": what it took}
 """
 
 from __future__ import annotations
@@ -44,11 +48,17 @@ class Server:
         self.operator = self.script.find_operator(imports, allowed)
         if not clean and not imports:
             with contextlib.suppress(ImportError):
-                importlib.import_module("torch._decomp")  # a second, better spent here than in every child
+                importlib.import_module(
+                    "torch._decomp"
+                )  # a second, better spent here than in every child
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         start = time.monotonic()
-        found = forked(lambda: self.make(request), request["limit"]) if request["fork"] else self.make(request)
+        found = (
+            forked(lambda: self.make(request), request["limit"])
+            if request["fork"]
+            else self.make(request)
+        )
         return {**found, "seconds": time.monotonic() - start}
 
     def make(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -63,23 +73,38 @@ class Server:
                 where = script.Conditions(case["device"], "cpu", {})
                 found = script.clean_results(case, kept, where, self.operator)
                 script.save_results(request["results"], found)
-                return {"status": "done", "undefined": self.undefined(case, kept, where, found.plain)}
+                return {
+                    "status": "done",
+                    "undefined": self.undefined(case, kept, where, found.plain),
+                }
             return self.judged(case, kept, request)
         except (script.CannotTry, *script.UNSUPPORTED) as error:
             return {"status": "cannot", "told": script.first_line(error)}
 
-    def undefined(self, case: dict[str, Any], kept: dict[str, Any], where: Any, plain: dict[str, Any]) -> list[str]:
-        """Outputs that show what fresh memory held: some kernels leave them so, others where shapes do not fit each other."""
+    def undefined(
+        self, case: dict[str, Any], kept: dict[str, Any], where: Any, plain: dict[str, Any]
+    ) -> list[str]:
+        """Outputs that show what fresh memory held: some kernels leave them so, others where shapes
+        do not fit each other.
+        """
         torch = self.script.torch
         with contextlib.suppress(AttributeError):  # of old versions of torch
             torch._C._set_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003 - fills it with NaN and large integers
         again = self.script.make_call(case, kept, where)
-        return [slot for slot, value in plain.items() if slot in again and not same_classes(torch, value, again[slot])]
+        return [
+            slot
+            for slot, value in plain.items()
+            if slot in again and not same_classes(torch, value, again[slot])
+        ]
 
-    def judged(self, case: dict[str, Any], kept: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    def judged(
+        self, case: dict[str, Any], kept: dict[str, Any], request: dict[str, Any]
+    ) -> dict[str, Any]:
         script = self.script
         device = script.usable_device(case["run_on"] or case["device"], [])
-        where = script.Conditions(case["device"], device, script.widening(case["run_as"]) if case["run_as"] else {})
+        where = script.Conditions(
+            case["device"], device, script.widening(case["run_as"]) if case["run_as"] else {}
+        )
         judge = script.Judge(self.operator, [], case["run_as"], [])
         if request["results"]:
             judge.known[0] = script.load_results(request["results"])
@@ -92,12 +117,21 @@ class Server:
         if case["failure"]["kind"] == "nonfinite":
             self.relate(case, kept, where, judge, best)
         return {
-            "status": "done", "shown": sum(trial.finding.shown for trial in trials), "tried": len(trials), "told": best.finding.told,
-            "pattern": best.finding.pattern, "grade": min(best.finding.grade, 1e30), "seen": best.seen,
-        }  # fmt: skip
+            "status": "done",
+            "shown": sum(trial.finding.shown for trial in trials),
+            "tried": len(trials),
+            "told": best.finding.told,
+            "pattern": best.finding.pattern,
+            "grade": min(best.finding.grade, 1e30),
+            "seen": best.seen,
+        }
 
-    def relate(self, case: dict[str, Any], kept: dict[str, Any], where: Any, judge: Any, trial: Any) -> None:
-        """What exact arithmetic gives in the same place belongs to the pattern: 0 / 0 is not the kernel's fault."""
+    def relate(
+        self, case: dict[str, Any], kept: dict[str, Any], where: Any, judge: Any, trial: Any
+    ) -> None:
+        """What exact arithmetic gives in the same place belongs to the pattern: 0 / 0 is not the
+        kernel's fault.
+        """
         for slot, seen in trial.finding.pattern.items():
             try:
                 exact = judge.reference(case, kept, where).exact.get(slot)
@@ -143,7 +177,9 @@ def forked(work: Any, limit: float) -> dict[str, Any]:
     if late:
         return {"status": "hang"}
     code = os.waitstatus_to_exitcode(status)
-    found: dict[str, Any] = json.loads(text) if code == 0 and text else {"status": "died", "code": code}
+    found: dict[str, Any] = (
+        json.loads(text) if code == 0 and text else {"status": "died", "code": code}
+    )
     return found
 
 
@@ -153,9 +189,18 @@ def main(arguments: list[str]) -> int:
     os.dup2(silence, 1)  # operators may print
     os.dup2(silence, 2)
     try:
-        server = Server(arguments[0], json.loads(arguments[1]), json.loads(arguments[2]), clean="--clean" in arguments)
+        server = Server(
+            arguments[0],
+            json.loads(arguments[1]),
+            json.loads(arguments[2]),
+            clean="--clean" in arguments,
+        )
     except (Exception, SystemExit) as error:  # noqa: BLE001 - said to the parent, who decides
-        print(json.dumps({"status": "cannot", "told": str(error) or type(error).__name__}), file=channel, flush=True)
+        print(
+            json.dumps({"status": "cannot", "told": str(error) or type(error).__name__}),
+            file=channel,
+            flush=True,
+        )
         return 125
     print(json.dumps({"status": "ready"}), file=channel, flush=True)
     for line in sys.stdin:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes many candidates of one repro of a MindSpore primitive in one process; worker.py says what is asked and answered.
+"""Makes many candidates of one repro of a MindSpore primitive in one process; worker.py says what
+is asked and answered.
 
-MindSpore's threads do not survive a fork, so candidates are made here, in this process, which is started again when one ends it.
+MindSpore's threads do not survive a fork, so candidates are made here, in this process, which is
+started again when one ends it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def load(path: str, imports: list[str], allowed: list[str]) -> Any:
 
 
 def make(script: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Make one candidate's call as often as asked, and judge it; with `device` its results are left for the parent to judge."""
+    """Make one candidate's call as often as asked, and judge it; with `device` its results are left
+    for the parent to judge.
+    """
     script.HERE = Path(request["folder"])
     exec(request["code"], vars(script))  # noqa: S102 - the operator's name, as opscope writes it into repro.py
     case = json.loads((script.HERE / "case.json").read_text(encoding="utf-8"))
@@ -44,13 +48,22 @@ def make(script: Any, request: dict[str, Any]) -> dict[str, Any]:
     shown, told, outputs = next((trial for trial in trials if trial[0]), trials[-1])
     seen = {slot: script.statistics(out) for slot, out in outputs.items()}
     return {
-        "status": "done", "shown": sum(trial[0] for trial in trials), "tried": len(trials), "told": told, "seen": seen,
-        "pattern": pattern_of(script, case, kept, seen) if shown else {}, "grade": 1.0,
-    }  # fmt: skip
+        "status": "done",
+        "shown": sum(trial[0] for trial in trials),
+        "tried": len(trials),
+        "told": told,
+        "seen": seen,
+        "pattern": pattern_of(script, case, kept, seen) if shown else {},
+        "grade": 1.0,
+    }
 
 
-def leave(script: Any, case: dict[str, Any], kept: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Write what the call gives to results.N.SLOT.npy, in a wider type to wide.SLOT.npy, of nudged inputs to nudged.N.SLOT.npy."""
+def leave(
+    script: Any, case: dict[str, Any], kept: dict[str, Any], request: dict[str, Any]
+) -> dict[str, Any]:
+    """Write what the call gives to results.N.SLOT.npy, in a wider type to wide.SLOT.npy, of nudged
+    inputs to nudged.N.SLOT.npy.
+    """
     try:
         script.choose_device(request["device"])
         types = {}
@@ -61,18 +74,35 @@ def leave(script: Any, case: dict[str, Any], kept: dict[str, Any], request: dict
     except script.CannotTry as reason:
         return {"status": "cannot", "told": str(reason)}
     except Exception as error:  # noqa: BLE001 - a kernel that this machine lacks
-        return {"status": "cannot", "told": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"}
-    return {"status": "done", "told": widened(script, case, kept), "tried": request["repeat"], "seen": types}
+        return {
+            "status": "cannot",
+            "told": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}",
+        }
+    return {
+        "status": "done",
+        "told": widened(script, case, kept),
+        "tried": request["repeat"],
+        "seen": types,
+    }
 
 
 def widened(script: Any, case: dict[str, Any], kept: dict[str, Any]) -> str:
-    """The widest type in which the primitive can be called, its results written; empty where there is none."""
-    wider = {"float64": True, "float32": all(row["dtype"] not in ("float32", "float64") for row in case["tensors"])}
+    """The widest type in which the primitive can be called, its results written; empty where there
+    is none.
+    """
+    wider = {
+        "float64": True,
+        "float32": all(row["dtype"] not in ("float32", "float64") for row in case["tensors"]),
+    }
     for name in (name for name, useful in wider.items() if useful):
         try:
             save(script, "wide", script.make_tensors(case, kept, name))
             for number in range(2):
-                save(script, f"nudged.{number}", script.make_tensors(case, nudged(script, case, kept, number), name))
+                save(
+                    script,
+                    f"nudged.{number}",
+                    script.make_tensors(case, nudged(script, case, kept, number), name),
+                )
         except Exception:  # noqa: BLE001, S112 - the next type
             continue
         return name
@@ -80,9 +110,18 @@ def widened(script: Any, case: dict[str, Any], kept: dict[str, Any]) -> str:
 
 
 def nudged(script: Any, case: dict[str, Any], kept: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The floating inputs off by up to one rounding of the call's finest type: what the result then loses, no kernel of it can keep."""
+    """The floating inputs off by up to one rounding of the call's finest type: what the result then
+    loses, no kernel of it can keep.
+    """
     chance, found = script.np.random.default_rng(seed), dict(kept)
-    unit = min((script.UNITS[row["dtype"]] for row in (*case["tensors"], *case["outputs"]) if row["dtype"] in script.UNITS), default=0.0)
+    unit = min(
+        (
+            script.UNITS[row["dtype"]]
+            for row in (*case["tensors"], *case["outputs"])
+            if row["dtype"] in script.UNITS
+        ),
+        default=0.0,
+    )
     for row in case["tensors"]:
         key = row["key"]
         if key is not None and row["dtype"] in script.UNITS:
@@ -93,13 +132,22 @@ def nudged(script: Any, case: dict[str, Any], kept: dict[str, Any], seed: int) -
 
 def save(script: Any, name: str, made: dict[str, Any]) -> None:
     for slot, tensor in made.items():
-        script.np.save(script.HERE / f"{name}.{slot}.npy", script.to_array(tensor), allow_pickle=False)
+        script.np.save(
+            script.HERE / f"{name}.{slot}.npy", script.to_array(tensor), allow_pickle=False
+        )
 
 
-def pattern_of(script: Any, case: dict[str, Any], kept: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
-    """Classes of non-finite values by output, and whether float64 is finite there: an inf / inf that cutting made is another failure."""
+def pattern_of(
+    script: Any, case: dict[str, Any], kept: dict[str, Any], seen: dict[str, Any]
+) -> dict[str, Any]:
+    """Classes of non-finite values by output, and whether float64 is finite there: an inf / inf
+    that cutting made is another failure.
+    """
     try:
-        exact = {slot: script.statistics(out) for slot, out in script.make_call(case, kept, "float64").items()}
+        exact = {
+            slot: script.statistics(out)
+            for slot, out in script.make_call(case, kept, "float64").items()
+        }
     except Exception:  # noqa: BLE001 - a kernel without float64
         exact = {}
     found = {}
@@ -119,7 +167,11 @@ def main(arguments: list[str]) -> int:
     try:
         script = load(arguments[0], json.loads(arguments[1]), json.loads(arguments[2]))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - said to the parent, who decides
-        missing = "mindspore is not installed in this environment" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        missing = (
+            "mindspore is not installed in this environment"
+            if isinstance(error, SystemExit)
+            else f"{type(error).__name__}: {error}"
+        )
         print(json.dumps({"status": "cannot", "told": missing}), file=channel, flush=True)
         return 125
     print(json.dumps({"status": "ready"}), file=channel, flush=True)

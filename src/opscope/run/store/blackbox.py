@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The black box: a ring that names the calls in flight after kill -9 or abort.
 
-Every call is written into a slot of the ring when it is entered, and marked when it is left; a slot whose call is still open is
-passed over. Each of the two is one write into the file: a file that is mapped into memory instead would cost less, but whoever cut
-it short would end the program with SIGBUS. All numbers are little-endian.
+Every call is written into a slot of the ring when it is entered, and marked when it is left; a slot
+whose call is still open is passed over. Each of the two is one write into the file: a file that is
+mapped into memory instead would cost less, but whoever cut it short would end the program with
+SIGBUS. All numbers are little-endian.
 
 Header, at 0:
     0   8 bytes  "OPSCOPBB"
@@ -11,11 +12,12 @@ Header, at 0:
     12  uint32   bytes of the header, 4096
     16  uint32   bytes of a slot, 512
     20  uint32   slots of the ring, 1024
-    24  uint32   1 when it was given up, since the disk was too slow for it; what is open is not known then
+    24  uint32   1 when it was given up, since the disk was too slow for it; what is open is not
+                 known then
     28  4 bytes  zero
     32  uint64   process id
-The ring, at 4096: its slots, one after the other. The n-th call (from 0) is in slot n % slots, and numbers whose slot is taken are
-left out. A slot:
+The ring, at 4096: its slots, one after the other. The n-th call (from 0) is in slot n % slots, and
+numbers whose slot is taken are left out. A slot:
     0   uint64   n + 1; 0 while the slot is empty
     8   int64    index of the call
     16  uint64   thread id
@@ -91,7 +93,9 @@ class BlackBoxCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlackBoxContents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a black box holds: the recent calls in the order they were entered, and those of them that are open."""
+    """What a black box holds: the recent calls in the order they were entered, and those of them
+    that are open.
+    """
 
     pid: int
     recent: tuple[BlackBoxCall, ...]
@@ -99,7 +103,9 @@ class BlackBoxContents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlackBox:
-    """The writing side; every method may raise OSError, LostFileError once the file or its descriptor has been taken away."""
+    """The writing side; every method may raise OSError, LostFileError once the file or its
+    descriptor has been taken away.
+    """
 
     def __init__(self, file: HeldFile) -> None:
         self._file = file
@@ -116,7 +122,14 @@ class BlackBox:
         try:
             file.allocate(0, FILE_BYTES)
             file.truncate(FILE_BYTES)
-            file.write(memoryview(_HEADER.pack(MAGIC, VERSION, HEADER_BYTES, SLOT_BYTES, RING_SLOTS, 0, os.getpid())), 0)
+            file.write(
+                memoryview(
+                    _HEADER.pack(
+                        MAGIC, VERSION, HEADER_BYTES, SLOT_BYTES, RING_SLOTS, 0, os.getpid()
+                    )
+                ),
+                0,
+            )
         except OSError as error:
             file.close()
             Path(path).unlink(missing_ok=True)
@@ -140,7 +153,16 @@ class BlackBox:
             n, self._next = self._next, self._next + 1
             data = text.encode("utf-8", "backslashreplace")[:TEXT_BYTES]
             parent = -1 if facts.parent is None else facts.parent
-            words = (index, thread, parent, facts.step, LEVELS.index(facts.level), PHASES.index(facts.phase), 0, len(data))
+            words = (
+                index,
+                thread,
+                parent,
+                facts.step,
+                LEVELS.index(facts.level),
+                PHASES.index(facts.phase),
+                0,
+                len(data),
+            )
             self._taken.add(n % RING_SLOTS)
             self._open.setdefault(thread, []).append((index, n))
             self._write(_SLOT.pack(n + 1, *words) + data, _slot_at(n))
@@ -149,14 +171,18 @@ class BlackBox:
         """Note that a call ended, and with it whatever is still open inside it."""
         with self._lock:
             opened = self._open.get(thread, [])
-            place = next((i for i in range(len(opened) - 1, -1, -1) if opened[i][0] == index), len(opened))
+            place = next(
+                (i for i in range(len(opened) - 1, -1, -1) if opened[i][0] == index), len(opened)
+            )
             while len(opened) > place:
                 n = opened.pop()[1]
                 self._taken.discard(n % RING_SLOTS)
                 self._write(b"\x01", _slot_at(n) + LEFT_AT)
 
     def _write(self, data: bytes, at: int) -> None:
-        """Write it, unless the disk is so slow that the program would spend more than SHARE of its time waiting for it."""
+        """Write it, unless the disk is so slow that the program would spend more than SHARE of its
+        time waiting for it.
+        """
         if self._given_up:
             return
         begun = time.monotonic()
@@ -178,7 +204,9 @@ def blackbox_text(op: str, name: str, module: str | None = None, source: str | N
 
 
 def read_blackbox(path: str | os.PathLike[str]) -> BlackBoxContents:
-    """Read a black box, of a dead process or a live one; FormatError when the file is not one or is cut short."""
+    """Read a black box, of a dead process or a live one; FormatError when the file is not one or is
+    cut short.
+    """
     try:
         size = Path(path).stat().st_size
         data = Path(path).read_bytes() if size <= _MAX_FILE else b""
@@ -188,11 +216,19 @@ def read_blackbox(path: str | os.PathLike[str]) -> BlackBoxContents:
         raise FormatError(path, "not a black box of opscope", offset=0)
     _, version, header, slot, ring, given_up, pid = _HEADER.unpack_from(data, 0)
     if version != VERSION or (header, slot) != (HEADER_BYTES, SLOT_BYTES):
-        raise FormatError(path, f"black box of version {version}; this opscope reads {VERSION}", offset=8)
+        raise FormatError(
+            path, f"black box of version {version}; this opscope reads {VERSION}", offset=8
+        )
     if header + slot * ring > len(data):
         raise FormatError(path, "torn black box", offset=len(data))
-    recent = tuple(call for _, call in sorted(_slots(data, header, ring), key=lambda found: found[0]))
-    return BlackBoxContents(pid=pid, recent=recent, open=() if given_up else tuple(call for call in recent if not call.left))
+    recent = tuple(
+        call for _, call in sorted(_slots(data, header, ring), key=lambda found: found[0])
+    )
+    return BlackBoxContents(
+        pid=pid,
+        recent=recent,
+        open=() if given_up else tuple(call for call in recent if not call.left),
+    )
 
 
 def _slots(data: bytes, start: int, count: int) -> Iterator[tuple[int, BlackBoxCall]]:
@@ -200,7 +236,9 @@ def _slots(data: bytes, start: int, count: int) -> Iterator[tuple[int, BlackBoxC
         n, index, thread, parent, step, level, phase, left, length = _SLOT.unpack_from(data, at)
         if n == 0 or level >= len(LEVELS) or phase >= len(PHASES):
             continue
-        text = data[at + TEXT_AT : at + TEXT_AT + min(length, TEXT_BYTES)].decode("utf-8", "replace")
+        text = data[at + TEXT_AT : at + TEXT_AT + min(length, TEXT_BYTES)].decode(
+            "utf-8", "replace"
+        )
         op, name, module, source = (*text.split(SEPARATOR, 3), "", "", "", "")[:4]
         call = BlackBoxCall(
             index=index,

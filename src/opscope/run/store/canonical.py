@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening a table file of another column order or minor schema: through a temporary copy with the columns of this one.
+"""Opening a table file of another column order or minor schema: through a temporary copy with the
+columns of this one.
 
-Columns the file does not have are null in the copy, columns this schema does not know are left out. nanoarrow is not
-asked to read the file: it crashes on some damaged ones, and the projecting reader checks every offset.
+Columns the file does not have are null in the copy, columns this schema does not know are left out.
+nanoarrow is not
+asked to read the file: it crashes on some damaged ones, and the projecting reader checks every
+offset.
 """
 
 from __future__ import annotations
@@ -30,7 +33,12 @@ def open_table(path: Path, table: str) -> IpcFile:
     with tempfile.TemporaryFile() as copy:  # the map outlives the file object
         copy.write(schema_bytes(table_schema(table)))
         for batch in file.batches:
-            columns = [column_values(file.column(batch, name)) if name in file.types else [None] * batch.rows for name in wanted]
+            columns = [
+                column_values(file.column(batch, name))
+                if name in file.types
+                else [None] * batch.rows
+                for name in wanted
+            ]
             copy.write(batch_bytes(encode_columns(wanted, columns)))
         copy.flush()
         found = IpcFile(path, copy)

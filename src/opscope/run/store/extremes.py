@@ -17,9 +17,11 @@ _COUNTS = ("nan", "pos_inf", "neg_inf", "near_limit")
 
 
 def segment_extremes(directory: Path, number: int) -> Range | None:
-    """Extremes of every operator in one segment of calls and tensors, or None when it holds no call.
+    """Extremes of every operator in one segment of calls and tensors, or None when it holds no
+    call.
 
-    Tensor rows belong to the operator of their call; rows whose call is not in the segment count for none.
+    Tensor rows belong to the operator of their call; rows whose call is not in the segment count
+    for none.
     """
     path = directory / segment_name("calls", number)
     if not path.exists():
@@ -36,11 +38,17 @@ def segment_extremes(directory: Path, number: int) -> Range | None:
     tensors = directory / segment_name("tensors", number)
     if tensors.exists():
         _add_tensors(tensors, totals, indices[order], group[order])
-    return Range(int(steps.min()), int(steps.max()), {name: totals.extremes(number) for number, name in enumerate(names)})
+    return Range(
+        int(steps.min()),
+        int(steps.max()),
+        {name: totals.extremes(number) for number, name in enumerate(names)},
+    )
 
 
 def _calls(path: Path) -> tuple[Any, Any, list[Operator]]:
-    file = IpcFile(path, mapped=False)  # this is the watched program: a mapped file that somebody cuts would kill it
+    file = IpcFile(
+        path, mapped=False
+    )  # this is the watched program: a mapped file that somebody cuts would kill it
     indices = [file.column(batch, "index").buffers[0] for batch in file.batches]
     steps = [file.column(batch, "step").buffers[0] for batch in file.batches]
     operators: list[Operator] = []
@@ -80,7 +88,10 @@ def _add_tensors(path: Path, totals: _Totals, indices: Any, group: Any) -> None:
         for name, counts in totals.counts.items():
             values, valid = _filled(file.column(batch, name))
             np.add.at(counts, operator[known & valid], values[known & valid])
-        for name, ufunc, total in (("min", np.minimum, totals.min), ("max", np.maximum, totals.max)):
+        for name, ufunc, total in (
+            ("min", np.minimum, totals.min),
+            ("max", np.maximum, totals.max),
+        ):
             values, valid = _filled(file.column(batch, name))
             use = known & valid
             ufunc.at(total, operator[use], values[use])

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of a run that is being written: looked at before every write, since programs and other processes may take it away."""
+"""A file of a run that is being written: looked at before every write, since programs and other
+processes may take it away.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
 class HeldFile:
-    """A new file; methods raise OSError, LostFileError once its descriptor or its name stands for something else.
+    """A new file; methods raise OSError, LostFileError once its descriptor or its name stands for
+    something else.
 
-    direct: it is written past the page cache, if that was wanted and is possible. fresh: no file of this name may be there.
+    direct: it is written past the page cache, if that was wanted and is possible. fresh: no file of
+    this name may be there.
     """
 
     def __init__(self, path: Path, *, direct: bool = False, fresh: bool = False) -> None:
@@ -33,11 +37,15 @@ class HeldFile:
         except OSError:
             named = None
         if named != identity(held):
-            raise LostFileError(errno.ENOENT, "removed or replaced while it was being written", os.fspath(self.path))
+            raise LostFileError(
+                errno.ENOENT, "removed or replaced while it was being written", os.fspath(self.path)
+            )
         return held
 
     def write(self, data: memoryview, offset: int) -> None:
-        """Write all of it there; a file that turns out not to do O_DIRECT is written through the page cache."""
+        """Write all of it there; a file that turns out not to do O_DIRECT is written through the
+        page cache.
+        """
         number = self._number()
         done = 0
         while done < len(data):
@@ -99,7 +107,9 @@ def leave_direct(file: int) -> bool:
 
 
 def allocate(file: int, offset: int, length: int) -> None:
-    """posix_fallocate; a file system that cannot preallocate is left to fail, if it must, when it is written."""
+    """posix_fallocate; a file system that cannot preallocate is left to fail, if it must, when it
+    is written.
+    """
     try:
         os.posix_fallocate(file, offset, length)
     except OSError as error:

@@ -9,12 +9,17 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-_METADATA = re.compile(r"([A-Za-z0-9][\w.-]*)-(\d[^-]*)\.(?:dist-info|egg-info)|([A-Za-z0-9][\w.]*)-(\d[^-]*)-py[\d.]+\.egg-info", re.ASCII)
+_METADATA = re.compile(
+    r"([A-Za-z0-9][\w.-]*)-(\d[^-]*)\.(?:dist-info|egg-info)|([A-Za-z0-9][\w.]*)-(\d[^-]*)-py[\d.]+\.egg-info",
+    re.ASCII,
+)
 _MOST = 5000  # packages that are told, of however many there are
 
 
 def installed_packages(path: Sequence[str] | None = None) -> dict[str, str]:
-    """Version by name (lower case, with underscores) of what lies on this path (sys.path), the first of a name as in imports."""
+    """Version by name (lower case, with underscores) of what lies on this path (sys.path), the
+    first of a name as in imports.
+    """
     found: dict[str, str] = {}
     for folder in sys.path if path is None else path:
         with suppress(OSError):

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A projecting reader of Arrow IPC streams: only the buffers of the columns asked for are ever touched.
+"""A projecting reader of Arrow IPC streams: only the buffers of the columns asked for are ever
+touched.
 
-nanoarrow copies the whole body of every batch it reads. A scan of a run needs three or four columns of thirty, so this
-reader maps the file, walks the record-batch metadata and gives each wanted buffer as a NumPy view of the map. Every
-offset and length is checked before use. It reads uncompressed, little-endian streams without dictionaries, as TableFile
-writes them.
+nanoarrow copies the whole body of every batch it reads. A scan of a run needs three or four columns
+of thirty, so this reader maps the file, walks the record-batch metadata and gives each wanted
+buffer as a NumPy view of the map. Every offset and length is checked before use. It reads
+uncompressed, little-endian streams without dictionaries, as TableFile writes them.
 
-Source of the layout: Apache Arrow columnar format 1.0, "Encapsulated message format" and format/Message.fbs; flatbuffers
-binary format (vtable at table - soffset; vtable entry i at 4 + 2 i).
+Source of the layout: Apache Arrow columnar format 1.0, "Encapsulated message format" and
+format/Message.fbs; flatbuffers binary format (vtable at table - soffset; vtable entry i at 4 + 2
+i).
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ from opscope.run.arrow import NUMBERS, Column, child_types, valid_rows
 CONTINUATION = 0xFFFFFFFF
 _SCHEMA, _RECORD_BATCH = 1, 3
 _FORMATS = {"i": "int32", "l": "int64", "L": "uint64", "g": "float64", "b": "bool", "u": "string"}
-_ITEMSIZES: dict[Any, int] = {dtype: np.dtype(dtype).itemsize for dtype in (np.uint8, np.int32, np.int64, np.uint64, np.float64)}
+_ITEMSIZES: dict[Any, int] = {
+    dtype: np.dtype(dtype).itemsize
+    for dtype in (np.uint8, np.int32, np.int64, np.uint64, np.float64)
+}
 _FIXED = frozenset("cCsSIef")  # (u)int8, (u)int16, uint32, float16, float32
 _BYTES = frozenset({"z", "U", "Z"})  # binary, large text, large binary
 _MAX_METADATA = 16 << 20
@@ -39,7 +44,9 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """One record batch in a mapped file: nodes are length, null count, length, …, buffers offset, length, … from body on."""
+    """One record batch in a mapped file: nodes are length, null count, length, …, buffers offset,
+    length, … from body on.
+    """
 
     offset: int
     body: int
@@ -62,14 +69,17 @@ class _Place(msgspec.Struct, frozen=True):
 class IpcFile:
     """An Arrow IPC stream on disk, open for reading.
 
-    types are its columns by name. batches are the whole ones; torn is the offset where the file stops being readable, or
-    None. file is what to read in place of path, which then only names it; what is not mapped is read into memory, so that
-    nobody can cut it short meanwhile. FormatError when not even the schema can be read.
+    types are its columns by name. batches are the whole ones; torn is the offset where the file
+    stops being readable, or None. file is what to read in place of path, which then only names it;
+    what is not mapped is read into memory, so that nobody can cut it short meanwhile. FormatError
+    when not even the schema can be read.
     """
 
     def __init__(self, path: Path, file: IO[bytes] | None = None, *, mapped: bool = True) -> None:
         self.path = path
-        self._map = (_map_path(path) if mapped else _read_path(path)) if file is None else _map_file(file)
+        self._map = (
+            (_map_path(path) if mapped else _read_path(path)) if file is None else _map_file(file)
+        )
         self.size = len(self._map)
         self.torn: int | None = None
         self.torn_reason = ""
@@ -86,7 +96,9 @@ class IpcFile:
         return tuple(self._walk())
 
     def release(self, batch: Batch | None = None) -> None:
-        """Gives back the memory in which a batch, or the file, lies mapped; views of it stay as they are and are read again."""
+        """Gives back the memory in which a batch, or the file, lies mapped; views of it stay as
+        they are and are read again.
+        """
         if isinstance(self._map, mmap.mmap) and hasattr(self._map, "madvise"):
             first = 0 if batch is None else batch.body // mmap.PAGESIZE * mmap.PAGESIZE
             length = self.size if batch is None else batch.body + batch.body_length - first
@@ -138,8 +150,12 @@ class IpcFile:
                 raise ValueError("not a record batch")
             rows, nodes, buffers = _record_batch(metadata, table)
         except (struct.error, ValueError) as error:
-            raise FormatError(self.path, f"not a record batch opscope wrote: {error}", offset=position) from error
-        if len(nodes) != self._nodes or len(buffers) != self._buffers or not 0 <= rows <= length:  # every table has an integer column
+            raise FormatError(
+                self.path, f"not a record batch opscope wrote: {error}", offset=position
+            ) from error
+        if (
+            len(nodes) != self._nodes or len(buffers) != self._buffers or not 0 <= rows <= length
+        ):  # every table has an integer column
             raise FormatError(self.path, "a record batch does not fit the schema", offset=position)
         return Batch(position, body, length, rows, nodes.ravel().tolist(), buffers.ravel().tolist())
 
@@ -151,42 +167,69 @@ class IpcFile:
         return valid is not None and not valid.all()
 
     def check(self, batch: Batch) -> None:
-        """Check every buffer and offset of a batch: nanoarrow, which reads it next, crashes on some wrong ones."""
+        """Check every buffer and offset of a batch: nanoarrow, which reads it next, crashes on some
+        wrong ones.
+        """
         self.check_numbers(batch)
         for place in self._places.values():
             if place.dtype is None and place.type != "bool":
                 self._column(batch, place, batch.rows)
 
     def check_numbers(self, batch: Batch) -> None:
-        """Check all buffers against the batch, and the columns of numbers wholly: looking one up cannot fail afterwards."""
+        """Check all buffers against the batch, and the columns of numbers wholly: looking one up
+        cannot fail afterwards.
+        """
         if batch.offset not in self._doubtful:
             return
         offsets, sizes = batch.buffers[::2], batch.buffers[1::2]
-        if any(offset < 0 or size < 0 or offset + size > batch.body_length for offset, size in zip(offsets, sizes, strict=True)):
+        if any(
+            offset < 0 or size < 0 or offset + size > batch.body_length
+            for offset, size in zip(offsets, sizes, strict=True)
+        ):
             raise FormatError(self.path, "a buffer lies outside its batch", offset=batch.offset)
         raise FormatError(self.path, "a column does not fit its batch", offset=batch.offset)
 
     @cached_property
     def _doubtful(self) -> frozenset[int]:
-        """Offsets of the batches of which a buffer lies outside or a column of numbers does not fit, found out for all at once."""
+        """Offsets of the batches of which a buffer lies outside or a column of numbers does not
+        fit, found out for all at once.
+        """
         batches = self.batches
-        nodes = np.array([batch.nodes for batch in batches], dtype=np.int64).reshape(len(batches), -1, 2)
-        buffers = np.array([batch.buffers for batch in batches], dtype=np.int64).reshape(len(batches), -1, 2)
+        nodes = np.array([batch.nodes for batch in batches], dtype=np.int64).reshape(
+            len(batches), -1, 2
+        )
+        buffers = np.array([batch.buffers for batch in batches], dtype=np.int64).reshape(
+            len(batches), -1, 2
+        )
         rows, room = (
-            np.array([[getattr(batch, name)] for batch in batches], dtype=np.int64).reshape(-1, 1) for name in ("rows", "body_length")
+            np.array([[getattr(batch, name)] for batch in batches], dtype=np.int64).reshape(-1, 1)
+            for name in ("rows", "body_length")
         )
         offset, size = buffers[:, :, 0], buffers[:, :, 1]
         outside = ((offset < 0) | (size < 0) | (offset > room - size)).any(axis=1)
-        places = [place for place in self._places.values() if place.dtype is not None or place.type == "bool"]
+        places = [
+            place
+            for place in self._places.values()
+            if place.dtype is not None or place.type == "bool"
+        ]
         first = np.array([place.buffer for place in places], dtype=np.int64)
-        bits = np.array([1 if place.dtype is None else 8 * _ITEMSIZES[place.dtype] for place in places], dtype=np.int64)
+        bits = np.array(
+            [1 if place.dtype is None else 8 * _ITEMSIZES[place.dtype] for place in places],
+            dtype=np.int64,
+        )
         length, nulls = np.moveaxis(nodes[:, [place.node for place in places]], 2, 0)
-        short = (size[:, first + 1] < (rows * bits + 7) // 8) | ((nulls != 0) & (size[:, first] < (rows + 7) // 8))
+        short = (size[:, first + 1] < (rows * bits + 7) // 8) | (
+            (nulls != 0) & (size[:, first] < (rows + 7) // 8)
+        )
         unfit = (short | (length != rows) | (nulls < -1) | (nulls > rows)).any(axis=1)
-        return frozenset(batches[place].offset for place in np.flatnonzero(outside | unfit).tolist())
+        return frozenset(
+            batches[place].offset for place in np.flatnonzero(outside | unfit).tolist()
+        )
 
     def message(self, batch: Batch, constants: dict[str, int]) -> memoryview | bytearray:
-        """The bytes of a batch, metadata included; int32 columns named in constants hold that number in every row."""
+        """The bytes of a batch, metadata included; int32 columns named in constants hold that
+        number in every row.
+        """
         whole = memoryview(self._map)[batch.offset : batch.body + batch.body_length]
         patched: bytearray | None = None
         for name, value in constants.items():
@@ -195,7 +238,9 @@ class IpcFile:
                 continue
             patched = bytearray(whole) if patched is None else patched
             start = batch.body - batch.offset + batch.buffers[2 * self._places[name].buffer + 2]
-            patched[start : start + 4 * batch.rows] = np.full(batch.rows, value, dtype=np.int32).tobytes()
+            patched[start : start + 4 * batch.rows] = np.full(
+                batch.rows, value, dtype=np.int32
+            ).tobytes()
         return whole if patched is None else patched
 
     def is_number(self, name: str) -> bool:
@@ -203,38 +248,60 @@ class IpcFile:
         return self._places[name].dtype is not None or self._places[name].type == "bool"
 
     def column(self, batch: Batch, name: str) -> Column:
-        """One column of a batch, its buffers views of the mapped file; FormatError when they lie outside the batch."""
+        """One column of a batch, its buffers views of the mapped file; FormatError when they lie
+        outside the batch.
+        """
         return self._column(batch, self._places[name], batch.rows)
 
     def _column(self, batch: Batch, place: _Place, rows: int | None) -> Column:
         length, nulls = batch.nodes[2 * place.node : 2 * place.node + 2]
         if length < 0 or (rows is not None and length != rows):
-            raise FormatError(self.path, "a column is not as long as its batch", offset=batch.offset)
+            raise FormatError(
+                self.path, "a column is not as long as its batch", offset=batch.offset
+            )
         present = nulls != 0 and length > 0 and batch.buffers[2 * place.buffer + 1] != 0
         if not -1 <= nulls <= length or (nulls > 0 and not present):
             raise FormatError(self.path, "a column miscounts its nulls", offset=batch.offset)
-        validity = self._buffer(batch, place.buffer, np.uint8, (length + 7) // 8) if present else None
+        validity = (
+            self._buffer(batch, place.buffer, np.uint8, (length + 7) // 8) if present else None
+        )
         first = place.buffer + 1
         if place.dtype is not None:
-            return Column(place.type, length, 0, validity, (self._buffer(batch, first, place.dtype, length),))
+            return Column(
+                place.type, length, 0, validity, (self._buffer(batch, first, place.dtype, length),)
+            )
         if place.type == "bool":
-            return Column(place.type, length, 0, validity, (self._buffer(batch, first, np.uint8, (length + 7) // 8),))
+            return Column(
+                place.type,
+                length,
+                0,
+                validity,
+                (self._buffer(batch, first, np.uint8, (length + 7) // 8),),
+            )
         if place.type.startswith("struct<"):
             children = tuple(self._column(batch, child, length) for child in place.children)
             return Column(place.type, length, 0, validity, (), children)
         return self._variable(batch, place, length, validity)
 
-    def _variable(self, batch: Batch, place: _Place, length: int, validity: np.ndarray[Any, Any] | None) -> Column:
+    def _variable(
+        self, batch: Batch, place: _Place, length: int, validity: np.ndarray[Any, Any] | None
+    ) -> Column:
         first = place.buffer + 1
         ends = self._buffer(batch, first, np.int32, length + 1 if length else 0)
         children = tuple(self._column(batch, child, None) for child in place.children)
-        data: tuple[np.ndarray[Any, Any], ...] = () if children else (self._buffer(batch, first + 1, np.uint8, None),)
+        data: tuple[np.ndarray[Any, Any], ...] = (
+            () if children else (self._buffer(batch, first + 1, np.uint8, None),)
+        )
         room = children[0].length if children else len(data[0])
         if length and (ends[0] < 0 or ends[-1] > room or np.count_nonzero(ends[1:] < ends[:-1])):
-            raise FormatError(self.path, "text or list offsets point outside the batch", offset=batch.offset)
+            raise FormatError(
+                self.path, "text or list offsets point outside the batch", offset=batch.offset
+            )
         return Column(place.type, length, 0, validity, (ends, *data), children)
 
-    def _buffer(self, batch: Batch, number: int, dtype: Any, count: int | None) -> np.ndarray[Any, Any]:
+    def _buffer(
+        self, batch: Batch, number: int, dtype: Any, count: int | None
+    ) -> np.ndarray[Any, Any]:
         """A buffer as an array of count elements (None: as many as it has)."""
         offset, length = batch.buffers[2 * number : 2 * number + 2]
         itemsize = _ITEMSIZES[dtype]
@@ -242,7 +309,11 @@ class IpcFile:
         if offset < 0 or length < wanted or offset + length > batch.body_length:
             raise FormatError(self.path, "a buffer lies outside its batch", offset=batch.offset)
         elements = wanted // itemsize
-        return np.frombuffer(self._map, dtype, elements, batch.body + offset) if elements else np.empty(0, dtype)
+        return (
+            np.frombuffer(self._map, dtype, elements, batch.body + offset)
+            if elements
+            else np.empty(0, dtype)
+        )
 
 
 def _map_path(path: Path) -> mmap.mmap | bytes:
@@ -281,7 +352,11 @@ def _field(metadata: memoryview, table: int, number: int) -> int | None:
 def _message_header(metadata: memoryview) -> tuple[int, int, int]:
     """Kind of a message, position of its header table, length of its body."""
     root = struct.unpack_from("<I", metadata, 0)[0]
-    kind_at, header_at, body_at = _field(metadata, root, 1), _field(metadata, root, 2), _field(metadata, root, 3)
+    kind_at, header_at, body_at = (
+        _field(metadata, root, 1),
+        _field(metadata, root, 2),
+        _field(metadata, root, 3),
+    )
     if kind_at is None or header_at is None:
         raise ValueError("bad metadata")
     header = header_at + struct.unpack_from("<I", metadata, header_at)[0]
@@ -295,7 +370,11 @@ def _record_batch(metadata: memoryview, table: int) -> tuple[int, Any, Any]:
     if _field(metadata, table, 3) is not None:
         raise ValueError("compressed")
     rows = 0 if rows_at is None else struct.unpack_from("<q", metadata, rows_at)[0]
-    return rows, _pairs(metadata, _field(metadata, table, 1)), _pairs(metadata, _field(metadata, table, 2))
+    return (
+        rows,
+        _pairs(metadata, _field(metadata, table, 1)),
+        _pairs(metadata, _field(metadata, table, 2)),
+    )
 
 
 def _pairs(metadata: memoryview, field: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -312,17 +391,25 @@ def _pairs(metadata: memoryview, field: int | None) -> np.ndarray[Any, np.dtype[
 def _read_types(path: Path, schema_message: bytes) -> dict[str, str]:
     """Column names and types; nanoarrow checks the schema message."""
     try:
-        schema = nanoarrow.c_array_stream(InputStream.from_readable(schema_message + END_OF_STREAM)).get_schema()
-        types = {schema.child(i).name: _type_name(schema.child(i)) for i in range(schema.n_children)}
+        schema = nanoarrow.c_array_stream(
+            InputStream.from_readable(schema_message + END_OF_STREAM)
+        ).get_schema()
+        types = {
+            schema.child(i).name: _type_name(schema.child(i)) for i in range(schema.n_children)
+        }
     except (RuntimeError, ValueError) as error:
-        raise FormatError(path, f"the Arrow schema cannot be read: {' '.join(str(error).split())}", offset=0) from error
+        raise FormatError(
+            path, f"the Arrow schema cannot be read: {' '.join(str(error).split())}", offset=0
+        ) from error
     if len(types) != schema.n_children:
         raise FormatError(path, "the Arrow schema names a column twice", offset=0)
     return types
 
 
 def _type_name(schema: Any) -> str:
-    """Name of a nanoarrow schema as schema.py has it; "fixed" and "bytes" for columns that only need to be stepped over."""
+    """Name of a nanoarrow schema as schema.py has it; "fixed" and "bytes" for columns that only
+    need to be stepped over.
+    """
     children = [schema.child(i) for i in range(schema.n_children)]
     if schema.dictionary is not None:
         raise ValueError(f"column {schema.name} has a dictionary")

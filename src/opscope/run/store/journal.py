@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal: inputs of the call that a thread is making, written before the call begins, readable after kill -9 or abort.
+"""The journal: inputs of the call that a thread is making, written before the call begins, readable
+after kill -9 or abort.
 
-A process has one file for each thread that makes journalled calls, journal-0, journal-1, …. A file holds one call, the last one,
-and is as large as the largest call so far. All numbers are little-endian.
+A process has one file for each thread that makes journalled calls, journal-0, journal-1, …. A file
+holds one call, the last one, and is as large as the largest call so far. All numbers are
+little-endian.
 
 Header, at 0:
     0   8 bytes  "OPSCOPJR"
     8   uint32   version, 1
-    12  uint32   state: 0 empty or being written, 1 the call is being made, 2 it returned, 3 it raised
+    12  uint32   state: 0 empty or being written, 1 the call is being made, 2 it returned, 3 it
+                 raised
     16  uint64   thread id
     24  int64    index of the call, -1 when it is not recorded
     32  uint64   bytes of the head
     40  24 bytes zero
-The head, at 64, is JSON: {"op": …, "args": argument tree of docs/schema.md as text, "tensors": [{"slot", "dtype", "shape",
-"stride", "storage", "offset", "device", "requires_grad", "at", "bytes"}]}. "at" and "bytes" say where the tensor's elements lie
-in the file, each covered element once in the order of memory, as values of a run do; null when they could not be read.
+The head, at 64, is JSON: {"op": …, "args": argument tree of docs/schema.md as text, "tensors":
+[{"slot", "dtype", "shape", "stride", "storage", "offset", "device", "requires_grad", "at",
+"bytes"}]}. "at" and "bytes" say where the tensor's elements lie in the file, each covered element
+once in the order of memory, as values of a run do; null when they could not be read.
 """
 
 from __future__ import annotations
@@ -100,7 +104,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalFile:
-    """The writing side of one thread's journal; OSError when the disk has no room for it, or the file is gone."""
+    """The writing side of one thread's journal; OSError when the disk has no room for it, or the
+    file is gone.
+    """
 
     def __init__(self, path: Path, thread: int) -> None:
         self._file = HeldFile(path)
@@ -137,7 +143,9 @@ class JournalFile:
 
 
 def read_journals(directory: Path) -> tuple[Entry, ...]:
-    """The journals of a process that hold a call which did not return; damaged ones raise FormatError."""
+    """The journals of a process that hold a call which did not return; damaged ones raise
+    FormatError.
+    """
     found = []
     for path in sorted(directory.glob(f"{NAME}*")):
         entry = _read(path)
@@ -154,11 +162,17 @@ def _read(path: Path) -> Entry | None:
                 raise FormatError(path, "not a journal of opscope", offset=0)
             _, version, state, thread, index, length = HEADER.unpack(start)
             if version != VERSION:
-                raise FormatError(path, f"journal of version {version}; this opscope reads {VERSION}", offset=8)
+                raise FormatError(
+                    path, f"journal of version {version}; this opscope reads {VERSION}", offset=8
+                )
             if state not in {OPEN, RAISED}:
                 return None
             if length > HEAD_LIMIT:
-                raise FormatError(path, f"its head of {length} bytes is larger than any that opscope writes", offset=32)
+                raise FormatError(
+                    path,
+                    f"its head of {length} bytes is larger than any that opscope writes",
+                    offset=32,
+                )
             head = msgspec.json.decode(file.read(length), type=Head)
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror}") from error
@@ -168,13 +182,23 @@ def _read(path: Path) -> Entry | None:
 
 
 def read_value(directory: Path, entry: Entry, tensor: Tensor) -> np.ndarray[Any, Any]:
-    """Elements of one input; MissingValueError when they were not written, FormatError when the file is too short for them."""
+    """Elements of one input; MissingValueError when they were not written, FormatError when the
+    file is too short for them.
+    """
     import numpy as np
 
-    held = next((held for held in entry.head.tensors if held.slot == tensor.slot and held.at is not None), None)
+    held = next(
+        (held for held in entry.head.tensors if held.slot == tensor.slot and held.at is not None),
+        None,
+    )
     if held is None or held.at is None:
         raise MissingValueError(f"{entry.name} holds no values of input {tensor.slot}")
     path = directory / entry.name
-    if find_dtype(held.dtype) is None or not 0 <= held.at <= held.at + held.bytes <= path.stat().st_size:
-        raise FormatError(path, f"input {tensor.slot} lies outside the file", offset=max(held.at, 0))
+    if (
+        find_dtype(held.dtype) is None
+        or not 0 <= held.at <= held.at + held.bytes <= path.stat().st_size
+    ):
+        raise FormatError(
+            path, f"input {tensor.slot} lies outside the file", offset=max(held.at, 0)
+        )
     return shaped(np.fromfile(path, dtype=np.uint8, count=held.bytes, offset=held.at), tensor, path)

@@ -5,8 +5,9 @@
     RUN/processes/p-{host}-{pid}-{start in ms}/{process.json, calls.arrow, …}
     RUN/processes/number-{n}        names the process directory that claimed number n
 
-The format as a whole is docs/store.md. JSON files are replaced in one step (written beside, then renamed), so a reader
-sees the old one or the new one. Nothing here follows a path that was read from a file.
+The format as a whole is docs/store.md. JSON files are replaced in one step (written beside, then
+renamed), so a reader sees the old one or the new one. Nothing here follows a path that was read
+from a file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ BLACKBOX = "blackbox"
 FORMULAS = "formulas"  # a second black box: gradient formulas written in Python, while they run
 EXTREMES = "extremes.arrow"
 STORE_MAJOR = 1
-SEGMENTED = ("calls", "tensors")  # the tables that old steps leave; stacks and judgements stay whole
+SEGMENTED = (
+    "calls",
+    "tensors",
+)  # the tables that old steps leave; stacks and judgements stay whole
 
 _MAX_JSON = 64 << 20
 _MAX_NUMBER = 1 << 20
@@ -46,7 +50,9 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class RunFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What run.json holds. schema is [major, minor] of the tables, store the major version of the directory's layout."""
+    """What run.json holds. schema is [major, minor] of the tables, store the major version of the
+    directory's layout.
+    """
 
     format: str = "opscope"
     version: str = ""
@@ -83,11 +89,13 @@ def create_run(
     keep_argv: bool = False,
     **facts: Any,
 ) -> Path:
-    """Make a new run directory and its run.json, and return it; a path that exists gets a sibling path-2, path-3, ….
+    """Make a new run directory and its run.json, and return it; a path that exists gets a sibling
+    path-2, path-3, ….
 
-    facts are further fields of RunFile (version, run_id, packages, seed, deterministic). What is not harmless by its kind is left
-    out of the environment, and of the command without keep_argv. Only the owner may enter the directory, unless it is shared.
-    UsageError when the directory cannot be made.
+    facts are further fields of RunFile (version, run_id, packages, seed, deterministic). What is
+    not harmless by its kind is left out of the environment, and of the command without keep_argv.
+    Only the owner may enter the directory, unless it is shared. UsageError when the directory
+    cannot be made.
     """
     directory = _make_fresh(Path(os.path.abspath(path)), mode=0o777 if shared else 0o700)  # noqa: PTH100 - resolve() would follow links the user chose
     facts.setdefault("run_id", uuid.uuid4().hex)
@@ -101,7 +109,9 @@ def create_run(
     try:
         write_json(directory / RUN_FILE, run)
     except OSError as error:
-        raise UsageError(f"{directory}: cannot write the run: {error.strerror}; choose another place with -o") from error
+        raise UsageError(
+            f"{directory}: cannot write the run: {error.strerror}; choose another place with -o"
+        ) from error
     return directory
 
 
@@ -118,15 +128,20 @@ def _make_fresh(path: Path, *, mode: int) -> Path:
             number += 1
             continue
         except OSError as error:
-            raise UsageError(f"{candidate}: cannot make the run directory: {error.strerror}; choose another with -o") from error
+            raise UsageError(
+                f"{candidate}: cannot make the run directory: {error.strerror}; choose "
+                "another with -o"
+            ) from error
         return candidate
 
 
 def seal_run(path: str | os.PathLike[str], **facts: Any) -> bool:
-    """Complete run.json at the end: processes as their process.json say, and further facts (overhead, hidden_calls, …).
+    """Complete run.json at the end: processes as their process.json say, and further facts
+    (overhead, hidden_calls, …).
 
-    False when that is not possible (run.json is gone, the disk is full): the run stays readable, and the program that was
-    watched must not suffer. A process whose process.json is torn is left out; readers name it.
+    False when that is not possible (run.json is gone, the disk is full): the run stays readable,
+    and the program that was watched must not suffer. A process whose process.json is torn is left
+    out; readers name it.
     """
     directory = Path(path)
     try:
@@ -134,13 +149,21 @@ def seal_run(path: str | os.PathLike[str], **facts: Any) -> bool:
     except FormatError:
         return False
     found = list(_readable_processes(directory))
-    processes = tuple(msgspec.structs.replace(process, environment={}, packages={}) for process in found)
+    processes = tuple(
+        msgspec.structs.replace(process, environment={}, packages={}) for process in found
+    )
     installed = next((process.packages for process in found if process.packages), {})
     facts.setdefault("packages", {**run.packages, **installed})
-    facts.setdefault("overhead", max((process.overhead for process in found if process.overhead is not None), default=None))
+    facts.setdefault(
+        "overhead",
+        max((process.overhead for process in found if process.overhead is not None), default=None),
+    )
     facts.setdefault("hidden_calls", sum(process.hidden_calls for process in found))
     try:
-        write_json(directory / RUN_FILE, msgspec.structs.replace(run, processes=processes, sealed=True, **facts))
+        write_json(
+            directory / RUN_FILE,
+            msgspec.structs.replace(run, processes=processes, sealed=True, **facts),
+        )
     except OSError:
         return False
     return True
@@ -153,20 +176,27 @@ def _readable_processes(directory: Path) -> Iterator[Process]:
 
 
 def read_run_file(directory: Path) -> RunFile:
-    """run.json of a run directory; FormatError with one line when it is missing, torn or not ours."""
+    """run.json of a run directory; FormatError with one line when it is missing, torn or not
+    ours.
+    """
     path = directory / RUN_FILE
     versions = read_json(path, _Versions)
     if versions.format != "opscope":
         raise FormatError(path, "not the run.json of an opscope run")
     if versions.store > STORE_MAJOR or versions.schema[0] > SCHEMA_MAJOR:
         written = f"opscope {versions.version}" if versions.version else "a newer opscope"
-        reason = f"written by {written} (store {versions.store}, schema {versions.schema[0]}); upgrade opscope to read it"
+        reason = (
+            f"written by {written} (store {versions.store}, schema {versions.schema[0]}); "
+            "upgrade opscope to read it"
+        )
         raise NewerFormatError(path, reason)
     return read_json(path, RunFile)
 
 
 def claim_process(directory: Path, facts: Process) -> Process:
-    """Make the directory of a process and give it the lowest free number of the run; OSError when it cannot be made."""
+    """Make the directory of a process and give it the lowest free number of the run; OSError when
+    it cannot be made.
+    """
     processes = directory / PROCESSES
     make_directory(processes, exist_ok=True)
     host = re.sub(r"[^A-Za-z0-9_.\-]", "_", facts.host or "")[:80] or "host"
@@ -186,7 +216,11 @@ def claim_process(directory: Path, facts: Process) -> Process:
 def _claim_number(processes: Path, name: str) -> int:
     for number in range(_MAX_NUMBER):
         try:
-            handle = os.open(processes / f"number-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, file_mode(processes))
+            handle = os.open(
+                processes / f"number-{number}",
+                os.O_CREAT | os.O_EXCL | os.O_WRONLY,
+                file_mode(processes),
+            )
         except FileExistsError:
             continue
         try:
@@ -197,7 +231,13 @@ def _claim_number(processes: Path, name: str) -> int:
     raise UsageError(f"{processes}: more than {_MAX_NUMBER} processes")
 
 
-def process_facts(*, rank: int = 0, local_rank: int | None = None, world: int | None = None, keep_argv: bool = False) -> Process:
+def process_facts(
+    *,
+    rank: int = 0,
+    local_rank: int | None = None,
+    world: int | None = None,
+    keep_argv: bool = False,
+) -> Process:
     """What this process says of itself; the writer gives it its number and directory."""
     import socket
 
@@ -222,8 +262,16 @@ def process_directories(directory: Path) -> list[Path]:
     processes = directory / PROCESSES
     if not processes.is_dir():
         return []
-    found = [entry for entry in processes.iterdir() if _PROCESS_NAME.fullmatch(entry.name) and entry.is_dir()]
-    claims = {_claimed_by(entry): int(entry.name[7:]) for entry in processes.glob("number-*") if entry.name[7:].isdigit()}
+    found = [
+        entry
+        for entry in processes.iterdir()
+        if _PROCESS_NAME.fullmatch(entry.name) and entry.is_dir()
+    ]
+    claims = {
+        _claimed_by(entry): int(entry.name[7:])
+        for entry in processes.glob("number-*")
+        if entry.name[7:].isdigit()
+    }
     return sorted(found, key=lambda entry: (claims.get(entry.name, _MAX_NUMBER), entry.name))
 
 
@@ -236,7 +284,9 @@ def _claimed_by(claim: Path) -> str:
 
 
 def read_process(directory: Path, number: int) -> Process:
-    """process.json with the directory's true name; number is what the process is called where the file has none."""
+    """process.json with the directory's true name; number is what the process is called where the
+    file has none.
+    """
     process = read_json(directory / PROCESS_FILE, Process)
     if not (-1 <= process.process < 1 << 31 and -(1 << 31) <= process.rank < 1 << 31):
         raise FormatError(directory / PROCESS_FILE, "a process number or rank that is no int32")
@@ -245,12 +295,18 @@ def read_process(directory: Path, number: int) -> Process:
 
 
 def update_process(directory: Path, **facts: Any) -> None:
-    """Replace facts of a process.json: exit_code, signal, rank, …; for the launcher, when a child died without closing."""
-    write_json(directory / PROCESS_FILE, msgspec.structs.replace(read_process(directory, -1), **facts))
+    """Replace facts of a process.json: exit_code, signal, rank, …; for the launcher, when a child
+    died without closing.
+    """
+    write_json(
+        directory / PROCESS_FILE, msgspec.structs.replace(read_process(directory, -1), **facts)
+    )
 
 
 def is_shard_name(name: str) -> bool:
-    """Whether a name read from a row is that of a value shard, and so stays inside its directory."""
+    """Whether a name read from a row is that of a value shard, and so stays inside its
+    directory.
+    """
     return _SHARD_NAME.fullmatch(name) is not None
 
 
@@ -262,13 +318,23 @@ def segment_name(table: str, number: int) -> str:
 def segment_files(directory: Path, table: str) -> list[Path]:
     """The segments of a table that are there, oldest first."""
     pattern = re.compile(rf"{table}(?:-([0-9]{{5,9}}))?\.arrow")
-    numbered = [(int(match[1] or 0), entry) for entry in directory.iterdir() if (match := pattern.fullmatch(entry.name))]
+    numbered = [
+        (int(match[1] or 0), entry)
+        for entry in directory.iterdir()
+        if (match := pattern.fullmatch(entry.name))
+    ]
     return [entry for _, entry in sorted(numbered)]
 
 
 def recorded_command(words: Sequence[str], *, keep: bool = False) -> tuple[str, ...]:
-    """The words of a command line as a run holds them: whole where the user asked for that, else what is harmless of them."""
-    return tuple(word.encode("utf-8", "backslashreplace").decode() for word in words) if keep else public_command(words)
+    """The words of a command line as a run holds them: whole where the user asked for that, else
+    what is harmless of them.
+    """
+    return (
+        tuple(word.encode("utf-8", "backslashreplace").decode() for word in words)
+        if keep
+        else public_command(words)
+    )
 
 
 def make_directory(path: Path, *, exist_ok: bool = False) -> None:
@@ -277,7 +343,9 @@ def make_directory(path: Path, *, exist_ok: bool = False) -> None:
 
 
 def file_mode(directory: Path) -> int:
-    """Mode for a new file of a run: 0o600 where only the owner may enter the directory, else what the umask leaves of 0o666."""
+    """Mode for a new file of a run: 0o600 where only the owner may enter the directory, else what
+    the umask leaves of 0o666.
+    """
     try:
         return 0o666 if directory.stat().st_mode & 0o077 else 0o600
     except OSError:
@@ -303,7 +371,9 @@ def write_json(path: Path, record: msgspec.Struct) -> None:
 
 
 def read_json(path: Path, kind: type[Record]) -> Record:
-    """Read a record; FormatError with one line when the file is missing, too large, torn or of another shape."""
+    """Read a record; FormatError with one line when the file is missing, too large, torn or of
+    another shape.
+    """
     try:
         if path.stat().st_size > _MAX_JSON:
             raise FormatError(path, f"larger than {_MAX_JSON} bytes; not a file opscope wrote")

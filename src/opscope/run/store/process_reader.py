@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading one process directory: its tables segment by segment, its values, and what its black box still knows."""
+"""Reading one process directory: its tables segment by segment, its values, and what its black box
+still knows.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _APART = 16  # rows between two wanted ones that cost more to make than a slice 
 
 
 class ProcessReader:
-    """One process of a run. problems collects a line for each thing that is torn, damaged or missing."""
+    """One process of a run. problems collects a line for each thing that is torn, damaged or
+    missing.
+    """
 
     def __init__(self, directory: Path, number: int) -> None:
         self.directory = directory
@@ -49,23 +53,31 @@ class ProcessReader:
 
     @property
     def constants(self) -> dict[str, int]:
-        """Columns that hold one number in all rows of this process: known late, or renumbered on reading."""
+        """Columns that hold one number in all rows of this process: known late, or renumbered on
+        reading.
+        """
         return {"process": self.process.process, "rank": self.process.rank}
 
     def calls(self, wants_step: Callable[[int], bool]) -> Iterator[Call]:
-        """Calls of the wanted steps by step and index, batches that overlap merged; the rest of the table stays on disk."""
+        """Calls of the wanted steps by step and index, batches that overlap merged; the rest of the
+        table stays on disk.
+        """
         waiting: list[Call] = [call for call in self.unfinished if wants_step(call.step)]
         spans = sorted(self._wanted_batches(wants_step))
         bounds = [*(first for first, _ in spans[1:]), None]
         for (_, number), following in zip(spans, bounds, strict=False):
             waiting.extend(call for call in self._rows("calls", number) if wants_step(call.step))
             waiting.sort(key=_place)
-            ready = len(waiting) if following is None else bisect_left(waiting, following, key=_place)
+            ready = (
+                len(waiting) if following is None else bisect_left(waiting, following, key=_place)
+            )
             yield from waiting[:ready]
             del waiting[:ready]
         yield from sorted(waiting, key=_place)
 
-    def _wanted_batches(self, wants_step: Callable[[int], bool]) -> Iterator[tuple[tuple[int, int], int]]:
+    def _wanted_batches(
+        self, wants_step: Callable[[int], bool]
+    ) -> Iterator[tuple[tuple[int, int], int]]:
         """Batches of calls that hold a wanted step, each behind the place of its first call."""
         for number in range(len(self.tables["calls"])):
             columns = self.tables["calls"].read(number, ("step", "index"))
@@ -84,14 +96,18 @@ class ProcessReader:
         columns = self.tables[table].read(number, list(TABLES[table]))
         if columns is not None:
             yield from self._records(table, list(columns.values()))
-            self.tables[table].release(number)  # who reads a table on and on shall not hold all of it
+            self.tables[table].release(
+                number
+            )  # who reads a table on and on shall not hold all of it
 
     def records_at(self, table: str, number: int, places: Sequence[int]) -> list[Any]:
         """Records of a sound batch by their places in it, in this order."""
         columns = self.tables[table].read(number, list(TABLES[table])) or {}
         found: dict[int, Any] = {}
         for first, last in _stretches(sorted(set(places))):
-            part = self._records(table, [sliced(column, first, last - first + 1) for column in columns.values()])
+            part = self._records(
+                table, [sliced(column, first, last - first + 1) for column in columns.values()]
+            )
             found.update(zip(range(first, last + 1), part, strict=True))
         return [found[place] for place in places]
 
@@ -108,7 +124,11 @@ class ProcessReader:
             if first <= index <= last:
                 found.extend(self._grouped(number).get(index, ()))
         entry = self.journalled.get(index)
-        return tuple(found) if entry is None else _with_journal(found, entry, self.process.process, index)
+        return (
+            tuple(found)
+            if entry is None
+            else _with_journal(found, entry, self.process.process, index)
+        )
 
     @cached_property
     def _index_ranges(self) -> list[tuple[int, int, int]]:
@@ -144,7 +164,9 @@ class ProcessReader:
 
     @cached_property
     def running(self) -> bool:
-        """Whether the process is still alive on this machine and records; `waited` is known once it has closed its files."""
+        """Whether the process is still alive on this machine and records; `waited` is known once it
+        has closed its files.
+        """
         process = self.process
         if process.waited is not None:
             return False
@@ -180,27 +202,47 @@ class ProcessReader:
 
     @cached_property
     def journalled(self) -> dict[int, Entry]:
-        """Call -> its journal: the call of that number, else the innermost one that the thread left open."""
+        """Call -> its journal: the call of that number, else the innermost one that the thread left
+        open.
+        """
         if not self.journals or self.blackbox is None:
             return {}
         known = {call.index: call.op for call in self.blackbox.recent}
         found = {}
         for entry in self.journals:
-            open_calls = [call.index for call in self.blackbox.open if (call.thread, call.op) == (entry.thread, entry.head.op)]
-            index = entry.index if known.get(entry.index) == entry.head.op else max(open_calls, default=None)
+            open_calls = [
+                call.index
+                for call in self.blackbox.open
+                if (call.thread, call.op) == (entry.thread, entry.head.op)
+            ]
+            index = (
+                entry.index
+                if known.get(entry.index) == entry.head.op
+                else max(open_calls, default=None)
+            )
             if index is not None:
                 found[index] = entry
         return found
 
     def value(self, tensor: Tensor, ref: ValueRef) -> np.ndarray[Any, Any]:
         """Elements of a tensor row, from a shard or from a journal."""
-        entry = next((entry for entry in self.journals if entry.name == ref.shard), None) if ref.shard.startswith(JOURNAL) else None
-        return self.values.read(tensor, ref) if entry is None else read_value(self.directory, entry, tensor)
+        entry = (
+            next((entry for entry in self.journals if entry.name == ref.shard), None)
+            if ref.shard.startswith(JOURNAL)
+            else None
+        )
+        return (
+            self.values.read(tensor, ref)
+            if entry is None
+            else read_value(self.directory, entry, tensor)
+        )
 
     @cached_property
     def unfinished(self) -> tuple[Call, ...]:
         """Calls that were open when the process ended and whose rows were never written."""
-        if self.running or self.blackbox is None or self.process.failed is not None:  # of what came after the recording it knows nothing
+        if (
+            self.running or self.blackbox is None or self.process.failed is not None
+        ):  # of what came after the recording it knows nothing
             return ()
         if not self.blackbox.open:
             return self._formulas(self.blackbox)
@@ -209,16 +251,27 @@ class ProcessReader:
         for columns in self.tables["calls"].read_all(("index",)):
             indices = columns["index"].buffers[0]
             written.update(indices[np.isin(indices, wanted)].tolist())
-        rows = [self._unfinished_row(call) for call in self.blackbox.open if call.index not in written]
+        rows = [
+            self._unfinished_row(call) for call in self.blackbox.open if call.index not in written
+        ]
         return (*rows, *self._formulas(self.blackbox))
 
     def _formulas(self, blackbox: BlackBoxContents) -> tuple[Call, ...]:
-        """Gradient formulas that were running and had no call of an operator under way; they get the next free numbers."""
+        """Gradient formulas that were running and had no call of an operator under way; they get
+        the next free numbers.
+        """
         formulas = self._black_box(FORMULAS)
         inside = {call.thread for call in blackbox.open if call.level == "operator"}
-        found = [] if formulas is None else [call for call in formulas.open if call.thread not in inside]
+        found = (
+            []
+            if formulas is None
+            else [call for call in formulas.open if call.thread not in inside]
+        )
         first = max((call.index + 1 for call in blackbox.recent), default=0)
-        return tuple(self._unfinished_row(msgspec.structs.replace(call, index=first + place)) for place, call in enumerate(found))
+        return tuple(
+            self._unfinished_row(msgspec.structs.replace(call, index=first + place))
+            for place, call in enumerate(found)
+        )
 
     def _unfinished_row(self, call: BlackBoxCall) -> Call:
         return Call(
@@ -252,15 +305,24 @@ class ProcessReader:
         elif self.running:
             self.problems.append(f"{self.directory}: process {process.pid} is still running")
         elif self._known and process.waited is None:
-            # However it ended: its own last word is `waited`, and rows that were on their way are gone without it.
+            # However it ended: its own last word is `waited`, and rows that were on their way are
+            # gone without it.
             during = f" in {unfinished[-1].op}" if unfinished else ""
-            how = "killed, or the disk was full" if process.signal is None else f"killed by signal {process.signal}"
+            how = (
+                "killed, or the disk was full"
+                if process.signal is None
+                else f"killed by signal {process.signal}"
+            )
             ended = f"the process ended{during} without closing its files: it was {how}"
-            self.problems.append(f"{self.directory}: {ended}; what came after its last rows was not seen")
+            self.problems.append(
+                f"{self.directory}: {ended}; what came after its last rows was not seen"
+            )
 
 
 def _with_journal(rows: list[Tensor], entry: Entry, process: int, index: int) -> tuple[Tensor, ...]:
-    """The rows of a call with the values of its journal; the journal's own rows for a call that has none."""
+    """The rows of a call with the values of its journal; the journal's own rows for a call that has
+    none.
+    """
     inputs = {row.slot: row for row in entry.rows(process, index)}
     if not rows:
         return tuple(inputs.values())
@@ -302,9 +364,16 @@ def _alive(pid: int, recorded: float | None) -> bool:
     except PermissionError:
         pass
     try:
-        state, *numbers = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        state, *numbers = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
         ticks = int(numbers[18])
-        started = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+        started = (
+            time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+        )
     except (OSError, ValueError, IndexError, AttributeError):
         return True  # no /proc: believe kill
     return state not in "ZX" and (recorded is None or started < recorded + 5)

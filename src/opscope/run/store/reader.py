@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 
 
 class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
-    """Columns of one batch, decoded when they are looked up: who screens numbers does not pay for texts."""
+    """Columns of one batch, decoded when they are looked up: who screens numbers does not pay for
+    texts.
+    """
 
-    def __init__(self, table: StoredTable, number: int, names: Sequence[str], constants: dict[str, int]) -> None:
+    def __init__(
+        self, table: StoredTable, number: int, names: Sequence[str], constants: dict[str, int]
+    ) -> None:
         self._table = table
         self._number = number
         self._names = tuple(names)
@@ -62,8 +66,9 @@ class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
 class NativeRun:
     """A run in its own directory.
 
-    Opening reads run.json alone; FormatError when the directory is missing, empty or not a run, NewerFormatError when a
-    newer opscope wrote it. Torn tables are read up to the last whole batch and named in problems.
+    Opening reads run.json alone; FormatError when the directory is missing, empty or not a run,
+    NewerFormatError when a newer opscope wrote it. Torn tables are read up to the last whole batch
+    and named in problems.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -73,9 +78,14 @@ class NativeRun:
 
     @cached_property
     def _processes(self) -> tuple[ProcessReader, ...]:
-        readers = [ProcessReader(entry, number) for number, entry in enumerate(process_directories(self._directory))]
+        readers = [
+            ProcessReader(entry, number)
+            for number, entry in enumerate(process_directories(self._directory))
+        ]
         numbers = [reader.process.process for reader in readers]
-        if len(set(numbers)) < len(numbers):  # directories gathered from several hosts: number them anew
+        if len(set(numbers)) < len(
+            numbers
+        ):  # directories gathered from several hosts: number them anew
             for number, reader in enumerate(readers):
                 reader.process = msgspec.structs.replace(reader.process, process=number)
         return tuple(readers)
@@ -87,12 +97,17 @@ class NativeRun:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """One line for each thing that is torn, damaged or missing; the first access opens every table.
+        """One line for each thing that is torn, damaged or missing; the first access opens every
+        table.
 
         Damage inside a batch is found when the batch is read; ask again after reading.
         """
         lines = [line for reader in self._checked_processes for line in reader.problems]
-        return (*lines, *([] if self._processes else [f"{self._directory}: no process recorded into it"]), *self._missing_ranks())
+        return (
+            *lines,
+            *([] if self._processes else [f"{self._directory}: no process recorded into it"]),
+            *self._missing_ranks(),
+        )
 
     @cached_property
     def _checked_processes(self) -> tuple[ProcessReader, ...]:
@@ -104,27 +119,41 @@ class NativeRun:
         world = max((process.world or 0 for process in self.processes), default=0)
         ranks = self._file.config.get("ranks")
         try:
-            wanted = parse_ranges(ranks, what="ranks") if isinstance(ranks, str) else ((0, world - 1),)
+            wanted = (
+                parse_ranges(ranks, what="ranks") if isinstance(ranks, str) else ((0, world - 1),)
+            )
         except UsageError:
             wanted = ((0, world - 1),)
         found = {process.rank for process in self.processes}
-        missing = [rank for rank in range(min(world, 1 << 20)) if rank not in found and any(a <= rank <= b for a, b in wanted)]
+        missing = [
+            rank
+            for rank in range(min(world, 1 << 20))
+            if rank not in found and any(a <= rank <= b for a, b in wanted)
+        ]
         if missing:
-            shown = ", ".join(str(rank) for rank in missing[:8]) + (", …" if len(missing) > 8 else "")
+            shown = ", ".join(str(rank) for rank in missing[:8]) + (
+                ", …" if len(missing) > 8 else ""
+            )
             yield f"{self._directory}: no records of rank {shown} of {world}"
 
     def table(self, name: str) -> ArrowStream:
         """Table "calls", "tensors", "stacks" or "judgements" of all processes."""
         return _Table(self, name)
 
-    def near(self, name: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]) -> ArrowStream:
-        """A table without the batches that hold none of these calls, sorted numbers by process. See query.near."""
+    def near(
+        self, name: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]
+    ) -> ArrowStream:
+        """A table without the batches that hold none of these calls, sorted numbers by process. See
+        query.near.
+        """
         return _Table(self, name, calls)
 
     def messages(
         self, table: str, near: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None
     ) -> Iterator[bytes | bytearray | memoryview]:
-        """The table, or the batches near some calls, as the bytes of one Arrow IPC stream, read as it is consumed."""
+        """The table, or the batches near some calls, as the bytes of one Arrow IPC stream, read as
+        it is consumed.
+        """
         yield schema_bytes(table_schema(table))
         nothing = np.empty(0, dtype=np.int64)
         for reader in self._processes:
@@ -145,8 +174,12 @@ class NativeRun:
         reader = self._by_number.get(process)
         return None if reader is None else reader.blackbox
 
-    def columns(self, table: str, names: Sequence[str]) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
-        """Some columns of a table, a batch at a time; a column's bytes are read when it is first looked up. See query.columns."""
+    def columns(
+        self, table: str, names: Sequence[str]
+    ) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+        """Some columns of a table, a batch at a time; a column's bytes are read when it is first
+        looked up. See query.columns.
+        """
         for reader in self._processes:
             stored, constants = reader.tables[table], reader.constants
             for number in stored.usable():
@@ -156,7 +189,9 @@ class NativeRun:
             yield _unfinished_columns(self.unfinished, names)
 
     def arrow_columns(self, table: str) -> Iterator[Mapping[str, Column]]:
-        """All columns of a table, a batch at a time, texts as bytes in the mapped files. See query.arrow_columns."""
+        """All columns of a table, a batch at a time, texts as bytes in the mapped files. See
+        query.arrow_columns.
+        """
         names = list(TABLES[table])
         for reader in self._processes:
             stored = reader.tables[table]
@@ -169,12 +204,16 @@ class NativeRun:
             yield dict(zip(names, map(owned, struct_columns(TABLES[table], batch)), strict=True))
 
     def release(self, table: str) -> None:
-        """Gives back the memory in which a table lies mapped; views of it stay as they are. See query.release."""
+        """Gives back the memory in which a table lies mapped; views of it stay as they are. See
+        query.release.
+        """
         for reader in self._processes:
             reader.tables[table].release()
 
     def records_at(self, table: str, rows: Sequence[int]) -> list[Any]:
-        """Records by their number among the rows of arrow_columns; reads only the batches that hold one."""
+        """Records by their number among the rows of arrow_columns; reads only the batches that hold
+        one.
+        """
         wanted = np.unique(np.asarray(rows, dtype=np.int64))
         found: dict[int, Any] = {}
         first = 0
@@ -184,20 +223,41 @@ class NativeRun:
                 last = first + stored.rows(number)
                 here = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, last)]
                 if len(here):
-                    found.update(zip(here.tolist(), reader.records_at(table, number, (here - first).tolist()), strict=True))
+                    found.update(
+                        zip(
+                            here.tolist(),
+                            reader.records_at(table, number, (here - first).tolist()),
+                            strict=True,
+                        )
+                    )
                 first = last
         if table == "calls":
-            found.update({row: self.unfinished[row - first] for row in wanted[np.searchsorted(wanted, first) :].tolist()})
+            found.update(
+                {
+                    row: self.unfinished[row - first]
+                    for row in wanted[np.searchsorted(wanted, first) :].tolist()
+                }
+            )
         return [found[int(row)] for row in rows]
 
     def ordered_calls(self, selection: Selection) -> Iterator[Call]:
-        """The calls of wanted steps and ranks by rank, process, step and index; memory holds only batches that overlap."""
-        for reader in sorted(self._processes, key=lambda reader: (reader.process.rank, reader.process.process)):
+        """The calls of wanted steps and ranks by rank, process, step and index; memory holds only
+        batches that overlap.
+        """
+        for reader in sorted(
+            self._processes, key=lambda reader: (reader.process.rank, reader.process.process)
+        ):
             if selection.wants_rank(reader.process.rank):
-                yield from (call for call in reader.calls(selection.wants_step) if selection.wants_call(call))
+                yield from (
+                    call
+                    for call in reader.calls(selection.wants_step)
+                    if selection.wants_call(call)
+                )
 
     def extremes(self) -> list[dict[str, Any]]:
-        """What steps that are no longer kept shrank to: one row for each range of steps, operator, module and phase."""
+        """What steps that are no longer kept shrank to: one row for each range of steps, operator,
+        module and phase.
+        """
         return [row for reader in self._processes for row in reader.extremes()]
 
     def tensors_of(self, process: int, index: int) -> tuple[Tensor, ...]:
@@ -206,13 +266,17 @@ class NativeRun:
         return () if reader is None else reader.tensors_of(index)
 
     def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
-        """Elements of a tensor row, a read-only view of the file; raw bytes for a type NumPy does not have.
+        """Elements of a tensor row, a read-only view of the file; raw bytes for a type NumPy does
+        not have.
 
-        MissingValueError when they were not kept or are gone with old steps, FormatError when the shard is damaged.
+        MissingValueError when they were not kept or are gone with old steps, FormatError when the
+        shard is damaged.
         """
         reader = self._by_number.get(tensor.process)
         if tensor.value is None or reader is None:
-            raise MissingValueError(f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept")
+            raise MissingValueError(
+                f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept"
+            )
         return reader.value(tensor, tensor.value)
 
     @cached_property
@@ -223,7 +287,12 @@ class NativeRun:
 class _Table:
     """One table of a run; each __arrow_c_stream__ reads the files again."""
 
-    def __init__(self, run: NativeRun, name: str, near: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None) -> None:
+    def __init__(
+        self,
+        run: NativeRun,
+        name: str,
+        near: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None,
+    ) -> None:
         if name not in TABLES:
             raise KeyError(name)
         self._run = run
@@ -231,7 +300,9 @@ class _Table:
         self._near = near
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return InputStream.from_readable(_Bytes(self._run.messages(self._name, self._near))).__arrow_c_stream__(requested_schema)
+        return InputStream.from_readable(
+            _Bytes(self._run.messages(self._name, self._near))
+        ).__arrow_c_stream__(requested_schema)
 
 
 class _Bytes:
@@ -258,8 +329,16 @@ class _Bytes:
         return done
 
 
-def _unfinished_columns(calls: tuple[Call, ...], names: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    columns = dict(zip(TABLES["calls"], struct_columns(TABLES["calls"], encode_rows("calls", calls)), strict=True))
+def _unfinished_columns(
+    calls: tuple[Call, ...], names: Sequence[str]
+) -> dict[str, np.ndarray[Any, Any]]:
+    columns = dict(
+        zip(
+            TABLES["calls"],
+            struct_columns(TABLES["calls"], encode_rows("calls", calls)),
+            strict=True,
+        )
+    )
     return {name: column_array(columns[name]) for name in names}
 
 
@@ -269,7 +348,10 @@ def _open_run_file(directory: Path) -> RunFile:
         raise FormatError(directory, reason)
     if not (directory / RUN_FILE).exists():
         empty = next(directory.iterdir(), None) is None
-        raise FormatError(directory, "an empty directory" if empty else f"not an opscope run: it has no {RUN_FILE}")
+        raise FormatError(
+            directory,
+            "an empty directory" if empty else f"not an opscope run: it has no {RUN_FILE}",
+        )
     return read_run_file(directory)
 
 

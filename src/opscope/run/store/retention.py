@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stays on disk: --keep, the segments of a table, and the extremes that old steps shrink to.
 
-With --keep last:N the tables calls and tensors are written in segments of N/4 steps, so that old steps can be deleted as
-files. A segment goes when every step in it is older than the last N and none had a finding; before it goes, its extremes
-are added to extremes.arrow: one row for each operator, module and phase over a range of steps. At most MAX_RANGES ranges
-are kept; when there are more, neighbours are merged, so the file is bounded however long the run is.
+With --keep last:N the tables calls and tensors are written in segments of N/4 steps, so that old
+steps can be deleted as files. A segment goes when every step in it is older than the last N and
+none had a finding; before it goes, its extremes
+are added to extremes.arrow: one row for each operator, module and phase over a range of steps. At
+most MAX_RANGES ranges are kept; when there are more, neighbours are merged, so the file is bounded
+however long the run is.
 """
 
 from __future__ import annotations
@@ -20,14 +22,18 @@ from opscope.errors import UsageError
 MAX_RANGES = 16
 STEP_CALLS = 20_000
 EXTREMES_TYPES: dict[str, str] = {
-    "process": "int32", "rank": "int32", "first_step": "int32", "last_step": "int32", "op": "string", "module": "string",
-    "phase": "string", "calls": "int64", "min": "float64", "max": "float64", "nan": "int64", "pos_inf": "int64",
+    "process": "int32", "rank": "int32", "first_step": "int32", "last_step": "int32",
+    "op": "string", "module": "string",
+    "phase": "string", "calls": "int64", "min": "float64", "max": "float64", "nan": "int64",
+    "pos_inf": "int64",
     "neg_inf": "int64", "near_limit": "int64",
 }  # fmt: skip
 
 
 class Extremes(msgspec.Struct, frozen=True):
-    """What one operator did over a range of steps; min and max over the finite elements of its outputs and inputs."""
+    """What one operator did over a range of steps; min and max over the finite elements of its
+    outputs and inputs.
+    """
 
     calls: int = 0
     min: float | None = None
@@ -64,7 +70,9 @@ class Range(msgspec.Struct, frozen=True):
         """Both ranges as one."""
         operators = dict(self.operators)
         for operator, extremes in other.operators.items():
-            operators[operator] = operators[operator].merged(extremes) if operator in operators else extremes
+            operators[operator] = (
+                operators[operator].merged(extremes) if operator in operators else extremes
+            )
         return Range(min(self.first, other.first), max(self.last, other.last), operators)
 
 
@@ -88,7 +96,11 @@ def extremes_columns(ranges: Iterable[Range], *, process: int, rank: int) -> lis
         for item in ranges
         for operator, extremes in item.operators.items()
     ]
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in EXTREMES_TYPES]
+    return (
+        [list(column) for column in zip(*rows, strict=True)]
+        if rows
+        else [[] for _ in EXTREMES_TYPES]
+    )
 
 
 def parse_keep(text: str) -> int | None:
@@ -102,9 +114,11 @@ def parse_keep(text: str) -> int | None:
 
 
 class Segment:
-    """Which steps one segment of the tables holds, how many rows of each, and which shards these point into.
+    """Which steps one segment of the tables holds, how many rows of each, and which shards these
+    point into.
 
-    A step of more than STEP_CALLS calls counts as several: a program that ends no step is bounded too.
+    A step of more than STEP_CALLS calls counts as several: a program that ends no step is bounded
+    too.
     """
 
     def __init__(self, number: int) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a process on disk: which segment rows go to, and what happens to steps that are out of --keep."""
+"""The tables of a process on disk: which segment rows go to, and what happens to steps that are out
+of --keep.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from opscope.run.arrow import column_of_view, encode_columns, schema_of, table_s
 from opscope.run.schema import TABLES, Process
 from opscope.run.store.extremes import segment_extremes
 from opscope.run.store.layout import EXTREMES, SEGMENTED, segment_name
-from opscope.run.store.retention import EXTREMES_TYPES, STEP_CALLS, Range, Segment, add_range, extremes_columns, outdated
+from opscope.run.store.retention import (
+    EXTREMES_TYPES,
+    STEP_CALLS,
+    Range,
+    Segment,
+    add_range,
+    extremes_columns,
+    outdated,
+)
 from opscope.run.store.tables import TableFile
 from opscope.run.store.values import ValueStore
 
@@ -22,7 +32,9 @@ FORGOTTEN_AT_ONCE = 16  # segments; short steps fill them faster than one by one
 class SegmentedTables:
     """The open table files of a process; used by one thread. Every method may raise OSError."""
 
-    def __init__(self, directory: Path, process: Process, values: ValueStore, *, keep: int | None) -> None:
+    def __init__(
+        self, directory: Path, process: Process, values: ValueStore, *, keep: int | None
+    ) -> None:
         self._directory = directory
         self._process = process
         self._values = values
@@ -45,7 +57,9 @@ class SegmentedTables:
         file = self._files.get(table)
         if file is None:
             number = self._current.number if table in SEGMENTED else 0
-            file = self._files[table] = TableFile(self._directory / segment_name(table, number), table_schema(table))
+            file = self._files[table] = TableFile(
+                self._directory / segment_name(table, number), table_schema(table)
+            )
         before = file.size
         file.write(batch)
         self._row_bytes[table] = max(256, (file.size - before) // max(1, batch.length))
@@ -57,16 +71,24 @@ class SegmentedTables:
             self._current.shards |= shards_of(batch)
 
     def row_bytes(self, table: str) -> int:
-        """About how many bytes a row of a table takes, from those written last; safe to ask from any thread."""
+        """About how many bytes a row of a table takes, from those written last; safe to ask from
+        any thread.
+        """
         return self._row_bytes.get(table, 512)
 
     def rows(self) -> dict[str, int]:
         """Rows by table that are on disk: those of deleted segments are not."""
         kept = [segment.rows for segment in (*self._closed, self._current)]
-        return {table: total for table in SEGMENTED if (total := sum(rows.get(table, 0) for rows in kept))} | self._whole
+        return {
+            table: total
+            for table in SEGMENTED
+            if (total := sum(rows.get(table, 0) for rows in kept))
+        } | self._whole
 
     def end_step(self, step: int, *, finding: bool, touched: Iterable[str]) -> None:
-        """Note that a step is over; begin a new segment and delete outdated ones when it is time."""
+        """Note that a step is over; begin a new segment and delete outdated ones when it is
+        time.
+        """
         self._current.shards |= set(touched)
         self._calls, self._suspicious = 0, False
         self._count_step(step, finding=finding)
@@ -101,7 +123,9 @@ class SegmentedTables:
             self._forget(old)
 
     def tidy(self) -> None:
-        """Delete what is out of --keep; it is noticed at the latest when as much again has been written."""
+        """Delete what is out of --keep; it is noticed at the latest when as much again has been
+        written.
+        """
         if self._keep is not None:
             self._forget(outdated(self._closed, last_step=self._last, keep=self._keep))
 
@@ -133,7 +157,9 @@ class SegmentedTables:
         self._values.delete(set().union(*(segment.shards for segment in segments)) - needed)
 
     def _write_extremes(self) -> None:
-        columns = extremes_columns(self._ranges, process=self._process.process, rank=self._process.rank)
+        columns = extremes_columns(
+            self._ranges, process=self._process.process, rank=self._process.rank
+        )
         path = self._directory / EXTREMES
         beside = path.with_suffix(".partial")
         beside.unlink(missing_ok=True)

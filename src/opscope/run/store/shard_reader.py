@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading tensor values from the shards of one process directory, lazily and through the page cache."""
+"""Reading tensor values from the shards of one process directory, lazily and through the page
+cache.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from opscope.run.store.shards import Entry, parse_header
 
 
 class Shard:
-    """One mapped shard; FormatError when it is not a safetensors file or its header points outside it."""
+    """One mapped shard; FormatError when it is not a safetensors file or its header points outside
+    it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +31,9 @@ class Shard:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except FileNotFoundError as error:
-            raise MissingValueError(f"{path}: the shard is gone (deleted with old steps, or not copied)") from error
+            raise MissingValueError(
+                f"{path}: the shard is gone (deleted with old steps, or not copied)"
+            ) from error
         except (OSError, ValueError) as error:
             raise FormatError(path, f"cannot be read: {error}") from error
         try:
@@ -45,7 +51,9 @@ class Shard:
     def bytes_of(self, key: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """The bytes of a value as a read-only view of the file."""
         begin, end = self.entry(key).data_offsets
-        return np.frombuffer(self._map, dtype=np.uint8, count=end - begin, offset=self._start + begin)
+        return np.frombuffer(
+            self._map, dtype=np.uint8, count=end - begin, offset=self._start + begin
+        )
 
 
 class ShardReader:
@@ -58,15 +66,21 @@ class ShardReader:
     def read(self, tensor: Tensor, ref: ValueRef) -> np.ndarray[Any, Any]:
         """Elements of a tensor row; of raw bytes, one dimension, for a type NumPy does not have."""
         if not is_shard_name(ref.shard):
-            raise FormatError(self._directory, f"a row points to {ref.shard[:80]!r}, which is not the name of a shard")
+            raise FormatError(
+                self._directory,
+                f"a row points to {ref.shard[:80]!r}, which is not the name of a shard",
+            )
         shard = self._open(self._directory / ref.shard)
         return shaped(shard.bytes_of(ref.key), tensor, shard.path)
 
 
-def shaped(data: np.ndarray[Any, np.dtype[np.uint8]], tensor: Tensor, path: Path) -> np.ndarray[Any, Any]:
+def shaped(
+    data: np.ndarray[Any, np.dtype[np.uint8]], tensor: Tensor, path: Path
+) -> np.ndarray[Any, Any]:
     """Bytes as the array that a row describes; an expanded tensor's bytes are those of its base.
 
-    FormatError when the bytes are neither those of the shape nor those of the shape with stride-0 dimensions taken once.
+    FormatError when the bytes are neither those of the shape nor those of the shape with stride-0
+    dimensions taken once.
     """
     kind = find_dtype(tensor.dtype)
     if kind is None or kind.numpy is None:
@@ -74,23 +88,36 @@ def shaped(data: np.ndarray[Any, np.dtype[np.uint8]], tensor: Tensor, path: Path
     dtype, shape = kind.to_numpy(), tensor.shape or ()
     if len(data) % dtype.itemsize:
         raise FormatError(path, f"{len(data)} bytes are no whole number of {tensor.dtype} elements")
-    elements = data.view(dtype) if data.ctypes.data % dtype.alignment == 0 else data.copy().view(dtype)
+    elements = (
+        data.view(dtype) if data.ctypes.data % dtype.alignment == 0 else data.copy().view(dtype)
+    )
     if tensor.shape is None:
         return elements
-    laid = laid_out(elements, shape, tensor.stride) if math.prod(max(1, size) for size in shape) < 1 << 62 else None
+    laid = (
+        laid_out(elements, shape, tensor.stride)
+        if math.prod(max(1, size) for size in shape) < 1 << 62
+        else None
+    )
     if laid is not None:
         return laid
     raise FormatError(path, f"{elements.size} elements do not fill a tensor of shape {list(shape)}")
 
 
-def laid_out(elements: np.ndarray[Any, Any], shape: tuple[int, ...], stride: tuple[int, ...] | None) -> np.ndarray[Any, Any] | None:
+def laid_out(
+    elements: np.ndarray[Any, Any], shape: tuple[int, ...], stride: tuple[int, ...] | None
+) -> np.ndarray[Any, Any] | None:
     """Stored elements as the array of a row, None when they do not fill it.
 
-    A recorder stores what a tensor covers in the order of memory, that is by falling stride, elements that a stride of 0
-    repeats once; a tensor that overlaps itself otherwise, or whose strides are unknown, is stored in logical order.
+    A recorder stores what a tensor covers in the order of memory, that is by falling stride,
+    elements that a stride of 0 repeats once; a tensor that overlaps itself otherwise, or whose
+    strides are unknown, is stored in logical order.
     """
     known = stride if stride is not None and len(stride) == len(shape) else None
-    once = shape if known is None else tuple(1 if step == 0 else size for size, step in zip(shape, known, strict=True))
+    once = (
+        shape
+        if known is None
+        else tuple(1 if step == 0 else size for size, step in zip(shape, known, strict=True))
+    )
     if elements.size not in {math.prod(once), math.prod(shape)}:
         return None
     if known is None or elements.size != math.prod(once):

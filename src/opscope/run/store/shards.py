@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Value shards: safetensors files of tensor values, each value stored once under the xxh3-128 of its bytes.
+"""Value shards: safetensors files of tensor values, each value stored once under the xxh3-128 of
+its bytes.
 
-A shard is a safetensors file (https://github.com/huggingface/safetensors, "Format"): uint64 N, N bytes of JSON header
-padded with spaces, then the values without gaps. The key of a value is the lower-case hexadecimal xxh3-128 of its bytes.
-dtype and shape in the header are those of the first tensor that had these bytes, U8 where safetensors has no code for the
-type (complex128, int4, …) or the bytes are not exactly those of the shape; the row that points here has the true ones.
+A shard is a safetensors file (https://github.com/huggingface/safetensors, "Format"): uint64 N, N
+bytes of JSON header padded with spaces, then the values without gaps. The key of a value is the
+lower-case hexadecimal xxh3-128 of its bytes. dtype and shape in the header are those of the first
+tensor that had these bytes, U8 where safetensors has no code for the type (complex128, int4, …) or
+the bytes are not exactly those of the shape; the row that points here has the true ones.
 
-While a shard is written it is called NAME.partial: room for the header is reserved, values are streamed behind it, the
-header is written last, and the file renamed. A shard smaller than one buffer is written in one go, with a header of
-exact size. A crash leaves at most a .partial file, which readers ignore.
+While a shard is written it is called NAME.partial: room for the header is reserved, values are
+streamed behind it, the header is written last, and the file renamed. A shard smaller than one
+buffer is written in one go, with a header of exact size. A crash leaves at most a .partial file,
+which readers ignore.
 """
 
 from __future__ import annotations
@@ -53,7 +56,9 @@ class OpenShard:
         self._header_bytes = 128
 
     def add(self, key: str, nbytes: int, dtype: str, shape: Sequence[int]) -> bool:
-        """Reserve room for a value; False when header or shard is full and a new shard is needed."""
+        """Reserve room for a value; False when header or shard is full and a new shard is
+        needed.
+        """
         code, header_shape = _header_type(dtype, shape, nbytes)
         entry = Entry(code, header_shape, (self.size, self.size + nbytes))
         room = len(key) + len(msgspec.json.encode(entry)) + 4
@@ -66,7 +71,9 @@ class OpenShard:
         return True
 
     def header(self, *, reserved: int | None = None) -> bytes:
-        """The file's first bytes, length included; padded to the reserved size, else to ALIGNMENT."""
+        """The file's first bytes, length included; padded to the reserved size, else to
+        ALIGNMENT.
+        """
         text = msgspec.json.encode({"__metadata__": METADATA, **self.entries})
         total = -(-(len(text) + 8) // ALIGNMENT) * ALIGNMENT if reserved is None else reserved
         return (total - 8).to_bytes(8, "little") + text.ljust(total - 8)
@@ -80,7 +87,9 @@ def _header_type(dtype: str, shape: Sequence[int], nbytes: int) -> tuple[str, tu
 
 
 class ShardFile:
-    """The file of a shard. Values come in order and are gathered in buffers; every method may raise OSError."""
+    """The file of a shard. Values come in order and are gathered in buffers; every method may raise
+    OSError.
+    """
 
     def __init__(self, directory: Path, name: str, spool: Spool) -> None:
         self.path = directory / name
@@ -100,7 +109,10 @@ class ShardFile:
                 self._buffer = self._spool.take()
             count = min(len(data) - done, CHUNK_BYTES - self._filled)
             source = np.frombuffer(data, dtype=np.uint8, count=count, offset=done)
-            np.copyto(np.frombuffer(self._buffer, dtype=np.uint8, count=count, offset=self._filled), source)
+            np.copyto(
+                np.frombuffer(self._buffer, dtype=np.uint8, count=count, offset=self._filled),
+                source,
+            )
             done += count
             self._filled += count
             if self._filled == CHUNK_BYTES:
@@ -112,7 +124,8 @@ class ShardFile:
             self._file = HeldFile(self._partial, direct=self._spool.prefer_direct())
         end = self._written + self._filled
         if end > self._allocated:
-            # Space is taken in large pieces: faster, and a full disk shows here and not in the middle of a tensor.
+            # Space is taken in large pieces: faster, and a full disk shows here and not in the
+            # middle of a tensor.
             self._file.allocate(RESERVED + self._allocated, ALLOCATION)
             self._allocated += ALLOCATION
         if self._buffer is not None:
@@ -145,7 +158,9 @@ class ShardFile:
         self._file, self._buffer = None, None
 
     def drop_after_fork(self) -> Spool:
-        """In a forked child, which has not the spool's thread: close the file, and give a spool that holds nothing."""
+        """In a forked child, which has not the spool's thread: close the file, and give a spool
+        that holds nothing.
+        """
         if self._file is not None:
             self._file.close()
         self._file, self._buffer, self._spool = None, None, Spool()

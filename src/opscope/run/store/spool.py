@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streaming the bytes of shards to disk: aligned buffers filled by the program's threads, written by one thread.
+"""Streaming the bytes of shards to disk: aligned buffers filled by the program's threads, written
+by one thread.
 
-A buffer is written past the page cache (O_DIRECT) where the file system can, since pages of a file that nobody reads
-soon only push out others: on the machine this was written on, 1 GB took 6 s through the page cache and 1 to 2 s past it,
-while filling the buffers costs a tenth of a second. A slow disk below much memory is the opposite, so the rate of both
-ways is watched, and the next shard takes the faster.
+A buffer is written past the page cache (O_DIRECT) where the file system can, since pages of a file
+that nobody reads
+soon only push out others: on the machine this was written on, 1 GB took 6 s through the page cache
+and 1 to 2 s past it, while filling the buffers costs a tenth of a second. A slow disk below much
+memory is the opposite, so the rate of both ways is watched, and the next shard takes the faster.
 
 The number of buffers bounds memory; take() waits for one when the disk cannot keep up.
 """
@@ -36,7 +38,9 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class Spool:
-    """The buffers and the thread; take(), write() and drain() raise the OSError that a write met."""
+    """The buffers and the thread; take(), write() and drain() raise the OSError that a write
+    met.
+    """
 
     def __init__(self) -> None:
         self.waited = 0.0
@@ -79,11 +83,15 @@ class Spool:
             self._changed.notify_all()
 
     def write(self, file: HeldFile, buffer: mmap.mmap, length: int, offset: int) -> None:
-        """Write the first bytes of a buffer in the background; the buffer becomes free afterwards."""
+        """Write the first bytes of a buffer in the background; the buffer becomes free
+        afterwards.
+        """
         with self._changed:
             self._raise()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="opscope-values", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="opscope-values", daemon=True
+                )
                 self._thread.start()
             self._jobs.append(_Job(file, buffer, length, offset))
             self._changed.notify_all()
@@ -96,7 +104,9 @@ class Spool:
             self._raise()
 
     def stop(self) -> None:
-        """Give up what is not written yet and wait for what is being written; files may be closed afterwards."""
+        """Give up what is not written yet and wait for what is being written; files may be closed
+        afterwards.
+        """
         with self._changed:
             self._jobs.clear()
             while self._busy:

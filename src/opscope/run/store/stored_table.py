@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading one table of one process: its segments as a row of batches, damaged ones left out and named."""
+"""Reading one table of one process: its segments as a row of batches, damaged ones left out and
+named.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,25 @@ from opscope.run.store.ipc import Batch, IpcFile
 from opscope.run.store.layout import segment_files, segment_name
 
 _NONE: Mapping[str, int] = {}
-_REQUIRED = {table: [field.name for field in msgspec.structs.fields(record) if field.required] for table, record in RECORDS.items()}
+_REQUIRED = {
+    table: [field.name for field in msgspec.structs.fields(record) if field.required]
+    for table, record in RECORDS.items()
+}
 
 
 class _Columns(Mapping[str, Column]):
-    """Columns of a sound batch; those of numbers, which cannot be damaged any more, are made when they are looked up."""
+    """Columns of a sound batch; those of numbers, which cannot be damaged any more, are made when
+    they are looked up.
+    """
 
-    def __init__(self, file: IpcFile, batch: Batch, names: Sequence[str], checked: dict[str, Column], constants: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        file: IpcFile,
+        batch: Batch,
+        names: Sequence[str],
+        checked: dict[str, Column],
+        constants: Mapping[str, int],
+    ) -> None:
         self._file = file
         self._batch = batch
         self._names = names
@@ -41,7 +55,9 @@ class _Columns(Mapping[str, Column]):
         number = self._constants.get(name)
         if number is None:
             return self._file.column(self._batch, name)
-        return Column("int32", self._batch.rows, 0, None, (np.full(self._batch.rows, number, dtype=np.int32),))
+        return Column(
+            "int32", self._batch.rows, 0, None, (np.full(self._batch.rows, number, dtype=np.int32),)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -51,7 +67,9 @@ class _Columns(Mapping[str, Column]):
 
 
 class StoredTable:
-    """The batches of a table, oldest segment first, by number. problems gets a line for each file or batch that is not read."""
+    """The batches of a table, oldest segment first, by number. problems gets a line for each file
+    or batch that is not read.
+    """
 
     def __init__(self, directory: Path, table: str, problems: list[str]) -> None:
         self._directory = directory
@@ -82,7 +100,9 @@ class StoredTable:
             batches = file.batches
             if file.torn is not None:
                 self._torn = True
-                where = FormatError(path, f"{file.torn_reason}, {len(batches)} whole batches read", offset=file.torn)
+                where = FormatError(
+                    path, f"{file.torn_reason}, {len(batches)} whole batches read", offset=file.torn
+                )
                 self._problems.append(str(where))
             yield from ((file, batch) for batch in batches)
 
@@ -99,12 +119,16 @@ class StoredTable:
             file.release(batch)
 
     def expect(self, rows: int) -> None:
-        """A problem where fewer rows are here than the process wrote, and nothing that was read says why."""
+        """A problem where fewer rows are here than the process wrote, and nothing that was read
+        says why.
+        """
         here = sum(self.rows(number) for number in range(len(self)))
         if here < rows and not self._torn:
             path = self._directory / segment_name(self._table, 0)
             why = "a file was left behind or cut, copy the run again"
-            self._problems.append(f"{path}: {here} of the {rows} rows that were written are here: {why}")
+            self._problems.append(
+                f"{path}: {here} of the {rows} rows that were written are here: {why}"
+            )
 
     def usable(self) -> Iterator[int]:
         """Numbers of the batches whose columns of numbers are sound and complete."""
@@ -119,7 +143,9 @@ class StoredTable:
         file, batch = self._batches[number]
         return file.column(batch, name)
 
-    def read(self, number: int, names: Sequence[str], constants: Mapping[str, int] = _NONE) -> Mapping[str, Column] | None:
+    def read(
+        self, number: int, names: Sequence[str], constants: Mapping[str, int] = _NONE
+    ) -> Mapping[str, Column] | None:
         """Some columns of a batch as views of the file; None, and a problem, when they are damaged.
 
         int32 columns named in constants hold that number in every row.
@@ -147,7 +173,8 @@ class StoredTable:
     def messages(
         self, constants: Mapping[str, int], calls: np.ndarray[Any, np.dtype[np.int64]] | None = None
     ) -> Iterator[memoryview | bytearray]:
-        """Bytes of every sound batch; int32 columns named in constants hold that number in every row.
+        """Bytes of every sound batch; int32 columns named in constants hold that number in every
+        row.
 
         calls: numbers of calls, sorted; batches that lie between two of them are left out.
         """
@@ -158,20 +185,30 @@ class StoredTable:
             file.release(batch)
 
     def _touches(self, number: int, calls: np.ndarray[Any, np.dtype[np.int64]]) -> bool:
-        """Whether one of these calls, sorted, lies between the first and the last one of a batch."""
+        """Whether one of these calls, sorted, lies between the first and the last one of a
+        batch.
+        """
         index = self.column(number, "index").buffers[0]
-        return bool(len(index)) and bool(np.diff(np.searchsorted(calls, (index.min(), index.max() + 1)))[0])
+        return bool(len(index)) and bool(
+            np.diff(np.searchsorted(calls, (index.min(), index.max() + 1)))[0]
+        )
 
     def _is_usable(self, number: int) -> bool:
-        """Whether the numbers of a batch are sound and no required column has nulls, found out once."""
+        """Whether the numbers of a batch are sound and no required column has nulls, found out
+        once.
+        """
         file, batch = self._batches[number]
         if number not in self._screened:
             self._screened.add(number)
             try:
                 file.check_numbers(batch)
-                missing = next((name for name in _REQUIRED[self._table] if file.has_nulls(batch, name)), None)
+                missing = next(
+                    (name for name in _REQUIRED[self._table] if file.has_nulls(batch, name)), None
+                )
                 if missing is not None:
-                    raise FormatError(file.path, f"column {missing} has rows without a value", offset=batch.offset)
+                    raise FormatError(
+                        file.path, f"column {missing} has rows without a value", offset=batch.offset
+                    )
             except FormatError as error:
                 self._leave_out(number, error)
         return number not in self._damaged

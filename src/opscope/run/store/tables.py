@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One table of a process on disk: an Arrow IPC stream appended batch by batch.
 
-Each batch reaches the file in one piece; when that fails, the file is cut back to the last whole batch. The layout is
-Arrow's own (IPC streaming format, columnar format 1.0), written by nanoarrow; the end-of-stream marker comes with close().
+Each batch reaches the file in one piece; when that fails, the file is cut back to the last whole
+batch. The layout is Arrow's own (IPC streaming format, columnar format 1.0), written by nanoarrow;
+the end-of-stream marker comes with close().
 """
 
 from __future__ import annotations
@@ -68,10 +69,15 @@ class TableFile:
         self._writer.release()
 
     def _flush(self) -> None:
-        # A fresh buffer for the next batch: one whose views still live somewhere could not be emptied.
+        # A fresh buffer for the next batch: one whose views still live somewhere could not be
+        # emptied.
         data, self._pieces.data = memoryview(self._pieces.data), bytearray()
         if self._file.stat().st_size != self.size:
-            raise LostFileError(errno.EIO, "changed by somebody else while it was being written", os.fspath(self.path))
+            raise LostFileError(
+                errno.EIO,
+                "changed by somebody else while it was being written",
+                os.fspath(self.path),
+            )
         try:
             self._file.write(data, self.size)
         except OSError:
@@ -100,10 +106,14 @@ def _message(what: Any, *, write_schema: bool) -> bytes:
 
 
 def checked_batch(table: str, batch: Any, schema: Any) -> CArray:
-    """The batch as a nanoarrow array; RecordError when its columns are not those of the table, in order."""
+    """The batch as a nanoarrow array; RecordError when its columns are not those of the table, in
+    order.
+    """
     array = nanoarrow.c_array(batch)
     if array.schema.format != "+s" or _shape(array.schema) != _shape(schema):
-        raise RecordError(f"a batch for table {table} does not have the columns of docs/schema.md in their order")
+        raise RecordError(
+            f"a batch for table {table} does not have the columns of docs/schema.md in their order"
+        )
     return array
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing one process of a native run while the program runs.
 
-Rows go to one background thread through a bounded queue; tensor values are written by the thread that hands them over
-(values.py). Rows that may point into a shard wait until that shard is sealed, which happens at the latest when the next
-flush is due. Nothing here raises into the watched program because of the disk: the first error ends the recording with
-one warning, and every later call does nothing.
+Rows go to one background thread through a bounded queue; tensor values are written by the thread
+that hands them over (values.py). Rows that may point into a shard wait until that shard is sealed,
+which happens at the latest when the next flush is due. Nothing here raises into the watched program
+because of the disk: the first error ends the recording with one warning, and every later call does
+nothing.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class _StepEnd(msgspec.Struct, frozen=True):
 class ProcessWriter:
     """The writer of one process directory; safe to call from several threads.
 
-    keep is the number of last steps that stay on disk (None: all). failed is why recording ended, or None; waited is the
-    number of seconds that its callers waited for the disk. Making one never raises for the disk either.
+    keep is the number of last steps that stay on disk (None: all). failed is why recording ended,
+    or None; waited is the number of seconds that its callers waited for the disk. Making one never
+    raises for the disk either.
     """
 
     def __init__(
@@ -71,17 +73,23 @@ class ProcessWriter:
     ) -> None:
         self.failed: RecordError | None = None
         self.waited = 0.0
-        self.idle: Callable[[], None] = lambda: None  # asked by the writing thread at every flush, for rows that wait elsewhere
+        self.idle: Callable[[], None] = lambda: (
+            None
+        )  # asked by the writing thread at every flush, for rows that wait elsewhere
         self.process = facts
         self._ended = False
         self._closing = False
         self._flush_seconds = flush_seconds
         self._queue_bytes = queue_bytes
-        self._makers: set[tuple[str, type]] = set()  # whose batches were checked: one of a kind tells for all
+        self._makers: set[tuple[str, type]] = (
+            set()
+        )  # whose batches were checked: one of a kind tells for all
         self._jobs: deque[_Rows | _StepEnd] = deque()
         self._queued = 0
         self._changed = threading.Condition()
-        self._flush_wanted = 0  # tickets of flush(): how many were asked for, and up to which all is done
+        self._flush_wanted = (
+            0  # tickets of flush(): how many were asked for, and up to which all is done
+        )
         self._flush_done = 0
         self.directory = Path(run_directory)
         contain(self._fail, self._claim, facts, keep)
@@ -95,41 +103,61 @@ class ProcessWriter:
         self._thread.start()
 
     def append(self, table: str, batch: Any, *, step: int) -> None:
-        """Queue rows of a table: a struct array in schema column order, by anything with __arrow_c_array__.
+        """Queue rows of a table: a struct array in schema column order, by anything with
+        __arrow_c_array__.
 
-        Waits while the queue is full. RecordError when the batch has other columns: that is a bug of the caller.
+        Waits while the queue is full. RecordError when the batch has other columns: that is a bug
+        of the caller.
         """
         if self._ended:
             return
         maker = (table, type(batch))
-        array = nanoarrow.c_array(batch) if maker in self._makers else checked_batch(table, batch, table_schema(table))
+        array = (
+            nanoarrow.c_array(batch)
+            if maker in self._makers
+            else checked_batch(table, batch, table_schema(table))
+        )
         self._makers.add(maker)
         nbytes = array.length * self._tables.row_bytes(table)
         self._put(_Rows(table, array, step, nbytes, self._values.unsealed()))
 
-    def keep_value(self, data: Any, *, dtype: str, shape: Sequence[int], seal: bool = False) -> ValueRef | None:
-        """Store the bytes of a C-contiguous buffer once; it may change after return. None when recording has ended.
+    def keep_value(
+        self, data: Any, *, dtype: str, shape: Sequence[int], seal: bool = False
+    ) -> ValueRef | None:
+        """Store the bytes of a C-contiguous buffer once; it may change after return. None when
+        recording has ended.
 
-        dtype and shape describe the bytes, for whoever opens the shard without the tables. None too when a signal handler
-        of the program asks for it in the middle of another call. With seal the value is on disk
-        under its final name on return. A ref may be used again in later rows as long as holds(ref).
+        dtype and shape describe the bytes, for whoever opens the shard without the tables. None too
+        when a signal handler of the program asks for it in the middle of another call. With seal
+        the value is on disk under its final name on return. A ref may be used again in later rows
+        as long as holds(ref).
         """
         if self._ended:
             return None
         return contain(self._fail, self._keep, _bytes_of(data), dtype, shape, seal)
 
-    def _keep(self, data: memoryview, dtype: str, shape: Sequence[int], seal: bool) -> ValueRef | None:  # noqa: FBT001 - by contain
+    def _keep(
+        self,
+        data: memoryview,
+        dtype: str,
+        shape: Sequence[int],
+        seal: bool,  # noqa: FBT001 - by contain
+    ) -> ValueRef | None:
         ref = self._values.keep(data, dtype=dtype, shape=shape)
         if seal:
             self._values.seal()
         return ref
 
     def holds(self, ref: ValueRef) -> bool:
-        """Whether rows may still point to this value: its shard has not been deleted with old steps."""
+        """Whether rows may still point to this value: its shard has not been deleted with old
+        steps.
+        """
         return not self._ended and self._values.holds(ref)
 
     def end_step(self, step: int, *, finding: bool = False) -> None:
-        """Say that the rows of a step are all appended; a step with a finding is kept whatever its age."""
+        """Say that the rows of a step are all appended; a step with a finding is kept whatever its
+        age.
+        """
         self.end_steps([(step, finding)])
 
     def end_steps(self, steps: Sequence[tuple[int, bool]]) -> None:
@@ -155,7 +183,9 @@ class ProcessWriter:
                 contain(self._fail, write_json, self.directory / PROCESS_FILE, self.process)
 
     def close(self, exit_code: int | None = None) -> None:
-        """Flush, end every file and write the exit code into process.json; the second call does nothing."""
+        """Flush, end every file and write the exit code into process.json; the second call does
+        nothing.
+        """
         if self._ended:
             self._wait_for_the_warning()
             self._note_failure()  # again: there may be room by now
@@ -181,7 +211,9 @@ class ProcessWriter:
             self.waited += time.perf_counter() - begun
 
     def _wait_for_the_warning(self) -> None:
-        """The writing thread ends recording first and says so next; the process must not be gone in between."""
+        """The writing thread ends recording first and says so next; the process must not be gone in
+        between.
+        """
         thread: threading.Thread | None = getattr(self, "_thread", None)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -191,7 +223,9 @@ class ProcessWriter:
         return self.failed is None
 
     def drop_after_fork(self) -> None:
-        """In a forked child: become a writer that does nothing, and leave the parent's files alone."""
+        """In a forked child: become a writer that does nothing, and leave the parent's files
+        alone.
+        """
         already = self._ended
         self._ended = True
         self._changed = threading.Condition()
@@ -205,7 +239,12 @@ class ProcessWriter:
         own = threading.get_ident() == self._thread.ident  # which would wait for itself
         with self._changed:
             with self._waiting():
-                while self._queued and self._queued + nbytes > self._queue_bytes and not self._ended and not own:
+                while (
+                    self._queued
+                    and self._queued + nbytes > self._queue_bytes
+                    and not self._ended
+                    and not own
+                ):
                     self._flush_wanted += 1
                     self._changed.notify_all()
                     self._changed.wait(0.5)
@@ -216,7 +255,9 @@ class ProcessWriter:
     def _run(self) -> None:
         flushed = time.monotonic()
         try:
-            while not self._ended and not (self._closing and self._flush_done == self._flush_wanted):
+            while not self._ended and not (
+                self._closing and self._flush_done == self._flush_wanted
+            ):
                 ticket, due = self._wait(flushed + self._flush_seconds)
                 if due:
                     self.idle()
@@ -236,7 +277,9 @@ class ProcessWriter:
             self._tables.abandon()
 
     def _wait(self, deadline: float) -> tuple[int, bool]:
-        """Wait for something to do; the flush ticket that the coming round fulfils, and whether to seal the shard."""
+        """Wait for something to do; the flush ticket that the coming round fulfils, and whether to
+        seal the shard.
+        """
         with self._changed:
             asked = self._flush_wanted > self._flush_done
             if not (asked or self._closing or self._ready()):
@@ -286,7 +329,9 @@ class ProcessWriter:
             tell(str(self.failed))
 
     def _told(self, error: BaseException) -> tuple[object, str]:
-        """The file that failed and what is wrong with it; that the run is gone, where that is so."""
+        """The file that failed and what is wrong with it; that the run is gone, where that is
+        so.
+        """
         if is_the_programs(error):
             return self.directory, reason(error)
         with suppress(OSError):

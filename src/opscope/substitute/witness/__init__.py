@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Witnesses against a kernel that every process shares: the same operator in the same element types, called in another form.
+"""Witnesses against a kernel that every process shares: the same operator in the same element
+types, called in another form.
 
-A result far from the true one accuses nobody: the operator may be ill-conditioned, or all its kernels coarse. It is the kernel's fault
-where the operator itself, asked in another form, gives the true result in the same precision. A witness is one module with one
-class, and one line in WITNESSES (the cheapest first).
+A result far from the true one accuses nobody: the operator may be ill-conditioned, or all its
+kernels coarse. It is the kernel's fault where the operator itself, asked in another form, gives the
+true result in the same precision. A witness is one module with one class, and one line in WITNESSES
+(the cheapest first).
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Witness(Protocol):
         ...
 
     def element(self, bound: Bound, slot: str, place: Place, shape: Place) -> torch.Tensor | None:
-        """The element at a place of an output of this shape; None where this form says nothing new. Errors of the operator pass through."""
+        """The element at a place of an output of this shape; None where this form says nothing new.
+        Errors of the operator pass through.
+        """
         ...
 
 
@@ -47,7 +51,9 @@ class Testimony(msgspec.Struct, frozen=True):
     value: float | complex
 
 
-def testimony(bound: Bound, slot: str, place: Place, shape: Place, *, near: Callable[[float | complex], bool]) -> Testimony | None:
+def testimony(
+    bound: Bound, slot: str, place: Place, shape: Place, *, near: Callable[[float | complex], bool]
+) -> Testimony | None:
     """The first witness whose element is near the true one; None where none is."""
     for witness in WITNESSES:
         try:
@@ -60,7 +66,9 @@ def testimony(bound: Bound, slot: str, place: Place, shape: Place, *, near: Call
 
 
 def near_by(true: float | complex, tolerance: float | None) -> Callable[[float | complex], bool]:
-    """Whether a value is as far from the true one as is allowed; where no tolerance is known, of the same kind and to a tenth the same."""
+    """Whether a value is as far from the true one as is allowed; where no tolerance is known, of
+    the same kind and to a tenth the same.
+    """
     allowed = CRUDE * abs(true) if tolerance is None else tolerance
 
     def near(value: float | complex) -> bool:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Witness `alone`: the element, else its row, without the others, so that another part of a vector kernel computes it."""
+"""Witness `alone`: the element, else its row, without the others, so that another part of a vector
+kernel computes it.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,28 @@ FAILURES = (RuntimeError, IndexError, ValueError, TypeError)
 
 
 class Alone:
-    """Whether the operator treats elements or rows alike need not be known: the answer counts only where it is the true one."""
+    """Whether the operator treats elements or rows alike need not be known: the answer counts only
+    where it is the true one.
+    """
 
     words = "alone"
 
-    def element(self, bound: Bound, slot: str, place: tuple[int, ...], shape: tuple[int, ...]) -> torch.Tensor | None:
-        """The element alone, where all tensors have its shape; else its part along the first dimension, where they agree on that.
+    def element(
+        self, bound: Bound, slot: str, place: tuple[int, ...], shape: tuple[int, ...]
+    ) -> torch.Tensor | None:
+        """The element alone, where all tensors have its shape; else its part along the first
+        dimension, where they agree on that.
 
-        Not every kernel looks whether its arguments fit: what is cut must make a call that a program could make.
+        Not every kernel looks whether its arguments fit: what is cut must make a call that a
+        program could make.
         """
         for cut in (place, place[:1]):
             if all(size == 1 for size in shape[: len(cut)]) or not fits(bound, shape, len(cut)):
                 continue
             try:
                 performed = perform(
-                    Cut(bound.call, bound.memories, bound.func, bound.writes, shape=shape, cut=cut), Conditions(device="cpu")
+                    Cut(bound.call, bound.memories, bound.func, bound.writes, shape=shape, cut=cut),
+                    Conditions(device="cpu"),
                 )
             except FAILURES:
                 continue
@@ -41,10 +50,12 @@ class Alone:
 
 
 def fits(bound: Bound, shape: tuple[int, ...], depth: int) -> bool:
-    """Whether so many first dimensions of a shape can be cut to one index in every tensor alike, and the rest of the call still fits.
+    """Whether so many first dimensions of a shape can be cut to one index in every tensor alike,
+    and the rest of the call still fits.
 
-    A product's operands agree in dimensions that mean different things, and indices name places of what would be cut away. An optimizer's
-    operator takes lists of tensors, and treats those of each place by themselves, element by element.
+    A product's operands agree in dimensions that mean different things, and indices name places of
+    what would be cut away. An optimizer's operator takes lists of tensors, and treats those of each
+    place by themselves, element by element.
     """
     kind = kind_of(family(bound.call.op))
     if kind == "optimizer":
@@ -56,7 +67,11 @@ def fits(bound: Bound, shape: tuple[int, ...], depth: int) -> bool:
     rows = [each for each in shapes if len(each) == len(shape)]
     others = [each for each in shapes if len(each) != len(shape)]
     apart = kind not in ("product", "attention")
-    return apart and all(each[0] == shape[0] for each in rows) and all(each[0] != shape[0] for each in others)
+    return (
+        apart
+        and all(each[0] == shape[0] for each in rows)
+        and all(each[0] != shape[0] for each in others)
+    )
 
 
 def is_number(dtype: str) -> bool:
@@ -64,10 +79,16 @@ def is_number(dtype: str) -> bool:
     return dtype_named(dtype).is_floating_point or dtype_named(dtype).is_complex or dtype == "bool"
 
 
-def taken(performed: Performed, slot: str, cut: tuple[int, ...], place: tuple[int, ...]) -> torch.Tensor | None:
+def taken(
+    performed: Performed, slot: str, cut: tuple[int, ...], place: tuple[int, ...]
+) -> torch.Tensor | None:
     """The element in what the cut call gave; None where the output was not cut with it."""
     output = performed.outputs.get(slot)
-    if output is None or output.dim() != len(place) or tuple(output.shape[: len(cut)]) != (1,) * len(cut):
+    if (
+        output is None
+        or output.dim() != len(place)
+        or tuple(output.shape[: len(cut)]) != (1,) * len(cut)
+    ):
         return None
     rest = place[len(cut) :]
     if any(index >= size for index, size in zip(rest, output.shape[len(cut) :], strict=True)):
@@ -77,7 +98,9 @@ def taken(performed: Performed, slot: str, cut: tuple[int, ...], place: tuple[in
 
 @dataclass(eq=False)
 class Cut(Bound):
-    """The call with every tensor of a shape cut to one index of its first dimensions, copied; others as they are."""
+    """The call with every tensor of a shape cut to one index of its first dimensions, copied;
+    others as they are.
+    """
 
     shape: tuple[int, ...] = ()
     cut: tuple[int, ...] = field(default=())
@@ -85,6 +108,8 @@ class Cut(Bound):
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
         part = tuple(slice(index, index + 1) for index in self.cut)
         return {
-            slot: tensor[part].clone() if tuple(tensor.shape[: len(part)]) == self.shape[: len(part)] else tensor
+            slot: tensor[part].clone()
+            if tuple(tensor.shape[: len(part)]) == self.shape[: len(part)]
+            else tensor
             for slot, tensor in super().tensors(where).items()
         }

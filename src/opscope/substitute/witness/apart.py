@@ -12,31 +12,52 @@ from opscope.substitute.perform import Bound, perform
 
 
 class Apart:
-    """Kernels choose their path by strides; memory that arguments share is no part of the mathematics."""
+    """Kernels choose their path by strides; memory that arguments share is no part of the
+    mathematics.
+    """
 
     words = "with its arguments contiguous"
 
-    def element(self, bound: Bound, slot: str, place: tuple[int, ...], shape: tuple[int, ...]) -> torch.Tensor | None:  # noqa: ARG002
+    def element(
+        self,
+        bound: Bound,
+        slot: str,
+        place: tuple[int, ...],
+        shape: tuple[int, ...],  # noqa: ARG002
+    ) -> torch.Tensor | None:
         set_apart = apart(bound)
-        return None if set_apart is None else perform(set_apart, Conditions(device="cpu")).outputs[slot][place]
+        return (
+            None
+            if set_apart is None
+            else perform(set_apart, Conditions(device="cpu")).outputs[slot][place]
+        )
 
 
 def apart(bound: Bound) -> Bound | None:
-    """The call with its arguments contiguous and apart; None where they are so already, and where the operator speaks of their memory."""
+    """The call with its arguments contiguous and apart; None where they are so already, and where
+    the operator speaks of their memory.
+    """
     if bound.name.startswith("as_strided"):
         return None
     laid = list(bound.call.tensors.values())
-    if len({each.memory for each in laid}) == len(laid) and all(is_dense(each.shape, each.stride) for each in laid):
+    if len({each.memory for each in laid}) == len(laid) and all(
+        is_dense(each.shape, each.stride) for each in laid
+    ):
         return None
     return ApartBound(bound.call, bound.memories, bound.func, bound.writes)
 
 
 @dataclass(eq=False)
 class ApartBound(Bound):
-    """The call on contiguous tensors that share no memory; a tensor that stands in several slots is copied for each."""
+    """The call on contiguous tensors that share no memory; a tensor that stands in several slots is
+    copied for each.
+    """
 
     def tensors(self, where: Conditions) -> dict[str, torch.Tensor]:
-        return {slot: tensor.clone(memory_format=torch.contiguous_format) for slot, tensor in super().tensors(where).items()}
+        return {
+            slot: tensor.clone(memory_format=torch.contiguous_format)
+            for slot, tensor in super().tensors(where).items()
+        }
 
 
 def is_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:

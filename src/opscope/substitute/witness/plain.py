@@ -17,7 +17,13 @@ class Plain:
 
     words = "on one thread without oneDNN"
 
-    def element(self, bound: Bound, slot: str, place: tuple[int, ...], shape: tuple[int, ...]) -> torch.Tensor | None:  # noqa: ARG002
+    def element(
+        self,
+        bound: Bound,
+        slot: str,
+        place: tuple[int, ...],
+        shape: tuple[int, ...],  # noqa: ARG002
+    ) -> torch.Tensor | None:
         if torch.get_num_threads() == 1 and not torch._C._get_mkldnn_enabled():
             return None
         with plainly():
