@@ -90,8 +90,9 @@ def fault_of(one: CoreFile) -> Fault:
         else {}
     )
     return completed(
-        Fault(files=(one.path,), device=one.device, function=one.kernel or None, **place), one
-    )  # type: ignore[arg-type]
+        Fault(files=(one.path,), device=one.device, function=one.kernel or None, **place),  # type: ignore[arg-type]
+        one,
+    )
 
 
 def completed(fault: Fault, one: CoreFile) -> Fault:

@@ -135,8 +135,9 @@ def _sorted_out(places: Iterable[Path]) -> Collection:
         if found is not None:
             sorted_out[found[0]].append(found[1])
     return Collection(
-        **{name: tuple(values) for name, values in sorted_out.items()}, problems=tuple(problems)
-    )  # type: ignore[arg-type]
+        **{name: tuple(values) for name, values in sorted_out.items()},  # type: ignore[arg-type]
+        problems=tuple(problems),
+    )
 
 
 def _files(places: Iterable[Path]) -> Iterator[tuple[Path, Path]]:

@@ -71,9 +71,13 @@ def roundings(target: Array, golden: Array) -> tuple[float, float]:
     finite element of golden.
     """
     unit = max(
-        (float(ml_dtypes.finfo(side.dtype).eps) if _floating(side.dtype) else 0.0)
+        (
+            float(ml_dtypes.finfo(side.dtype).eps)  # type: ignore[no-untyped-call]
+            if _floating(side.dtype)
+            else 0.0
+        )
         for side in (target, golden)
-    )  # type: ignore[no-untyped-call]
+    )
     share = unit * (64 if unit < 1e-4 else 2)
     finite = (
         np.abs(

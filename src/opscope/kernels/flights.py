@@ -124,14 +124,14 @@ class Flights(ABC):
 
     def _land_awaited(self, draft: Draft) -> None:
         """wait_tensor: what was begun on the storages of its arguments has arrived."""
-        for seen in [
-            each for each in draft.inputs if each.storage is not None and each.storage.awaited
-        ]:
-            for flight in [
-                each
-                for each in self._flights
-                if each.work is None and each.meets(seen.storage, seen.facts.extent)
-            ]:  # type: ignore[arg-type]
+        awaited = [
+            (seen.storage, seen.facts.extent)
+            for seen in draft.inputs
+            if seen.storage is not None and seen.storage.awaited
+        ]
+        for storage, extent in awaited:
+            begun = [flight for flight in self._flights if flight.work is None]
+            for flight in [flight for flight in begun if flight.meets(storage, extent)]:
                 self._land(flight)
 
     def _completed(self, flight: Flight) -> bool:
