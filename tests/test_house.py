@@ -30,7 +30,12 @@ HEAVY = (
 )
 LINE = "# SPDX-License-Identifier: Apache-2.0"
 # Rooms whose modules are there to drive a framework.
-FRAMEWORK_ROOMS = ("opscope.record.torch", "opscope.record.mindspore", "opscope.substitute")
+FRAMEWORK_ROOMS = (
+    "opscope.record.torch",
+    "opscope.record.mindspore",
+    "opscope.substitute",
+    "opscope.sweep",
+)
 
 
 def python(code: str, *, isolated: bool = False) -> subprocess.CompletedProcess[str]:

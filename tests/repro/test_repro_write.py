@@ -148,7 +148,10 @@ def test_a_value_of_another_shape_is_refused_and_leaves_nothing(tmp_path: Path) 
         opscope.repro.write(*broken, tmp_path / "case")
     wrong = run_of(
         run.rows("tensors"),
-        {("input", "0"): np.zeros(2, np.float64), ("output", "0"): np.zeros(2, np.float32)},
+        {
+            ("input", "0"): np.array([0.0, 1.0], np.float64),
+            ("output", "0"): np.zeros(2, np.float32),
+        },
         call,
     )
     with pytest.raises(FormatError, match="float32"):

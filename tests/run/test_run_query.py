@@ -421,8 +421,8 @@ except duckdb.InvalidInputException:
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.query import sql
-print(list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), "SELECT count(*) AS n
-FROM calls")))
+run = MemoryRun(RunInfo(path="x", format="x"), (), [], [])
+print(list(sql(run, "SELECT count(*) AS n FROM calls")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[{'n': 0}]\n", "")

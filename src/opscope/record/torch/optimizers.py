@@ -41,7 +41,9 @@ class LiveOptimizers:
 
     def __init__(self) -> None:
         self._before = {
-            id(optimizer): gradients(optimizer) for optimizer in optimizers() if optimizer.state
+            id(optimizer): gradients(optimizer)
+            for optimizer in optimizers()
+            if optimizer.state or any(gradients(optimizer))
         }
 
     def __call__(self) -> set[Hashable]:
