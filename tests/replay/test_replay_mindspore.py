@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.operators import traits_of
+from opscope.operators.catalogue import traits_of
 from opscope.replay.mindspore import (
     APPROXIMATION,
     Made,

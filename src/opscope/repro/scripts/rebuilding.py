@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: B905
 """The third of repro.py that rebuilds tensors: their strides, offsets, element types and shared
 memory.
 

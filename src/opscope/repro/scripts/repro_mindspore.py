@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: B905, BLE001, N818
+# ruff: noqa: BLE001, N818
 """One MindSpore primitive, alone: builds it from its attributes, calls it with the tensors it read,
 says whether the failure shows.
 
