@@ -17,8 +17,8 @@ for step in range(4):
     fake = generator(torch.randn(8, 4))
     discriminator_optimizer.zero_grad()
     d_loss = -(
-        torch.log(discriminator(real)) + torch.log(1 - discriminator(fake.detach()))
-    ).mean()  # <- origin
+        torch.log(discriminator(real)) + torch.log(1 - discriminator(fake.detach()))  # <- origin
+    ).mean()
     d_loss.backward()
     discriminator_optimizer.step()
     generator_optimizer.zero_grad()

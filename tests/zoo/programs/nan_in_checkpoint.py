@@ -42,9 +42,8 @@ with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "weights.npz"
     export(path)
     with np.load(path) as arrays:
-        model.load_state_dict(
-            {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-        )  # <- origin
+        weights = {name: torch.from_numpy(arrays[name]) for name in arrays.files}  # <- origin
+        model.load_state_dict(weights)
 
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(3):

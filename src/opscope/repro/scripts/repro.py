@@ -617,10 +617,9 @@ def watched(command: list[str], limit: float) -> tuple[Any, list[str]]:
     """Exit status and last lines of a child; None when its call had not returned limit seconds
     after it began.
     """
-    with (
-        tempfile.TemporaryFile() as out,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as child,
-    ):
+    with tempfile.TemporaryFile() as out, subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+    ) as child:
         begun, deadline = False, time.monotonic() + 300
         while child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
