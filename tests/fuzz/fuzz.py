@@ -36,9 +36,8 @@ def main() -> None:
     if name not in TARGETS:
         raise SystemExit(f"name one of {', '.join(TARGETS)}")
     instrument(name)
-    with (
-        tempfile.TemporaryDirectory() as found
-    ):  # libFuzzer writes what it finds into the first folder
+    # libFuzzer writes what it finds into the first folder
+    with tempfile.TemporaryDirectory() as found:
         words = [
             sys.argv[0],
             "-rss_limit_mb=4096",

@@ -669,9 +669,8 @@ def test_every_kernel_is_built_again(program: str, word: str, tmp_path: Path) ->
     run = opscope.open_run(tmp_path / "run")
     written = 0
     for call in calls(run):
-        with contextlib.suppress(
-            opscope.OpscopeError
-        ):  # kernels of MindSpore's own, or whose file held only a part
+        # kernels of MindSpore's own, or whose file held only a part
+        with contextlib.suppress(opscope.OpscopeError):
             opscope.repro(run, call, tmp_path / "cases" / str(call.index))
             written += 1
     done = subprocess.run(

@@ -165,9 +165,8 @@ def _failed(text: str, record: Record) -> Iterator[Event]:
     # A kernel's name has no comma and no blank; what stands behind in brackets is the runtime's own
     # place in the code.
     said = _fields(found[2])
-    if any(
-        key.endswith(("_id", "kernel_name")) for key in said
-    ):  # `Vector Core kernel execution failed, retCode=0x31` names no task
+    # `Vector Core kernel execution failed, retCode=0x31` names no task
+    if any(key.endswith(("_id", "kernel_name")) for key in said):
         yield Event("failed", {"fields": said, "cut": record.cut})
 
 

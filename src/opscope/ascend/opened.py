@@ -227,9 +227,8 @@ def _extended_core(fault: Open, fields: Mapping[str, Any]) -> int | None:
 
 def _failed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
     said = fields["fields"]
-    if fault.fields.pop(
-        "assumed", False
-    ):  # the task that was reported before the cores need not be the kernel's
+    # the task that was reported before the cores need not be the kernel's
+    if fault.fields.pop("assumed", False):
         fault.fields |= {"stream": None, "task": None}
     for key, value in said.items():
         fault.failure.setdefault(key, value)

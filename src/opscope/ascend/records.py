@@ -22,9 +22,8 @@ import msgspec
 
 from opscope.ascend.pasted import LIMIT, whole_lines
 
-CUT_FROM = (
-    1000  # characters of a record that may have been cut; the logger's limit is 1,023 with its head
-)
+# characters of a record that may have been cut; the logger's limit is 1,023 with its head
+CUT_FROM = 1000
 _CHUNK = 4 << 20
 _LINE_LIMIT = 1 << 16
 _ZEROS = re.compile(rb"\0{64,}")
@@ -177,9 +176,8 @@ def _lines(chunks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bytes, int, by
         data = rest + chunk
         stop = data.rfind(b"\n") + 1
         if stop == 0:
-            if len(data) < max(
-                _CHUNK, _LINE_LIMIT
-            ):  # a line may be longer than what was read at once
+            # a line may be longer than what was read at once
+            if len(data) < max(_CHUNK, _LINE_LIMIT):
                 rest = data
                 continue
             stop = len(data)

@@ -39,10 +39,8 @@ def is_aicore(place: str, call: str | None) -> bool:
         known = find_format(path).name
     except OpscopeError:
         known = None
-    if known in (
-        None,
-        "cann",
-    ):  # dumps of a device name no calls that could be made again, but the logs beside them may
+    # dumps of a device name no calls that could be made again, but the logs beside them may
+    if known in (None, "cann"):
         from opscope.ascend.find import collect
 
         return bool(collect([path]).logs)

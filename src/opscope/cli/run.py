@@ -47,9 +47,8 @@ def _field(option: Option) -> tuple[str, Any, Any]:
 RunOptions = make_dataclass(
     "RunOptions", [_field(option) for option in OPTIONS], kw_only=True, frozen=True
 )
-RunOptions.__module__ = (
-    __name__  # where the annotations are to be read; make_dataclass leaves "types"
-)
+# where the annotations are to be read; make_dataclass leaves "types"
+RunOptions.__module__ = __name__
 NO_OPTIONS = RunOptions()
 
 

@@ -65,9 +65,8 @@ def proven(
         if "nan" in found:
             found.pop("max", None)
             found.pop("min", None)
-        elif (
-            torch and top is not None and bottom is not None
-        ):  # a NaN would be both, an infinity the extreme of its sign
+        elif torch and top is not None and bottom is not None:
+            # a NaN would be both, an infinity the extreme of its sign
             found["nan"] = 0
             found |= {"pos_inf": 0} if top < math.inf else {}
             found |= {"neg_inf": 0} if bottom > -math.inf else {}

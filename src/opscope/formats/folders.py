@@ -83,9 +83,8 @@ def _listed(folder: Path, suffixes: str | tuple[str, ...]) -> tuple[list[str], l
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
-                elif (
-                    entry.name.endswith(suffixes) and entry.is_file()
-                ):  # a pipe would be waited for without end
+                elif entry.name.endswith(suffixes) and entry.is_file():
+                    # a pipe would be waited for without end
                     files.append(entry.name)
     except OSError:
         return [], []

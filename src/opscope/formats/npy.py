@@ -21,9 +21,8 @@ from opscope.errors import FormatError
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 MAGIC = b"\x93NUMPY"
-_HEADER_LIMIT = (
-    65536  # NumPy itself writes headers of 128 bytes; records with many fields are not tensors
-)
+# NumPy itself writes headers of 128 bytes; records with many fields are not tensors
+_HEADER_LIMIT = 65536
 _READ_WHOLE = 1 << 20  # smaller files are read: a mapping costs more time than the copy
 _DIMENSION_LIMIT = 1 << 62
 _RANK_LIMIT = 64

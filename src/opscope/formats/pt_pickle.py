@@ -184,9 +184,8 @@ def _tensor(args: tuple[Any, ...], walker: Walker) -> SavedTensor:
     if len(args) < 4 or not isinstance(args[0], Storage) or type(args[1]) is not int or args[1] < 0:
         raise walker.fail("a tensor without storage, offset, shape and stride")
     storage, dtype = args[0], args[0].dtype
-    if len(args) > 6 and isinstance(
-        args[6], Name
-    ):  # _rebuild_tensor_v3 names the type; the storage is untyped
+    # _rebuild_tensor_v3 names the type; the storage is untyped
+    if len(args) > 6 and isinstance(args[6], Name):
         named = find_dtype(args[6].text.replace(" ", "."))
         if named is None:
             raise walker.fail(f"element type {args[6].text!r} is unknown")
@@ -218,9 +217,8 @@ def _reduce(walker: Walker) -> None:
         walker.push({})
     elif target.text == "torch Size":
         walker.push(args[0] if args else ())
-    elif (
-        target.text.startswith("torch_npu") and "rebuild" in target.text and args
-    ):  # an NPU tensor with its private format last
+    elif target.text.startswith("torch_npu") and "rebuild" in target.text and args:
+        # an NPU tensor with its private format last
         walker.push(_tensor(args, walker))
     else:
         walker.push(SavedObject(target.text))

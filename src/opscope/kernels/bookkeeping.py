@@ -513,9 +513,8 @@ class Recorder(Flights):
             seen.tensor = None
         draft.before.clear()
         draft.random.clear()
-        if not any(
-            flight.draft is draft for flight in self._flights
-        ):  # which waits until it is known what came
+        # which waits until it is known what came
+        if not any(flight.draft is draft for flight in self._flights):
             self._finished.append(draft)
 
     # -- placing a call ----------------------------------------------------------------------------
@@ -549,9 +548,8 @@ class Recorder(Flights):
         if number <= self._sequence.get(draft.thread, -1):
             return
         self._sequence[draft.thread] = number
-        if (
-            number > 0 and draft.phase == "backward"
-        ):  # create_graph: what a gradient is the gradient of stands in the forward pass
+        # create_graph: what a gradient is the gradient of stands in the forward pass
+        if number > 0 and draft.phase == "backward":
             if draft.forward is not None:
                 self._forward[number - 1] = draft.forward
         elif number > 0:
@@ -646,9 +644,8 @@ class Recorder(Flights):
         if storage is None:
             return Observed(io, slot, tensor, facts, None, None, 1, ())
         key, order, copies = covering(facts)
-        if storage.awaited and self._awaited(
-            storage, facts.extent
-        ):  # its content is nobody's yet: a version that is never read
+        # its content is nobody's yet: a version that is never read
+        if storage.awaited and self._awaited(storage, facts.extent):
             return Observed(
                 io,
                 slot,

@@ -44,9 +44,8 @@ class Oracle:
         self.first: Trial | None = None
         self.last: Trial | None = None
         self.failure: Failure = case.failure
-        self.trusted: Trial | None = (
-            None  # what a trusted kernel gave for the first candidate that it was asked about
-        )
+        # what a trusted kernel gave for the first candidate that it was asked about
+        self.trusted: Trial | None = None
         form = form_named(case.form)
         worker = SCRIPTS / form.worker
         self._code = form.section

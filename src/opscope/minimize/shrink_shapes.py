@@ -31,9 +31,8 @@ from opscope.repro.ddmin import ddmin
 Axis = tuple[int, int]  # place of a part, axis
 GROUPS = 24
 SMALL = 100  # elements; a case that has no more needs no axes of two sizes
-FINEST = (
-    32  # chunks of an axis; when more than half of as many are needed, its length is what matters
-)
+# chunks of an axis; when more than half of as many are needed, its length is what matters
+FINEST = 32
 
 
 class _Refused(Exception):  # noqa: N818 - how a probe of a group ends

@@ -19,29 +19,25 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False
     pointwise: bool = False  # an element of the output depends on those at its own place only
     weighed: bool = False  # reads parameters: an input of another shape is another batch
-    contraction: bool = (
-        False  # a sum of products, which is rounded or overflows while it is accumulated
-    )
+    # a sum of products, which is rounded or overflows while it is accumulated
+    contraction: bool = False
     cast: bool = False  # one element type in, another out
     # Where elements come from.
     allocates: bool = False  # outputs hold what the memory held before
     random: bool = False  # draws random numbers
-    brings: bool = (
-        False  # values come in from outside of the recorded program: shared memory, a mapped file
-    )
+    # values come in from outside of the recorded program: shared memory, a mapped file
+    brings: bool = False
     places: bool = False  # a scalar argument can become an element of the output as it stands
     # What is done about values that are not finite.
     guards: bool = False  # is run on such values knowingly, or only chooses among elements
     masks: bool = False  # puts a constant where elements are chosen by their place
     predicate: bool = False  # asks what a value is: the answer is not what became of it
     leaves: bool = False  # the value leaves the tensors for the program's own variables
-    silent: bool = (
-        False  # to be read by it says nothing: only the shape is read, or it is written over
-    )
+    # to be read by it says nothing: only the shape is read, or it is written over
+    silent: bool = False
     order: bool = False  # an infinite scalar is the order of a norm, not a value
-    flips: bool = (
-        False  # an infinity goes in and one of the other sign comes out, without an overflow
-    )
+    # an infinity goes in and one of the other sign comes out, without an overflow
+    flips: bool = False
     # Arguments by slot.
     scratch: str = ""  # outputs for the backward kernel alone: padded, or in part never written
     overwrites: str = ""  # the argument whose previous content cannot show in what is left in it
@@ -61,9 +57,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     # Of calls that exchange values with other ranks.
     # after it every rank of the group holds the same; after others that may differ by rank
     alike: bool = False
-    shaped: bool = (
-        False  # what it is called with must have the same shapes on every rank of the group
-    )
+    # what it is called with must have the same shapes on every rank of the group
+    shaped: bool = False
     alone: bool = False  # is not called by every rank of the group
     # Between frameworks.
     dropped: bool = False  # what it gives is told by no other call: left out of the alignment

@@ -35,9 +35,8 @@ class Chosen:
         self._scopes: dict[
             str, bool
         ] = {}  # paths of Cells, by which kernels of compiled graphs know them
-        self.tell: Callable[[], None] | None = (
-            None  # asked after each choice: another process takes the dump in
-        )
+        # asked after each choice: another process takes the dump in
+        self.tell: Callable[[], None] | None = None
 
     def choose(self, target: object, *, enabled: bool) -> None:
         """Choose a module (torch's or MindSpore's), or an operator: its name, a PATTERN, torch's

@@ -215,9 +215,8 @@ def judged(material: Material, made: Made, *, exact: bool, device: str) -> dict[
     )
     against = "recorded outputs" if recorded else f"outputs on {device}"
     slots = outputs or verdicts[0]
-    if (
-        gravest(slots).verdict != "wrong" and wrong and not elsewhere
-    ):  # this device errs, whatever was recorded
+    # this device errs, whatever was recorded
+    if gravest(slots).verdict != "wrong" and wrong and not elsewhere:
         slots, against = (
             next(each for each in verdicts if gravest(each).verdict == "wrong"),
             f"outputs on {device}",
@@ -227,9 +226,8 @@ def judged(material: Material, made: Made, *, exact: bool, device: str) -> dict[
         [{slot: array for slot, array in trial.items() if slot == "0"} for trial in made.trials],
         alike,
     )
-    if (
-        len(first) > 1 and found.verdict != "wrong"
-    ):  # what a kernel keeps in further results may be left as the memory was
+    # what a kernel keeps in further results may be left as the memory was
+    if len(first) > 1 and found.verdict != "wrong":
         found = Replayed(
             verdict="flaky",
             slot="0",

@@ -33,9 +33,8 @@ def print_lines(console: Console, lines: Iterable[Text]) -> None:
     """Print lines; without colour they need no more of rich, which takes 60 us a line."""
     plain = console.color_system is None
     for text in lines:
-        if (
-            plain or not text.plain.isprintable()
-        ):  # line() leaves nothing else; what did not come through it loses its colours
+        # line() leaves nothing else; what did not come through it loses its colours
+        if plain or not text.plain.isprintable():
             console.file.write(f"{printable(text.plain)}\n")
         else:
             console.print(text)

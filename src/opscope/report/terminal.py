@@ -140,9 +140,8 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
             )
         yield "checked  ", "; ".join(told)
         worst = max(checked, key=lambda each: each.get("beyond", 0.0))
-        if (
-            worst.get("beyond", 0.0) >= 0.1
-        ):  # the first checks of a signature are made whatever they cost
+        # the first checks of a signature are made whatever they cost
+        if worst.get("beyond", 0.0) >= 0.1:
             first = worst["seconds"] - worst["sampling"]
             told = [
                 f"{worst['budget']} exceeded by {worst['beyond']:.1f} s",

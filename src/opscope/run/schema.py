@@ -138,22 +138,18 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[
         str, str
     ] = {}  # version by name of what it could import; in run.json once the run is sealed
-    waited: float | None = (
-        None  # seconds the program waited for the disk, known when the process closed
-    )
+    # seconds the program waited for the disk, known when the process closed
+    waited: float | None = None
     rows: dict[str, int] = {}  # rows by table that it left on disk, known when the process closed
-    overhead: float | None = (
-        None  # time with recording / time without, as the recorder measured its own share
-    )
+    # time with recording / time without, as the recorder measured its own share
+    overhead: float | None = None
     hidden_calls: int = 0  # operators inside compiled graphs, which nobody could see
     failed: str | None = None  # why recording ended before the process did
-    missed: str | None = (
-        None  # how many calls could not be recorded, and the first of them with the reason
-    )
+    # how many calls could not be recorded, and the first of them with the reason
+    missed: str | None = None
     steps: int | None = None  # training steps that ended
-    idle: float | None = (
-        None  # seconds without a new call before it was stopped, known where somebody stopped it
-    )
+    # seconds without a new call before it was stopped, known where somebody stopped it
+    idle: float | None = None
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped
     checked: dict[
         str, Any

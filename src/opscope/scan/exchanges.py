@@ -95,9 +95,8 @@ def _exchanges(tables: Tables) -> Iterator[Exchange]:
     for process, index, op, io, slot, dtype, shape, *state in tables.stream(_TENSORS):
         if io == "input":
             inputs[process, index].append(tuple(shape or ()))
-        elif (
-            op.startswith("_c10d") or slot.partition(".")[0] == "0"
-        ):  # c10d's first argument is what it fills, the others are sent
+        elif op.startswith("_c10d") or slot.partition(".")[0] == "0":
+            # c10d's first argument is what it fills, the others are sent
             outputs[process, index][slot] = (dtype, *state)
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
         group = group_of(args)

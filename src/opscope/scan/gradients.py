@@ -28,9 +28,8 @@ EXPLODED = 1e4  # times the first norm, growing in every one of the last steps
 VANISHED = 1e-6  # of the first norm, falling in every one of the last steps, while the loss stays
 WARNED = 1e2
 FLAT_LOSS = 0.2
-HALF_NORMAL = (
-    6.103515625e-05  # smallest normal float16: below it digits are lost, below 6e-8 everything
-)
+# smallest normal float16: below it digits are lost, below 6e-8 everything
+HALF_NORMAL = 6.103515625e-05
 
 # The loss is what the gradient of ones is made like before backward begins.
 _LOSSES = """

@@ -108,9 +108,8 @@ def replay_recorded(
         if answer.verdict.verdict == "wrong"
     )
     answer = examine(bound, target, thorough=True) if target else judged[0]
-    if (
-        answer.verdict.verdict != "wrong" and wrong
-    ):  # the recorded result is right, or there is none: this device errs now
+    # the recorded result is right, or there is none: this device errs now
+    if answer.verdict.verdict != "wrong" and wrong:
         answer, against = (
             next(each for each in judged if each.verdict.verdict == "wrong"),
             f"outputs on {device}",

@@ -22,9 +22,8 @@ def terms_of(bound: Bound, slot: str, output: torch.Tensor) -> Terms:
     shapes it was called with.
     """
     shapes = [laid.shape for laid in bound.call.tensors.values()]
-    if bound.call.op.startswith(
-        GRADIENT
-    ):  # of whatever formula: what moves elements one way adds them up the other way
+    # of whatever formula: what moves elements one way adds them up the other way
+    if bound.call.op.startswith(GRADIENT):
         most, widest = (
             max(map(math.prod, shapes), default=1),
             max((max(shape, default=1) for shape in shapes), default=1),

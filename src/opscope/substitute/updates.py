@@ -19,9 +19,8 @@ from opscope.operators.catalogue import family
 from opscope.substitute.layout import WRITTEN
 
 Array = np.ndarray[Any, Any]
-SHARE = (
-    16  # roundings of the update: its own operations, and state that was rounded before it was used
-)
+# roundings of the update: its own operations, and state that was rounded before it was used
+SHARE = 16
 
 
 def is_update(op: str, slot: str) -> bool:

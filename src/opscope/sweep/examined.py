@@ -140,9 +140,7 @@ def sweep(
         warnings.simplefilter("ignore")
         for place, program in enumerate(programs):
             examiner.sample = f"{program.name} sample {place}"
-            with (
-                contextlib.suppress(Exception),
-                examiner,
-            ):  # a sample that raises, by intent or not, has been examined up to there
+            # a sample that raises, by intent or not, has been examined up to there
+            with contextlib.suppress(Exception), examiner:
                 program.run()
     return list(examiner.counts.values())

@@ -18,9 +18,8 @@ from .table import Inapplicable
 
 AGREES, DIFFERS, CANNOT = "agrees", "differs", "cannot"
 _RELATIVE = {"float16": 5e-3, "bfloat16": 2e-2, "float32": 2e-3, "float64": 1e-6}
-_SMALL = (
-    0.1  # of the largest value: below it the error of cancellation counts, not that of the element
-)
+# of the largest value: below it the error of cancellation counts, not that of the element
+_SMALL = 0.1
 _SHARE = 1e-3
 _LARGEST = {"float16": 65504.0}
 _NOT_JUDGED = ("ArgMax", "ArgMin", "TopK", "Shape", "Dropout", "Random")
@@ -96,8 +95,7 @@ def _off(got: Any, wanted: Any, dtype: str) -> tuple[int, float]:
             fine, error > relative * np.maximum(np.abs(wanted), _SMALL * scale), got != wanted
         )
         off &= ~(np.isnan(got) & np.isnan(wanted))
-        if (
-            largest is not None
-        ):  # what leaves the range is Inf, or the largest number where the device saturates
+        # what leaves the range is Inf, or the largest number where the device saturates
+        if largest is not None:
             off &= ~(beyond & (np.abs(got) >= largest))
     return int(np.count_nonzero(off)), float(np.max(error[fine], initial=0))

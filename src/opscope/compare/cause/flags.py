@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 _COARSE = 64.0  # roundings that what two sides compose of other operators may be apart
-_SYSTEMATIC = (
-    4.0  # of them, as far as they may be alike in all elements: a scale that was rounded itself
-)
+# of them, as far as they may be alike in all elements: a scale that was rounded itself
+_SYSTEMATIC = 4.0
 
 
 class Medians:

@@ -369,9 +369,8 @@ def place_of(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.in
     if not len(table):
         return np.full(len(keys), NONE, dtype=np.int64)
     first, last = int(table.min()), int(table.max())
-    if last - first < _DENSE * len(
-        table
-    ):  # a place for every number between is less than a search for each
+    # a place for every number between is less than a search for each
+    if last - first < _DENSE * len(table):
         places = np.full(last - first + 2, NONE, dtype=np.int64)
         places[table[::-1] - first] = np.arange(len(table))[::-1]
         inside = (keys >= first) & (keys <= last)

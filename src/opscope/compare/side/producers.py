@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 16  # rows at a time: what is computed in between stays in the cache
 _GRAIN = 256.0  # single numbers that are no multiple of its inverse are nobody's constants
-MAX_NEIGHBOURS = (
-    16  # rows of one call that are compared one with another; calls with more rows are sorted
-)
+# rows of one call that are compared one with another; calls with more rows are sorted
+MAX_NEIGHBOURS = 16
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -156,10 +155,8 @@ def _by_version(
     lost = np.flatnonzero(~tensors.output & (identity >= 0))
     written = np.flatnonzero(tensors.output & (identity >= 0) & ~alias)
     leaf = calls.leaf[tensors.call[written]]
-    for outputs in (
-        written[leaf],
-        written[~leaf],
-    ):  # a module only where nothing inside it is known to
+    # a module only where nothing inside it is known to
+    for outputs in (written[leaf], written[~leaf]):
         if not len(lost) or not len(outputs):
             continue
         place = place_of(identity[lost], identity[outputs])

@@ -71,9 +71,8 @@ class FusedOp(msgspec.Struct, frozen=True):
     producers: tuple[tuple[str, int], ...]
     level1: str = ""  # number of its fusion in the level 1 buffer
     dtypes: tuple[str, ...] = ()
-    quantised: bool = (
-        False  # stands between a quantisation and its reversal: no original has such values
-    )
+    # stands between a quantisation and its reversal: no original has such values
+    quantised: bool = False
 
     @property
     def group(self) -> str:

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor
 
 MAX_NAME = 255
-_EPOCH = (
-    1_600_000_000_000_000  # where the run does not say when it began; readers want sixteen digits
-)
+# where the run does not say when it began; readers want sixteen digits
+_EPOCH = 1_600_000_000_000_000
 _ND = FORMAT_NUMBERS["ND"]
 _FIRST_ADDRESS = 0x10000
 _AHEAD = 4  # calls waiting for each thread

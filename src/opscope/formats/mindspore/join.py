@@ -135,9 +135,8 @@ class _Solver:
         self.facts = facts
         self.files = files
         self.candidates: dict[Kernel, list[Node]] = {}
-        self.firm: frozenset[Kernel] | None = (
-            None  # found before the first guess; only their times say anything
-        )
+        # found before the first guess; only their times say anything
+        self.firm: frozenset[Kernel] | None = None
 
     def solve(self, groups: list[_Group]) -> None:
         for group in groups:

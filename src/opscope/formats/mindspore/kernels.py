@@ -176,8 +176,7 @@ def in_order(runs: Sequence[Execution], position: dict[Kernel, int]) -> list[Exe
             run.occurrence,
             run.time,
         )
-    if any(
-        run.occurrence for run in runs
-    ):  # a loop: a whole graph order for each turn is not known, time is
+    # a loop: a whole graph order for each turn is not known, time is
+    if any(run.occurrence for run in runs):
         return list(runs)
     return sorted(runs, key=lambda run: keys[id(run)])

@@ -127,10 +127,8 @@ def _synchronous(folder: Path, parts: tuple[str, ...]) -> Place | None:
 
 
 def _asynchronous(folder: Path, below: tuple[str, ...], parts: tuple[str, ...]) -> Place | None:
-    for deep in (
-        4,
-        1,
-    ):  # …/{time}/{device}/{model_name}/{model_id}/{iteration} and …/{time}/{device}
+    # …/{time}/{device}/{model_name}/{model_id}/{iteration} and …/{time}/{device}
+    for deep in (4, 1):
         tail = parts[-deep - 1 :]
         if (
             len(tail) <= deep

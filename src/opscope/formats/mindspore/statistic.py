@@ -173,9 +173,8 @@ def _statistics(
         "neg_inf": "min" in found or found.get("neg_inf") == 0,
     }
     found |= _of_finite(counts, possible={name for name, out in ruled_out.items() if not out})
-    if (
-        found.get("nan") or found.get("pos_inf") or found.get("neg_inf")
-    ):  # theirs run over all elements, ours over the finite ones
+    # theirs run over all elements, ours over the finite ones
+    if found.get("nan") or found.get("pos_inf") or found.get("neg_inf"):
         found = {name: value for name, value in found.items() if name not in {"mean", "l2norm"}}
     rounded = any(abs(found.get(name, 0.0)) >= _EXACT for name in ("max", "min"))
     return {

@@ -82,9 +82,8 @@ def leaf(value: dict[str, Any], slot: str) -> TensorLeaf:
     if isinstance(value.get("layout"), str):
         columns["layout"] = value["layout"][:200]
     code = value.get("md5")
-    if (
-        shape == () and number(code) is not None and not isinstance(code, str)
-    ):  # xor mode keeps the number itself of a 0-d tensor
+    # xor mode keeps the number itself of a 0-d tensor
+    if shape == () and number(code) is not None and not isinstance(code, str):
         columns |= proven(dtype, code, code, code, abs(number(code) or 0.0))
         code = None
     name = value.get("data_name")

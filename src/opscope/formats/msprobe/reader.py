@@ -259,9 +259,8 @@ def _leaves(entry: Entry) -> Iterator[tuple[str, TensorLeaf, dict[str, Any]]]:
     for name, value in _items(body.get("parameters")):
         for leaf in tensors(value, f"parameters.{name}"):
             yield "input", leaf, {"role": "parameter", "tensor_name": f"{path}{name}"}
-    if body.get("is_nan") in (0, 1) and not isinstance(
-        body["is_nan"], bool
-    ):  # task nan_check keeps nothing else
+    # task nan_check keeps nothing else
+    if body.get("is_nan") in (0, 1) and not isinstance(body["is_nan"], bool):
         yield "output", TensorLeaf("0", {"dtype": "unknown", "nan": body["is_nan"]}), {}
 
 

@@ -165,9 +165,8 @@ def kernel_pattern(kernel: str) -> str:
 
 
 _FLAGS_FIRST = re.compile(r"((?:\(\?[aiLmsux]+\))?)(.*)", re.DOTALL)
-_COUNTED = (
-    r"(?:#\d+)?$"  # a kernel that runs again in one step has a number of ours behind its name
-)
+# a kernel that runs again in one step has a number of ours behind its name
+_COUNTED = r"(?:#\d+)?$"
 
 
 def _mindspore_notes(common: Mapping[str, Any], e2e: Mapping[str, Any]) -> tuple[str, ...]:

@@ -110,9 +110,8 @@ class Book:
             {},
             {},
         ]  # digest -> version of what was made in this step, and in the one before
-        self._done = self._begun = (
-            0  # primitives and compiled parts that have run, and had run when the step began
-        )
+        # primitives and compiled parts that have run, and had run when the step began
+        self._done = self._begun = 0
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._names: Counter[str] = Counter()
         self._stacks: dict[tuple[str, ...], int] = {}

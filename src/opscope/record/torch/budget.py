@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
-FLOOR = (
-    0.25  # part of the share that sampling has for itself, whatever recording and first checks take
-)
+# part of the share that sampling has for itself, whatever recording and first checks take
+FLOOR = 0.25
 # times the calls a signature had at its latest check or copy, after which one is copied to be
 # checked at the end
 LATER = 1.25

@@ -117,10 +117,8 @@ def autocast_above(device: str) -> bool:
     """
     restored = getattr(torch._C, "_RestorePythonTLSSnapshot", None)
     if restored is not None:
-        with (
-            contextlib.suppress(RuntimeError),
-            restored(),
-        ):  # an error where no mode is handling a call
+        # an error where no mode is handling a call
+        with contextlib.suppress(RuntimeError), restored():
             return torch.is_autocast_enabled(device)
     return torch.is_autocast_enabled(device)
 

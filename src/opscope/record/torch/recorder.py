@@ -213,9 +213,8 @@ class TorchRecorder:
         if self._modes_on_top():
             self._modes.stack = None
             stack.close()
-        elif (
-            not self._waits
-        ):  # torch holds the modes while one of them handles a call, and puts them back after it
+        elif not self._waits:
+            # torch holds the modes while one of them handles a call, and puts them back after it
             self._waits = True
             register_optimizer_step_post_hook(self._call_is_over)
 
@@ -332,9 +331,8 @@ class TorchRecorder:
             return
         self._note_backward()
         infers = not torch.is_grad_enabled()
-        with (
-            torch._C.DisableTorchFunction()
-        ):  # the program's function modes and subclasses hear of no attribute that is read here
+        # the program's function modes and subclasses hear of no attribute that is read here
+        with torch._C.DisableTorchFunction():
             continues = any(tensor.grad_fn is not None for _, tensor in tensors_in(args, ""))
         self.steps.model_enters(id(module), line_of_program(), infers=infers, continues=continues)
 

@@ -94,9 +94,8 @@ class Conditions:
     def __init__(self, recorded: str, device: str, wide: dict[str, Any]) -> None:
         self.recorded = recorded.partition(":")[0]
         self.target = device
-        self.wide = (
-            wide  # kind of element type ("float", "complex", "int") -> the type used instead
-        )
+        # kind of element type ("float", "complex", "int") -> the type used instead
+        self.wide = wide
         self.seed = 0
         self.states: dict[str, Any] = {}
 

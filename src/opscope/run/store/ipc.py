@@ -153,9 +153,8 @@ class IpcFile:
             raise FormatError(
                 self.path, f"not a record batch opscope wrote: {error}", offset=position
             ) from error
-        if (
-            len(nodes) != self._nodes or len(buffers) != self._buffers or not 0 <= rows <= length
-        ):  # every table has an integer column
+        # every table has an integer column
+        if len(nodes) != self._nodes or len(buffers) != self._buffers or not 0 <= rows <= length:
             raise FormatError(self.path, "a record batch does not fit the schema", offset=position)
         return Batch(position, body, length, rows, nodes.ravel().tolist(), buffers.ravel().tolist())
 

@@ -240,9 +240,8 @@ class ProcessReader:
     @cached_property
     def unfinished(self) -> tuple[Call, ...]:
         """Calls that were open when the process ended and whose rows were never written."""
-        if (
-            self.running or self.blackbox is None or self.process.failed is not None
-        ):  # of what came after the recording it knows nothing
+        # of what came after the recording it knows nothing
+        if self.running or self.blackbox is None or self.process.failed is not None:
             return ()
         if not self.blackbox.open:
             return self._formulas(self.blackbox)

@@ -83,9 +83,8 @@ class NativeRun:
             for number, entry in enumerate(process_directories(self._directory))
         ]
         numbers = [reader.process.process for reader in readers]
-        if len(set(numbers)) < len(
-            numbers
-        ):  # directories gathered from several hosts: number them anew
+        # directories gathered from several hosts: number them anew
+        if len(set(numbers)) < len(numbers):
             for number, reader in enumerate(readers):
                 reader.process = msgspec.structs.replace(reader.process, process=number)
         return tuple(readers)

@@ -87,9 +87,8 @@ class ProcessWriter:
         self._jobs: deque[_Rows | _StepEnd] = deque()
         self._queued = 0
         self._changed = threading.Condition()
-        self._flush_wanted = (
-            0  # tickets of flush(): how many were asked for, and up to which all is done
-        )
+        # tickets of flush(): how many were asked for, and up to which all is done
+        self._flush_wanted = 0
         self._flush_done = 0
         self.directory = Path(run_directory)
         contain(self._fail, self._claim, facts, keep)
