@@ -24,19 +24,17 @@ from opscope.operators.spelling import (
 from opscope.operators.traits import FLAGS, Traits
 
 SHIPPED = ("aten", "api", "mindspore", "ge", "collectives")
-SHEETS = (
-    *SHIPPED,
-    "torch",
-)  # the last is what torch tells by itself, of words that no other sheet has
-# Sheets in the order in which a name of each world is looked up.
-_ORDER = {
-    DISPATCHER: SHEETS,
-    API: ("api", "aten", "mindspore", "ge", "collectives", "torch"),
-    GRAPH: ("mindspore", "ge", "aten", "api", "collectives", "torch"),
-    COLLECTIVE: ("collectives", "aten", "api", "mindspore", "ge", "torch"),
-    "": SHEETS,
+# The last is what torch tells by itself, of words that no other sheet has.
+SHEETS = (*SHIPPED, "torch")
+# Sheets in which a name of each world is looked up before the others.
+_OWN = {
+    DISPATCHER: ("aten",),
+    API: ("api",),
+    GRAPH: ("mindspore", "ge"),
+    COLLECTIVE: ("collectives",),
+    "": (),
 }
-
+_ORDER = {world: tuple(dict.fromkeys((*own, *SHEETS))) for world, own in _OWN.items()}
 
 # What holds with a trait unless a row takes it away.
 _IMPLIED = {

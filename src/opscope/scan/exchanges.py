@@ -20,6 +20,7 @@ from opscope.questions.findings import Accusation
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables
+    from opscope.run.schema import Call
 
 _DEPTH = 6
 _MAX_RANKS = 1 << 20
@@ -190,23 +191,30 @@ def _close(mine: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
 
 
 def _accusation(mine: Exchange, theirs: Exchange, words: str, odd: Sequence[int]) -> Accusation:
-    evidence = {
-        "group": mine.group[0],
-        "ranks": list(mine.group[1])[:64],
-        "odd_ranks": list(odd)[:64],
-        "other": {
-            "rank": theirs.rank,
-            "step": theirs.step,
-            "index": theirs.index,
-            "call": theirs.name,
-        },
+    group, ranks = mine.group
+    return between_ranks(mine, theirs, odd, (words,), {"group": group, "ranks": list(ranks)[:64]})
+
+
+def between_ranks(
+    mine: Exchange | Call,
+    theirs: Exchange | Call,
+    odd: Sequence[int],
+    reasons: tuple[str, ...],
+    evidence: dict[str, Any],
+) -> Accusation:
+    """The accusation of a call of one rank by that of another; odd: the ranks that stand apart."""
+    other = {
+        "rank": theirs.rank,
+        "step": theirs.step,
+        "index": theirs.index,
+        "call": theirs.name,
     }
     return Accusation(
         process=mine.process,
         index=mine.index,
         kind="rank-mismatch",
-        reasons=(words,),
-        evidence=evidence,
+        reasons=reasons,
+        evidence={**evidence, "odd_ranks": list(odd)[:64], "other": other},
         judged=False,
     )
 

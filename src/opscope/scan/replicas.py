@@ -23,7 +23,7 @@ from opscope.questions.arguments import difference
 from opscope.questions.findings import Accusation
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import key
-from opscope.scan.exchanges import odd_ranks
+from opscope.scan.exchanges import between_ranks, odd_ranks
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables
@@ -209,25 +209,8 @@ def _accusation(found: Sequence[Parting], calls: Mapping[int, Call]) -> Accusati
     first = min(found, key=lambda parting: parting.mine.index)
     names = sorted({parting.name for parting in found})
     mine, theirs = (calls[key(state.process, state.index)] for state in (first.mine, first.theirs))
-    words = _words(first, (mine, theirs), names)
-    evidence = {
-        "parameters": names,
-        "odd_ranks": list(first.odd)[:64],
-        "other": {
-            "rank": theirs.rank,
-            "step": theirs.step,
-            "index": theirs.index,
-            "call": theirs.name,
-        },
-    }
-    return Accusation(
-        process=mine.process,
-        index=mine.index,
-        kind="rank-mismatch",
-        reasons=tuple(words),
-        evidence=evidence,
-        judged=False,
-    )
+    words = tuple(_words(first, (mine, theirs), names))
+    return between_ranks(mine, theirs, first.odd, words, {"parameters": names})
 
 
 def _words(parting: Parting, calls: tuple[Call, Call], names: Sequence[str]) -> Iterator[str]:

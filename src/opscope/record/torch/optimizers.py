@@ -41,22 +41,21 @@ class LiveOptimizers:
 
     def __init__(self) -> None:
         self._before = {
-            id(optimizer): gradients(optimizer)
+            id(optimizer): before
             for optimizer in optimizers()
-            if optimizer.state or any(gradients(optimizer))
+            if any(before := gradients(optimizer)) or optimizer.state
         }
 
     def __call__(self) -> set[Hashable]:
         return {id(optimizer) for optimizer in optimizers() if self._takes_part(optimizer)}
 
     def _takes_part(self, optimizer: Optimizer) -> bool:
-        before = self._before.get(id(optimizer))
-        if before is None or len(before) != sum(1 for _ in parameters(optimizer)):
+        before, now = self._before.get(id(optimizer)), list(parameters(optimizer))
+        if before is None or len(before) != len(now):
             return True
-        pairs = zip(before, parameters(optimizer), strict=True)
         return not all(
             parameter.grad is None if seen is None else seen.remains(parameter.grad)
-            for seen, parameter in pairs
+            for seen, parameter in zip(before, now, strict=True)
         )
 
 
