@@ -33,9 +33,8 @@ class Net(nn.Cell):
         if WORD == "gather":
             picked = ops.gather(self.table, index + 1, 0)  # <- gather
         elif WORD == "solve":
-            picked = ops.MatrixSolve()(
-                h * ops.cast(ops.reduce_max(index) < 5, ms.float32), h
-            )  # <- solve
+            matrix = h * ops.cast(ops.reduce_max(index) < 5, ms.float32)
+            picked = ops.MatrixSolve()(matrix, h)  # <- solve
         elif WORD == "segment":
             picked = ops.unsorted_segment_sum(h, index, 5)  # <- segment
         else:
