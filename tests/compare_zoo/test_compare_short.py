@@ -5,12 +5,14 @@ right call comes first.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch import library as registry
 from torch.nn import functional
 
 import opscope
@@ -84,3 +86,40 @@ def test_a_weight_that_differs_is_told_beside_a_batch_of_another_size(tmp_path: 
     assert first.op == "aten::embedding.default"
     assert second.module == "head"
     assert "head.weight" in second.reasons[0]
+
+
+def pooled(to: Path, kernel: Callable[..., tuple[Tensor, Tensor]] | None) -> Path:
+    """One pooling, by torch's kernel or another one."""
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    made = registry.Library("aten", "IMPL")
+    if kernel is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is a kernel already
+            made.impl("max_pool2d_with_indices", kernel, "CPU")
+    try:
+        with opscope.record(to):
+            values, _ = torch.ops.aten.max_pool2d_with_indices(x, [2, 2])
+            values * 2
+    finally:
+        made._destroy()
+    return to
+
+
+def with_a_mask_of_bits(factor: float) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A kernel that has for indices what its own backward kernel reads, as NPUs do."""
+
+    def kernel(x: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+        values = x.unfold(2, 2, 2).unfold(3, 2, 2).amax((-1, -2))
+        return values * factor, torch.arange(160, dtype=torch.uint8).view(1, 1, 4, 40)
+
+    return kernel
+
+
+def test_a_mask_in_the_form_of_another_device_is_no_divergence(tmp_path: Path) -> None:
+    golden = pooled(tmp_path / "golden", None)
+    document = opscope.compare(
+        pooled(tmp_path / "healthy", with_a_mask_of_bits(1.0)), golden
+    ).document
+    assert document.verdict == "clean", document.findings
+    wrong = opscope.compare(pooled(tmp_path / "wrong", with_a_mask_of_bits(1.5)), golden).document
+    assert [each.op for each in wrong.findings] == ["aten::max_pool2d_with_indices.default"]

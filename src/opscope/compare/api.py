@@ -20,6 +20,7 @@ import msgspec
 from opscope.compare.cause.batch_size import without_batch
 from opscope.compare.cause.levels import sure_of_levels
 from opscope.compare.cause.origins import ARRIVED, Cause, Search
+from opscope.compare.cause.regions import judged
 from opscope.compare.pair.across_frameworks import pair_frameworks
 from opscope.compare.pair.alignment import Match, align
 from opscope.compare.pair.arguments import Arguments
@@ -39,6 +40,7 @@ from opscope.compare.tell.reference import decide
 from opscope.compare.tell.summary import summary_of, two_models, warnings_of
 from opscope.compare.verdict.allowance import graded, measure
 from opscope.compare.verdict.stored_values import Measured, measure_values
+from opscope.formats.registry import open_run
 from opscope.questions.findings import wants_finding
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
@@ -81,7 +83,7 @@ def compare(
     """
     chosen = Policy() if policy is None else policy
     told = percent(progress, "compare")
-    pairing = pair_runs(_opened(target), _opened(golden), chosen, told)
+    pairing = pair_runs(open_run(target), open_run(golden), chosen, told)
     measured = Measured({}, {})
     if chosen.values:
         rows, measured = measure_values(pairing)
@@ -90,8 +92,9 @@ def compare(
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing)
     causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
-    told(_SEARCHED)
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
+    pairing, causes = judged(pairing, causes)
+    told(_SEARCHED)
     pairing = msgspec.structs.replace(
         pairing, rows=graded(pairing, measures, _first_causes(pairing, causes))
     )
@@ -111,14 +114,6 @@ def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:
         rank = int(pairing.target.calls.rank[cause.target])
         first[rank] = min(first.get(rank, cause.target), cause.target, read)
     return first
-
-
-def _opened(run: Run | str | os.PathLike[str]) -> Run:
-    if isinstance(run, str | os.PathLike):
-        from opscope.formats.registry import open_run
-
-        return open_run(run)
-    return run
 
 
 def _followed(run: Run, read: tuple[Any, Any], norms: bool) -> tuple[Side, Flow]:  # noqa: FBT001 - mapped over both sides

@@ -37,7 +37,7 @@ from opscope.compare.verdict.allowance import Measures, forward_calls
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
+COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED, OTHERWISE = (
     "computed",
     "arrived",
     "rewired",
@@ -46,6 +46,7 @@ COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED = (
     "argument",
     "amplified",
     "shaped",
+    "otherwise",
 )
 ROUNDING = 2.0**-24  # of statistics that were taken in float32
 MAX_CAUSES = 4096
@@ -56,7 +57,7 @@ OTHER_VIEW = "reads the same tensor through another view: transposed, or in anot
 
 class Cause(msgspec.Struct, frozen=True):
     """One call where a difference begins: target and golden are places in Calls, NONE where that
-    side has none; row in Rows.
+    side has none; row in Rows. region: the calls of either side of which it is one.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class Cause(msgspec.Struct, frozen=True):
     row: int = NONE
     sure: bool = True
     words: tuple[str, ...] = ()
+    region: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 class Search:

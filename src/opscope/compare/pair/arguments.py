@@ -56,6 +56,13 @@ class Arguments:
         )
 
 
+def difference_of(pairing: Pairing, target: int, golden: int) -> str:
+    """How the arguments of any two calls differ, "" when they do not or are not known."""
+    keys = pairing.target.calls.key[[target]], pairing.golden.calls.key[[golden]]
+    texts = _texts(pairing.target.run, keys[0]), _texts(pairing.golden.run, keys[1])
+    return difference(texts[0].get(int(keys[0][0])), texts[1].get(int(keys[1][0])))
+
+
 def _texts(run: Run, keys: NDArray[np.int64]) -> dict[int, str]:
     return {
         found: args

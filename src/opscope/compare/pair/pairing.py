@@ -25,7 +25,8 @@ class Pairing(msgspec.Struct, frozen=True):
     side.
 
     between is there where the runs come from different frameworks. dead: calls of either side that
-    reach nothing (cause.unused_initialisation).
+    reach nothing (cause.unused_initialisation). by_regions: the two are written differently and
+    were judged by what matters in them (cause.regions).
     """
 
     target: Side
@@ -35,3 +36,4 @@ class Pairing(msgspec.Struct, frozen=True):
     rows: Rows
     between: Between | None = None
     dead: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+    by_regions: bool = False

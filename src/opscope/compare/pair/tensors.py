@@ -23,6 +23,7 @@ from opscope.compare.side.hashes import distinct, folded, mixed
 from opscope.compare.side.producers import Flow
 from opscope.judge.operators import is_workspace
 from opscope.judge.tolerance import PRECISIONS
+from opscope.operators.catalogue import traits_of
 from opscope.run.dtypes import DType, find_dtype
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _judged(
         sides, flows, types, mine[both], theirs[both]
     )
     output[both] = sides[0].tensors.output[mine[both]]
-    scratch = _workspaces(sides[0], mine)
+    scratch = np.union1d(_workspaces(sides[0], mine), _encoded(sides, mine, theirs))
     error[scratch], status[scratch] = (
         np.nan,
         np.where(theirs[scratch] >= 0, UNKNOWN, status[scratch]),
@@ -163,6 +164,22 @@ def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.empty(0, dtype=np.int64)
     owners = side.which(side.calls.op, lambda op: is_workspace(op, "uint8"))[side.tensors.call]
     return np.flatnonzero((places >= 0) & (bytes_ & owners)[np.maximum(places, 0)])
+
+
+def _encoded(
+    sides: tuple[Side, Side], mine: NDArray[np.int64], theirs: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Rows of by-products that the two devices have in forms of their own: a mask of bits here,
+    indices there.
+    """
+    both = np.flatnonzero((mine > 0) & (theirs >= 0))
+    left, right = sides[0].tensors, sides[1].tensors
+    one, other = mine[both], theirs[both]
+    # behind another output of the same call
+    later = left.output[one] & left.output[one - 1] & (left.call[one] == left.call[one - 1])
+    apart = (left.shape[one] != right.shape[other]) | (left.dtype[one] != right.dtype[other])
+    owners = sides[0].which(sides[0].calls.op, lambda op: traits_of(op).by_products)
+    return np.asarray(both[later & apart & owners[left.call[one]]], dtype=np.int64)
 
 
 def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -312,6 +329,12 @@ def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> 
         if abs(finer[0] - finer[1]) > 0.5:
             return unit
     return 0.0
+
+
+def product_unit(side: Side) -> float:
+    """The unit roundoff in which a side computes most of its products, or all its calls."""
+    shares = _product_types(side, roundoffs(side))
+    return max(shares, key=lambda unit: shares[unit], default=0.0)
 
 
 def _product_types(side: Side, types: Types) -> dict[float, float]:

@@ -53,11 +53,18 @@ def half_compiled(pairing: Pairing) -> bool:
     return bool(pairing.target.run.info.hidden_calls) != bool(pairing.golden.run.info.hidden_calls)
 
 
+def judged_around(pairing: Pairing) -> bool:
+    """Whether calls of one side alone are judged by the values around them: one side was compiled,
+    or the two are written differently.
+    """
+    return pairing.by_regions or half_compiled(pairing)
+
+
 def blocks_of(pairing: Pairing) -> list[Block]:
     """All blocks of both sides, those of the target first, in the order of calls; none where the
     two are made of other operators.
     """
-    if pairing.between is not None or half_compiled(pairing):
+    if pairing.between is not None or judged_around(pairing):
         return []  # these part in their calls, not only in their values
     match = pairing.match
     sides = (

@@ -74,6 +74,9 @@ class Comparison:
         self.measured = measured
         self.document = document
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.rows)} pairs>\n{self.document!r}"
+
     @property
     def rows(self) -> Rows:
         """All rows as columns."""

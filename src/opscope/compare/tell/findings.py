@@ -20,6 +20,7 @@ from opscope.compare.cause.origins import (
     COMPUTED,
     EXTRA,
     MISSING,
+    OTHERWISE,
     REWIRED,
     SHAPED,
     Cause,
@@ -27,6 +28,7 @@ from opscope.compare.cause.origins import (
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.unpaired import Block, blocks_of
 from opscope.compare.side.records import call_records, tensor_records
+from opscope.compare.tell.lines import lines_of
 from opscope.compare.verdict.error_analysis import bound_of
 from opscope.judge.agreement import AGREE
 from opscope.operators.catalogue import traits_of
@@ -50,6 +52,7 @@ WORDS = {
     EXTRA: "only the target runs this call, and values part at it",
     MISSING: "only golden runs this call, and values part where it is missing",
     SHAPED: "reads a parameter of another shape",
+    OTHERWISE: "what goes into these lines agrees, and what comes out of them does not",
     AMPLIFIED: "makes a difference worse than its inputs explain",
 }
 
@@ -200,6 +203,7 @@ class _Book:
                 if tensor.io == "output"
             ]
         evidence |= self._errors(cause, measured)
+        evidence |= self._lines(cause)
         reasons = [*self._reasons(cause, call, partner)]
         reasons.extend(self._whole_module(cause))
         if "bound" in evidence:
@@ -222,6 +226,14 @@ class _Book:
             evidence=evidence,
             confidence=_confidence(cause, call, evidence),
         )
+
+    def _lines(self, cause: Cause) -> dict[str, Any]:
+        """The lines of either side's region, as FILE:FIRST-LAST."""
+        found = {}
+        for word, side, calls in zip(("target", "golden"), self._sides, cause.region, strict=True):
+            if calls:
+                found[f"{word}_lines"] = lines_of(side, calls)
+        return found
 
     def structural(self, block: Block) -> Finding:
         """The finding of calls that only one side has and that changed no value."""
@@ -359,7 +371,11 @@ class _Book:
         if cause.kind == COMPUTED and self._unread(cause):
             yield "its output differs; what it reads was not recorded on both sides"
             return
-        if cause.kind in {COMPUTED, AMPLIFIED} and partner is not None and partner[0].op != call.op:
+        if (
+            cause.kind in {COMPUTED, AMPLIFIED, OTHERWISE}
+            and partner is not None
+            and partner[0].op != call.op
+        ):
             yield f"golden runs {partner[0].op} in its place"
         yield WORDS[cause.kind]
 
@@ -437,7 +453,7 @@ def _confidence(cause: Cause, call: Call, evidence: dict[str, Any]) -> str:
         return "suspected"
     return (
         "proven"
-        if call.level == "operator" and cause.kind not in {REWIRED, AMPLIFIED}
+        if call.level == "operator" and cause.kind not in {REWIRED, AMPLIFIED, OTHERWISE}
         else "likely"
     )
 

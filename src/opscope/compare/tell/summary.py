@@ -23,7 +23,7 @@ from opscope.compare.pair.tensors import (
     UNKNOWN,
     WITHIN,
 )
-from opscope.compare.pair.unpaired import half_compiled
+from opscope.compare.pair.unpaired import half_compiled, judged_around
 from opscope.compare.side.hashes import distinct
 from opscope.compare.side.lowering import foreign
 from opscope.compare.side.optimizer_calls import optimizing, unrecorded
@@ -129,13 +129,26 @@ def _unpaired(pairing: Pairing) -> Iterator[str]:
         if len(mine) == len(theirs) and not mine & theirs:
             continue  # another numbering: paired in order
         for side, lost in (("target", theirs - mine), ("golden", mine - theirs)):
-            if lost:
+            if lost and not (word == "step" and _counted_otherwise(pairing, side, lost)):
                 listed = ", ".join(map(str, sorted(lost)[:8])) + (", …" if len(lost) > 8 else "")
                 yield f"{side} has no {word} {listed}"
 
 
+def _counted_otherwise(pairing: Pairing, lacking: str, steps: set[int]) -> bool:
+    """Whether steps that one side of two programs lacks are none of its own: the other trains in
+    none of them, or the two count steps otherwise, as one without modules is.
+    """
+    if not pairing.by_regions:
+        return False
+    sides = pairing.golden, pairing.target
+    side, partner = sides if lacking == "target" else sides[::-1]
+    here = np.isin(side.calls.step, list(steps))
+    inside = side.calls.leaf & (side.calls.parent < 0)
+    return bool(inside[here].all()) or not (~partner.calls.leaf).any()
+
+
 def _unmatched(pairing: Pairing) -> Iterator[str]:
-    found = _few_partners(pairing)
+    found = None if pairing.by_regions else _few_partners(pairing)
     if found is not None:
         also = (
             "; nothing is said of where they part"
@@ -156,6 +169,7 @@ def two_models(pairing: Pairing) -> bool:
     return (
         not empty
         and pairing.between is None
+        and not pairing.by_regions
         and not half_compiled(pairing)
         and _few_partners(pairing) is not None
     )
@@ -213,7 +227,7 @@ def _lost_optimizers(pairing: Pairing) -> Iterator[str]:
     """Calls of an optimizer of which the other side's tool recorded none: lists of parameters and
     fused kernels leave no calls there.
     """
-    if pairing.between is not None:
+    if pairing.between is not None or pairing.by_regions:
         return
     sides = (
         ("target", pairing.target, pairing.match.target),
@@ -268,6 +282,8 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
                 "runs comparable"
             )
     yield from _reached_nothing(pairing)
+    if pairing.by_regions:
+        yield from _alone(pairing, "written otherwise, and judged by the values around it: {}'s {}")
     if pairing.between is not None:
         if foreign(pairing.target, pairing.golden):
             yield from _alone(
@@ -285,7 +301,12 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
             f"calls hidden by compilation: {mine.hidden_calls} in target, {theirs.hidden_calls} "
             "in golden; they cannot be compared"
         )
-    if half_compiled(pairing):
+    yield from _alone_in_form(pairing)
+
+
+def _alone_in_form(pairing: Pairing) -> Iterator[str]:
+    """Calls of one side alone of programs that are compiled, or written, differently."""
+    if judged_around(pairing):
         yield from _alone(
             pairing, "only {}'s form of the program runs {}; judged by the values around them"
         )

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where two differently written programs hold the same: tensors that agree in value, whatever their
+shape, axes, element type or name, and parameters, also where one side has several in one.
+
+The numbers of elements, norm, mean, minimum and maximum, which no order of elements changes, tell
+how far two tensors are apart at least.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
+from opscope.compare.side.columns import NONE, Side
+from opscope.compare.side.hashes import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.pairing import Pairing
+
+NEIGHBOURS = 6  # tensors of the nearest norms, to either side, that are looked at
+HUGE = 1e30  # of such a number, as masks are filled with, norm and mean tell nothing else
+AGREEING = 128.0  # roundings that two ways to compute one thing may be apart in statistics
+COARSEST = 0.03
+PARTS = 64  # parameters of one side that another holds as one
+STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
+EXACT = 1e-9  # of statistics of the same values, summed in another order
+
+
+class Meetings(msgspec.Struct, frozen=True):
+    """For each tensor row of target and golden how far the nearest tensor of its rank and step on
+    the other side is, relative to its scale (NaN where nothing is known), and that row.
+    """
+
+    error: tuple[NDArray[np.float64], NDArray[np.float64]]
+    partner: tuple[NDArray[np.int64], NDArray[np.int64]]
+    limit: tuple[NDArray[np.float64], NDArray[np.float64]]
+
+    def unmet(self, number: int, share: float = 1.0) -> NDArray[np.bool_]:
+        """The rows of a side (0 the target) that agree with nothing of the other by so much of
+        their limits.
+        """
+        found: NDArray[np.bool_] = self.error[number] > share * self.limit[number]
+        return found
+
+
+def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Meetings:
+    """The meetings of some rows of target and golden."""
+    sides = pairing.target, pairing.golden
+    nodes = [
+        _nodes(side, flow.state, rows)
+        for side, flow, rows in zip(sides, pairing.flows, chosen, strict=True)
+    ]
+    errors, partners, limits = [], [], []
+    coarse = max(2.0**-24, *map(product_unit, sides))
+    for number in (0, 1):
+        (first, inverse), (others, _) = nodes[number], nodes[1 - number]
+        error, partner = _nearest(sides[number], sides[1 - number], first, others)
+        whole = np.full(len(sides[number].tensors), np.nan)
+        place = np.full(len(sides[number].tensors), NONE)
+        whole[chosen[number]], place[chosen[number]] = error[inverse], partner[inverse]
+        errors.append(whole)
+        partners.append(place)
+        known, units, _ = roundoffs(sides[number])
+        unit = np.maximum(units, coarse)[np.searchsorted(known, sides[number].tensors.dtype)]
+        limits.append(np.minimum(AGREEING * unit, COARSEST))
+    return Meetings((errors[0], errors[1]), (partners[0], partners[1]), (limits[0], limits[1]))
+
+
+def vague(side: Side) -> NDArray[np.bool_]:
+    """Rows of which statistics tell nothing: not counted, filled with huge numbers, or with one."""
+    tensors = side.tensors
+    with np.errstate(invalid="ignore"):
+        told = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
+    filled = (tensors.min == tensors.max) & (tensors.size > 1)
+    found: NDArray[np.bool_] = ~told | ~np.isfinite(tensors.l2norm) | filled
+    return found
+
+
+def _nodes(
+    side: Side, state: NDArray[np.uint64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """One row of each content of a rank and step, and which of them each of the rows has."""
+    calls, owner = side.calls, side.tensors.call[rows]
+    content = mixed(
+        state[rows], calls.rank[owner].astype(np.uint64), calls.step[owner].astype(np.uint64)
+    )
+    _, first, inverse = np.unique(content, return_index=True, return_inverse=True)
+    return rows[first], inverse
+
+
+def _nearest(
+    side: Side, other: Side, mine: NDArray[np.int64], theirs: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """For each row of mine the error to the nearest of theirs of its place and size, and that."""
+    error, partner = np.full(len(mine), np.inf), np.full(len(mine), NONE)
+    if not len(mine) or not len(theirs):
+        return error, partner
+    one, two = _place(side, mine), _place(other, theirs)
+    _, codes = np.unique(np.r_[one, two], return_inverse=True)
+    own, owned = codes[: len(one)], codes[len(one) :]
+    norm, norms = (
+        np.nan_to_num(tensors.l2norm[rows], nan=-1.0)
+        for tensors, rows in ((side.tensors, mine), (other.tensors, theirs))
+    )
+    order = np.lexsort((norms, owned))
+    both = np.lexsort((np.r_[np.zeros(len(own)), np.ones(len(owned))], np.r_[norm, norms], codes))
+    before = np.cumsum(both >= len(own))[np.argsort(both)[: len(own)]]
+    for shift in range(-NEIGHBOURS, NEIGHBOURS):
+        at = before + shift
+        inside = (at >= 0) & (at < len(order))
+        near = order[np.clip(at, 0, len(order) - 1)]
+        inside &= owned[near] == own
+        rows = np.flatnonzero(inside)
+        found = statistic_error(side.tensors, other.tensors, mine[rows], theirs[near[rows]])
+        better = rows[found < error[rows]]
+        error[better], partner[better] = found[found < error[rows]], theirs[near[better]]
+    return error, partner
+
+
+def _place(side: Side, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+    calls, owner = side.calls, side.tensors.call[rows]
+    return mixed(
+        calls.rank[owner].astype(np.uint64),
+        calls.step[owner].astype(np.uint64),
+        side.tensors.size[rows].astype(np.uint64),
+    )
+
+
+class Sketch(NamedTuple):
+    """What is known of a tensor, or of several as one, whatever their order."""
+
+    size: int
+    total: float
+    squares: float
+    least: float
+    most: float
+
+    @property
+    def reach(self) -> float:
+        """The largest magnitude."""
+        return max(abs(self.least), abs(self.most))
+
+    def error(self, other: Sketch) -> float:
+        """How far two are apart at least, to the scale of the other; inf for another size."""
+        if self.size != other.size:
+            return float("inf")
+        scale = max((other.squares / max(other.size, 1)) ** 0.5, 1e-300)
+        reach = max(abs(other.least), abs(other.most), scale)
+        norm = abs(self.squares**0.5 - other.squares**0.5) / max(other.squares**0.5, 1e-300)
+        mean = abs(self.total - other.total) / max(other.size, 1) / scale
+        ends = max(abs(self.least - other.least), abs(self.most - other.most)) / reach
+        if not np.isfinite([norm, mean, ends]).all():
+            return 0.0 if str(self) == str(other) else float("inf")
+        return float(max(norm, mean, ends))
+
+
+def sketch(side: Side, rows: Sequence[int]) -> Sketch:
+    """What is known of the tensors of some rows as one."""
+    tensors = side.tensors
+    size = [int(tensors.size[row]) for row in rows]
+    return Sketch(
+        sum(size),
+        sum(float(tensors.mean[row]) * count for row, count in zip(rows, size, strict=True)),
+        sum(float(tensors.l2norm[row]) ** 2 for row in rows),
+        min(float(tensors.min[row]) for row in rows),
+        max(float(tensors.max[row]) for row in rows),
+    )
+
+
+Names = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def same_parameters(target: Side, golden: Side) -> list[Names]:
+    """Parameters that hold the same when the models are first called, by the hashes of their names:
+    those of the target, those of golden; one of them, or one that holds several.
+    """
+    first = [first_read(target), first_read(golden)]
+    held = [
+        {name: sketch(side, [row]) for name, row in rows.items()}
+        for side, rows in zip((target, golden), first, strict=True)
+    ]
+    groups = [_alike(sketches) for sketches in held]
+    learnt = _learnt(target), _learnt(golden)
+    found: list[Names] = []
+    for about, names in groups[0].items():
+        found.extend(_in_order((names, groups[1].get(about, [])), learnt))
+    taken = [{name for pair in found for name in pair[number]} for number in (0, 1)]
+    rest = [
+        {name: one for name, one in side.items() if name not in gone}
+        for side, gone in zip(held, taken, strict=True)
+    ]
+    while True:
+        new: list[Names] = [((whole,), parts) for whole, parts in _windows(rest[0], rest[1])]
+        new += [(parts, (whole,)) for whole, parts in _windows(rest[1], rest[0])]
+        if not new:
+            return found
+        found.extend(new)
+        for pair in new:
+            for number in (0, 1):
+                for name in pair[number]:
+                    rest[number].pop(name, None)
+
+
+def first_read(side: Side) -> dict[int, int]:
+    """For each parameter the row in which a call inside a module first reads it."""
+    tensors, calls = side.tensors, side.calls
+    rows = np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0))
+    rows = rows[calls.leaf[tensors.call[rows]] & (calls.parent[tensors.call[rows]] >= 0)]
+    rows = rows[np.isfinite(tensors.l2norm[rows])]
+    names, at = np.unique(tensors.named[rows], return_index=True)
+    return dict(sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda one: one[1]))
+
+
+def _learnt(side: Side) -> set[int]:
+    """Names of the parameters that get gradients: what else begins as zeros is a buffer."""
+    tensors = side.tensors
+    gradients = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
+    return set(np.unique(tensors.named[gradients]).tolist())
+
+
+def _in_order(names: tuple[list[int], list[int]], learnt: tuple[set[int], set[int]]) -> list[Names]:
+    """Parameters of one content by the order in which they are read, those that get gradients and
+    buffers apart where there are several.
+    """
+    if len(names[0]) == len(names[1]) == 1:
+        return [((names[0][0],), (names[1][0],))]
+    found: list[Names] = []
+    for own in (True, False):
+        mine, theirs = (
+            [name for name in side if (name in known) == own]
+            for side, known in zip(names, learnt, strict=True)
+        )
+        if len(mine) == len(theirs):
+            found.extend(((one,), (other,)) for one, other in zip(mine, theirs, strict=True))
+    return found
+
+
+def _alike(sketches: dict[int, Sketch]) -> dict[tuple[float, ...], list[int]]:
+    found: dict[tuple[float, ...], list[int]] = defaultdict(list)
+    for name, one in sketches.items():
+        about = (one.size, *(float(f"{number:.6e}") for number in (one.squares, one.least)))
+        found[(*about, float(f"{one.most:.6e}"))].append(name)
+    return found
+
+
+def _windows(
+    wholes: dict[int, Sketch], parts: dict[int, Sketch]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Parameters that hold what several neighbours of the other side do together."""
+    names = list(parts)
+    for whole, held in wholes.items():
+        for start, stride in ((at, by) for at in range(len(names)) for by in STRIDES):
+            window = _window(held, names, parts, range(start, len(names), stride))
+            if window:
+                yield whole, window
+                break
+
+
+def _window(
+    held: Sketch, names: list[int], parts: dict[int, Sketch], places: range
+) -> tuple[int, ...]:
+    size, total, squares = 0, 0.0, 0.0
+    for count, place in enumerate(places[:PARTS], 1):
+        one = parts[names[place]]
+        size, total, squares = size + one.size, total + one.total, squares + one.squares
+        if size > held.size:
+            return ()
+        if size == held.size:
+            near = abs(squares - held.squares) <= EXACT * held.squares
+            near &= abs(total - held.total) <= 1e-6 * (held.squares * held.size) ** 0.5
+            return tuple(names[at] for at in places[:count]) if near and count > 1 else ()
+    return ()

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a program in which some calls stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from opscope.compare.side.records import call_records
+
+if TYPE_CHECKING:
+    from opscope.compare.side.columns import Side
+
+MOST = 10  # lines that are named
+
+
+def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
+    """The first lines in which calls stand, as FILE:LINE and FILE:FIRST-LAST, in the order of the
+    calls' files.
+    """
+    known = call_records(side, calls)
+    sources = list(dict.fromkeys(known[call].source for call in calls))
+    places: dict[str, list[int]] = {}
+    for source in [one for one in sources if one][:MOST]:
+        file, _, line = source.rpartition(":")
+        if line.isdigit():
+            places.setdefault(file, []).append(int(line))
+    return [span for file, lines in places.items() for span in _spans(file, sorted(lines))]
+
+
+def _spans(file: str, lines: list[int]) -> list[str]:
+    """Neighbouring lines as one span."""
+    cuts = [at for at, (one, other) in enumerate(pairwise(lines), 1) if other - one > 1]
+    parts = [lines[start:stop] for start, stop in pairwise([0, *cuts, len(lines)])]
+    return [
+        f"{file}:{part[0]}" if len(part) == 1 else f"{file}:{part[0]}-{part[-1]}" for part in parts
+    ]
