@@ -254,7 +254,7 @@ def test_a_disk_that_refuses_leaves_what_was_there_and_the_verdict_on_the_screen
     pair: tuple[Path, Path],
     suffix: str,
 ) -> None:
-    from opscope.report import compare_files
+    from opscope.view import compare_files
 
     def refuse(comparison: object, path: Path, metrics: object) -> None:
         path.write_text("half")

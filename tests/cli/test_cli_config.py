@@ -111,7 +111,7 @@ def test_options_survive_the_environment(words: dict[str, str | bool]) -> None:
         ("--seed -1", "--seed '-1': not a whole number from 0 to 4294967295"),
         ("--keep last", "--keep 'last': write last:N with N at least 1, or all"),
         ("--keep last:0", "--keep 'last:0': write last:N with N at least 1, or all"),
-        ("--levels kernel", "levels 'kernel': 'kernel' is not one of operator, api, module"),
+        ("--levels kernel", "levels 'kernel': 'kernel' is not one of operator, api, module, graph"),
         ("--steps 8-5", "steps '8-5': the range '8-5' runs backwards or is too large"),
         ("--tag 'x", 'OPSCOPE "--tag \'x": No closing quotation'),
     ],

@@ -6,7 +6,6 @@ not compared, nothing evaluated.
 from __future__ import annotations
 
 import csv
-import html.parser
 import json
 import zipfile
 from pathlib import Path
@@ -21,10 +20,10 @@ from opscope.compare.pair.tensors import STATUS_WORDS
 from opscope.errors import UsageError
 from opscope.kernels.metrics import Metric
 from opscope.kernels.pair import pair
-from opscope.report import compare_csv, compare_html, compare_rows, compare_xlsx, spreadsheet
-from opscope.report.compare_files import check_output, write_comparison
+from opscope.report import compare_csv, compare_rows, compare_xlsx, spreadsheet
 from opscope.run.finding import Document, Finding
 from opscope.run.schema import Call, Tensor, ValueRef
+from opscope.view.compare_files import check_output, write_comparison
 
 NASTY = '=cmd|"/c calc"!A0</script><img src=x onerror=alert(1)>&\x00\ud800'
 EXPECTED_ALL = (
@@ -281,39 +280,6 @@ def test_long_tables_go_on_in_parts(tmp_path: Path) -> None:
     assert spreadsheet.write_workbook(tmp_path / "none.xlsx", ["a"], []) == 1
 
 
-class Page(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.outside: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.append(tag)
-        self.outside += [value for name, value in attrs if name in ("src", "href")]
-
-
-def test_the_page_stands_alone_and_runs_nothing_of_a_run(tmp_path: Path) -> None:
-    write_comparison(comparison(), tmp_path / "c.html")
-    text = (tmp_path / "c.html").read_text(encoding="utf-8")
-    page = Page()
-    page.feed(text)
-    assert "img" not in page.tags
-    assert page.tags.count("script") == 2
-    assert page.outside == []
-    assert "default-src 'none'" in text
-    assert text.index("divergence origin: mm") < text.index("<table")
-    block = text.partition("<script type='application/json' id=rows>")[2].partition("</script>")[0]
-    assert len(json.loads(block)["rows"]) == 7
-
-
-def test_a_page_keeps_the_rows_that_are_furthest_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare_html, "MOST_ROWS", 3)
-    text = compare_html.comparison_html(comparison())
-    block = json.loads(text.partition("id=rows>")[2].partition("</script>")[0])
-    assert [row[-1] for row in block["rows"]] == ["structural", "unknown", "receiver"]
-    assert "4 rows that are no further apart" in text
-
-
 def test_where_to_write_is_checked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.csv, \.xlsx, \.html, \.json"):
         check_output(tmp_path / "c.pdf")
@@ -340,9 +306,7 @@ def test_a_users_own_metric_is_one_column_more(tmp_path: Path) -> None:
     ]
 
 
-def test_a_workbook_and_a_page_say_what_they_leave_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workbook_says_what_it_leaves_out(tmp_path: Path) -> None:
     assert write_comparison(comparison(), tmp_path / "c.xlsx") == 0
     assert compare_xlsx.write_comparison_xlsx(comparison(), tmp_path / "c.xlsx", most=3) == 4
     rows = sheet(tmp_path / "c.xlsx")
@@ -353,8 +317,6 @@ def test_a_workbook_and_a_page_say_what_they_leave_out(
         "receiver",
         compare_rows.left_out(4),
     ]
-    monkeypatch.setattr(compare_html, "MOST_ROWS", 3)
-    assert write_comparison(comparison(), tmp_path / "c.html") == 4
 
 
 def test_own_metrics_stand_in_the_document(tmp_path: Path) -> None:

@@ -326,6 +326,7 @@ def test_no_colour_outside_a_terminal(finding: Finding, capsys: pytest.CaptureFi
         ("replay-mismatch", (), "repro"),
         ("crash", ({"inputs_kept": True},), "repro"),
         ("crash", ({"signal": 6},), "run --journal aten::bmm.default"),
+        ("crash", ({"exit_code": 1, "asynchronous": True},), "run --sync --"),
         ("nondeterminism", (), "show"),
     ],
 )

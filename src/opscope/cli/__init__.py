@@ -12,6 +12,7 @@ from pathlib import Path
 
 from opscope.cli.failing import INTERRUPTED, ended_as_by_ctrl_c, report_bug, report_error
 from opscope.errors import OpscopeError, UsageError
+from opscope.version import VERSION
 
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
@@ -28,11 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A path that is no valid Unicode, or a terminal that has no ∈, is no reason to fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if words == ["--version"]:  # asked for by scripts, which need nothing that parses options
+            print(f"opscope {VERSION}")
+            return 0
         from opscope.cli.app import dispatch
 
         with ended_as_by_ctrl_c():
-            code = dispatch(list(sys.argv[1:] if arguments is None else arguments))
+            code = dispatch(words)
         sys.stdout.flush()
     except OpscopeError as error:
         return report_error(error, error.exit_code)

@@ -212,16 +212,16 @@ def _cases(analyses: tuple[Analysis, ...], folder: Path, *, run: bool) -> Iterat
 
 def _reports(document: Document, folder: Path) -> None:
     """info.txt of each error, info.html and document.json."""
-    from opscope.report.aicore_html import aicore_html
     from opscope.report.aicore_text import info_text
     from opscope.report.json import json_text
+    from opscope.view.aicore import aicore_page
 
     many = len(document.findings) > 1
     for number, finding in enumerate(document.findings, 1):
         name = f"info-{number}.txt" if many else "info.txt"
         (folder / name).write_text(info_text(finding), encoding="utf-8", errors="backslashreplace")
     (folder / "info.html").write_text(
-        aicore_html(document), encoding="utf-8", errors="backslashreplace"
+        aicore_page(document), encoding="utf-8", errors="backslashreplace"
     )
     (folder / "document.json").write_text(json_text(document) + "\n", encoding="utf-8")
 

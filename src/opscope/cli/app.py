@@ -35,6 +35,11 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("prepare", "Write or check the collection settings another tool needs."),
     ("show", "List calls, those of one line of code too; print one with its tensors."),
     ("query", "SQL over the tables of a run."),
+    ("report", "Write a run as one HTML page: the finding, the path it took, every call on it."),
+    ("serve", "Show runs of any size in the browser, also while they are being recorded."),
+    ("tour", "Walk through the main verbs on a small example, offline."),
+    ("explain", "Say what a kind of finding, a status bit, an exit code or an error code means."),
+    ("completion", "Print the script with which a shell completes verbs and options."),
     ("doctor", "Say which versions and devices are here, what is missing, and why."),
 )
 

@@ -6,6 +6,7 @@ against all witnesses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,10 @@ class SweepOptions:
     ] = ()
     device: Annotated[str, Parameter(help="Device, cpu, cuda:0, npu:0.")] = "cpu"
     timeout: Annotated[float, Parameter(help="Seconds the samples of one name may take.")] = 600.0
+    resume: Annotated[
+        Path | None,
+        Parameter(help="File that keeps the answers; what it holds already is not asked again."),
+    ] = None
 
 
 Options = Annotated[SweepOptions, Parameter(name="*")]
@@ -62,6 +67,7 @@ def check_op(
         Operator, aten::gelu or gelu; aten::gelu_backward for a gradient.
     """
     from opscope.sweep.api import Plan, document_of, sweep_names
+    from opscope.sweep.kept import kept_answers
     from opscope.sweep.samples import names
 
     positive(timeout=options.timeout)
@@ -73,7 +79,12 @@ def check_op(
     )
     try:
         with Progress() as progress:
-            answers = list(sweep_names(names(qualified), plan, progress))
+            asked, sweep = names(qualified), partial(sweep_names, plan=plan, progress=progress)
+            answers = list(
+                sweep(asked)
+                if options.resume is None
+                else kept_answers(options.resume, plan, asked, sweep)
+            )
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Json, Selected
-from opscope.cli.printing import INCOMPLETE
+from opscope.cli.printing import INCOMPLETE, tell_page
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document
@@ -75,7 +75,7 @@ def compare(  # noqa: PLR0913 - one for each option
     from opscope.formats.registry import open_run
 
     if output is not None:
-        from opscope.report.compare_files import check_output, free_file, write_comparison
+        from opscope.view.compare_files import check_output, free_file, write_comparison
 
         check_output(output)
     own = _metrics(metric, asked=json or output is not None)
@@ -96,6 +96,7 @@ def compare(  # noqa: PLR0913 - one for each option
         from opscope.report.compare_terminal import print_comparison
 
         print_comparison(document)
+        tell_page(target, golden)
     if output is not None:
         free = free_file(output)
         if free != output:

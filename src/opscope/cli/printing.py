@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -27,6 +28,13 @@ def say(*lines: str) -> None:
     """Lines of a result on stdout."""
     for line in lines:
         print(printable(line))
+
+
+def tell_page(*runs: str) -> None:
+    """Say which command opens these runs in the browser, where somebody sits at a terminal."""
+    if sys.stderr.isatty():
+        command = f"opscope report {shlex.join(runs)} -o report.html"
+        print(printable(f"page  {command}"), file=sys.stderr)
 
 
 def completeness(run: Run) -> int:

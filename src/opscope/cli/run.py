@@ -13,6 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import note, report_bug
+from opscope.cli.printing import tell_page
 from opscope.errors import OpscopeError, UsageError
 from opscope.formats.settings.mindspore import VARIABLE
 from opscope.record.config import (
@@ -204,4 +205,5 @@ def conclude(
         summary["beside"] = beside(found, scan(other), other)
     document = msgspec.structs.replace(found, verb="run", runs=(str(result.run),), summary=summary)
     print_verdict(document, stderr=True)
+    tell_page(str(result.run))
     return document

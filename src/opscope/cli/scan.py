@@ -3,28 +3,38 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.options import EVERYTHING, Json, Selected
-from opscope.cli.printing import INCOMPLETE
+from opscope.cli.printing import INCOMPLETE, tell_page
 from opscope.cli.progress import Progress
+from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
+from opscope.run.printable import printable
 
 SHOW_HIDDEN = (
     "List what the program itself guards against too: NaN and Inf that a where, clamp, "
     "mask or nanmean removed in the same step."
 )
+OUTPUT = (
+    "Also write the findings to a file: .sarif for code scanning, .xml for JUnit, .json for the "
+    "document."
+)
+ANNOTATE = "Print the findings as annotations of GitHub Actions, in place of the verdict."
 FAIL_ON = "Exit 1 for any finding, or only for one that reached a loss, a gradient or a parameter."
 
 
-def scan(
+def scan(  # noqa: PLR0913 - the options of the verb
     run: str,
     /,
     *,
     json: Json = False,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help=OUTPUT)] = None,
+    annotate: Annotated[bool, Parameter(help=ANNOTATE, negative=())] = False,
     fail_on: Annotated[Literal["any", "reached"], Parameter(help=FAIL_ON)] = "any",
     show_hidden: Annotated[bool, Parameter(help=SHOW_HIDDEN, negative=())] = False,
     selection: Selected = EVERYTHING,
@@ -41,8 +51,13 @@ def scan(
         A run, or any known dump.
     """
     from opscope.formats.registry import open_run
+    from opscope.report.exports import check_ending, export
     from opscope.scan.api import scan as ask
 
+    if json and annotate:
+        raise UsageError("--json and --annotate exclude one another")
+    if output is not None:
+        check_ending(output)
     with Progress() as progress:
         document = ask(
             open_run(run),
@@ -51,7 +66,14 @@ def scan(
             progress=progress,
         )
     document = msgspec.structs.replace(document, runs=(run,))
-    if json:
+    if output is not None:
+        export(document, output, here=Path.cwd())
+    if annotate:
+        from opscope.report.annotations import annotation_lines
+
+        for annotation in annotation_lines(document, Path.cwd()):
+            print(printable(annotation))
+    elif json:
         from opscope.report.json import json_text
 
         print(json_text(document))
@@ -59,6 +81,7 @@ def scan(
         from opscope.report.terminal import print_verdict
 
         print_verdict(document)
+        tell_page(run)
     return exit_code(document, fail_on=fail_on)
 
 

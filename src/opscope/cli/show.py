@@ -34,6 +34,13 @@ def show(  # noqa: PLR0913 - one for each option
         Parameter(help="Only calls that this line ran, FILE:LINE; any frame of the stack."),
     ] = None,
     values: Annotated[bool, Parameter(help="Also print elements, where they were kept.")] = False,
+    graphs: Annotated[
+        bool,
+        Parameter(
+            help="The graphs that torch.compile made: how often they ran, why they end, and why "
+            "they were compiled again."
+        ),
+    ] = False,
     limit: Annotated[
         int | None, Parameter(help="At most so many calls, the first; all without it.")
     ] = None,
@@ -55,6 +62,8 @@ def show(  # noqa: PLR0913 - one for each option
 
     positive(limit=limit)
     opened = open_run(run)
+    if graphs:
+        return _show_graphs(run, opened, json=json)
     wanted = with_levels_of(opened, selection.selection())
     if call is not None:
         chosen = chosen_call(opened, call)
@@ -76,6 +85,22 @@ def show(  # noqa: PLR0913 - one for each option
     if isinstance(found, Limited) and found.more:
         note(f"there are more calls than --limit {limit}; the first {limit} are shown")
     return completeness(opened)
+
+
+def _show_graphs(path: str, run: Run, *, json: bool) -> int:
+    from opscope.report.console import make_console, print_lines
+    from opscope.report.graphs import graph_lines, graph_rows
+    from opscope.report.json import json_pieces
+
+    rows = graph_rows(run)
+    if json:
+        head = {"opscope": VERSION, "verb": "show", "runs": [path], "complete": not run.problems}
+        write_pieces(json_pieces(head, [("graphs", rows)]))
+    elif rows:
+        print_lines(make_console(), graph_lines(rows))
+    else:
+        note("the run holds no graph of torch.compile")
+    return completeness(run)
 
 
 class Again:

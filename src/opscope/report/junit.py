@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document of a sweep as JUnit XML, which continuous integration reads: a case for each
-operator and type.
+"""Documents as JUnit XML, which continuous integration reads: of a sweep a case for each operator
+and type, of a run one for each kind of finding.
 """
 
 from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from opscope.run.finding import Document
+from opscope.run.finding import KINDS, Document
 from opscope.run.printable import printable
 
 
@@ -40,5 +40,40 @@ def junit_text(document: Document) -> str:
     for name, reason in broken.items():
         case = ElementTree.SubElement(suite, "testcase", classname=name, name="samples")
         ElementTree.SubElement(case, "error", message=printable(reason))
+    return _text(suite)
+
+
+def findings_junit(document: Document) -> str:
+    """One suite with a case for each kind of finding, which fails by those of its kind, and one for
+    the run being complete.
+    """
+    found = {kind: [each for each in document.findings if each.kind == kind] for kind in KINDS}
+    counts = {
+        "tests": len(found) + 1,
+        "failures": sum(map(bool, found.values())),
+        "errors": int(not document.complete),
+    }
+    suite = ElementTree.Element(
+        "testsuite",
+        {"name": f"opscope {document.verb}", **{key: str(count) for key, count in counts.items()}},
+    )
+    named = printable(" ".join(document.runs))
+    for kind, findings in found.items():
+        case = ElementTree.SubElement(suite, "testcase", classname=named, name=kind)
+        if findings:
+            lines = [printable(each.line()) for each in findings]
+            ElementTree.SubElement(
+                case, "failure", message=lines[0], type=findings[0].confidence
+            ).text = "\n".join(lines)
+    case = ElementTree.SubElement(suite, "testcase", classname=named, name="complete")
+    if not document.complete:
+        lines = [printable(str(line)) for line in document.summary.get("warnings", ())]
+        ElementTree.SubElement(case, "error", message="the run is incomplete").text = "\n".join(
+            lines
+        )
+    return _text(suite)
+
+
+def _text(suite: ElementTree.Element) -> str:
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -31,23 +31,30 @@ def short_place(source: str, *, here: Path) -> str:
 
 
 def text_of(source: str) -> str | None:
-    """The line of code, without its indentation; None when it cannot be had.
+    """The line of code, without its indentation; None when it cannot be had."""
+    place = parse_place(source)
+    lines = None if place is None else lines_of(place[0])
+    if place is None or lines is None:
+        return None
+    return lines[place[1] - 1].strip() or None if 0 < place[1] <= len(lines) else None
+
+
+def lines_of(file: str) -> list[str] | None:
+    """The lines of a source file; None when they cannot be had.
 
     The path comes from a run and may name anything: only regular Python files of sensible size are
     read.
     """
-    place = parse_place(source)
-    if place is None or not place[0].endswith(".py"):
+    if not file.endswith(".py"):
         return None
-    path, number = Path(place[0]), place[1]
+    path = Path(file)
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
             return None
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except (OSError, ValueError):
         return None
-    return lines[number - 1].strip() or None if 0 < number <= len(lines) else None
 
 
 def names_place(source: str, wanted: tuple[str, int]) -> bool:

@@ -148,6 +148,11 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 f"first checks {first:.1f} s, recording {worst['recording']:.1f} s",
             ]
             yield "budget   ", ": ".join(told)
+    for rank, steps in (summary.get("trainer") or {}).items():
+        named = [f"{step} is {text}" for step, text in steps.items()]
+        more = " …" if len(named) > MAX_OTHERS else ""
+        whose = f"rank {rank}: " if len(summary["trainer"]) > 1 else ""
+        yield "trainer  ", f"{whose}{'; '.join(named[:MAX_OTHERS])}{more}"
     moved = list((summary.get("substituted") or {}).values())
     if moved:
         counts: dict[str, int] = {}
@@ -422,8 +427,15 @@ def _next(document: Document, run: str) -> str | None:
     own command (CMD).
     """
     finding = next((found for found in document.findings if found.call is not None), None)
-    if finding is None or finding.call is None:
+    return None if finding is None else next_command(finding, run)
+
+
+def next_command(finding: Finding, run: str) -> str | None:
+    """The command that follows a finding, for a shell; None where it names no call."""
+    if finding.call is None:
         return None
+    if any(record.get("asynchronous") for record in finding.evidence):
+        return "opscope run --sync -- CMD"  # the call that it names only heard of the failure
     # An overflow record whose operator was not dumped is a call without tensors: there is nothing
     # to make a case of.
     judged = finding.kind in ("overflow-origin", "replay-mismatch") and bool(

@@ -29,9 +29,9 @@ def _xlsx(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
 
 
 def _html(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
-    from opscope.report.compare_html import write_comparison_html
+    from opscope.view.comparison_page import write_comparison_page
 
-    return write_comparison_html(comparison, path, metrics)
+    return write_comparison_page(comparison, path, metrics)
 
 
 def _json(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:

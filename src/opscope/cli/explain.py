@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope explain`: what a word or number that opscope, or a device, has said means."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+from opscope import errors
+from opscope.ascend.codes import Meaning
+from opscope.cli.options import Json
+from opscope.errors import OpscopeError, UsageError
+from opscope.judge.overflow import WORDS
+from opscope.run.finding import CONFIDENCES, KINDS, Document
+from opscope.version import VERSION
+
+# The contract of every verb; docs/cli.md has the same table, a test holds the two equal.
+EXITS: dict[int, str] = {
+    0: "nothing wrong found",
+    1: "something found",
+    2: "usage, or input that cannot be read",
+    3: "nothing found, but the input was incomplete: a torn file, a missing rank, a recording that "
+    "ended early, no call but those that compilation hid",
+    101: "a bug in opscope",
+    125: "cannot be tried here: a device or back end is missing",
+}
+
+
+def explain(topic: str = "", /, *, json: Json = False) -> int:
+    """Say what a kind of finding, a confidence, a status bit, an exit code, an error of opscope or
+    an error code of a device means. Without a topic all words are listed.
+
+    Examples: opscope explain overflow-origin; opscope explain 0x20.
+
+    Parameters
+    ----------
+    topic
+        overflow-origin, likely, 0x420, exit 3, FormatError, 507015, EZ9999, "integer overflow".
+    """
+    found = meanings(topic) if topic else tuple(words())
+    rows = [
+        {"code": one.code, "family": one.family, "name": one.name, "text": one.text}
+        for one in found
+    ]
+    if json:
+        from opscope.report.json import json_text
+
+        summary = {"meanings": rows, "warnings": []}
+        print(json_text(Document(opscope=VERSION, verb="explain", summary=summary)))
+        return 0
+    from opscope.report.console import folded, make_console, print_lines
+
+    console = make_console()
+    for one in found:
+        named = one.family if one.name == one.code else f"{one.name}, {one.family}"
+        text = f"({named}) {one.text}"
+        print_lines(console, folded(f"{one.code}  ", text, width=console.width, style="bold"))
+    return 0
+
+
+def meanings(topic: str) -> tuple[Meaning, ...]:
+    """Everything that a topic may mean; UsageError, with the nearest words, for one that means
+    nothing.
+    """
+    wanted = " ".join(topic.split())
+    known = [one for one in words() if wanted.lower() in (one.code.lower(), one.name.lower())]
+    if known:
+        return tuple(known)
+    if re.fullmatch(r"(?i)0x[0-9a-f]{1,16}", wanted):
+        bits = [hex(bit) for bit in WORDS if bit & int(wanted, 16)]
+        if bits and not int(wanted, 16) & ~sum(WORDS):
+            return tuple(one for one in words() if one.code in bits)
+    if re.fullmatch(r"(?i)(0x[0-9a-f]+|[0-9][0-9, ]*|e[a-z0-9]{4,5}|hccl:[0-9]+)", wanted):
+        from opscope.ascend.codes import explain_code
+
+        return explain_code(wanted)
+    raise UsageError(f"explain {topic!r}: no such word{_near(wanted)}")
+
+
+def words() -> Iterator[Meaning]:
+    """Every word of opscope's own, from the tables that define it."""
+    for kind, (text, following) in KINDS.items():
+        yield Meaning(kind, "kind of finding", kind, f"{text}. Next: {following}")
+    for word, text in CONFIDENCES.items():
+        yield Meaning(word, "confidence of a finding", word, text)
+    for bit, text in WORDS.items():
+        yield Meaning(hex(bit), "overflow status", text, f"status bit {bit.bit_length() - 1}")
+    for code, text in EXITS.items():
+        yield Meaning(f"exit {code}", "exit code", f"exit code {code}", text)
+    for name, error in vars(errors).items():
+        if isinstance(error, type) and issubclass(error, OpscopeError):
+            text = " ".join((inspect.getdoc(error) or "").split())
+            yield Meaning(name, f"error, exit code {error.exit_code}", name, text)
+
+
+def _near(wanted: str) -> str:
+    from difflib import get_close_matches
+
+    known = {name.lower(): name for one in words() for name in (one.code, one.name)}
+    found = get_close_matches(wanted.lower(), known, n=2, cutoff=0.5)
+    near = " or ".join(known[name] for name in found)
+    return f"; did you mean {near}?" if near else "; opscope explain lists them"

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope report`: a run, or the comparison of two, as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope.cli.failing import note
+from opscope.cli.options import EVERYTHING, Selected
+from opscope.cli.printing import completeness, say
+from opscope.cli.progress import Progress
+from opscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from opscope.run.progress import Progress as Told
+    from opscope.run.protocol import Run
+    from opscope.run.selection import Selection
+    from opscope.view.documents import Documents
+
+REDACT = "What the page leaves out: sources, paths, values, or several by commas."
+COLOUR = "SQL over the columns of calls and tensors to colour the timeline by, too: log2(abs(max))."
+
+
+def report(
+    run: str,
+    golden: str | None = None,
+    /,
+    *,
+    output: Annotated[
+        Path,
+        Parameter(
+            name=["--output", "-o"], help="The file; one that exists gets a sibling, said aloud."
+        ),
+    ] = Path("report.html"),
+    redact: Annotated[str, Parameter(help=REDACT)] = "",
+    colour: Annotated[str | None, Parameter(help=COLOUR)] = None,
+    selection: Selected = EVERYTHING,
+) -> int:
+    """Write one HTML file with what was found and what led to it, to open or to attach anywhere.
+
+    Exit code 0: written, 2: the run cannot be read, 3: written, but the run is incomplete.
+
+    Parameters
+    ----------
+    run
+        A run, or any known dump.
+    golden
+        The run to trust: the page is then of the comparison with it.
+    """
+    from opscope.formats.registry import open_run
+    from opscope.view.compare_files import free_file
+    from opscope.view.page import page
+
+    left_out = redacted_kinds(redact)
+    opened = open_run(run)
+    wanted = selection.selection()
+    with Progress() as progress:
+        if golden is None:
+            documents, text = _of_run(opened, run, wanted, progress)
+        else:
+            documents, text = _of_two(opened, (run, golden), wanted, progress)
+    made = documents(redact=left_out, colour=colour).whole()
+    free = free_file(output)
+    if free != output:
+        note(f"{output} exists; written to {free}")
+    title = "opscope" if left_out else f"opscope {Path(run).name}"
+    free.write_text(page(made, title=title, text="" if left_out else text), encoding="utf-8")
+    say(f"{free}")
+    return completeness(opened)
+
+
+def _of_run(
+    opened: Run, run: str, selection: Selection, progress: Told
+) -> tuple[Callable[..., Documents], str]:
+    """What makes the documents of a run, and the verdict as text."""
+    from opscope.scan.api import scan
+    from opscope.view.documents import Documents, plain_text
+
+    document = scan(opened, selection=selection, progress=progress)
+    document = msgspec.structs.replace(document, runs=(run,))
+    return partial(Documents, opened, document), plain_text(document)
+
+
+def _of_two(
+    opened: Run, runs: tuple[str, str], selection: Selection, progress: Told
+) -> tuple[Callable[..., Documents], str]:
+    """The same of a comparison."""
+    from opscope.compare.api import Policy, compare
+    from opscope.view.comparison import Compared
+    from opscope.view.comparison_page import comparison_text
+    from opscope.view.documents import Documents
+
+    found = compare(opened, runs[1], Policy(selection=selection), progress=progress)
+    document = msgspec.structs.replace(found.document, runs=runs)
+    compared = Compared(found, document)
+    return partial(Documents, opened, document, compared=compared), comparison_text(document)
+
+
+def redacted_kinds(text: str) -> frozenset[str]:
+    """The kinds that --redact names; UsageError for one that there is not."""
+    from opscope.view.redaction import KINDS
+
+    kinds = frozenset(filter(None, (word.strip() for word in text.split(","))))
+    unknown = sorted(kinds - set(KINDS))
+    if unknown:
+        raise UsageError(f"--redact {unknown[0]}: write {', '.join(KINDS)}")
+    return kinds

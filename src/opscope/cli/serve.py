@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope serve`: the page of runs of any size, also while they are still being written."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope.cli.failing import note
+from opscope.cli.printing import say
+from opscope.cli.report import REDACT, redacted_kinds
+from opscope.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from opscope.view.documents import Documents
+    from opscope.view.server import Served
+
+PORT, TRIED = 8642, 50
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    *runs: str,
+    host: Annotated[
+        str, Parameter(help="Address to listen on; another than this machine's own is said aloud.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, Parameter(help="The first port to try; one that is taken is passed by.")
+    ] = (PORT),
+    redact: Annotated[str, Parameter(help=REDACT)] = "",
+    show: Annotated[
+        bool, Parameter(name="--open", help="Open the page in a browser.", negative=())
+    ] = False,
+) -> int:
+    """Show runs in the browser until Ctrl-C: the page of opscope report over all their calls.
+
+    The printed address holds a token; without it nothing is answered. Nothing is written, and
+    nothing but these runs is served.
+
+    Parameters
+    ----------
+    runs
+        Runs, or any known dumps.
+    """
+    if not runs:
+        raise UsageError("which run? write: opscope serve RUN")
+    try:
+        import uvicorn
+    except ModuleNotFoundError as error:
+        raise UnavailableError(
+            "opscope serve needs uvicorn: pip install 'opscope[serve]'; opscope report writes a "
+            "file without it"
+        ) from error
+    import secrets
+
+    from opscope.view.server import Application
+
+    kinds = redacted_kinds(redact)
+    served = [_served(run, kinds) for run in runs]
+    listening = free_socket(host, port)
+    number = listening.getsockname()[1]
+    token = secrets.token_urlsafe(18)
+    shown = f"[{host}]" if ":" in host else host
+    hosts = {f"{name}:{number}" for name in ("127.0.0.1", "localhost", "[::1]", shown)}
+    if host not in LOOPBACK:
+        note(f"listening on {host}: whoever reaches it and knows the address sees these runs")
+    address = f"http://{shown}:{number}/{token}/"
+    say(address)
+    if show:
+        import webbrowser
+
+        webbrowser.open(address)
+    application = Application(served, token=token, hosts=frozenset(hosts))
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def free_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens on this port or the next free one; UsageError where none is."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in range(port, min(port + TRIED, 65536)):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.bind((host, number))
+            listening.listen(64)
+        except OSError as error:
+            listening.close()
+            if isinstance(error, socket.gaierror):
+                raise UsageError(f"--host {host}: {error.strerror}") from error
+            continue
+        if number != port:
+            note(f"port {port} is taken; listening on {number}")
+        return listening
+    raise UsageError(f"--port {port}: neither it nor the {TRIED} after it can be had on {host}")
+
+
+def _served(run: str, redact: frozenset[str]) -> Served:
+    from opscope.formats.registry import open_run
+    from opscope.view.server import Served
+
+    open_run(run)  # what cannot be read is said before a server starts
+    return Served(Path(run).name, _documents(run, redact), lambda: state_of(Path(run)))
+
+
+def _documents(run: str, redact: frozenset[str]) -> Callable[[], Documents]:
+    def made() -> Documents:
+        from opscope.formats.registry import open_run
+        from opscope.scan.api import scan
+        from opscope.view.documents import Documents
+
+        opened = open_run(run)
+        document = msgspec.structs.replace(scan(opened), runs=(run,))
+        return Documents(opened, document, redact=redact, alone=False)
+
+    return made
+
+
+def state_of(run: Path) -> str:
+    """A text that changes when a run grows: how many files it has, and how many bytes in all."""
+    if not run.is_dir():
+        return str(run.stat().st_size)
+    sizes = [file.stat().st_size for file in run.rglob("*") if file.is_file()]
+    return f"{len(sizes)} {sum(sizes)}"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs that torch.compile made in a run: what they are, how often they ran, why there are so
+many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from opscope.report.console import line
+from opscope.run.query import sql
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Process
+
+_EXECUTIONS = """
+    SELECT process, op, phase, again IS NOT NULL AS repeated, count(*) AS times FROM calls
+    WHERE level = 'graph' GROUP BY ALL
+"""
+_PREFIX = "compiled::"
+
+
+def graph_rows(run: Run) -> list[dict[str, Any]]:
+    """One record for each graph of each process, in the order of compilation.
+
+    process, rank, graph; operators, backend, frame, reason (why the frame was compiled again),
+    ended and broken (why the graph ends, and whether it breaks there), seconds of compilation;
+    executions by phase, repeated (how often it was executed again), not_repeated (why not).
+    """
+    times: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    for row in sql(run, _EXECUTIONS):
+        kind = "repeated" if row["repeated"] else row["phase"]
+        times[row["process"], row["op"].removeprefix(_PREFIX)][kind] += row["times"]
+    found = []
+    for process in run.processes:
+        known, refused = (_table(process, kind) for kind in ("graphs", "not executed again"))
+        names = {**known, **{name: {} for at, name in times if at == process.process}}
+        for name in names:
+            facts = known.get(name)
+            counted = times[process.process, name]
+            found.append(
+                {
+                    "process": process.process,
+                    "rank": process.rank,
+                    "graph": name,
+                    **(facts if isinstance(facts, dict) else {}),
+                    "executions": {k: n for k, n in counted.items() if k != "repeated"},
+                    "repeated": counted["repeated"],
+                    "not_repeated": refused.get(name),
+                }
+            )
+    return found
+
+
+def _table(process: Process, kind: str) -> dict[str, Any]:
+    """What process.json tells of this kind, whoever wrote it."""
+    found = process.torch.get(kind)
+    return found if isinstance(found, dict) else {}
+
+
+def graph_lines(rows: list[dict[str, Any]]) -> Iterator[Text]:
+    """The records as lines for a terminal."""
+    for row in rows:
+        ran = ", ".join(f"{times} {phase}" for phase, times in row["executions"].items())
+        yield line(
+            (f"{row['graph']}", "bold"),
+            (f"  {row.get('operators', '?')} operators, {row.get('backend', '?')}", ""),
+            (f"  {row.get('frame', '')}", "dim"),
+        )
+        yield line((f"  executed: {ran or 'never'}; compiled in {row.get('seconds', '?')} s", ""))
+        if row.get("reason"):
+            yield line((f"  compiled again: {row['reason']}", ""))
+        if row.get("broken"):
+            yield line((f"  breaks: {row.get('ended')}", ""))
+        if row["repeated"]:
+            yield line((f"  executed again operator by operator: {row['repeated']} times", ""))
+        if row["not_repeated"]:
+            yield line((f"  not executed again: {row['not_repeated']}", ""))

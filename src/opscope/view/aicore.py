@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AI Core errors as the page shows them: verdicts, the sections of info.txt, and a map of the
+addresses of arguments against allocations and faults.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.ascend.addresses import BAD
+from opscope.report.aicore_text import code_of, info_text, part, parts, sections_of
+from opscope.view.page import page
+
+if TYPE_CHECKING:
+    from opscope.run.finding import Document, Finding
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Something in memory: an argument, an allocation or a faulting address, from start to end."""
+
+    kind: str
+    label: str
+    start: int
+    end: int
+    status: str = ""
+    bad: bool = False
+    text: str = ""
+
+
+def aicore_page(document: Document) -> str:
+    """The errors as one HTML file that needs nothing else."""
+    made = {
+        "run": {"views": ["aicore"], "path": ", ".join(document.runs), "command": []},
+        "aicore": aicore_document(document),
+        "names": {},
+    }
+    text = "\n\n".join(info_text(finding) for finding in document.findings)
+    text = text or str(document.summary.get("text", "no AI Core error"))
+    return page(made, title="opscope aicore", text=text)
+
+
+def aicore_document(document: Document) -> dict[str, Any]:
+    """Of each error what it is, why, and where in memory."""
+    return {
+        "text": document.summary.get("text", ""),
+        "warnings": list(document.summary.get("warnings", ())),
+        "errors": [_error(finding) for finding in document.findings],
+    }
+
+
+def _error(finding: Finding) -> dict[str, Any]:
+    return {
+        "op": finding.op,
+        "call": finding.call,
+        "reasons": [[code_of(finding, reason), reason] for reason in finding.reasons],
+        "verdicts": [
+            {name: one[name] for name in ("text", "confidence", "grounds", "advice")}
+            for one in parts(finding, "verdict")
+        ],
+        "sections": [[title, list(rows)] for title, rows in sections_of(finding)],
+        "map": address_map(list(spans_of(part(finding, "addresses")))),
+    }
+
+
+def spans_of(addresses: Mapping[str, Any]) -> Iterator[Span]:
+    """What is known of memory from the evidence of addresses."""
+    seen = set()
+    for check in addresses.get("checks", ()):
+        start = _number(check["address"])
+        allocation = check.get("allocation")
+        if allocation is not None and tuple(allocation) not in seen:
+            seen.add(tuple(allocation))
+            begin, size = allocation
+            yield Span("allocation", f"{size} B", begin, begin + size)
+        if start:  # an argument that is empty has the address 0
+            yield Span(
+                "argument",
+                check["tensor"],
+                start,
+                start + max(1, check["size"] or 1),
+                check["status"],
+                check["status"] in BAD,
+                check["text"],
+            )
+    for owner in addresses.get("owners", ()):
+        start = _number(owner["address"])
+        if start is not None:
+            yield Span("fault", owner["source"], start, start + 1, text=owner["text"])
+
+
+def address_map(spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Spans with the share of a line at which each begins and how wide it is, 0 to 1.
+
+    Addresses lie far apart: between two borders the line grows by the logarithm of the distance, so
+    that order and overlap are true and lengths are not.
+    """
+    borders = sorted({border for span in spans for border in (span.start, span.end)})
+    widths = [math.log2(1 + high - low) for low, high in pairwise(borders)]
+    whole = sum(widths) or 1.0
+    at = dict(zip(borders, accumulate(widths, initial=0.0), strict=False))
+    return [
+        {
+            **msgspec.structs.asdict(span),
+            "start": hex(span.start),
+            "end": hex(span.end),
+            "left": at[span.start] / whole,
+            "width": (at[span.end] - at[span.start]) / whole,
+        }
+        for span in spans
+    ]
+
+
+def _number(address: Any) -> int | None:
+    """An address as evidence writes it, 0x…; None where it is not known."""
+    if isinstance(address, int):
+        return address
+    try:
+        return int(str(address), 16)
+    except ValueError:
+        return None

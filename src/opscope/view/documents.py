@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of a run by name, each made when it is first asked for: all that a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opscope.questions.tables import Tables, open_tables
+from opscope.report.terminal import verdict_lines
+from opscope.view.calls import FEW_POINTS, call_documents
+from opscope.view.comparison import (
+    Compared,
+    calls_that_part,
+    comparison_document,
+    paint_distance,
+)
+from opscope.view.grid import Grid, grid_of
+from opscope.view.modules import model_document
+from opscope.view.ranks import ranks_document
+from opscope.view.redaction import redacted
+from opscope.view.references import Place, finest_level, place_of, reference
+from opscope.view.sources import Sources
+from opscope.view.timeline import Pyramid, pyramid_of, tile, tiles, timeline_document
+from opscope.view.training import training_document
+from opscope.view.verdict import MOST_FINDINGS, path_of, verdict_document
+from opscope.view.verdict import Path as CallPath
+
+if TYPE_CHECKING:
+    from opscope.run.finding import Document
+    from opscope.run.protocol import Run
+
+MOST_CALLS = 1500  # in full, in a page that stands alone
+FULL = 24  # calls at either end of a path whose history has all its points
+MOST_FOUND = 20  # calls that a search tells
+LIVE_CELLS = 16_000_000  # of a timeline that is asked for by tiles
+_NEAR = """SELECT process, "index" FROM calls WHERE rank = ? AND step = ? AND level = ?
+    ORDER BY abs("index" - ?) LIMIT ?"""
+_SEARCH = """SELECT process, "index", name, op, step, rank, phase FROM calls
+    WHERE (SELECT bool_and(contains(lower(name || ' ' || op || ' ' || step), word))
+        FROM (SELECT unnest(?) AS word)) ORDER BY step, rank, "index" LIMIT ?"""
+
+
+class Documents:
+    """What a page shows of one run, by name and key; nothing in it that redact names.
+
+    colour is one more SQL expression to colour the timeline by. alone: for a page without a
+    server, which holds all that it will ever show. compared is a comparison of the run, the target,
+    with another.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        document: Document,
+        *,
+        redact: frozenset[str] = frozenset(),
+        colour: str | None = None,
+        alone: bool = True,
+        compared: Compared | None = None,
+    ) -> None:
+        self.run, self.document = run, document
+        self._redact, self._colour, self._alone = redact, colour, alone
+        self._sources = Sources()
+        self._pyramids: dict[str, Pyramid] = {}
+        self._compared = compared
+
+    def whole(self) -> dict[str, Any]:
+        """Everything that a page which stands alone holds."""
+        found = {name: self._made[name]() for name in self._views}
+        found["tiles"] = dict(tiles(self._pyramid(self._colour or "")))
+        return {name: redacted(one, self._redact) for name, one in found.items()}
+
+    def get(self, name: str, key: str | None = None) -> Any:
+        """One document, or the part of it that a key names; None where there is none."""
+        keyed: dict[str, Callable[[str], Any]] = {
+            "calls": self._call,
+            "tiles": self._tile,
+            "timeline": self._timeline,
+            "search": self._search,
+        }
+        made = keyed[name](key) if key is not None and name in keyed else None
+        if key is None and name in self._made:
+            made = self._made[name]()
+        return redacted(made, self._redact)
+
+    @cached_property
+    def _made(self) -> dict[str, Callable[[], Any]]:
+        findings = self.document.findings
+        return {
+            "run": lambda: {**run_document(self.run), "views": self._views},
+            "verdict": self._verdict,
+            "calls": lambda: self._calls["calls"],
+            "names": lambda: self._calls["names"],
+            "timeline": lambda: self._timeline(self._colour or ""),
+            "model": lambda: self._asked(lambda tables: model_document(tables, findings)),
+            "ranks": lambda: self._asked(lambda tables: ranks_document(tables, findings)),
+            "training": lambda: self._asked(training_document),
+            "compare": lambda: self._comparison,
+        }
+
+    @cached_property
+    def _views(self) -> list[str]:
+        """Documents that say something of this run."""
+        counts = "SELECT count(DISTINCT rank), count(DISTINCT step) FROM calls"
+        ranks, steps = self._asked(lambda tables: tables.rows(counts))[0]
+        told = {"ranks": ranks > 1, "training": steps > 1, "compare": self._compared is not None}
+        return [name for name in self._made if told.get(name, True)]
+
+    @cached_property
+    def _comparison(self) -> dict[str, Any] | None:
+        return None if self._compared is None else comparison_document(self._compared)
+
+    def _asked(self, question: Callable[[Tables], Any]) -> Any:
+        with open_tables(self.run) as tables:
+            return question(tables)
+
+    # -- the verdict and its calls -----------------------------------------------------------------
+
+    def _verdict(self) -> dict[str, Any]:
+        calls = self._calls["calls"]
+        return verdict_document(self.document, self._paths, calls, self._sources)
+
+    @cached_property
+    def _paths(self) -> list[CallPath]:
+        findings = self.document.findings[:MOST_FINDINGS]
+        found: list[CallPath] = self._asked(
+            lambda tables: [path_of(tables, finding) for finding in findings]
+        )
+        return found
+
+    @cached_property
+    def _calls(self) -> dict[str, Any]:
+        """Calls of all paths, in a page that stands alone those around them too, and who made what
+        they read.
+        """
+        chosen = list(dict.fromkeys(place for path in self._paths for place in path.calls))
+        if self._alone and self._comparison is not None:
+            parting = (place_of(call) for call in calls_that_part(self._comparison))
+            chosen = list(dict.fromkeys([*chosen, *(place for place in parting if place)]))
+        with open_tables(self.run) as tables:
+            drawn = {
+                place for path in self._paths for place in path.calls[:FULL] + path.calls[-FULL:]
+            }
+            full = [place for place in chosen if place in drawn][:MOST_CALLS]
+            calls = call_documents(tables, full, self._sources)
+            beside = [place for place in chosen if place not in drawn]
+            if self._alone or not chosen:
+                beside += [place for place in self._near(tables) if place not in drawn]
+            makers = sorted(_makers(calls["calls"]))
+            others = list(dict.fromkeys([*makers, *beside]))[:MOST_CALLS]
+            more = call_documents(tables, others, self._sources, points=FEW_POINTS)
+        return {name: {**more[name], **calls[name]} for name in ("calls", "names")}
+
+    def _near(self, tables: Tables) -> list[Place]:
+        """The calls around the first finding, of a clean run those of the last step."""
+        level = finest_level(tables)
+        first = next((one for one in self.document.findings if one.index is not None), None)
+        if first is not None:
+            where = [first.rank, first.step, level, first.index]
+        else:
+            where = [*_last_step(tables), level, 0]
+        return [(row[0], row[1]) for row in tables.rows(_NEAR, [*where, MOST_CALLS])]
+
+    def _call(self, key: str) -> dict[str, Any] | None:
+        place = place_of(key)
+        if place is None:
+            return None
+        found = self._asked(lambda tables: call_documents(tables, [place], self._sources))
+        call = found["calls"].get(reference(*place))
+        return None if call is None else {**call, "names": found["names"]}
+
+    def _search(self, key: str) -> dict[str, Any]:
+        words = key.lower().split()[:8]
+        rows = self._asked(
+            lambda tables: tables.rows(_SEARCH, [words, MOST_FOUND]) if words else []
+        )
+        return {reference(process, index): rest for process, index, *rest in rows}
+
+    # -- the timeline ------------------------------------------------------------------------------
+
+    def _pyramid(self, expression: str) -> Pyramid:
+        if expression not in self._pyramids:
+            if len(self._pyramids) > 3:  # each is as large as the run has calls
+                self._pyramids.pop(next(reversed(self._pyramids)))
+            self._pyramids[expression] = pyramid_of(self._grid(expression))
+        return self._pyramids[expression]
+
+    def _grid(self, expression: str) -> Grid:
+        limits: dict[str, int] = {} if self._alone else {"most_cells": LIVE_CELLS}
+        found = self.document.findings
+        grid = grid_of(self.run, found, expression=expression or None, **limits)
+        if self._compared is not None:
+            paint_distance(grid, self._compared.comparison)
+        return grid
+
+    def _timeline(self, expression: str) -> dict[str, Any]:
+        pyramid = self._pyramid(expression)
+        found: dict[str, Any] = self._asked(lambda tables: timeline_document(tables, pyramid))
+        return found
+
+    def _tile(self, key: str) -> dict[str, Any] | None:
+        level, x, y, *expression = key.split("/", 3)
+        if not all(part.isascii() and part.isdigit() and len(part) < 9 for part in (level, x, y)):
+            return None
+        pyramid = self._pyramid(expression[0] if expression else self._colour or "")
+        return tile(pyramid, int(level), int(x), int(y))
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """Facts about a run as a whole."""
+    info = run.info
+    return {
+        "path": info.path,
+        "format": info.format,
+        "command": info.command,
+        "packages": info.packages,
+        "problems": run.problems,
+        "sealed": info.sealed,
+    }
+
+
+def plain_text(document: Document) -> str:
+    """What is read where no script runs: the verdict of the terminal."""
+    found = verdict_lines(document, width=100, here=Path.cwd())
+    return "\n".join(each.plain for each in found)
+
+
+def _makers(calls: dict[str, Any]) -> set[Place]:
+    """Calls that made what these read and are none of them."""
+    found = {
+        (call["process"], tensor["maker"])
+        for call in calls.values()
+        for tensor in call["tensors"]
+        if tensor.get("maker") is not None
+    }
+    return {place for place in found if reference(*place) not in calls}
+
+
+def _last_step(tables: Tables) -> list[int]:
+    """Rank and step of the last calls of the first rank."""
+    rows = tables.rows("SELECT rank, max(step) FROM calls GROUP BY rank ORDER BY rank LIMIT 1")
+    return list(rows[0]) if rows else [0, 0]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline: a grid of all calls at many scales, cut into tiles of which a page draws those it
+needs.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.view.grid import Grid
+from opscope.view.references import keys_of_places
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.questions.tables import Tables
+
+TILE = 256  # cells of a tile's side
+COARSE = (512, 256)  # columns and rows that the coarsest level has at most
+MOST_SEQUENCES, MOST_NAMES = 24, 60_000
+
+
+class Level(msgspec.Struct, frozen=True):
+    """A grid at one scale: how many columns and rows of the first level a cell covers."""
+
+    across: int
+    down: int
+    planes: dict[str, NDArray[np.uint8]]
+
+
+class Pyramid(msgspec.Struct, frozen=True):
+    """Levels of a grid, the finest first."""
+
+    grid: Grid
+    levels: tuple[Level, ...]
+
+
+def pyramid_of(grid: Grid) -> Pyramid:
+    """Each level halves what is too long of the one before; of cells that become one the largest
+    stays.
+    """
+    levels = [Level(1, 1, grid.planes)]
+    while True:
+        last = levels[-1]
+        rows, columns = next(iter(last.planes.values())).shape
+        across, down = 1 + (columns > COARSE[0]), 1 + (rows > COARSE[1])
+        if across == down == 1:
+            return Pyramid(grid, tuple(levels))
+        planes = {name: _pooled(plane, across, down) for name, plane in last.planes.items()}
+        levels.append(Level(last.across * across, last.down * down, planes))
+
+
+def _pooled(plane: NDArray[np.uint8], across: int, down: int) -> NDArray[np.uint8]:
+    rows, columns = plane.shape
+    padded = np.pad(plane, ((0, -rows % down), (0, -columns % across)))
+    shape = (padded.shape[0] // down, down, padded.shape[1] // across, across)
+    found: NDArray[np.uint8] = padded.reshape(shape).max(axis=(1, 3))
+    return found
+
+
+def tile(pyramid: Pyramid, level: int, x: int, y: int) -> dict[str, Any] | None:
+    """Bytes of one tile by plane, in base64; None where there is none."""
+    if not 0 <= level < len(pyramid.levels) or x < 0 or y < 0:
+        return None
+    planes = pyramid.levels[level].planes
+    cut = {
+        name: plane[y * TILE : (y + 1) * TILE, x * TILE : (x + 1) * TILE]
+        for name, plane in planes.items()
+    }
+    rows, columns = next(iter(cut.values())).shape
+    if not rows or not columns:
+        return None
+    told = {name: base64.b64encode(part.tobytes()).decode() for name, part in cut.items()}
+    return {"columns": columns, "rows": rows, **told}
+
+
+def tiles(pyramid: Pyramid) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All tiles, by level, x and y: `0/3/1`."""
+    for number, level in enumerate(pyramid.levels):
+        rows, columns = next(iter(level.planes.values())).shape
+        for y in range(-(-rows // TILE)):
+            for x in range(-(-columns // TILE)):
+                found = tile(pyramid, number, x, y)
+                if found is not None:
+                    yield f"{number}/{x}/{y}", found
+
+
+def timeline_document(tables: Tables, pyramid: Pyramid) -> dict[str, Any]:
+    """What the page needs to know before it asks for tiles: scales, rows, and the calls of a row by
+    name.
+    """
+    grid = pyramid.grid
+    return {
+        "columns": grid.columns,
+        "fold": grid.fold,
+        "tile": TILE,
+        "planes": list(grid.planes),
+        "scale": grid.scale,
+        "rows": [msgspec.structs.astuple(row) for row in grid.rows],
+        "levels": [[level.across, level.down] for level in pyramid.levels],
+        "sequences": list(_sequences(tables, grid)),
+    }
+
+
+def _sequences(tables: Tables, grid: Grid) -> Iterator[dict[str, Any]]:
+    """Relative numbers, names and phases of the calls of each list that the rows have, as many as
+    there is room for.
+    """
+    told = 0
+    for number, relative in enumerate(grid.sequences[:MOST_SEQUENCES]):
+        told += len(relative)
+        if told > MOST_NAMES:
+            return
+        row = next(row for row in grid.rows if row.sequence == number)
+        numbers = relative + row.begin
+        named = _named(tables, row.process, numbers)
+        yield {
+            "numbers": np.diff(relative, prepend=0).tolist(),
+            "names": [named.get(int(one), ("", ""))[0] for one in numbers],
+            "phases": _stretches([named.get(int(one), ("", ""))[1] for one in numbers]),
+        }
+
+
+def _named(tables: Tables, process: int, numbers: NDArray[np.int64]) -> dict[int, tuple[str, str]]:
+    wanted = keys_of_places((process, int(number)) for number in numbers)
+    query = 'SELECT "index", name, phase FROM near_calls SEMI JOIN wanted USING (process, "index")'
+    return {index: (name, phase) for index, name, phase in tables.rows(query, wanted=wanted)}
+
+
+def _stretches(phases: Sequence[str]) -> list[tuple[str, int]]:
+    """Each phase with where it begins."""
+    return [
+        (phase, place)
+        for place, phase in enumerate(phases)
+        if place == 0 or phases[place - 1] != phase
+    ]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict as the page shows it: findings, and of each the path from its origin to where it
+got, never the whole model.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.judge.limits import largest_finite
+from opscope.report.oneline import one_line
+from opscope.report.terminal import kind_words, next_command
+from opscope.view.layout import lay_out, shown
+from opscope.view.references import Place, reference
+
+if TYPE_CHECKING:
+    from opscope.questions.tables import Tables
+    from opscope.run.finding import Document, Finding, Slot
+    from opscope.view.sources import Sources
+
+MOST_FINDINGS = 50  # with all that is known of them; the others are counted
+MOST_BESIDE = 3  # calls drawn beside one of the path
+_CANDIDATES = """SELECT name, process, "index" FROM calls
+    WHERE rank = ? AND step BETWEEN ? AND ? AND name IN (SELECT unnest(?)) ORDER BY "index" """
+_ORIGIN = 'SELECT process FROM calls WHERE rank = ? AND step = ? AND "index" = ? AND name = ?'
+
+
+class Path(msgspec.Struct, frozen=True):
+    """Calls from a finding's origin to where it got; hider: what left no trace of it, the last of
+    them then.
+    """
+
+    calls: tuple[Place, ...] = ()
+    hider: Place | None = None
+
+
+def path_of(tables: Tables, finding: Finding) -> Path:
+    """The calls that a finding's evidence names, found backwards from the last."""
+    origin = _origin_of(tables, finding)
+    evidence = finding.evidence[0] if finding.evidence else {}
+    names = [str(name) for name in evidence.get("path") or ()]
+    hidden = evidence.get("hidden_by")
+    if origin is None:
+        return Path()
+    if not names:
+        names = [finding.call or "", *([str(hidden)] if hidden else [])]
+    last = (evidence.get("reached_at") or {}).get("step", finding.step)
+    rows = tables.rows(_CANDIDATES, [finding.rank, finding.step, last, list(dict.fromkeys(names))])
+    by_name: dict[str, list[Place]] = {}
+    for name, process, index in rows:
+        by_name.setdefault(name, []).append((process, index))
+    found: list[Place] = []
+    for name in reversed(names[1:]):
+        before = [
+            place
+            for place in by_name.get(name, ())
+            if (place < found[-1] if found else True) and place > origin
+        ]
+        if before:
+            found.append(before[0] if hidden else before[-1])
+    calls = (origin, *reversed(found))
+    return Path(calls, calls[-1] if hidden and found else None)
+
+
+def _origin_of(tables: Tables, finding: Finding) -> Place | None:
+    if finding.index is None:
+        return None
+    rows = tables.rows(_ORIGIN, [finding.rank, finding.step, finding.index, finding.call])
+    return (int(rows[0][0]), finding.index) if rows else None
+
+
+def verdict_document(
+    document: Document, paths: Sequence[Path], calls: dict[str, Any], sources: Sources
+) -> dict[str, Any]:
+    """Findings with their graphs; calls has the documents of the paths' calls, by reference."""
+    run = document.runs[0] if document.runs else ""
+    return {
+        "verb": document.verb,
+        "runs": document.runs,
+        "verdict": document.verdict,
+        "complete": document.complete,
+        "summary": document.summary,
+        "count": len(document.findings),
+        "findings": [
+            _finding(finding, path, calls, sources, run)
+            for finding, path in zip(document.findings, paths, strict=False)
+        ],
+    }
+
+
+def _finding(
+    finding: Finding, path: Path, calls: dict[str, Any], sources: Sources, run: str
+) -> dict[str, Any]:
+    references = [reference(*place) for place in path.calls]
+    known = [call for call in references if call in calls]
+    beside = {call: _beside(calls[call], set(known)) for call in known}
+    graph = lay_out(shown(known), beside)
+    source = finding.source or (finding.forward.source if finding.forward is not None else None)
+    return {
+        **msgspec.structs.asdict(finding),
+        "words": kind_words(finding),
+        "inputs": [_slot(slot) for slot in finding.inputs],
+        "outputs": [_slot(slot) for slot in finding.outputs],
+        "id": known[0] if known else None,
+        "path": references,
+        "hider": None if path.hider is None else reference(*path.hider),
+        "graph": graph,
+        "code": sources.context(source),
+        "commands": commands_of(finding, run),
+    }
+
+
+def _slot(slot: Slot) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(slot),
+        "line": one_line(slot.dtype, slot.shape, slot.stats, full=True),
+        "limit": largest_finite(slot.dtype),
+    }
+
+
+def _beside(call: dict[str, Any], path: set[str]) -> list[str]:
+    """Who made what a call of the path reads, but for those of the path."""
+    makers = [
+        reference(call["process"], tensor["maker"])
+        for tensor in call["tensors"]
+        if tensor["io"] == "input" and tensor.get("maker") is not None
+    ]
+    return [maker for maker in dict.fromkeys(makers) if maker not in path][:MOST_BESIDE]
+
+
+def commands_of(finding: Finding, run: str) -> list[str]:
+    """What to type next, best first."""
+    first = next_command(finding, run)
+    quoted = shlex.quote(run)
+    named = f"r{finding.rank}/s{finding.step}/{finding.call}" if finding.call else None
+    found = [first] if first is not None else []
+    if named is not None:
+        found.append(f"opscope show {quoted} {shlex.quote(named)}")
+    if finding.kind == "overflow-origin" and finding.op is not None:
+        found.append(f"opscope replay {quoted} --ops {shlex.quote(finding.op)}")
+    return found

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope explain`: every word that opscope says has its meaning, from where the word is defined."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import opscope
+from opscope.cli.explain import EXITS, meanings, words
+from opscope.errors import OpscopeError, UsageError
+from opscope.judge.overflow import WORDS
+from opscope.run.finding import CONFIDENCES, KINDS
+
+SOURCE = Path(opscope.__file__).parent
+DOCS = SOURCE.parents[1] / "docs"
+BUILDERS = {"Finding", "Accusation"}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "opscope", "explain", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def said(name: str) -> set[str]:
+    """The texts that the house gives this field where it makes findings, constants of the module
+    followed.
+    """
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or getattr(call.func, "id", "") not in BUILDERS:
+                continue
+            for keyword in call.keywords:
+                if keyword.arg == name:
+                    value = constants.get(getattr(keyword.value, "id", ""), keyword.value)
+                    if not isinstance(value, ast.Constant | ast.IfExp):
+                        continue
+                    found |= {
+                        each.value
+                        for each in ast.walk(value)
+                        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                    }
+    return found
+
+
+def test_every_kind_and_confidence_that_is_said_has_a_meaning() -> None:
+    kinds, confidences = said("kind"), said("confidence")
+    assert {"crash", "rank-mismatch", "replay-mismatch"} <= kinds
+    assert kinds <= set(KINDS)
+    assert "proven" in confidences
+    assert confidences - {"", "wrong"} <= set(CONFIDENCES)
+
+
+def test_every_word_is_explained_by_its_code_and_by_its_name() -> None:
+    for one in words():
+        assert one in meanings(one.code)
+        assert one in meanings(one.name.upper())
+        assert len(one.text) > 10
+    names = {one.code for one in words()}
+    tree = (OpscopeError, *OpscopeError.__subclasses__())
+    assert {
+        error.__name__ for error in tree if error.__module__ == OpscopeError.__module__
+    } <= names
+    assert set(map(hex, WORDS)) <= names
+
+
+def test_the_exit_codes_are_those_of_the_manual() -> None:
+    table = re.findall(r"^\| (\d+) \| (.+) \|$", (DOCS / "cli.md").read_text(), re.MULTILINE)
+    assert {int(code): text for code, text in table} == EXITS
+
+
+@pytest.mark.parametrize(
+    ("topic", "text"),
+    [
+        ("overflow-origin", "opscope repro RUN CALL"),
+        ("0x420", "accumulation overflow"),
+        ("exit 3", "incomplete"),
+        ("FormatError", "exit code 2"),
+        ("507015", "ACL_ERROR_RT_AICORE_EXCEPTION"),
+        ("EZ9999", "screen"),
+        ("accumulation overflow", "0x400"),
+    ],
+)
+def test_what_a_person_types(topic: str, text: str) -> None:
+    done = run(topic)
+    assert done.returncode == 0, done.stderr
+    assert text in " ".join(done.stdout.split())
+
+
+def test_without_a_topic_all_words_are_listed() -> None:
+    done = run("--json")
+    rows = json.loads(done.stdout)["summary"]["meanings"]
+    assert {row["code"] for row in rows} == {one.code for one in words()}
+
+
+def test_a_misspelt_word_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean overflow-origin"):
+        meanings("overflow-orgin")
+    done = run("zzzz")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "opscope: explain 'zzzz': no such word; opscope explain lists them\n"
