@@ -4,10 +4,12 @@
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests                       make lint     style, types, layers, sizes
 #   make zoo       whole programs through the real command line, some ten to twenty minutes
+#   make zoo-all   ports of models beside their originals, all of them: the score of opscope compare
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
 #   make attack    faults, kills and random programs by the hundred
 #   make fuzz      every parser of foreign files under atheris, FUZZ_SECONDS (60) each
+#   make dist      sdist, wheel of this platform and the wheel without kernels, in dist, each held to its linters
 #   make mutate    the same parsers on MUTATIONS (1000000) changed inputs: no crash, no hang over 2 s, growth under 64 MiB
 #
 # PYTHON=python3.12 chooses the interpreter, JOBS=4 how many tests run at once (2), PIP_FLAGS is passed to every pip install (an
@@ -31,7 +33,7 @@ NATIVE := $(wildcard src/opscope/kernels/native/*)
 BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
 PRODUCERS := $(patsubst tests/interop/%.txt,%,$(wildcard tests/interop/*.txt))
 
-.PHONY: venv build demo test zoo attack lint interop fuzz mutate bench docs clean
+.PHONY: venv build demo test zoo zoo-all attack lint interop fuzz mutate bench docs dist clean
 
 venv: $(VENV)/.tools
 
@@ -46,6 +48,7 @@ build: $(VENV)/.built
 
 # No build isolation: what builds the kernels is in the environment already, so that this also works without a network.
 $(VENV)/.built: $(VENV)/.tools pyproject.toml constraints-dev.txt CMakeLists.txt $(NATIVE)
+	@echo "opscope: installing torch, the developers' tools and what they need into $(VENV), 1.2 GB where PIP_FLAGS names an index of CPU builds of torch"
 	$(PIP_INSTALL) --no-build-isolation -e '.[dev]'
 	touch $@
 
@@ -58,6 +61,10 @@ test: build
 # Whole programs through the real command line: the zoo of faults, runs to compare, wrong kernels.
 zoo: build
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "zoo and not interop and not attack"
+
+# A score, no test: what is missed is said, and the zoo holds a sample of what is not.
+zoo-all: build
+	$(BIN)/python -m tests.compare_zoo.ports
 
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
 attack: build
@@ -103,5 +110,19 @@ $(VENV)/.docs: $(VENV)/.built
 	$(PIP_INSTALL) --no-build-isolation -e '.[docs]'
 	touch $@
 
+# The wheel that any platform takes has no kernels: NumPy does their work, slower.
+PURE := -C wheel.cmake=false -C wheel.py-api=py3 -C wheel.platlib=false
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir dist --wheel $(PURE)
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/validate-pyproject pyproject.toml
+
+$(VENV)/.dist: $(VENV)/.tools
+	$(PIP_INSTALL) build twine check-wheel-contents validate-pyproject
+	touch $@
+
 clean:
-	rm -rf build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

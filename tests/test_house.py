@@ -35,6 +35,7 @@ FRAMEWORK_ROOMS = (
     "opscope.record.mindspore",
     "opscope.substitute",
     "opscope.sweep",
+    "opscope.integrations",
 )
 
 
@@ -67,6 +68,16 @@ def test_help_loads_what_it_prints_with_and_no_more() -> None:
         "name in sys.modules], len(sys.modules) < 400)"
     )
     assert python(code).stdout.splitlines()[-1] == "['rich', 'cyclopts'] True"
+
+
+def test_the_version_is_said_without_loading_anything_heavy() -> None:
+    code = (
+        f"from opscope.cli import main\nmain(['--version'])\nprint([name for name in {HEAVY} if "
+        "name in sys.modules])"
+    )
+    said, loaded = python(code).stdout.splitlines()
+    assert said == f"opscope {opscope.__version__}"
+    assert loaded == "[]"
 
 
 def test_every_public_name_is_there() -> None:

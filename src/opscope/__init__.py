@@ -5,11 +5,14 @@
 
     with opscope.record("runs/x"):      # or: opscope run -- python train.py
         train()
-    document = opscope.scan(opscope.open_run("runs/x"))
+    document = opscope.scan("runs/x")
 
 Every name is loaded when it is first used: importing opscope costs next to nothing and loads no
 framework. In a program whose environment has OPSCOPE="options", importing opscope also starts a
 recording as soon as torch has been imported.
+
+pytest leaves the asserts of this package as they are, in a test run that is recorded too
+(PYTEST_DONT_REWRITE): it would warn that opscope has been imported before its plugin was.
 """
 
 from __future__ import annotations
@@ -105,7 +108,15 @@ class _CallableRoom(ModuleType):
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        function = self._function
+        code = function.__code__
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(_unexpected(function.__name__, name, known))
+        return function(*args, **kwargs)
+
+    __doc__ = property(lambda self: self._function.__doc__)
 
     @property
     def __signature__(self) -> Any:
@@ -117,6 +128,17 @@ class _CallableRoom(ModuleType):
     def _function(self) -> Any:
         module, function = _ROOMS[self.__name__.rpartition(".")[2]]
         return getattr(importlib.import_module(module), function)
+
+
+def _unexpected(function: str, name: str, known: tuple[str, ...]) -> str:
+    """What Python says of a keyword that a function does not take, with the nearest that it does
+    take, as Python says it from 3.13 on.
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    said = f"{function}() got an unexpected keyword argument {name!r}"
+    return f"{said}. Did you mean {near[0]!r}?" if near else said
 
 
 class _Face(ModuleType):

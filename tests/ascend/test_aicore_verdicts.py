@@ -399,8 +399,8 @@ def test_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert f"***{section}***" in text
     page = (tmp_path / "out" / "info.html").read_text()
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
     assert json.loads((tmp_path / "out" / "document.json").read_text())["verb"] == "aicore"
 
 

@@ -580,13 +580,12 @@ def patched(r: random.Random) -> Any:
 
 
 def builtins_are_replaced(r: random.Random) -> Any:
+    """Who asks for a builtin that the program replaced, the program may see: opscope too."""
     import builtins
 
-    genuine, seen = builtins.isinstance, []
+    genuine = builtins.isinstance
 
     def own(value: Any, kind: Any) -> bool:
-        frame = sys._getframe(1)
-        seen.append(frame.f_code.co_name)
         return genuine(value, kind)
 
     builtins.isinstance = own
@@ -594,7 +593,7 @@ def builtins_are_replaced(r: random.Random) -> Any:
         y = torch.ones(2) * r.randint(1, 3)
     finally:
         builtins.isinstance = genuine
-    return y, seen
+    return y
 
 
 def patched_dunder(r: random.Random) -> Any:

@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import random
 import re
+import signal
 import sys
 import threading
 import traceback
@@ -257,6 +258,13 @@ WRAPPERS: dict[str, Callable[[Piece], Piece]] = {
     "operators": _dispatch_mode,
     "errors": _errors,
 }
+# What a wrapper and a piece cannot say together: how much a piece does before time or the number of
+# frames stops it, an interrupt in another thread than the main one, the frames of a traceback.
+UNFIT = {
+    "process.interrupts": {"functions", "operators", "thread"},
+    "process.climbs_into_the_recursion_limit": {"functions", "operators"},
+    "process.traced_lines": {"anomaly"},
+}
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -269,7 +277,8 @@ def program(seed: int) -> list[tuple[str, Piece]]:
     made: list[tuple[str, Piece]] = []
     for name in chooser.choices(list(known), k=EACH):
         piece, title = known[name], name
-        for wrapper in chooser.sample(list(WRAPPERS), k=chooser.choice((0, 0, 1, 1, 2))):
+        fitting = [each for each in WRAPPERS if each not in UNFIT.get(name, ())]
+        for wrapper in chooser.sample(fitting, k=chooser.choice((0, 0, 1, 1, 2))):
             piece, title = WRAPPERS[wrapper](piece), f"{wrapper}({title})"
         made.append((title, piece))
     return made
@@ -284,6 +293,7 @@ def show(title: str, piece: Piece, seed: int | str) -> None:
 
 def main(words: list[str]) -> int:
     """Run the programs of some seeds, or every piece once (`each`)."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's & has it ignored
     if words[0] == "each":
         for name, piece in pieces().items():
             if len(words) == 1 or any(word in name for word in words[1:]):

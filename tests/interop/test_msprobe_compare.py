@@ -19,7 +19,7 @@ import pytest
 
 from opscope.compare.api import compare
 from opscope.operators.catalogue import family
-from opscope.report.compare_files import write_comparison
+from opscope.view.compare_files import write_comparison
 
 PYTHON = os.environ.get("OPSCOPE_MSPROBE_PYTHON")
 NET = Path(__file__).with_name("msprobe_net.py")

@@ -67,7 +67,7 @@ def watch(program: str, place: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("program", "steps"),
-    [("gpt2_healthy", 3), ("llama_healthy", 3), ("llama_generates", 5), ("trainer", 4)],
+    [("gpt2_healthy", 3), ("llama_healthy", 3), ("llama_generates", 6), ("trainer", 4)],
 )
 def test_healthy(program: str, steps: int, tmp_path: Path) -> None:
     document = watch(program, tmp_path)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.real.table import REAL, UNNAMED, Real
+from tests.real.table import REAL, UNNAMED, UNPUBLISHED, Real
 
 pytestmark = pytest.mark.zoo
 PROGRAMS = Path(__file__).parent / "programs"
@@ -53,7 +53,7 @@ def mended(real: Real) -> bool:
     )
 
 
-@pytest.mark.parametrize("real", REAL, ids=lambda real: real.program)
+@pytest.mark.parametrize("real", [*REAL, *UNPUBLISHED], ids=lambda real: real.program)
 def test_a_kernel_that_ships_wrong_is_named(real: Real, tmp_path: Path) -> None:
     findings = checked(tmp_path, real.program)
     named = [
@@ -63,10 +63,27 @@ def test_a_kernel_that_ships_wrong_is_named(real: Real, tmp_path: Path) -> None:
     ]
     assert named[:1] == ([] if mended(real) else [real.op])
     assert set(named) <= {real.op, real.also}
+    if named:
+        call = next(each["call"] for each in findings if each["kind"] == "replay-mismatch")
+        assert fails_alone(tmp_path, call)
+
+
+def fails_alone(tmp_path: Path, call: str) -> bool:
+    """Whether the call that was named fails when it is cut out and made alone."""
+    words = [sys.executable, "-m", "opscope", "repro", str(tmp_path / "run"), call]
+    case = tmp_path / "case"
+    cut = subprocess.run([*words, "-o", str(case)], capture_output=True, text=True, timeout=240)
+    alone = subprocess.run(
+        [sys.executable, str(case / "repro.py")], capture_output=True, text=True, timeout=240
+    )
+    assert cut.returncode == alone.returncode, cut.stdout + alone.stdout
+    return alone.returncode == 1
 
 
 @pytest.mark.parametrize(
-    "real", [real for real in (*REAL, *UNNAMED) if real.overflow], ids=lambda real: real.program
+    "real",
+    [real for real in (*REAL, *UNPUBLISHED, *UNNAMED) if real.overflow],
+    ids=lambda real: real.program,
 )
 def test_one_that_leaves_the_type_is_the_origin_in_any_case(real: Real, tmp_path: Path) -> None:
     assert real.op in {

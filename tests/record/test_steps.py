@@ -360,6 +360,16 @@ def test_loops_of_models(tmp_path: Path, program: object, steps: int) -> None:
     assert len({call.step for call in found.calls}) == steps
 
 
+@pytest.mark.parametrize(
+    ("program", "steps"), [(plain_loop, 3), (greedy, 3), (evaluation_inside_training, 3)]
+)
+def test_the_last_call_of_a_loop_is_a_step(tmp_path: Path, program: object, steps: int) -> None:
+    """What follows the last optimizer step is none: a loss that is printed, an evaluation."""
+    gc.collect()  # an optimizer of another test that lives yet
+    record(tmp_path, program)  # type: ignore[arg-type]
+    assert opscope.scan(tmp_path / "run").summary["steps"] == steps
+
+
 def test_accumulated_gradients_of_an_optimizer_are_one_step() -> None:
     log = Log("a")
     for _ in range(4):

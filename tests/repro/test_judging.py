@@ -21,7 +21,7 @@ from tests.repro.single_calls import record, run_of, run_script
 import opscope.repro
 from opscope.errors import UsageError
 from opscope.repro.case import Failure
-from opscope.repro.failure import MEMORY
+from opscope.repro.failure import MEMORY, witness_of
 from opscope.repro.scripts.judging import (
     CannotTry,
     Kept,
@@ -294,3 +294,57 @@ def test_a_call_in_which_somebody_stopped_the_process_hangs() -> None:
         )
         run.processes = (Process(process=0, directory="p", signal=number),)  # type: ignore[misc]
         assert opscope.repro.build(run, call).case.failure.kind == kind
+
+
+def test_a_witness_decides_where_every_kernel_of_the_machine_is_wrong() -> None:
+    witness = {"slot": "0", "element": [1], "recorded": "2.5", "true": "2.0", "tolerance": 0.1}
+    case = {"failure": {"kind": "mismatch", "outputs": {}, "witnesses": [witness]}}
+    own = Reference({"0": torch.tensor([1.0, 2.5])}, None, "float64 on the CPU")
+    for nothing in (own, Reference({}, None, "")):
+        found = judge_mismatch(case, {"0": torch.tensor([1.0, 2.5])}, nothing)
+        assert (found.shown, found.grade) == (True, pytest.approx(5.0))
+        assert "element [1] of output 0 is 2.5, 2.0 in truth" in found.told
+    assert not judge_mismatch(case, {"0": torch.tensor([1.0, 2.05])}, Reference({}, None, "")).shown
+
+
+@pytest.mark.parametrize(
+    ("got", "true", "shown"),
+    [
+        ("inf", "1.0", True),
+        ("1.0", "inf", True),
+        ("nan", "1.0", True),
+        ("inf", "inf", False),
+        ("nan", "nan", False),
+        ("(1+2j)", "(1+2j)", False),
+        ("(1+2j)", "(1+3j)", True),
+    ],
+)
+def test_witnesses_of_every_kind_of_number(got: str, true: str, shown: bool) -> None:
+    witness = {"slot": "0", "element": [], "recorded": got, "true": true, "tolerance": None}
+    case = {"failure": {"kind": "mismatch", "outputs": {}, "witnesses": [witness]}}
+    value = torch.tensor(complex(got) if "j" in got else float(got))
+    assert judge_mismatch(case, {"0": value}, Reference({}, None, "")).shown is shown
+
+
+def test_a_witness_of_another_shape_is_none() -> None:
+    witness = {"slot": "0", "element": [3], "recorded": "1", "true": "2", "tolerance": 0.0}
+    case = {"failure": {"kind": "mismatch", "outputs": {}, "witnesses": [witness]}}
+    for out in (torch.ones(3), torch.ones(2, 2)):
+        with pytest.raises(CannotTry):
+            judge_mismatch(case, {"0": out}, Reference({}, None, ""))
+
+
+def test_what_a_check_says_of_an_element() -> None:
+    sample = {"output": "written:0.1", "worst": [2], "got": "1.5", "expected": "2.0"}
+    found = witness_of(sample, 0.25)
+    assert found is not None
+    assert (found.slot, found.element, found.true, found.tolerance) == ("0.1", (2,), "2.0", 0.25)
+    for other in (
+        {"gradient": "0"},
+        {"worst": None},
+        {"worst": ["0"]},
+        {"worst": [-1]},
+        {"got": "import os"},
+        {"output": "__class__"},
+    ):
+        assert witness_of({**sample, **other}, 0.25) is None

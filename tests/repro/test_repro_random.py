@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 import opscope
 import opscope.repro
 from opscope.errors import FormatError
+from opscope.record.torch.randomness import random_states
 from opscope.run.protocol import Run
 from opscope.run.query import calls
 from opscope.run.schema import Call
@@ -153,3 +155,25 @@ def test_a_state_is_read_from_a_shard_alone(tmp_path: Path) -> None:
         opscope.repro.build(
             run, with_states(run, '{"cpu": {"shard": "../x", "key": "k", "size": 5056}}')
         )
+
+
+def test_the_state_of_any_accelerators_generator_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module of torch for a device, as torch_npu brings one; here it is that of XPU."""
+    devices = SimpleNamespace(default_generators=(torch.Generator(),), current_device=lambda: 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "xpu", devices)
+        found = random_states((torch.device("xpu"),), {})
+    assert list(found) == ["xpu"]
+    assert torch.equal(found["xpu"], devices.default_generators[0].get_state())
+    run = record(tmp_path / "run", values="full")
+    place = json.loads(states_text(run))
+    case = opscope.repro.build(run, with_states(run, json.dumps({"npu": place["cpu"]}))).case
+    assert case.random.states == {"npu": "random.npu"}
+
+
+def states_text(run: Run) -> str:
+    """Where the kept states of a random call lie."""
+    call = next(call for call in calls(run) if call.name == "<root>:randperm#1")
+    return json.dumps(json.loads(call.args or "{}")["random"])

@@ -157,6 +157,26 @@ def ctc_of_targets_too_long() -> None:
 
 
 @healthy
+def confusion_matrix_of_an_absent_class() -> None:
+    """torchmetrics counts the elements by picking them, before it replaces them."""
+    w = nn.Parameter(torch.randn(2, 2))
+    counts = torch.tensor([[3.0, 1.0], [0.0, 0.0]])
+    shares = counts / counts.sum(dim=-1, keepdim=True)
+    if shares[torch.isnan(shares)].nelement():
+        shares[torch.isnan(shares)] = 0
+    learn((w * shares).sum(), w)
+
+
+@healthy
+def bad_elements_counted_by_masked_select() -> None:
+    w = parameter(1.0, 2.0, 3.0)
+    ratio = torch.tensor([0.0, 1.0, 4.0]) / torch.tensor([0.0, 0.0, 2.0])
+    if len(ratio.masked_select(~ratio.isfinite())):
+        ratio = ratio.nan_to_num(0.0, 0.0)
+    learn((w * ratio).sum(), w)
+
+
+@healthy
 def rewards_of_equal_size_normalised() -> None:
     w = parameter(1.0, 2.0)
     rewards = torch.tensor([3.0, 3.0])

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from opscope.record.torch.capture import capture
 from opscope.substitute.examine import examine, not_defined, same_bits
+from opscope.substitute.layout import Laid
 from opscope.substitute.perform import Bound
 
 Tensor = torch.Tensor
@@ -321,3 +323,52 @@ def test_a_mean_of_many_terms_of_one_sign_is_judged_by_itself(name: str) -> None
     one_by_one = terms.flatten().cumsum(0)[-1] / terms.numel()  # the worst order
     assert verdict_of(func, args, one_by_one) == "agree"
     assert verdict_of(func, args, one_by_one * 1.003) == "wrong"
+
+
+def on_an_accelerator(func: Any, *args: Any) -> Bound:
+    """A call as a recording of an NPU has it."""
+    captured = capture(
+        f"{func.name()}.default", args, {}, writes=frozenset(), random=False, limit=1 << 20
+    )
+    laid = {slot: replace(each, device="npu:0") for slot, each in captured.call.tensors.items()}
+    return Bound(replace(captured.call, tensors=laid), captured.pieces)
+
+
+def test_a_mask_of_bits_that_a_device_has_for_indices_is_not_compared() -> None:
+    x = torch.randn(1, 2, 8, 8)
+    bound = on_an_accelerator(aten.max_pool2d_with_indices.default, x, [2, 2])
+    values = torch.nn.functional.max_pool2d(x, 2)
+    bits = torch.zeros(1, 2, 4, 160, dtype=torch.int8)
+    assert examine(bound, {"0": values, "1": bits}).verdict.verdict == "agree"
+    assert examine(bound, {"0": values * 2, "1": bits}).verdict.verdict == "wrong"
+    outputs = {"1": Laid(memory=9, dtype="int8", shape=tuple(bits.shape), stride=bits.stride())}
+    assert not_defined(bound, {"1": 3.0}, outputs) == ("1",)
+
+
+def test_statistics_of_a_normalisation_may_be_wider_on_a_device() -> None:
+    x = torch.randn(4, 32).half()
+    bound = on_an_accelerator(aten.native_layer_norm.default, x, [32], None, None, 1e-5)
+    mean = x.float().mean(-1, keepdim=True)
+    scale = (x.float().var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()
+    result = ((x.float() - mean) * scale).half()
+    assert examine(bound, {"0": result, "1": mean, "2": scale}).verdict.verdict != "wrong"
+    assert examine(bound, {"0": result, "1": mean, "2": 2 * scale}).verdict.verdict == "wrong"
+    assert examine(bound, {"0": result.float()}).verdict.verdict == "wrong", "its result is none"
+
+
+def test_a_device_without_float64_gives_float32_for_it() -> None:
+    """A replay makes the call on the CPU, and knows where the program made it."""
+    x = torch.randn(5)
+    captured = capture(
+        "aten::_to_copy.default",
+        (x,),
+        {"dtype": torch.float64},
+        writes=frozenset(),
+        random=False,
+        limit=1 << 20,
+    )
+    here = Bound(captured.call, captured.pieces)
+    there = Bound(replace(captured.call, device="npu:0"), captured.pieces)
+    assert examine(there, {"0": x}).verdict.verdict == "agree"
+    assert examine(there, {"0": x + 1}).verdict.verdict == "wrong"
+    assert examine(here, {"0": x}).verdict.verdict == "wrong"

@@ -266,3 +266,79 @@ def test_sums_in_half_types_are_accused_where_they_stop_growing_only() -> None:
 def test_quotients_that_are_rounded_before_they_are_cut_are_not_accused() -> None:
     x, y = torch.full((250,), 18.0).bfloat16(), torch.full((250,), 1.0).bfloat16()
     assert verdict_of(aten.floor_divide.default, x * 1.0078125, y * 1.0078125).verdict != "wrong"
+
+
+def test_what_speaks_of_its_element_type_is_not_held_against_a_wider_one() -> None:
+    x = torch.tensor([float("inf"), float("-inf"), 1.0, float("nan")])
+    assert verdict_of(aten.nan_to_num.default, x).verdict == "agree"
+
+
+def test_factors_that_only_a_gradient_reads_are_those_of_any_layout() -> None:
+    for func in (aten._linalg_det.default, aten._linalg_slogdet.default):
+        assert verdict_of(func, torch.randn(10, 10)[::2, ::2]).verdict != "wrong"
+        assert verdict_of(func, torch.randn(5, 5)).verdict != "wrong"
+
+
+@pytest.mark.parametrize("p", [2.0, float("inf")])
+def test_gradients_that_find_their_place_by_a_rounded_distance_are_not_accused(p: float) -> None:
+    x = torch.randn(5, 5)
+    distance = aten._pdist_forward.default(x, p)
+    gradient = torch.randn_like(distance)
+    assert verdict_of(aten._pdist_backward.default, gradient, x, p, distance).verdict != "wrong"
+
+
+def test_state_of_an_optimizer_whose_terms_cancel_is_not_accused() -> None:
+    torch.manual_seed(0)
+    parameter, decay = torch.randn(16).bfloat16(), 0.1
+    gradient = (-decay * parameter).add(1e-3).bfloat16()  # gradient + decay * parameter is small
+    lists = [[parameter], [gradient], [torch.zeros(16).bfloat16()], [torch.tensor(1.0)]]
+    settings = {"lr": 0.1, "lr_decay": 0.0, "weight_decay": decay, "eps": 1e-10, "maximize": False}
+    func = aten._fused_adagrad_.default
+    writes = frozenset({"0", "1", "2"})
+    captured = capture(func.name(), lists, settings, writes=writes, random=False, limit=1 << 24)
+    result = func(*lists, **settings)
+    given, _ = captured.given(result)
+    outputs = {
+        slot: tensor
+        for slot, tensor in outputs_of(result, captured.tensors, writes).items()
+        if slot in given.outputs and slot.endswith("2.0")
+    }
+    bound = Bound(captured.call, captured.pieces, func, writes)
+    assert outputs
+    assert examine(bound, outputs).verdict.verdict != "wrong"
+
+
+def test_integers_that_strides_make_wrong_are_named_by_contiguous_arguments(library: Any) -> None:
+    def strided_wrong(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.is_contiguous() else x + 2
+
+    func = define(library, "counted(Tensor x) -> Tensor", strided_wrong)
+    found = verdict_of(func, torch.arange(12).view(3, 4).t())
+    assert (found.verdict, found.witnesses, found.got, found.expected) == ("wrong", 2, "2", "1")
+    assert verdict_of(func, torch.arange(12)).verdict == "agree"
+
+
+def test_integers_that_are_undefined_in_every_form_are_not_accused(library: Any) -> None:
+    func = define(library, "garbage(Tensor x) -> Tensor", lambda x: torch.randint_like(x, 1 << 40))
+    assert verdict_of(func, torch.arange(12).view(3, 4).t()).verdict != "wrong"
+
+
+def test_choices_among_equal_integers_are_not_accused() -> None:
+    x = torch.randint(0, 3, (40, 6)).t()
+    for func, args in (
+        (aten.sort.default, (x, 1)),
+        (aten.argmax.default, (x, 1)),
+        (aten.topk.default, (x, 3)),
+        (aten.mode.default, (x, 1)),
+        (aten.cumsum.default, (x, 1)),
+        (aten._unique2.default, (x, False, True, True)),
+    ):
+        assert verdict_of(func, *args).verdict != "wrong"
+
+
+def test_products_of_integers_whose_only_row_has_a_step_of_nothing() -> None:
+    """pytorch issue 195066."""
+    row = torch.randint(-8, 8, (64,), dtype=torch.int8).as_strided((1, 64), (0, 1))
+    matrix = torch.randint(-8, 8, (64, 32), dtype=torch.int8)
+    right = torch.equal(aten._int_mm.default(row, matrix), row.int() @ matrix.int())
+    assert right or verdict_of(aten._int_mm.default, row, matrix).verdict == "wrong"

@@ -6,8 +6,10 @@ ends no sweep.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,10 +17,12 @@ import pytest
 import torch
 
 from opscope.cli import main
+from opscope.errors import FormatError, UsageError
 from opscope.report.junit import junit_text
 from opscope.sweep.api import Plan, Worker, document_of, merged
 from opscope.sweep.examined import sweep
-from opscope.sweep.samples import Program, meant
+from opscope.sweep.kept import kept_answers
+from opscope.sweep.samples import Program, layouts, meant
 from opscope.sweep.tasks import Answer, Counts, Task
 from tests.substitute.test_witness import blockwise_wrong, define
 
@@ -134,3 +138,48 @@ def test_an_operator_that_is_right_on_the_command_line(
     assert (document["verdict"], document["complete"]) == ("clean", True)
     assert {row["op"] for row in document["summary"]["table"]} == {"aten::sigmoid"}
     assert ElementTree.parse(tmp_path / "told.xml").getroot().get("failures") == "0"
+
+
+def test_a_sweep_goes_on_where_it_was_ended(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answered(names: Sequence[str]) -> Iterator[Answer]:
+        for name in names:
+            asked.append(name)
+            if name == "third":
+                raise KeyboardInterrupt
+            yield Answer(name=name)
+
+    file, plan, names = (
+        tmp_path / "answers",
+        Plan(dtypes=("float32",)),
+        ("first", "second", "third"),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        list(kept_answers(file, plan, names, answered))
+    file.write_bytes(file.read_bytes() + b'{"name": "thi')  # ended while it was written
+    again = kept_answers(file, plan, names, lambda names: (Answer(name=name) for name in names))
+    assert [answer.name for answer in again] == list(names)
+    assert asked == list(names)
+    assert [answer.name for answer in kept_answers(file, plan, names, answered)] == list(names)
+    with pytest.raises(UsageError, match="other options"):
+        list(kept_answers(file, Plan(), names, answered))
+    file.write_text("[1]\n")
+    with pytest.raises(UsageError, match="other options"):
+        list(kept_answers(file, plan, names, answered))
+    file.write_text("no\n")
+    with pytest.raises(FormatError, match="no answers"):
+        list(kept_answers(file, plan, names, answered))
+
+
+def test_a_tensor_without_memory_and_a_sparse_one_end_no_sweep() -> None:
+    def zero() -> None:
+        x = torch.randn(4, requires_grad=True)
+        x.sgn().backward(torch.randn(4))
+
+    told: list[Any] = []
+    counts = sweep([Program("sgn", torch.float32, zero)], None, told.append)
+    assert told == []
+    assert any(count.op == "aten::sgn" for count in counts)
+    sample = SimpleNamespace(input=torch.eye(3).to_sparse(), args=())
+    assert list(layouts(sample)) == [sample]

@@ -25,6 +25,7 @@ from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.formats.npy import in_shape
 from opscope.kernels.calls import STATISTICS
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
+from opscope.run.relation import Relations
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class ForeignRun:
+class ForeignRun(Relations):
     """A run given by its calls, a function that drafts the tensor rows of one call, and one that
     loads a file's values.
 

@@ -100,10 +100,13 @@ def _load(name: str, module: str, attribute: str) -> Format | Unavailable:
     return found
 
 
-def open_run(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Run:
-    """Open a run of any known format, detected by its content; raises what find_format and the
-    format's reader raise.
+def open_run(path: Run | str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Run:
+    """Open a run of any known format, detected by its content; a run that is open is given back.
+
+    Raises what find_format and the format's reader raise.
     """
+    if not isinstance(path, str | os.PathLike):
+        return path
     found = find_format(path, builtin=builtin)
     return found.open(Path(path))
 

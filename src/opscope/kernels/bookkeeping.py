@@ -32,9 +32,11 @@ from opscope.kernels.calls import (
     Version,
     anomalous,
     covering,
+    declined,
     forget_oldest,
     head_of,
     is_integer,
+    makes,
     written,
 )
 from opscope.kernels.flights import Flights
@@ -43,6 +45,7 @@ DUE_SECONDS = 0.5
 MOST_REMEMBERED = (
     1 << 19
 )  # forward calls of a step that gradients and recomputed calls are traced back to
+OF_AGAIN = 1 << 48
 
 
 class Binding(Protocol):
@@ -54,6 +57,7 @@ class Binding(Protocol):
     def release(self, reference: Any) -> None: ...
     def expired(self, reference: Any) -> bool: ...
     def handles(self, types: Sequence[type]) -> Any: ...
+    def surfaced(self, error: BaseException) -> str | None: ...
     def declined(
         self,
         mode: Any,
@@ -85,6 +89,7 @@ class Binding(Protocol):
     ) -> dict[str, Any]: ...
     def keep_random(self, states: dict[str, Any], sealed: bool) -> str | None: ...  # noqa: FBT001 - asked from C++ too
     def judge_draft(self, draft: Draft) -> int | None: ...
+    def suspected(self, func: Any) -> None: ...
     def running_node(self) -> Any: ...
     def next_sequence(self) -> int: ...
     def signal(self) -> None: ...
@@ -164,6 +169,9 @@ class Recorder(Flights):
         self._forward: dict[int, Draft] = {}
         self._sequence: dict[int, int] = {}
         self._phases: dict[int, list[str]] = {}
+        self._again: dict[int, int | None] = {}
+        self._ended: dict[int, Draft] = {}  # the graph that ended last, by thread
+        self._graphs: dict[int, int] = {}  # compiled graphs that are running, by thread
         self._due = 0.0
         self._box: Any = None
         self._checker: Checker | None = None
@@ -259,6 +267,27 @@ class Recorder(Flights):
         draft.error = error
         draft.outputs = [self._touch("output", slot, tensor) for slot, tensor in tensors]
         self._finish(draft)
+
+    def again(self, index: int) -> None:
+        """Calls of this thread execute the graph's call of that index again, -1: they are the
+        program's.
+        """
+        self._again[get_ident()] = None if index < 0 else index
+        self._sequence[get_ident()] = self.binding.next_sequence()
+        for number in [number for number in self._forward if number >= OF_AGAIN]:
+            del self._forward[number]
+
+    def claim(self, node: int) -> None:
+        """The autograd node of that number is of the graph that ended last in this thread,
+        whichever call inside of it saw the node first.
+        """
+        self._forward[self._numbered(node)] = self._ended[get_ident()]
+
+    def _numbered(self, node: int) -> int:
+        """Autograd numbers the nodes of each thread from 0: those of a graph that is executed again
+        are kept apart from the program's.
+        """
+        return node if self._again.get(get_ident()) is None else node + OF_AGAIN
 
     def push_phase(self, phase: str) -> None:
         """Calls of this thread that are not backward belong to this phase, until pop_phase."""
@@ -384,7 +413,11 @@ class Recorder(Flights):
         draft.args = tree.encode(args, kwargs)
         if draft.selected:
             self._name(draft)
-            draft.sampled = self.values == "sample" and self._count_up("sampled") % self.sample == 0
+            draft.sampled = (
+                self.values == "sample"
+                and not operator.graph
+                and self._count_up("sampled") % self.sample == 0
+            )
             self._fresh = draft.site is not None and draft.site.compiled
             for slot, tensor in tree.tensors:
                 seen = self._observe(
@@ -395,12 +428,15 @@ class Recorder(Flights):
             self._guard(draft, operator, tree.scalars)
             if operator.random and self.values != "none":
                 draft.random = self.binding.random_states(args, kwargs)
+            draft.unasked = declined(args, operator.asks)
         else:
             draft.inputs = [
                 self._touch("input", slot, tensor)
                 for slot, tensor in tree.tensors
                 if written(operator, slot)
             ]
+        if operator.graph:
+            self._graph_runs(draft, 1)
         self._push(draft)
         draft.function = func
         return draft
@@ -409,6 +445,10 @@ class Recorder(Flights):
         operator = draft.operator
         self._pop(draft)
         draft.error = error
+        if operator.graph:
+            self._graph_runs(draft, -1)
+        if operator.graph and draft.phase != "backward":
+            self._own_all(draft)
         for seen in draft.inputs:
             if seen.storage is not None and self._writes(operator, seen):
                 if not operator.awaits:
@@ -423,11 +463,12 @@ class Recorder(Flights):
             try:
                 if error is None:
                     self._outputs(draft, operator, result)
-                else:
+                elif not operator.graph:
                     self.binding.judge_draft(
                         draft
                     )  # what it raised on is wanted as much as what it computed wrongly
-            except BaseException:
+            except BaseException as broken:
+                draft.error = draft.error or self.binding.surfaced(broken)
                 draft.outputs.clear()
                 raise
             finally:
@@ -444,8 +485,17 @@ class Recorder(Flights):
         if self._fresh:
             self._fresh = False
             for seen in (*draft.inputs, *draft.outputs):
-                if seen.storage is not None:
+                if seen.storage is not None and not seen.storage.steady:
                     seen.storage.versions.clear()
+
+    def _graph_runs(self, draft: Draft, by: int) -> None:
+        """What its generated code makes on the way is its own: only what went in and what comes out
+        is read.
+        """
+        self._graphs[draft.thread] = self._graphs.get(draft.thread, 0) + by
+        for seen in draft.inputs:
+            if seen.storage is not None and not self._writes(draft.operator, seen):
+                seen.storage.steady += by
 
     def _push(self, draft: Draft) -> None:
         """Put a call on its thread's stack and into the black box."""
@@ -469,7 +519,10 @@ class Recorder(Flights):
             ):
                 draft.outputs += self._output(draft, operator, seen.slot, seen.tensor)
         self._take_off(draft, result)
-        if anomalous(draft) or (
+        if operator.graph:
+            if makes(draft):
+                self.binding.suspected(draft.function)
+        elif anomalous(draft) or (
             operator.watched and any(is_integer(out.facts.dtype) for out in draft.outputs)
         ):
             draft.status = self.binding.judge_draft(draft)
@@ -528,11 +581,12 @@ class Recorder(Flights):
             else self._phase(thread, site, backward=node is not None)
         )
         scope = self._open.get(thread)
-        draft = self._draft("operator", operator.op, scope[-1].module if scope else "", phase)
+        level = "graph" if operator.graph else "operator"
+        draft = self._draft(level, operator.op, scope[-1].module if scope else "", phase)
         draft.operator, draft.site = operator, site
         if node is not None:
             number = node._sequence_nr()
-            forward = self._forward.get(number)
+            forward = self._forward.get(self._numbered(number))
             if forward is not None:
                 draft.forward, draft.forward_index, draft.autograd = forward, forward.index, number
                 if phase == "backward":
@@ -544,17 +598,29 @@ class Recorder(Flights):
         """The first call that sees a new sequence number of its thread owns the autograd node made
         with it.
         """
-        number = self.binding.next_sequence()
+        number = draft.sequence = self.binding.next_sequence()
+        if self._graphs.get(draft.thread) and draft.site is not None and draft.site.compiled:
+            return  # the graph made the node
         if number <= self._sequence.get(draft.thread, -1):
             return
         self._sequence[draft.thread] = number
+        if draft.operator.graph:
+            return
         # create_graph: what a gradient is the gradient of stands in the forward pass
         if number > 0 and draft.phase == "backward":
             if draft.forward is not None:
-                self._forward[number - 1] = draft.forward
+                self._forward[self._numbered(number - 1)] = draft.forward
         elif number > 0:
-            self._forward[number - 1] = draft
+            self._forward[self._numbered(number - 1)] = draft
             draft.autograd = number - 1
+
+    def _own_all(self, draft: Draft) -> None:
+        """The nodes that a compiled graph made and no call inside of it owns are the graph's."""
+        number = self.binding.next_sequence()
+        self._ended[draft.thread] = draft
+        for made in range(max(draft.sequence, 0), number):
+            self._forward.setdefault(self._numbered(made), draft)
+        self._sequence[draft.thread] = max(self._sequence.get(draft.thread, -1), number)
 
     def _phase(self, thread: int, site: Site, *, backward: bool) -> str:
         pushed = self._phases.get(thread)
@@ -578,6 +644,7 @@ class Recorder(Flights):
             op,
             module,
             thread,
+            again=self._again.get(thread),
         )
 
     def _count_up(self, what: str) -> int:
@@ -586,7 +653,8 @@ class Recorder(Flights):
         return number
 
     def _name(self, draft: Draft) -> None:
-        what = (draft.module, draft.label if draft.level == "operator" else draft.op, draft.level)
+        of_code = draft.level in {"operator", "graph"}
+        what = (draft.module, draft.label if of_code else draft.op, draft.level)
         key = (*what, draft.phase)
         draft.k = self._counts[key] = self._counts.get(key, 0) + 1
         if draft.phase == "forward":
@@ -656,7 +724,9 @@ class Recorder(Flights):
                 copies,
                 order,
             )
-        if self._fresh or (io == "input" and facts.uncounted and self.binding.graphs_ran()):
+        if (self._fresh and not storage.steady) or (
+            io == "input" and facts.uncounted and self.binding.graphs_ran()
+        ):
             storage.versions.clear()
         version = storage.versions.get(key)
         if version is None:
@@ -680,11 +750,21 @@ class Recorder(Flights):
             version is None
             or not version.unread
             or not readable
+            or self._hidden(seen)
             or (seen.storage is not None and seen.storage.blank(seen.facts.extent))
         ):
             return seen
         self._read_version(seen)
         return seen
+
+    def _hidden(self, seen: Observed) -> bool:
+        """Whether it is memory of a compiled graph that is running."""
+        return (
+            self._fresh
+            and seen.storage is not None
+            and not seen.storage.steady
+            and bool(self._graphs.get(get_ident()))
+        )
 
     def _read_version(self, seen: Observed) -> None:
         version, tensor = seen.version, seen.tensor
@@ -718,9 +798,9 @@ class Recorder(Flights):
             yield found
 
     def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> list[Observed]:
-        readable = not (operator.begins or operator.allocator)
+        unread = operator.begins or operator.allocator or head_of(slot) in draft.unasked
         seen = self._observe(
-            "output", slot, tensor, readable=readable, workspace=operator.workspace
+            "output", slot, tensor, readable=not unread, workspace=operator.workspace
         )
         if (
             operator.allocator

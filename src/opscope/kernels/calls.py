@@ -5,7 +5,7 @@ making.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import sqrt
@@ -31,8 +31,8 @@ class Operator:
     """What the bookkeeper must know of one operator overload.
 
     filled: those of the arguments it writes whose content before the call cannot show in the
-    result. Of collectives: begins says that outputs arrive later, functional that awaits
-    (wait_tensor) tells when.
+    result. asks: position of the argument that says which outputs are wanted. Of collectives:
+    begins says that outputs arrive later, functional that awaits (wait_tensor) tells when.
     """
 
     op: str
@@ -50,6 +50,8 @@ class Operator:
     functional: bool = False
     awaits: bool = False
     filled: frozenset[str] = frozenset()
+    asks: int | None = None
+    graph: bool = False  # a graph that torch.compile made
 
 
 UNKNOWN = Operator(op="", short="")
@@ -146,6 +148,7 @@ class Storage:
         default_factory=list
     )  # bytes of an uninitialised storage that were written since
     awaited: int = 0  # outputs of collectives that have not arrived
+    steady: int = 0  # compiled graphs that are running, read it and do not write to it
     role: str | None = None
     name: str | None = None
 
@@ -242,13 +245,16 @@ class Draft:
     outputs: list[Observed] = field(default_factory=list)
     before: dict[str, Any] = field(default_factory=dict)
     random: dict[str, Any] = field(default_factory=dict)  # generator states before the call
+    unasked: frozenset[str] = frozenset()  # outputs that nobody wants
     kept: bool = False  # values were kept because the call is suspicious
+    again: int | None = None  # the call of a compiled graph that this one executes again
+    sequence: int = 0  # of a compiled graph: the first autograd node that it may have made
 
     @property
     def label(self) -> str:
         return (
             self.op.rpartition("::")[2].partition(".")[0]
-            if self.level == "operator"
+            if self.level in {"operator", "graph"}
             else self.op.rpartition(".")[2]
         )
 
@@ -376,6 +382,15 @@ def writes_to(writes: frozenset[str], slot: str) -> bool:
     return head_of(slot) in writes
 
 
+def declined(args: Sequence[Any], asks: int | None) -> frozenset[str]:
+    """Outputs that a call does not ask for; asks is the position of the mask that has a place for
+    each. A device may give memory for them that it has not written.
+    """
+    mask = args[asks] if asks is not None and asks < len(args) else None
+    wanted = mask if isinstance(mask, list) else []
+    return frozenset(str(place) for place, one in enumerate(wanted) if one is False)
+
+
 def head_of(slot: str) -> str:
     """The argument that a slot belongs to: "1" of "1.0", "kwargs.out" of "kwargs.out.2"."""
     return ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
@@ -385,8 +400,11 @@ def anomalous(draft: Draft) -> bool:
     """Whether outputs hold a kind of non-finite value that no input held, or NaN or +Inf arrived
     that no recorded call made.
     """
-    if any(seen.arrived for seen in draft.inputs):
-        return True
+    return any(seen.arrived for seen in draft.inputs) or makes(draft)
+
+
+def makes(draft: Draft) -> bool:
+    """Whether outputs hold a kind of non-finite value that no input held."""
     kinds = ("nan", "pos_inf", "neg_inf")
 
     def held(rows: list[Observed]) -> set[str]:

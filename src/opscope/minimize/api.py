@@ -89,6 +89,7 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
     start = msgspec.structs.replace(
         start, case=msgspec.structs.replace(start.case, imports=tuple(imports))
     )
+    start = without_witnesses(start)
     progress(SECONDS, 0, int(limits.search))
     with Oracle(
         start, imports=tuple(imports), limit=limits.call, python=python, allowed=allowed
@@ -123,6 +124,14 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
         after=size_of(best),
         outcome=outcome,
     )
+
+
+def without_witnesses(start: Candidate) -> Candidate:
+    """The case without elements that a check knows to be wrong: they are of its inputs alone, not
+    of a smaller case's.
+    """
+    failure = msgspec.structs.replace(start.case.failure, witnesses=())
+    return msgspec.structs.replace(start, case=msgspec.structs.replace(start.case, failure=failure))
 
 
 def _probe(oracle: Oracle, start: Candidate) -> tuple[Candidate, list[Trial]]:

@@ -44,6 +44,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     # how the magnitude of what is written is bounded by the inputs': a rule of kernels.bounds
     bound: str = ""
     # How results err, and how errors are carried.
+    typed: bool = False  # speaks of its element type itself: a wider one gives something else
     watched: bool = False  # integers wrap in silence in it: judged by their values
     sums: bool = False  # on absolute values it gives the sum of its terms' magnitudes
     chooses: bool = False  # which of several equal elements it names is its own choice

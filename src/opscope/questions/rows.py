@@ -77,6 +77,7 @@ class Node(msgspec.Struct, gc=False):
     args: str | None
     status: int | None
     error: str | None
+    again: int | None = None
     inputs: list[Row] = []
     outputs: list[Row] = []
 

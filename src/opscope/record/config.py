@@ -356,7 +356,7 @@ def read_file(path: Path) -> Words:
             raise UsageError(
                 f"{path}: unknown option {key!r}{_near(key, [option.word for option in OPTIONS])}"
             )
-        words[field] = _word_of(value, _BY_FIELD[field], path)
+        words[field] = _word_of(value, _BY_FIELD[field], str(path))
     if any(
         rule.kind.startswith("function")
         for rule in parse_rules(str(words.get("substitute", "*=cpu")))
@@ -398,19 +398,32 @@ def read_settings(path: Path, text: str) -> Recording:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _word_of(value: object, option: Option, path: Path) -> str | bool:
+def words_of(given: Mapping[str, object]) -> Words:
+    """Options given as Python values by field name, None for what was not said; UsageError for a
+    value that an option cannot have.
+    """
+    return {
+        field: _word_of(value, _BY_FIELD[field], "record")
+        for field, value in given.items()
+        if value is not None
+    }
+
+
+def _word_of(value: object, option: Option, where: str) -> str | bool:
+    """A value of TOML or Python as a word; where names the file or function it was given to."""
     if option.takes is None and isinstance(value, bool):
         return value
-    if (
+    if option.takes is not None and isinstance(value, list | tuple | range):
+        if value and all(isinstance(part, str | int) for part in value):
+            return ",".join(map(str, value))
+    elif (
         option.takes is not None
-        and isinstance(value, list)
-        and all(isinstance(part, str | int) for part in value)
+        and isinstance(value, str | int | os.PathLike)
+        and not isinstance(value, bool)
     ):
-        return ",".join(map(str, value))
-    if option.takes is not None and isinstance(value, str | int) and not isinstance(value, bool):
-        return str(value)
+        return str(value) if isinstance(value, int) else str(os.fspath(value))
     wanted = "true or false" if option.takes is None else "text"
-    raise UsageError(f"{path}: {option.word} is {value!r}, {wanted} was expected")
+    raise UsageError(f"{where}: {option.word} is {value!r}, {wanted} was expected")
 
 
 def _toml() -> Any:

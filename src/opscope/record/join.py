@@ -5,19 +5,30 @@ with-block of the program.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from opscope.errors import UnavailableError
 from opscope.record.active import active
-from opscope.record.config import RecordConfig, config_from, parse_options, read_words
+from opscope.record.config import (
+    OPTIONS,
+    RecordConfig,
+    config_from,
+    parse_options,
+    read_words,
+    words_of,
+)
 from opscope.record.exits import watch, watch_threads
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
 from opscope.record.seed import seed_all
 from opscope.record.session import Session
 from opscope.run.contain import contain, reason, tell
+from opscope.run.printable import printable
 from opscope.run.store.blackbox import BlackBox
 from opscope.run.store.layout import BLACKBOX, create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -25,6 +36,8 @@ from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.record.torch.recorder import TorchRecorder
+
+Texts = str | int | Sequence[str] | Sequence[int] | None  # one, or several in a list
 
 
 def join_from_environment(environ: Mapping[str, str] | None = None) -> Session | None:
@@ -58,6 +71,7 @@ def begin(config: RecordConfig, run: Path) -> Session:
     recorder = TorchRecorder(session)
     attach_blackbox(session, recorder)
     recorder.watch_formulas()
+    recorder.watch_graphs()
     watch(session)
     watch_threads(session, recorder.enter_modes, recorder.exit_modes)
     active.enter(session)
@@ -101,6 +115,10 @@ class Recording:
         self._parts: list[Part] = []
         self._joined = False
 
+    def __repr__(self) -> str:
+        state = "recording" if any(not part.closed for part in self._parts) else "not recording"
+        return f"<Recording {printable(str(self.path or self.config.output))!r}: {state}>"
+
     def __enter__(self) -> Recording:
         if active.session is not None:
             self._parts, self._joined = [active.session], True
@@ -109,6 +127,11 @@ class Recording:
         if active.joined is not None:
             self.path, self._joined = active.joined, True
             return self
+        if not {"torch", "mindspore"} & sys.modules.keys() and find_spec("torch") is None:
+            raise UnavailableError(
+                "nothing can be recorded: torch is not installed in this interpreter, MindSpore "
+                "has not been imported"
+            )
         config = self.config
         wanted = Path(config.output or Path("runs") / (config.tag or "recording"))
         self.path = create_run(
@@ -154,6 +177,26 @@ class Recording:
         else:
             self._tell(lambda part: part.mark_step())
 
+    @property
+    def flagged(self) -> int | None:
+        """The last finished step of torch in which something overflowed or was judged wrong, as far
+        as one operator tells; whether that is a finding, scan says.
+        """
+        session = active.session
+        return None if session is None else session.flagged
+
+    def note(self, step: int, text: str) -> None:
+        """What a trainer calls a step, kept for scan to say; of at most 64 steps."""
+        if active.session is not None:
+            active.session.note("trainer", f"step {step}", text)
+
+    def flush(self) -> None:
+        """Return when every finished step can be read from the run."""
+        session = active.session
+        if session is not None:
+            session.drain()
+            session.writer.flush()
+
     def _tell(self, action: Callable[[Part], None]) -> None:
         for part in self._parts:
             if not part.closed:
@@ -176,21 +219,58 @@ def _parts(config: RecordConfig, run: Path) -> Iterator[Part]:
         yield begin(config, run)
 
 
-def record(path: str | os.PathLike[str] | None = None, **options: Any) -> Recording:
+def record(  # noqa: PLR0913 - the options of `opscope run`, each by its name
+    path: str | os.PathLike[str] | None = None,
+    *,
+    tag: str | None = None,
+    shared: bool | None = None,
+    keep_argv: bool | None = None,
+    values: str | None = None,
+    sample: int | None = None,
+    steps: Texts = None,
+    ranks: Texts = None,
+    ops: Texts = None,
+    skip: Texts = None,
+    set_dump: bool | None = None,
+    phases: Texts = None,
+    io: str | None = None,
+    levels: Texts = None,
+    keep: str | None = None,
+    on_overflow: str | None = None,
+    around: int | None = None,
+    stop_after: bool | None = None,
+    step_module: str | None = None,
+    seed: int | None = None,
+    deterministic: bool | None = None,
+    torch_flags: Texts = None,
+    sync: bool | None = None,
+    check: bool | None = None,
+    budget: str | None = None,
+    substitute: str | None = None,
+    journal: Texts = None,
+    layout: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+) -> Recording:
     """Record what torch or MindSpore does inside a with-block into a run directory.
 
-    options are those of `opscope run` with underscores: values="full", steps="0|5-8", keep="all",
-    …; what OPSCOPE in the environment says holds where they say nothing. Raises UsageError for one
-    that cannot be used.
+    path is that directory, by default runs/recording; an existing one gets a sibling. Every other
+    keyword is the option of `opscope run` with its dashes as underscores; where one is None, what
+    OPSCOPE in the environment says holds. Several steps, ranks or patterns may be given as a list.
+    Raises UsageError for one that cannot be used.
     """
-    words: dict[str, str | bool] = {
-        name: value if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None
-    }
-    if path is not None:
-        words["output"] = os.fspath(path)
-    return Recording(config_from(read_words(os.environ.get("OPSCOPE", "")), words))
+    given = {**locals(), "output": path}
+    del given["path"]
+    return Recording(config_from(read_words(os.environ.get("OPSCOPE", "")), words_of(given)))
+
+
+# The keywords are said where the command line has them from.
+record.__doc__ = "\n".join(
+    [
+        inspect.getdoc(record) or "",
+        "",
+        *(f"{option.field}: {option.help}" for option in OPTIONS if option.word != "output"),
+    ]
+)
 
 
 def mark_step() -> None:

@@ -50,6 +50,7 @@ def call_row(draft: Draft, *, process: int, rank: int) -> Call:
         device=next((seen.facts.device for seen in (*draft.outputs, *draft.inputs)), None),
         status=draft.status,
         error=draft.error,
+        again=draft.again,
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opscope.record.config import RecordConfig
+    from opscope.record.steps import Steps
     from opscope.run.store.writer import ProcessWriter
 
 
@@ -35,6 +36,7 @@ class Recorder(Protocol):
 
     book: Any
     beneath: Any
+    steps: Steps
 
     def start(self) -> None: ...
     def pause(self) -> None: ...
@@ -45,6 +47,7 @@ class Recorder(Protocol):
     def fetch(self, *, end: bool) -> bool: ...
     def step_marked(self) -> None: ...
     def settings(self) -> dict[str, Any]: ...
+    def training(self) -> dict[str, Any]: ...
     def batches(self, *, process: int, rank: int) -> dict[str, Any]: ...
 
 
@@ -64,6 +67,7 @@ class Session:
         self.recorder: Recorder | None = None
         self._leave: Callable[[], None] = lambda: None
         self.skipped: list[int] = []
+        self.flagged: int | None = None  # the last step in which something overflowed
         self.cleanup = ExitStack()
         self.idle: float | None = None
         self._started = 0.0
@@ -127,18 +131,25 @@ class Session:
             if 0 < watching < wall
             else None,
             "hidden_calls": max(captured_calls() - self._captured, 0),
-            "steps": recorder.book.step,
+            "steps": recorder.book.step + recorder.steps.begun,
             "skipped_steps": tuple(self.skipped),
             "idle": self.idle,
             "missed": f"{self._missed} calls could not be recorded, the first {self._first_missed}"
             if self._missed
             else None,
-            **(
-                {"torch": {**self.writer.process.torch, **recorder.settings()}}
-                if recorder.book.step == 0
-                else {}
-            ),
+            "torch": self._about(recorder, settings=recorder.book.step == 0),
             **beneath,
+        }
+
+    def _about(self, recorder: Recorder, *, settings: bool) -> dict[str, Any]:
+        """What process.json says of torch: facts of the training, and its settings if these are
+        wanted.
+        """
+        training = recorder.training()
+        return {
+            **self.writer.process.torch,
+            **(recorder.settings() if settings else {}),
+            **({"training": training} if training else {}),
         }
 
     @property
@@ -232,6 +243,8 @@ class Session:
         finding = book.overflowed and not skipped
         if skipped:
             self.skipped.append(ended)
+        if finding or accused:
+            self.flagged = ended
         self._ended.append((ended, finding or accused))
         if self._step_due(recorder, ended, finding=finding or accused):
             self.drain(end=True)
@@ -239,8 +252,10 @@ class Session:
             self._hear()
         if self.recorder is None:
             return  # the disk ended the recording
-        if ended == 0:  # the program has set what it wants by now; it may be killed before it ends
-            self.writer.update(torch={**self.writer.process.torch, **recorder.settings()})
+        # Of the first step, since the program has set what it wants by now; of the 2nd, 4th, 8th …,
+        # since it may be killed before it ends.
+        if ended & (ended - 1) == 0:
+            self.writer.update(torch=self._about(recorder, settings=ended == 0))
         book.next_step()
         if finding and self.config.on_overflow == "stop":
             self._stop_program(1)
@@ -254,7 +269,7 @@ class Session:
         else:
             recorder.pause()
 
-    def note(self, kind: str, key: str, value: str) -> None:
+    def note(self, kind: str, key: str, value: str | dict[str, Any]) -> None:
         """Write something rare about the program into process.json at once; of each kind the first
         MOST_NOTES.
         """

@@ -26,6 +26,7 @@ class Steps:
     ) -> None:
         self.module = module
         self.marked = False
+        self.begun = False  # what ended the last step began one: it is the end of nothing else
         self._end = end
         self._live = live
         self._depth = 0
@@ -79,6 +80,7 @@ class Steps:
             self._returned = self._returned or begins
             lines = set() if first else {each for each in self._calls if each[0] == self._first}
             self._finish(skipped=False)
+            self.begun = not self.marked and self.module is None
             # a model that was called between calls of the first has not brought that one back
             self._calls = lines
         self._calls.add(call)
@@ -125,7 +127,7 @@ class Steps:
             return
         if self._entered:
             self._end(False)  # noqa: FBT003 - the callback's one argument
-        self._entered = True
+        self._entered = self.begun = True
 
     def mark(self, *, idle: bool = False) -> None:
         """The program itself says that a step is over; idle: nothing has run since the last one
@@ -146,6 +148,6 @@ class Steps:
             self._end(skipped)
 
     def _clear(self) -> None:
-        self._backward = False
+        self._backward = self.begun = False
         self._calls.clear()
         self._before, self._stepped = self._stepped, set()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import FormatError, UsageError
+from opscope.formats.registry import open_run
 from opscope.replay.signatures import spoken_for
 from opscope.replay.stale import stale
 from opscope.repro.worker import START
@@ -110,20 +111,21 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    run: Run,
+    run: Run | str | os.PathLike[str],
     *,
     selection: Selection | None = None,
     plan: Plan = Plan(),  # noqa: B008 - immutable
     output: Path | None = None,
     progress: Progress = nobody,
 ) -> Document:
-    """Replay the selected operator and API calls of a run; findings are those that are wrong or
-    flaky.
+    """Replay the selected operator and API calls of a run, or of what lies at a path; findings are
+    those that are wrong or flaky.
 
     output is a directory in which results are kept and from which an interrupted replay goes on.
     The document's summary counts verdicts, lists ill-conditioned calls and those that could not be
     replayed with the reason. complete is false when none could.
     """
+    run = open_run(run)
     lines = list(
         replay_calls(run, selection=selection, plan=plan, output=output, progress=progress)
     )

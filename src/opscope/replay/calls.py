@@ -210,6 +210,7 @@ def from_material(material: Material) -> Again:
         memories=tuple(Memory(size=m.size) for m in memories),
         flags=Flags(default_dtype=default_type(case)),
         random=generator_state(material),
+        device=case.device,
     )
     loads = {entry.key: entry for entry in material.expected}
     outputs = {

@@ -151,7 +151,7 @@ def _of_gradients(failure: Failure, forward: Case) -> Failure:
         for row in forward.tensors
         if dtype_of(row.dtype).kind in {"float", "complex"}
     ]
-    return msgspec.structs.replace(failure, outputs=dict.fromkeys(slots, classes))
+    return msgspec.structs.replace(failure, outputs=dict.fromkeys(slots, classes), witnesses=())
 
 
 def _upstream(gradient: Material, forward: Case) -> tuple[CaseTensor, Entry] | None:

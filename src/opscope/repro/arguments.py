@@ -25,7 +25,9 @@ OPERATOR = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?", re
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 DEVICE = re.compile(r"[a-z]{1,20}(:\d{1,4})?", re.ASCII)
 SLOT = re.compile(r"(kwargs\.[A-Za-z_]\w*|\d{1,6})(\.\d{1,6})*", re.ASCII)
-GENERATORS = ("cpu", "cuda", "generator:cpu", "generator:cuda")
+GENERATORS = tuple(
+    owner + kind for owner in ("", "generator:") for kind in ("cpu", "cuda", "npu", "xpu")
+)
 STATE_LIMIT = 1 << 20  # bytes; a Mersenne twister has 5056
 LAYOUTS = (
     "strided",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +23,7 @@ from opscope.repro.arguments import (
     tensor_slots,
 )
 from opscope.repro.buffers import Placed, kept_shape, place
-from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Randomness
+from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Failure, Randomness
 from opscope.repro.contradiction import contradiction
 from opscope.repro.failure import arrived_unsound, failure_of, told_by_run
 from opscope.repro.rows import argument_text, borrow_values, operators_inside, same_elements
@@ -137,7 +137,9 @@ def assemble(
             if row.shape is not None
         ),
         random=Randomness(states={name: entry.key for name, entry in states.items()}),
-        failure=told_by_run(run, call, failure_of(call, inputs, outputs, scalars(tree))),
+        failure=_of_these_inputs(
+            told_by_run(run, call, failure_of(call, inputs, outputs, scalars(tree))), filled
+        ),
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
         warnings=(*found.warnings, *(_lost_strides(inputs) if form == "torch" else ())),
@@ -145,6 +147,13 @@ def assemble(
     )
     entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
     return Material(case, (*entries.values(), *states.values()), tuple(expected))
+
+
+def _of_these_inputs(failure: Failure, filled: Mapping[str, Filled]) -> Failure:
+    """The failure without witnesses where inputs are invented (of unset ones none is)."""
+    if not any(item.values == "synthesised" for item in filled.values()):
+        return failure
+    return msgspec.structs.replace(failure, witnesses=())
 
 
 def allowances(op: str, *, terms: int, types: Iterable[str]) -> dict[str, Allowed]:

@@ -89,12 +89,25 @@ class RaisedError(msgspec.Struct, frozen=True):
     text: str
 
 
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One element that a check found wrong, for these very inputs: what it was, what it is in
+    truth, and how far from that it may be; numbers as Python writes them.
+    """
+
+    slot: str
+    element: tuple[int, ...]
+    recorded: str
+    true: str
+    tolerance: float | None = None
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What was wrong with the call. kind is one of FAILURES; outputs: classes of non-finite values
     by output slot.
 
     A mismatch is an output that is wrong and says nothing: outputs names the slots that are judged,
-    all when it is empty. Memory: an argument was changed that is only read, or a result lies
+    all when it is empty, and witnesses what a check knows that no kernel of this machine may give.
+    Memory: an argument was changed that is only read, or a result lies
     elsewhere than the schema says.
     """
 
@@ -102,6 +115,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, tuple[str, ...]] = {}
     error: RaisedError | None = None
     status: str | None = None
+    witnesses: tuple[Witness, ...] = ()
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,9 +132,9 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 class Randomness(msgspec.Struct, frozen=True, kw_only=True):
     """State of generators before the call: name -> key of a uint8 tensor in inputs.safetensors.
 
-    Names are "cpu" and "cuda" for the default generators, "generator:cpu" for one that was handed
-    over. A run keeps them for calls whose values it keeps; without one the script counts seeds from
-    0 and says so.
+    Names are "cpu", "cuda", "npu" and "xpu" for the default generators, "generator:cpu" for one
+    that was handed over. A run keeps them for calls whose values it keeps; without one the script
+    counts seeds from 0 and says so.
     """
 
     states: dict[str, str] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.repro.arguments import SLOT
-from opscope.repro.case import Failure, RaisedError
+from opscope.repro.case import Failure, RaisedError, Witness
 from opscope.run.dtypes import find_dtype
 from opscope.run.query import sql
 from opscope.run.schema import Call, Tensor
@@ -18,6 +18,8 @@ from opscope.run.schema import Call, Tensor
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
+WRITTEN = "written:"  # before the slot of an argument in a judgement
+LONGEST = 128  # characters of a number
 STOPPED = frozenset({2, 9, 15})
 # What judgements say of memory (substitute/examine.py, substitute/places.py).
 MEMORY = re.compile(r"only reads by its schema|shares memory with an argument")
@@ -88,21 +90,59 @@ def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
         return Failure(kind="hang") if ending in STOPPED else failure
     if failure.kind not in SUGGESTED:
         return failure
-    query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
-    found = [
-        _sample(row["sample"])
-        for row in sql(run, query, [call.process, call.index, "replay-mismatch"])
-    ]
+    query = (
+        'SELECT sample, tolerance FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
+    )
+    rows = list(sql(run, query, [call.process, call.index, "replay-mismatch"]))
+    found = [_sample(row["sample"]) for row in rows]
     if not found:
         return failure
     if all(MEMORY.search(str(sample.get("reason"))) for sample in found):
         return Failure(kind="memory", status=failure.status)
-    slots = [
-        slot
-        for sample in found
-        if isinstance(slot := sample.get("output"), str) and SLOT.fullmatch(slot)
-    ]
-    return Failure(kind="mismatch", outputs=dict.fromkeys(slots, ()), status=failure.status)
+    slots = [slot for sample in found if (slot := _slot(sample)) is not None]
+    return Failure(
+        kind="mismatch",
+        outputs=dict.fromkeys(slots, ()),
+        status=failure.status,
+        witnesses=tuple(
+            witness
+            for row, sample in zip(rows, found, strict=True)
+            if (witness := witness_of(sample, row["tolerance"])) is not None
+        ),
+    )
+
+
+def witness_of(sample: dict[str, Any], tolerance: float | None) -> Witness | None:
+    """The element that a check tells of; None where there is none, or it is of a formula."""
+    slot, element = _slot(sample), sample.get("worst")
+    recorded, true = sample.get("got"), sample.get("expected")
+    if slot is None or sample.get("gradient") or not isinstance(element, list):
+        return None
+    if not (_number(recorded) and _number(true)):
+        return None
+    if not all(type(place) is int and place >= 0 for place in element):
+        return None
+    return Witness(
+        slot=slot,
+        element=tuple(element),
+        recorded=str(recorded),
+        true=str(true),
+        tolerance=tolerance,
+    )
+
+
+def _number(text: object) -> bool:
+    try:
+        return isinstance(text, str) and len(text) < LONGEST and complex(text) is not None
+    except ValueError:
+        return False
+
+
+def _slot(sample: dict[str, Any]) -> str | None:
+    """The slot of the output that a judgement tells of; an argument that is written has its own."""
+    slot = sample.get("output")
+    name = slot.removeprefix(WRITTEN) if isinstance(slot, str) else ""
+    return name if SLOT.fullmatch(name) else None
 
 
 def _sample(text: str | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.formats.registry import open_run
 from opscope.repro.api import build_api
 from opscope.repro.build import Material
 from opscope.repro.case import FILE, Case, encode_case
@@ -20,6 +21,7 @@ from opscope.repro.forms import form_named, form_of
 from opscope.repro.readme import readme_text
 from opscope.repro.rows import judged
 from opscope.repro.tensorfile import write_tensors
+from opscope.run.names import resolve
 
 if TYPE_CHECKING:
     from opscope.repro.runner import Outcome
@@ -45,9 +47,9 @@ class Repro(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(
-    run: Run,
-    call: Call,
-    directory: Path,
+    run: Run | str | os.PathLike[str],
+    call: Call | str,
+    directory: str | os.PathLike[str],
     *,
     device: str | None = None,
     dtype: str | None = None,
@@ -55,13 +57,17 @@ def write(
 ) -> Repro:
     """Cut one operator call out into a folder with a script that stands alone.
 
+    run is an open one or a path, call a row of its calls or a CALL as the command line takes it.
+
     device and dtype are what the script uses unless told otherwise (by default the recorded ones),
     imports the modules, .py files or shared libraries that it loads first, for operators that torch
     does not have. The directory must not exist or be empty. Raises UsageError for a call that
     cannot be made again, with the reason, and MissingValueError when an input has neither values
     nor statistics; nothing is written then.
     """
-    return save(cut(run, call, device=device, dtype=dtype, imports=imports), directory)
+    run = open_run(run)
+    call = resolve(run, call).call if isinstance(call, str) else call
+    return save(cut(run, call, device=device, dtype=dtype, imports=imports), Path(directory))
 
 
 def cut(

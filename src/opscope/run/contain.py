@@ -14,7 +14,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from opscope.kernels.room import find_room
 
@@ -46,14 +46,32 @@ def ignore(error: BaseException) -> None:
 
 def reason(error: BaseException) -> str:
     """Why recording ends."""
+    if is_surfaced(error):
+        return "an operator of the program had failed on its device, and a row may be lost"
     if is_the_programs(error):
         return f"{type(error).__name__} came while opscope's own code ran, and a row may be lost"
     return f"{type(error).__name__}: {error}"
 
 
+def surface(error: BaseException) -> NoReturn:
+    """Raise in the program what a device told opscope first: that an earlier operator of the
+    program had failed there.
+    """
+    raise error
+
+
 def is_the_programs(error: BaseException) -> bool:
     """Whether an exception that came through opscope's code is not of opscope's making."""
-    return not isinstance(error, Exception) or any(map(_handles_a_signal, _frames(error)))
+    return (
+        not isinstance(error, Exception)
+        or is_surfaced(error)
+        or any(map(_handles_a_signal, _frames(error)))
+    )
+
+
+def is_surfaced(error: BaseException) -> bool:
+    """Whether an exception went through `surface`."""
+    return any(frame.f_code is surface.__code__ for frame in _frames(error))
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:

@@ -8,22 +8,70 @@ The shape is architecture.md section 6. Numbers that are not finite are written 
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import msgspec
 
-KINDS = (
-    "overflow-origin",
-    "divergence-origin",
-    "structural-difference",
-    "replay-mismatch",
-    "nondeterminism",
-    "crash",
-    "aicore-error",
-    "gradient-explosion",
-    "gradient-vanishing",
-    "rank-mismatch",
-)
+from opscope.run.printable import printable
+
+# Each kind of finding: what it says, and what to type next.
+KINDS: dict[str, tuple[str, str]] = {
+    "overflow-origin": (
+        "an operator made NaN, infinity or an overflow of sound inputs",
+        "opscope repro RUN CALL -o case",
+    ),
+    "divergence-origin": (
+        "two runs agree in what this call reads and part in what it gives",
+        "opscope replay RUN --ops OP, to see which of the two is right",
+    ),
+    "structural-difference": (
+        "one run makes a call that the other does not, or with other arguments",
+        "opscope show RUN CALL, on both sides",
+    ),
+    "replay-mismatch": (
+        "an operator, made again, differs from a trusted substitute beyond rounding",
+        "opscope repro RUN CALL -o case",
+    ),
+    "nondeterminism": (
+        "an operator, made again of the same inputs, gives other bits each time",
+        "opscope replay RUN --repeat 10 --ops OP",
+    ),
+    "crash": (
+        "the program died, hung or was stopped in this call, or the call raised",
+        "opscope run --journal OP -- COMMAND, which keeps its inputs; then opscope repro",
+    ),
+    "aicore-error": (
+        "a kernel of an Ascend device failed, as the device's logs and registers say",
+        "opscope aicore LOGS -o case",
+    ),
+    "gradient-explosion": (
+        "the norm of gradients grew 10,000 times and still grows",
+        "opscope show RUN --phases backward --steps STEP",
+    ),
+    "gradient-vanishing": (
+        "the norm of gradients fell a million times while the loss stayed",
+        "opscope show RUN --phases backward --steps STEP",
+    ),
+    "rank-mismatch": (
+        "ranks that should hold the same do not, or their collectives differ",
+        "opscope show RUN CALL --ranks 0,1",
+    ),
+    "lost-update": (
+        "an optimizer left a parameter as it was, though its update is large enough to show",
+        "opscope show RUN CALL",
+    ),
+    "unset-memory": (
+        "a call read memory that nothing had written",
+        "opscope show RUN CALL",
+    ),
+}
+CONFIDENCES: dict[str, str] = {
+    "proven": "the rows of the run exclude every other explanation that is known",
+    "likely": "the rows speak for it, and something that was not recorded could explain it "
+    "otherwise",
+    "suspected": "worth a look; nothing is excluded",
+}
 
 
 class Forward(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +113,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[Slot, ...] = ()
     outputs: tuple[Slot, ...] = ()
 
+    def line(self) -> str:
+        """Kind, place and reason in one line, as the run has them: not yet fit for a terminal."""
+        named = (self.op, self.phase, self.module, self.source)
+        where = [f"step {self.step}", f"rank {self.rank}", *(text for text in named if text)]
+        reasons = f"; {', '.join(self.reasons)}" if self.reasons else ""
+        return f"{self.kind} ({self.confidence}): {', '.join(where)}{reasons}"
+
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The one JSON document a verb prints."""
@@ -76,3 +131,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     findings: tuple[Finding, ...] = ()
     summary: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        state = self.verdict if self.complete else f"{self.verdict}, incomplete"
+        lines = [f"<Document {self.verb} {' '.join(self.runs)}: {state}>"]
+        lines += [f"{place}. {each.line()}" for place, each in enumerate(self.findings, start=1)]
+        lines += [f"warning: {line}" for line in self.summary.get("warnings", ())]
+        return "\n".join(map(printable, lines))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<li>{html.escape(printable(each.line()))}</li>" for each in self.findings)
+        head = html.escape(repr(self).partition("\n")[0])
+        return f"<p>{head}</p><ol>{rows}</ol>"

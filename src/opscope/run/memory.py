@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opscope.errors import MissingValueError
 from opscope.run.arrow import RowsTable
+from opscope.run.relation import Relations
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _nothing_kept(tensor: Tensor) -> np.ndarray[Any, Any]:
     )
 
 
-class MemoryRun:
+class MemoryRun(Relations):
     """A run given by its rows and a function that loads the values of a tensor row.
 
     problems is one line for each thing that is missing or torn. value raises MissingValueError

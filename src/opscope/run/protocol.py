@@ -42,6 +42,16 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = True
 
 
+class Table(ArrowStream, Protocol):
+    """A table as a person holds it: its column names in order, and itself for other libraries."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    def arrow(self) -> Any: ...
+    def to_pandas(self) -> Any: ...
+    def to_polars(self) -> Any: ...
+
+
 @runtime_checkable
 class Run(Protocol):
     """A table of operator calls, a table of the tensors they read and wrote, and a store of tensor
@@ -58,6 +68,17 @@ class Run(Protocol):
     def problems(self) -> tuple[str, ...]:
         """One line for each thing that is missing or torn; empty when the run is complete."""
         ...
+
+    if TYPE_CHECKING:  # of run.relation; a reader of another package can do without
+
+        @property
+        def calls(self) -> Table: ...
+        @property
+        def tensors(self) -> Table: ...
+        @property
+        def stacks(self) -> Table: ...
+        @property
+        def judgements(self) -> Table: ...
 
     def table(self, name: str) -> ArrowStream:
         """Table "calls", "tensors", "stacks" or "judgements", schema.TABLES[name] in column

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 SCHEMA_MAJOR = 1
-SCHEMA_MINOR = 0
+SCHEMA_MINOR = 1
 
-Level = str  # operator | api | module
+Level = str  # operator | api | module | graph
 Phase = str  # forward | backward | optimizer | recompute | communication
 
-LEVELS = ("operator", "api", "module")
+LEVELS = ("operator", "api", "module", "graph")
 PHASES = ("forward", "backward", "optimizer", "recompute", "communication")
 
 
@@ -57,6 +57,7 @@ class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     device: str | None = None
     status: int | None = None
     error: str | None = None
+    again: int | None = None
 
 
 class Tensor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -147,7 +148,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     failed: str | None = None  # why recording ended before the process did
     # how many calls could not be recorded, and the first of them with the reason
     missed: str | None = None
-    steps: int | None = None  # training steps that ended
+    steps: int | None = None  # that ended; the last call of an inference loop did
     # seconds without a new call before it was stopped, known where somebody stopped it
     idle: float | None = None
     skipped_steps: tuple[int, ...] = ()  # those whose optimizer GradScaler skipped
@@ -175,7 +176,7 @@ CALL_TYPES: dict[str, str] = {
     "args": "string",
     "task": "int64", "stream": "int64", "context": "int64", "thread": "int64", "device": "string",
     "status": "int64",
-    "error": "string",
+    "error": "string", "again": "int64",
 }  # fmt: skip
 TENSOR_TYPES: dict[str, str] = {
     "process": "int32", "index": "int64", "io": "string", "slot": "string", "version": "int64",

@@ -7,10 +7,12 @@ The rules are docs/soundness.md; what is assumed of the rows is docs/scan.md.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opscope.formats.registry import open_run
 from opscope.questions.findings import Accusation, build, wants_finding
 from opscope.questions.rows import Screen, screen
 from opscope.questions.tables import Tables, open_tables
@@ -29,6 +31,7 @@ from opscope.scan.reach import Reach, Reached
 from opscope.scan.replicas import replica_accusations
 from opscope.scan.skipped_steps import Skips
 from opscope.scan.summary import counts, first_line, recorded_judgements, slow_disk
+from opscope.scan.training.rules import training_report
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
@@ -51,14 +54,14 @@ class Soundness(msgspec.Struct, frozen=True):
 
 
 def scan(
-    run: Run,
+    run: Run | str | os.PathLike[str],
     *,
     selection: Selection | None = None,
     show_hidden: bool = False,
     progress: Progress = nobody,
 ) -> Document:
     """Findings of a run, most likely culprit first; the document's verdict is "clean" when there
-    are none.
+    are none. run may be the path of one, or of any known dump.
 
     selection chooses among the findings. The whole run is followed all the same, since the cause of
     what happens in step 5 may lie in step 3; findings outside of the selection are counted in
@@ -67,7 +70,7 @@ def scan(
     when the run has problems, or holds no call since all were hidden by compilation. Raises
     FormatError for a table that cannot be read.
     """
-    with open_tables(run) as tables:
+    with open_tables(open_run(run)) as tables:
         return _scanned(tables, selection, show_hidden=show_hidden, told=percent(progress, "scan"))
 
 
@@ -86,11 +89,15 @@ def _scanned(
         if len(facts.ranks) > 1
         else []
     )
+    training = training_report(tables, facts.spans)
+    judged = recorded_judgements(run)
+    known = {(one.process, one.index) for one in judged}  # a check says it with its witness
     accusations = [
+        *(one for one in training.accusations if (one.process, one.index) not in known),
         *sound.accusations,
         *(sound.guarded if show_hidden else ()),
         *crash_accusations(tables),
-        *recorded_judgements(run),
+        *judged,
         *apart,
     ]
     told(_ACCUSED)
@@ -101,6 +108,7 @@ def _scanned(
         *sound.warnings,
         *(near_limit_warnings(tables) if found.near else ()),
         *gradients.warnings,
+        *training.warnings,
         *slow_disk(run),
         *run.problems,
     ]
@@ -125,6 +133,7 @@ def _scanned(
             wants_finding(finding, selection) for finding in build(tables, sound.guarded)
         ),
         "first": first_line(chosen[0]) if chosen else None,
+        "training": training.notes,
         "hidden_calls": run.info.hidden_calls,
         "overhead": run.info.overhead,
     }
@@ -141,28 +150,35 @@ def _scanned(
 
 
 def beside_the_program(run: Run) -> dict[str, Any]:
-    """What --check and --substitute did, by rank; nothing where they were not asked for, or the
-    process could not tell any more.
+    """What --check and --substitute did, and what a trainer calls the steps that overflowed, by
+    rank; nothing where there was none of it, or the process could not tell any more.
     """
     told = [each for each in run.processes if each.rows]
     found = {
         name: {str(each.rank): getattr(each, name) for each in told if getattr(each, name)}
         for name in ("checked", "substituted")
     }
-    return {name: facts for name, facts in found.items() if facts}
+    named = {
+        str(each.rank): each.torch["trainer"] for each in run.processes if each.torch.get("trainer")
+    }
+    return {name: facts for name, facts in {**found, "trainer": named}.items() if facts}
 
 
 def _follow(tables: Tables, found: Screen, first_steps: dict[int, int]) -> Soundness:
     """Origins of everything that is not sound; nothing is loaded for a clean run."""
     if found.clean:
         return Soundness()
-    nodes, left_out = suspicious_calls(tables, found)
+    judged, left_out = suspicious_calls(tables, found)
+    nodes = judged.nodes
     run, flow = tables.run, Flow(nodes)
     reach = Reach(flow, losses(tables, nodes) if flow.written else frozenset())
-    skips = Skips(nodes)
+    skips = Skips(nodes, tables)
     notes = {process.process: process.torch for process in run.processes}
     context = Context(
-        whole=not run.problems and not run.info.hidden_calls, first_steps=first_steps, notes=notes
+        whole=not run.problems and not run.info.hidden_calls,
+        first_steps=first_steps,
+        notes=notes,
+        repeated=judged.repeated,
     )
     origins = sort_origins(flow, reach, skips, context)
     warnings = (
@@ -176,8 +192,8 @@ def _follow(tables: Tables, found: Screen, first_steps: dict[int, int]) -> Sound
         stubborn = skips.stubborn(process)
         if stubborn:
             warnings.append(
-                f"GradScaler skipped {len(stubborn)} steps in a row of {len(steps)}: the "
-                "scale keeps falling"
+                f"GradScaler skipped the last {len(stubborn)} steps of {len(steps)} skipped ones: "
+                "the scale keeps falling"
             )
     return Soundness(
         (*origins.accusations, *quiet_accusations(nodes, flow)),

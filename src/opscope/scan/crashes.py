@@ -209,7 +209,7 @@ def _crash(
         index=innermost.index,
         kind="crash",
         reasons=(_first_line(innermost.error), *((LATE,) if late else ())),
-        evidence=_ending(process),
+        evidence={**_ending(process), **({"asynchronous": True} if late else {})},
         order=0,
         judged=False,
         confidence="suspected" if late else "proven",

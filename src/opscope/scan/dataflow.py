@@ -26,7 +26,7 @@ from opscope.judge.operators import (
     removes,
 )
 from opscope.judge.reading import is_finite, is_read
-from opscope.judge.soundness import FINITE, Condition, Held, arrived, judge
+from opscope.judge.soundness import FINITE, Condition, Held, Judgement, arrived, judge
 from opscope.judge.wrapping import (
     Wrapped,
     follows,
@@ -41,6 +41,7 @@ from opscope.operators.catalogue import family, traits_of
 from opscope.operators.spelling import in_place
 from opscope.questions.rows import Row
 from opscope.run.dtypes import find_dtype
+from opscope.scan.graphs import is_handing
 
 if TYPE_CHECKING:
     from opscope.questions.rows import Node
@@ -122,6 +123,8 @@ class Flow:
         self.wrapping: set[int] = set()
         self._wrapped: dict[Identity, Wrapped] = {}
         self._left: dict[tuple[int, str], Condition] = {}
+        self._handed_on: dict[tuple[int, str, str, str], Condition] = {}
+        self.handed = 0  # origins in second executions that are in the results of their graphs
         for node in nodes:
             self._take(node)
 
@@ -178,6 +181,7 @@ class Flow:
             mark=mark,
             backward=node.phase == "backward",
         )
+        judged = self._as_before(node, outputs, judged)
         if judged.kind in {"origin", "pending"}:
             received = is_collective(node.op, node.phase)
             cause = "received" if received else judged.cause or "computed"
@@ -202,6 +206,26 @@ class Flow:
                 self._note_output(Mark(node, row, condition))
             elif not is_read(row):
                 self._note_unseen(node, row)
+
+    def _as_before(self, node: Node, outputs: Sequence[Row], judged: Judgement) -> Judgement:
+        """The judgement of a compiled graph that was not executed again: where only infinities
+        came of it that were masks when it was executed again before, they are masks.
+        """
+        if node.level != "graph":
+            return judged
+        places = [(node.process, node.op, node.phase, row.slot) for row in outputs]
+        if is_handing(node):
+            self._handed_on.update(zip(places, judged.outputs, strict=True))
+            return judged
+        known = [
+            FINITE if is_finite(row) else self._handed_on.get(place)
+            for place, row in zip(places, outputs, strict=True)
+        ]
+        if judged.kind != "pending" or any(
+            one is None or one.taint or one.pending for one in known
+        ):
+            return judged
+        return Judgement("mask", tuple(one for one in known if one is not None))
 
     def _note_leaving(self, node: Node, held: Sequence[Held]) -> None:
         """Remember whose value leaves the tensors, so that it is known again when it comes back as
@@ -285,6 +309,8 @@ class Flow:
     def _note_reading(self, node: Node, given: int, *, hides: bool) -> None:
         if not given:
             return
+        if is_handing(node):
+            self.handed |= given
         known = traits_of(node.op)
         computes = not (known.moves or known.guards or known.silent)
         hider = self._hider(node) if hides else node
@@ -363,6 +389,7 @@ class Flow:
             identity = identity_of(mark.row)
             if (
                 not traits_of(mark.node.op).view
+                and not _picked_by_mask(mark)
                 and identity is not None
                 and not self.readers.get(identity)
             ):
@@ -573,6 +600,16 @@ def _is_gradient_of(node: Node, forward: Node) -> bool:
         forward.process,
         forward.index,
     )
+
+
+def _picked_by_mask(mark: Mark) -> bool:
+    """Whether a result is what a mask picked out for not being finite: whoever leaves it unread
+    asked how many there are.
+    """
+    node, row, known = mark.node, mark.row, traits_of(mark.node.op)
+    unsound = (row.nan or 0) + (row.pos_inf or 0) + (row.neg_inf or 0)
+    picks = known.moves and known.guards and not known.places
+    return picks and row.size == unsound and any(one.dtype == "bool" for one in node.inputs)
 
 
 def identity_of(row: Row) -> Identity | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients over steps: exploding, vanishing, underflowing. Suspicions, never origins of overflow.
 
-Norms are taken from rows of role gradient. Of a long run at most SAMPLED steps are looked at, the
+Norms are taken from rows of role gradient. Of a long run a few steps are looked at, the
 first and the last ones: a scan of a clean run must not read the texts of every row.
 """
 
@@ -18,11 +18,11 @@ from opscope.questions.tables import Tables
 from opscope.run.finding import Finding
 from opscope.run.query import columns
 from opscope.scan.jumps import jump_warnings
+from opscope.scan.training.story import Spans, sampled_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SAMPLED = 32
 MIN_STEPS = 5
 EXPLODED = 1e4  # times the first norm, growing in every one of the last steps
 VANISHED = 1e-6  # of the first norm, falling in every one of the last steps, while the loss stays
@@ -42,8 +42,6 @@ _LOSSES = """
 _CALL = (
     'SELECT name, op, module, phase, source FROM calls WHERE process = ? AND "index" = ? LIMIT 1'
 )
-
-Spans = Mapping[tuple[int, int, int], tuple[int, int]]
 
 
 class GradientRow(msgspec.Struct, frozen=True):
@@ -83,7 +81,7 @@ def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
     """What the norms of the gradients over steps say; spans are the calls of each (process, rank,
     step).
     """
-    sampled = _sampled(spans)
+    sampled = sampled_steps(spans)
     rows = list(_gradient_rows(tables, sampled))
     findings, warnings = [], []
     series = list(_series(rows))
@@ -105,18 +103,6 @@ def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
         elif words is not None:
             warnings.append(f"rank {norms.rank}: {words}")
     return GradientReport(tuple(findings), (*warnings, *_underflow(rows)))
-
-
-def _sampled(spans: Spans) -> Spans:
-    """The first and the last steps of each process."""
-    steps: dict[int, set[int]] = {}
-    for process, _, step in spans:
-        steps.setdefault(process, set()).add(step)
-    half = SAMPLED // 2
-    kept = {
-        process: {*sorted(found)[:half], *sorted(found)[-half:]} for process, found in steps.items()
-    }
-    return {place: span for place, span in spans.items() if place[2] in kept[place[0]]}
 
 
 def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:

@@ -11,6 +11,7 @@ from opscope.judge.limits import is_float
 from opscope.questions.rows import MAX_CALLS, MAX_UNREAD_CALLS, Node, Screen, load
 from opscope.questions.tables import Tables, key, processes_of
 from opscope.scan.dataflow import Identity, identity_of
+from opscope.scan.graphs import Judged, resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,8 +22,8 @@ _TURNS = """
         SELECT process, phase, "index" AS after, lag(phase) OVER calls_of AS previous,
         lag("index") OVER calls_of AS before
         FROM calls
-        WHERE level = (SELECT level FROM calls
-        ORDER BY CASE level WHEN 'operator' THEN 0 WHEN 'api' THEN 1 ELSE 2 END LIMIT 1)
+        WHERE again IS NULL AND level IN ('graph', (SELECT level FROM calls
+        ORDER BY CASE level WHEN 'operator' THEN 0 WHEN 'api' THEN 1 ELSE 2 END LIMIT 1))
         WINDOW calls_of AS (PARTITION BY process ORDER BY "index"))
     WHERE phase = 'backward' AND previous IN ('forward', 'optimizer')
 """
@@ -30,7 +31,7 @@ _ONES = """SELECT process, "index" FROM calls WHERE op = 'aten::ones_like.defaul
 _NEAR = 8  # calls between the gradient of ones and the first node
 
 
-def suspicious_calls(tables: Tables, found: Screen) -> tuple[list[Node], int]:
+def suspicious_calls(tables: Tables, found: Screen) -> tuple[Judged, int]:
     """The calls to judge, in order within each process, and how many were left out because they are
     too many.
 
@@ -42,7 +43,8 @@ def suspicious_calls(tables: Tables, found: Screen) -> tuple[list[Node], int]:
         wanted = np.union1d(wanted, found.unread)
     left_out = max(0, len(wanted) - MAX_CALLS)
     nodes = load(tables, _earliest(wanted, MAX_CALLS))
-    return sorted(_finest(tables, nodes), key=lambda node: (node.process, node.index)), left_out
+    ordered = sorted(_finest(tables, nodes), key=lambda node: (node.process, node.index))
+    return resolve(tables, ordered), left_out
 
 
 def _earliest(wanted: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
@@ -71,7 +73,7 @@ def _finest(tables: Tables, nodes: dict[int, Node]) -> list[Node]:
     return [
         node
         for node in nodes.values()
-        if node.level == "operator" or key(node.process, node.index) not in parents
+        if node.level in {"operator", "graph"} or key(node.process, node.index) not in parents
     ]
 
 

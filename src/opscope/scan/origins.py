@@ -15,6 +15,7 @@ from opscope.judge.reading import is_read
 from opscope.operators.catalogue import family
 from opscope.questions.findings import Accusation
 from opscope.scan.dataflow import Flow, Origin
+from opscope.scan.graphs import Repetition
 from opscope.scan.reach import Reach, Reached
 from opscope.scan.skipped_steps import Skips
 
@@ -34,6 +35,12 @@ class Context(msgspec.Struct, frozen=True):
     whole: bool
     first_steps: dict[int, int]
     notes: Mapping[int, Mapping[str, Any]] = {}
+    repeated: Mapping[tuple[int, int], Repetition] = {}
+
+    def repetition(self, node: Node) -> Repetition | None:
+        """What is known of the second execution of the graph that a call belongs to, or is."""
+        place = node.index if node.again is None else node.again
+        return self.repeated.get((node.process, place))
 
     def note(self, node: Node, kind: str, key: str) -> str | None:
         """What the recorder noted of this kind in a call's process; None where it did not."""
@@ -106,7 +113,8 @@ class _Primaries:
         for origin, reached in accused:
             node = origin.node
             if node.phase != "backward":
-                self._calls.setdefault((node.process, node.index), origin)
+                place = node.index if node.again is None else node.again
+                self._calls.setdefault((node.process, place), origin)
             if reached is None or node.phase in LATER:
                 continue
             if reached.what == "loss" and reached.step == node.step:
@@ -127,6 +135,8 @@ class _Primaries:
 def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) -> bool:
     if not origin.confirmed or (reached is None and _guarded_by_its_own_node(origin)):
         return False
+    if origin.node.again is not None and not origin.bit & flow.handed:
+        return False  # compiled code need not make what its graph makes on the way
     if origin.cause in {"received", "moved"} and flow.only_overwritten(origin.node):
         return False  # memory that its owner had not filled yet
     if origin.cause == "wrapped":
@@ -220,6 +230,9 @@ def _accusation(
             for other in followers
         ]
         evidence["followed_by"] = named[:MAX_FOLLOWERS]
+    repetition = context.repetition(node)
+    if repetition is not None:
+        evidence["again"] = {"graph": repetition.graph, "agrees": repetition.agrees}
     inside = (
         context.note(node, "composites", f"{node.op} {node.source}")
         if origin.cause == "constant"
@@ -232,6 +245,7 @@ def _accusation(
         reasons=(
             *_reasons(origin),
             *_returned(origin, context),
+            *_repeated(origin, repetition),
             *((f"made inside {inside} by {node.op}",) if inside else ()),
         ),
         confidence=_confidence(origin, context, unread=bool(unread)),
@@ -264,6 +278,9 @@ def _confidence(origin: Origin, context: Context, *, unread: bool) -> str:
     if origin.cause in {"arrived", "scalar"}:
         begins = context.first_steps.get(origin.node.process, 0) == 0
         return "proven" if context.whole and begins else "likely"
+    repetition = context.repetition(origin.node)
+    if repetition is not None and not repetition.agrees:
+        return "likely" if origin.node.level == "operator" else "suspected"
     return "likely" if origin.node.level != "operator" else "proven"
 
 
@@ -304,6 +321,22 @@ def _returned(origin: Origin, context: Context) -> tuple[str, ...]:
     return (
         words if origin.cause == "scalar" else f"its value left the tensors and came back: {words}",
     )
+
+
+MISMATCHED = (
+    "executed again operator by operator it is sound: compiled code, or other random numbers, "
+    "made it"
+)
+
+
+def _repeated(origin: Origin, repetition: Repetition | None) -> tuple[str, ...]:
+    """What the second execution of a compiled graph says."""
+    if repetition is None:
+        return ()
+    if origin.node.level == "graph":
+        return (MISMATCHED,)
+    same = "the same" if repetition.agrees else "not all of the same"
+    return (f"found by executing the compiled graph {repetition.graph} again, which gave {same}",)
 
 
 def _described(row: Row | None) -> str:

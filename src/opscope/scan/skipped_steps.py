@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that a GradScaler skipped because a scaled gradient overflowed: expected, unless it goes on
-and on.
+"""Steps that a GradScaler skipped because a scaled gradient overflowed: expected, unless it never
+ends.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from opscope.scan.dataflow import Origin
 
 if TYPE_CHECKING:
     from opscope.questions.rows import Node
+    from opscope.questions.tables import Tables
 
-PATIENCE = 5  # this many skipped steps in a row are no longer a search for the scale
+# This many skipped steps in a row, up to the last one, are no longer a search for the scale.
+PATIENCE = 5
 _CHECK = "_amp_foreach_non_finite_check_and_unscale"
+_LAST = f"SELECT process, max(step) FROM calls WHERE op LIKE 'aten::{_CHECK}%' GROUP BY process"  # noqa: S608 - fixed text
 
 
 class Skips:
@@ -26,7 +29,7 @@ class Skips:
     not finite.
     """
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[Node], tables: Tables) -> None:
         self.steps: dict[int, set[int]] = defaultdict(set)
         for node in nodes:
             if family(node.op) == _CHECK and any(
@@ -34,28 +37,30 @@ class Skips:
                 for row in node.inputs
             ):
                 self.steps[node.process].add(node.step)
-        self._stubborn = {process: _runs(steps) for process, steps in self.steps.items()}
+        long = {process for process, steps in self.steps.items() if len(steps) >= PATIENCE}
+        last = dict(tables.rows(_LAST)) if long else {}
+        self._stubborn = {
+            process: _run_up_to(last[process], self.steps[process]) for process in long
+        }
 
     def excuses(self, origin: Origin, damaged_parameters: set[int]) -> bool:
         """Whether an origin lies in a skipped step, its damage stayed out of the parameters, and
         the skipping ended.
         """
         process, step = origin.node.process, origin.node.step
-        if step not in self.steps.get(process, ()) or step in self._stubborn[process]:
+        if step not in self.steps.get(process, ()) or step in self.stubborn(process):
             return False
         return origin.bit not in damaged_parameters
 
     def stubborn(self, process: int) -> frozenset[int]:
-        """Skipped steps of a process that are part of five or more in a row."""
+        """Skipped steps of a process, if it skipped five or more in a row and never recovered."""
         return self._stubborn.get(process, frozenset())
 
 
-def _runs(steps: set[int]) -> frozenset[int]:
-    """The steps that lie in runs of at least PATIENCE consecutive ones."""
-    found: set[int] = set()
-    run: list[int] = []
-    for step in sorted(steps):
-        run = [*run, step] if run and step == run[-1] + 1 else [step]
-        if len(run) >= PATIENCE:
-            found.update(run)
-    return frozenset(found)
+def _run_up_to(last: int, steps: set[int]) -> frozenset[int]:
+    """The steps that were skipped in a row up to the last one, where they are PATIENCE or more."""
+    run = set()
+    while last in steps:
+        run.add(last)
+        last -= 1
+    return frozenset(run) if len(run) >= PATIENCE else frozenset()

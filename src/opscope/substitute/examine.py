@@ -11,7 +11,8 @@ tried: what it leaves uninitialised, or gives otherwise the second time, proves 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 import torch
@@ -32,9 +33,9 @@ from opscope.substitute.arguments import dtype_name
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.determined import QUANTITIES, judge_determined
 from opscope.substitute.layout import WRITTEN, Laid
-from opscope.substitute.perform import Bound, Performed
+from opscope.substitute.perform import Bound
 from opscope.substitute.places import judge_sharing, start_of
-from opscope.substitute.shared import judge_shared
+from opscope.substitute.shared import judge_integers, judge_shared
 from opscope.substitute.terms import terms_of
 from opscope.substitute.truth import (
     Attempt,
@@ -44,10 +45,12 @@ from opscope.substitute.truth import (
     seeded,
     slack,
     true_result,
+    with_filled_memory,
 )
 from opscope.substitute.wider import Float64
 
 CHANGED = "argument {} was changed, which the operator only reads by its schema"
+NONE_LAID: Mapping[str, Laid] = MappingProxyType({})
 PLACES = "the view has other elements, another shape or type than the substitute's"
 
 
@@ -77,6 +80,11 @@ def examine(
     """
     start = time.perf_counter()
     own = Attempt("cpu", lambda: seeded(bound))
+    target = {
+        slot: tensor
+        for slot, tensor in target.items()
+        if not encoded(bound, slot, tuple(tensor.shape), dtype_name(tensor), own)
+    }
     apart = {slot for slot, tensor in target.items() if not same_bits(tensor, own.output(slot))}
     sharing = None if own.performed is None else judge_sharing(bound, outputs or {}, own.performed)
     if sharing is not None:
@@ -104,7 +112,8 @@ def examine(
     if found.verdict == "wrong" and own.performed is not None:
         unsure = undefined(bound, found.slot, own)
         if unsure is not None:
-            found = msgspec.structs.replace(found, verdict="unknown", reason=unsure)
+            doubted = msgspec.structs.replace(found, verdict="unknown", reason=unsure)
+            found = unless_told(bound, target[found.slot], doubted)
     named = "+".join(
         dict.fromkeys(attempt.name for attempt in (own, true) if attempt.performed is not None)
     )
@@ -113,6 +122,16 @@ def examine(
     return Answer(
         verdict=found, substitute=named, seconds=time.perf_counter() - start, outputs=tuple(judged)
     )
+
+
+def unless_told(bound: Bound, tensor: torch.Tensor, unsure: Replayed) -> Replayed:
+    """The verdict of what the trusted kernel leaves undefined: integers may be told wrong by
+    another form all the same, and then that it leaves them so is wrong.
+    """
+    if tensor.is_floating_point() or tensor.is_complex():
+        return unsure
+    told = judge_integers(bound, unsure.slot, tensor)
+    return told if told.verdict == "wrong" else unsure
 
 
 def examine_places(bound: Bound, outputs: Mapping[str, Laid]) -> Answer:
@@ -159,13 +178,31 @@ def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bo
     return steps and start is not None and start_of(tensor, laid) == start
 
 
-def narrowed(bound: Bound, mine: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether a device that has no float64 gave float32 where it was asked for the former: an NPU
-    does so for `.double()`.
+def narrowed(bound: Bound, slot: str, mine: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a device gave another floating-point type by a rule of its own: float32 where it has
+    no float64 (`.double()` on an NPU), a wider one for the statistics of a normalisation.
     """
-    return (mine.dtype, tensor.dtype) == (torch.float64, torch.float32) and any(
-        device != "cpu" for device in devices(bound)
+    if devices(bound) <= {"cpu"}:
+        return False
+    kinds = (mine.dtype, tensor.dtype)
+    return kinds == (torch.float64, torch.float32) or (
+        is_by_product(bound, slot) and all(kind.is_floating_point for kind in kinds)
     )
+
+
+def encoded(bound: Bound, slot: str, shape: tuple[int, ...], dtype: str, own: Attempt) -> bool:
+    """Whether an output is a by-product in a form of the device's own, for its backward kernel
+    alone: a mask of bits where the CPU has indices, statistics where it gives none.
+    """
+    mine = own.output(slot)
+    if mine is None or devices(bound) <= {"cpu"} or not is_by_product(bound, slot):
+        return False
+    integers = not (mine.dtype.is_floating_point or mine.dtype.is_complex)
+    return tuple(mine.shape) != shape or (integers and dtype_name(mine) != dtype)
+
+
+def is_by_product(bound: Bound, slot: str) -> bool:
+    return slot != "0" and WRITTEN not in slot and traits_of(bound.call.op).by_products
 
 
 def judge_slot(
@@ -195,7 +232,7 @@ def judge_slot(
         if trusted is not None and trusted.shape != tensor.shape:
             reason = f"shape {list(tensor.shape)} where the substitute gives {list(trusted.shape)}"
             return Replayed(verdict="wrong", slot=slot, reason=reason, size=tensor.numel())
-    if mine is not None and narrowed(bound, mine, tensor):
+    if mine is not None and narrowed(bound, slot, mine, tensor):
         mine = mine.to(tensor.dtype)
     if mine is not None and mine.dtype is not tensor.dtype:
         reason = f"{dtype_name(tensor)} where the substitute gives {dtype_name(mine)}"
@@ -267,11 +304,14 @@ def undefined(bound: Bound, slot: str, own: Attempt) -> str | None:
     return None
 
 
-def not_defined(bound: Bound, apart: Mapping[str, float]) -> tuple[str, ...]:
+def not_defined(
+    bound: Bound, apart: Mapping[str, float], outputs: Mapping[str, Laid] = NONE_LAID
+) -> tuple[str, ...]:
     """Those outputs that a healthy kernel may give so far apart from one time to the next.
 
     The trusted one does not determine them, or no more is between two results than roundings of the
-    inputs make: where memory lies decides in which order some libraries add.
+    inputs make: where memory lies decides in which order some libraries add. What is in a form of
+    the device's own may be padded. outputs says what the call gave.
     """
     if not apart:
         return ()
@@ -279,7 +319,9 @@ def not_defined(bound: Bound, apart: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(
         slot
         for slot, error in apart.items()
-        if undefined(bound, slot, own) or error <= 2 * EASE * furthest(bound, slot, own, true)
+        if (slot in outputs and encoded(bound, slot, outputs[slot].shape, outputs[slot].dtype, own))
+        or undefined(bound, slot, own)
+        or error <= 2 * EASE * furthest(bound, slot, own, true)
     )
 
 
@@ -292,20 +334,6 @@ def furthest(bound: Bound, slot: str, own: Attempt, true: Attempt) -> float:
         return 0.0
     moved = slack(bound, slot, as_array(true.output(slot)), unit=roundoff(dtype_name(output)))
     return 0.0 if moved is None else float(moved.max(initial=0.0))
-
-
-def with_filled_memory(run: Callable[[], Performed]) -> Performed:
-    """Run with fresh memory filled with NaN and the largest integers."""
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    # The public function loads torch's compiler first, which takes seconds.
-    torch._C._set_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003
-    try:
-        return run()
-    finally:
-        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def close(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -359,7 +387,9 @@ def all_equal(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def devices(bound: Bound) -> set[str]:
-    return {laid.device.partition(":")[0] for laid in bound.call.tensors.values()}
+    """Kinds of devices that the program's call was made on."""
+    places = [bound.call.device, *(laid.device for laid in bound.call.tensors.values())]
+    return {place.partition(":")[0] for place in places}
 
 
 def chooses(bound: Bound) -> bool:

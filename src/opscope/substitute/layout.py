@@ -54,6 +54,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     slot, memories they lie in.
 
     random holds the state of the CPU generator before the call where the operator draws from it.
+    device is where the program made the call, if its tensors do not say so any more.
     """
 
     op: str
@@ -62,6 +63,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[Memory, ...]
     flags: Flags = Flags()
     random: bytes | None = None
+    device: str = "cpu"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,12 +20,22 @@ import torch
 
 from opscope.judge.replayed import EASE, ILL, ROUNDOFF, Replayed, Sides, Terms, judge_output
 from opscope.judge.tolerance import LAMBDA
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions, dtype_name
+from opscope.substitute.cpu import Cpu
 from opscope.substitute.definition import Definition
 from opscope.substitute.layout import GRADIENT, WRITTEN
 from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.terms import terms_of
-from opscope.substitute.truth import Attempt, as_array, in_float64, magnitude, roundoff, slack
+from opscope.substitute.truth import (
+    Attempt,
+    as_array,
+    in_float64,
+    magnitude,
+    roundoff,
+    slack,
+    with_filled_memory,
+)
 from opscope.substitute.updates import is_update, judge_update
 from opscope.substitute.wider import Float64
 from opscope.substitute.witness import CRUDE, near_by, testimony
@@ -36,7 +46,9 @@ from opscope.substitute.witness.apart import apart
 IN_FORCE = {"medium": 2.0**-8, "high": 2.0**-11}
 # Documented to lose digits where its results are small beside its inputs: distances by products.
 DOCUMENTED = frozenset({"_cdist_forward", "cdist", "_euclidean_dist"})
+BY_EQUALITY = frozenset({"_cdist_backward", "_pdist_backward"})
 HEADROOM = 2  # what rounds to infinity on the way is this near the largest number
+INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "bool"})
 HALF = frozenset({"float16", "bfloat16"})
 # part of the magnitudes of its terms that a sum in a half type loses only where it stops growing
 STAGNANT = 0.25
@@ -56,8 +68,10 @@ def judge_shared(
 ) -> Replayed:
     """The verdict of one output."""
     found = near_truth(slot, tensor, true)
-    if bound.call.random is not None or bound.call.op.startswith(GRADIENT):
+    if bound.call.random is not None or bound.call.op.startswith(GRADIENT) or is_free(bound, slot):
         return found
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return judge_integers(bound, slot, tensor)
     for truth in truths(bound, true):
         expected = truth.attempt.output(slot)
         far = None if expected is None else beyond_bound(truth, slot, tensor, accumulation)
@@ -76,6 +90,67 @@ def judge_shared(
                 far, reason=f"{far.reason}; {WORDS[truth.attempt.name]}", witnesses=1
             )
     return found
+
+
+def is_free(bound: Bound, slot: str) -> bool:
+    """Whether an output is the operator's own affair, of which another form may make another one.
+
+    That is what only its gradient reads (factors of a matrix or of its transpose), and gradients of
+    a largest difference, whose place is found by its being equal to a distance that was rounded.
+    """
+    if slot in traits_of(bound.call.op).scratch.split(","):
+        return True
+    return bound.name in BY_EQUALITY and {"float": "inf"} in bound.call.args["args"]
+
+
+def judge_integers(bound: Bound, slot: str, tensor: torch.Tensor) -> Replayed:
+    """The verdict of integers that came of integers alone: contiguous arguments give the same ones.
+
+    A choice among equal elements may be another one there; what shares memory or is written says
+    nothing.
+    """
+    agrees = Replayed(verdict="agree", slot=slot, size=tensor.numel())
+    laid = list(bound.call.tensors.values())
+    if (
+        traits_of(bound.call.op).chooses
+        or bound.writes
+        or len({each.memory for each in laid}) < len(laid)
+        or any(each.dtype not in INTEGERS for each in laid)
+    ):
+        return agrees
+    set_apart = apart(bound)
+    if set_apart is None:
+        return agrees
+    made = [Attempt(Cpu.name, run).output(slot) for run in of_any_memory(set_apart)]
+    other = made[0]
+    if other is None or other.shape != tensor.shape or other.dtype is not tensor.dtype:
+        return agrees
+    if not all(again is not None and torch.equal(again, other) for again in made):
+        return agrees  # it is undefined in this form as well
+    wrong = (other != tensor).nonzero()
+    if not len(wrong):
+        return agrees
+    place = tuple(map(int, wrong[0]))
+    told = other[place].item()
+    return Replayed(
+        verdict="wrong",
+        slot=slot,
+        reason=f"other numbers; with its arguments contiguous the operator gives {told!r}",
+        size=tensor.numel(),
+        elements=len(wrong),
+        worst=place,
+        got=repr(tensor[place].item()),
+        expected=repr(told),
+        tolerance=0.0,
+        witnesses=2,
+    )
+
+
+def of_any_memory(bound: Bound) -> Iterator[Callable[[], Performed]]:
+    """The call twice, and with fresh memory filled with the largest integers."""
+    yield lambda: Cpu().run(bound)
+    yield lambda: Cpu().run(bound)
+    yield lambda: with_filled_memory(lambda: Cpu().run(bound))
 
 
 WORDS = {
@@ -134,7 +209,7 @@ def beyond_bound(
         moved = judge_update(
             slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected)
         )
-        return moved if moved.verdict == "wrong" else None
+        return moved if moved.verdict == "wrong" and not shaken_more(truth, slot, moved) else None
     terms = terms_of(bound, slot, tensor)
     allowed = accumulation or IN_FORCE.get(bound.call.flags.matmul_precision)
     terms = (
@@ -157,6 +232,19 @@ def beyond_bound(
     )
     found = judge_output(slot, unexplained, terms)
     return found if found.verdict == "wrong" else None
+
+
+def shaken_more(truth: Truth, slot: str, moved: Replayed) -> bool:
+    """Whether a rounding of what an optimizer read moves its state further than it is off: what is
+    added to it may cancel. A parameter is itself what it reads, and as far from its neighbours as
+    updates reach.
+    """
+    if slot.removeprefix(WRITTEN).startswith("0") or moved.worst is None or moved.error is None:
+        return False
+    expected = truth.attempt.output(slot)
+    dtype = truth.bound.call.tensors[slot.removeprefix(WRITTEN)].dtype
+    shaken = slack(truth.bound, slot, as_array(expected), unit=ROUNDOFF[dtype], run=truth.run)
+    return shaken is not None and moved.error <= EASE * float(shaken[moved.worst])
 
 
 def is_gross(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:

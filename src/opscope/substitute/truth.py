@@ -15,6 +15,7 @@ import torch
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Terms
 from opscope.judge.tolerance import PRECISIONS
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.decomposition import Decomposition
 from opscope.substitute.nudged import DRAWS, Nudged
@@ -75,7 +76,11 @@ def drawing_from(state: bytes | None) -> Iterator[None]:
 
 
 def true_result(bound: Bound) -> Attempt:
-    """The call in float64: the operator itself, else its decomposition."""
+    """The call in float64: the operator itself, else its decomposition; nothing where that would be
+    another call.
+    """
+    if traits_of(bound.call.op).typed:
+        return Attempt(Float64.name, lambda: refuse(bound))
     first = Attempt("float64", lambda: in_float64(bound))
     if first.performed is not None:
         return first
@@ -83,6 +88,24 @@ def true_result(bound: Bound) -> Attempt:
         "decomposition", lambda: Decomposition(wide=torch.float64, device="cpu").run(bound)
     )
     return second if second.performed is not None else first
+
+
+def with_filled_memory(run: Callable[[], Performed]) -> Performed:
+    """Run with fresh memory filled with NaN and the largest integers."""
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    # The public function loads torch's compiler first, which takes seconds.
+    torch._C._set_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003
+    try:
+        return run()
+    finally:
+        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def refuse(bound: Bound) -> Performed:
+    raise UnavailableError(f"{bound.call.op} speaks of its element type")
 
 
 def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:

@@ -97,9 +97,8 @@ class Worker:
             accumulation=request.accumulation,
         )
         inside = called_inside(bound) if answer.verdict.verdict == "wrong" else ()
-        return Reply.of(
-            request.ticket, answer, inside=inside, undefined=not_defined(bound, request.flaky)
-        )
+        unsure = not_defined(bound, request.flaky, request.given.outputs)
+        return Reply.of(request.ticket, answer, inside=inside, undefined=unsure)
 
     def _substituted(self, request: Request) -> Reply:
         start = time.perf_counter()

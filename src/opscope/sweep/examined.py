@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opscope.errors import OpscopeError
+from opscope.operators.catalogue import traits_of
 from opscope.record.torch.budget import key_of
 from opscope.record.torch.capture import NotCapturedError, capture
 from opscope.substitute.examine import examine
@@ -67,6 +68,7 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if (
             func.is_view
             or torch.Tag.maybe_aliasing_or_mutating in func.tags
+            or traits_of(name).allocates
             or (self.pattern and not fnmatch.fnmatchcase(name, self.pattern))
         ):
             return False
@@ -82,7 +84,7 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
         target = {
             slot: tensor
             for slot, tensor in outputs_of(result, captured.tensors, writes).items()
-            if slot in given.outputs
+            if slot in given.outputs and not tensor._is_zerotensor()  # which has no memory
         }
         kept = {slot: tensor.detach().cpu() for slot, tensor in target.items()}
         try:

@@ -122,7 +122,8 @@ def of_info(info: Any, dtype: torch.dtype, device: str) -> Iterator[Program]:
 
 def layouts(sample: Any) -> Iterator[Any]:
     yield sample
-    yield sample.noncontiguous()
+    if all(tensor.layout is torch.strided for tensor in tensors_of(sample)):
+        yield sample.noncontiguous()
     if any(tensor.dim() in FORMATS for tensor in tensors_of(sample)):
         yield sample.transform(
             lambda each: in_format(each) if isinstance(each, torch.Tensor) else each
@@ -182,7 +183,7 @@ def values(dtype: torch.dtype, device: str) -> Iterator[torch.Tensor]:
     )
     for size in SIZES:
         yield torch.linspace(-4, 4, size, device=device).to(dtype)
-    for low, high in ((-100, 100), (0.01, 0.99), (-1e4, 1e4)):
+    for low, high in ((-100, 100), (0.01, 0.99), (-1e4, 1e4), (-13, -5), (5, 13)):
         yield torch.linspace(low, high, 67, device=device).to(dtype)
     yield torch.linspace(-4, 4, 134, device=device).to(dtype)[::2]
     yield special.repeat(7).to(device)

@@ -11,7 +11,7 @@ class Model(nn.Module):
         self.linear = nn.Linear(4, 4)
 
     def forward(self, x):
-        return torch.log(self.linear(x))
+        return torch.log(self.linear(x))  # <- origin
 
 
 torch.manual_seed(0)
@@ -23,7 +23,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 for step in range(3):
     x = torch.rand(8, 4) * (1 if step < 2 else 40) - (0 if step < 2 else 20)
     target = torch.zeros(8, 4)
-    loss = nn.functional.mse_loss(compiled(x), target)  # <- origin
+    loss = nn.functional.mse_loss(compiled(x), target)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

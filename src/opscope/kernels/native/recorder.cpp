@@ -318,6 +318,7 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
     info->hidden = truth(get("hidden").get());
     info->signal = truth(get("signal").get());
     info->random = truth(get("random").get());
+    info->graph = truth(get("graph").get());
     info->workspace = truth(get("workspace").get());
     info->begins = truth(get("begins").get());
     info->functional = truth(get("functional").get());
@@ -328,6 +329,7 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
         if (slot.rfind("kwargs.", 0) == 0) info->fills_keywords = true;
         else if (const int position = std::stoi(slot); position < 64) info->filled |= std::uint64_t{1} << position;
     }
+    if (const Ref asks = get("asks"); asks.get() != Py_None) info->asks = static_cast<int>(integer(asks.get()));
     info->checked = checks_.ever(func);
     const Ref bound = get("bound");
     info->bound = bound.get() == Py_None ? Bound::Unknown : bound_named(text(bound.get()));
@@ -366,7 +368,7 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     running.scalars = std::move(arguments_.scalars);
     running.plain = arguments_.plain;
     if (running.selected) name(running.call);
-    running.sampled = running.selected && values_ == Values::Sample && sampled_++ % sample_ == 0;
+    running.sampled = running.selected && !info.graph && values_ == Values::Sample && sampled_++ % sample_ == 0;
     running.inputs.reserve(found.size());
     fresh_ = running.selected && running.site->compiled;
     for (const auto& [slot, tensor] : found) {
@@ -393,8 +395,20 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     if (running.selected && (info.writes || !info.keyword_writes.empty())) guard(running);
     if (running.selected && info.random && values_ != Values::None)
         running.random = checked(PyObject_CallMethod(torch_.binding(), "random_states", "OO", args, kwargs ? kwargs : Py_None));
+    running.unasked = unasked(info.asks, args);
     Thread& here = thread();
+    if (info.graph) graph_runs(running, here, 1);
     push(here, running.call, {}, false);
+}
+
+// Outputs that the mask among a call's arguments declines, as bits.
+std::uint64_t Recorder::unasked(int asks, PyObject* args) {
+    if (asks < 0 || !PyTuple_Check(args) || asks >= PyTuple_GET_SIZE(args)) return 0;
+    PyObject* mask = PyTuple_GET_ITEM(args, asks);
+    std::uint64_t found = 0;
+    for (Py_ssize_t i = 0; PyList_Check(mask) && i < std::min<Py_ssize_t>(PyList_GET_SIZE(mask), 64); ++i)
+        if (PyList_GET_ITEM(mask, i) == Py_False) found |= std::uint64_t{1} << i;
+    return found;
 }
 
 void Recorder::leave(Running& running, PyObject* result, std::string error) {
@@ -406,6 +420,8 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
         if (mine) break;
     }
     running.error = std::move(error);
+    if (info.graph) graph_runs(running, here, -1);
+    if (info.graph && running.call.phase != Phase::Backward) own_all(running, here);
     for (auto& seen : running.inputs)
         if (seen.written && seen.row.storage) {
             if (!info.awaits) overwrite(seen);
@@ -421,6 +437,13 @@ void Recorder::leave(Running& running, PyObject* result, std::string error) {
     }
     try {
         tell(running, result);
+    } catch (nb::python_error& error) {
+        const Ref said(PyObject_CallMethod(torch_.binding(), "surfaced", "(O)", error.value().ptr()));
+        if (said && said.get() != Py_None) running.error = text(said.get());
+        else PyErr_Clear();
+        running.outputs.clear();
+        finish(running);
+        throw;
     } catch (...) {
         running.outputs.clear();
         finish(running);
@@ -443,10 +466,14 @@ void Recorder::tell(Running& running, PyObject* result) {
         }
         take_off(running, result);
         const bool integers = info.watched && std::any_of(running.outputs.begin(), running.outputs.end(), [](const Seen& out) { return out.integer; });
-        if (integers || anomalous(running)) judge(running);
+        if (info.graph) {
+            if (makes(running)) checked(PyObject_CallMethod(torch_.binding(), "suspected", "(O)", info.function.get()));
+        } else if (integers || anomalous(running)) {
+            judge(running);
+        }
         if (running.sampled) keep_all(running);
         if (running.random && (running.kept || running.sampled || values_ == Values::Full)) keep_random(running);
-    } else {
+    } else if (!info.graph) {
         judge(running);  // what it raised on is wanted as much as what it computed wrongly
     }
 }
@@ -457,7 +484,7 @@ void Recorder::void_all(const Running& running) {
     fresh_ = false;
     for (const auto* side : {&running.inputs, &running.outputs})
         for (const auto& seen : *side)
-            if (seen.row.storage) seen.row.storage->versions.clear();
+            if (seen.row.storage && !seen.row.storage->steady) seen.row.storage->versions.clear();
 }
 
 void Recorder::outputs_of(Running& running, PyObject* result, const std::string& slot) {
@@ -469,7 +496,8 @@ void Recorder::outputs_of(Running& running, PyObject* result, const std::string&
 void Recorder::output(Running& running, PyObject* tensor, std::int32_t slot) {
     running.outputs.emplace_back();
     const OperatorInfo& info = *running.info;
-    Ref parts = observe(running.outputs.back(), tensor, false, slot, !info.begins && !info.allocator, info.workspace);
+    const bool wanted = !running.unasked || !(running.unasked >> (std::atoi(texts_[slot].c_str()) & 63) & 1);
+    Ref parts = observe(running.outputs.back(), tensor, false, slot, wanted && !info.begins && !info.allocator, info.workspace);
     const Seen& seen = running.outputs.back();
     if (info.allocator && seen.row.storage) {
         const bool given = std::any_of(running.inputs.begin(), running.inputs.end(), [&](const Seen& in) { return in.row.storage == seen.row.storage; });
@@ -498,7 +526,8 @@ void Recorder::place(Running& running) {
     CallRow& call = running.call;
     call.index = next_index_++;
     call.step = step;
-    call.level = Level::Operator;
+    call.level = running.info->graph ? Level::Graph : Level::Operator;
+    call.again = here.again;
     call.op = running.info->op;
     call.label = running.info->label;
     call.thread = static_cast<std::int64_t>(PyThread_get_thread_ident() & 0x7FFFFFFFFFFFFFFFULL);
@@ -518,7 +547,7 @@ void Recorder::place(Running& running) {
 void Recorder::follow_backward(Running& running, PyObject* node) {
     CallRow& call = running.call;
     const std::int64_t sequence = torch_.node_sequence(node);
-    const auto found = forward_.find(sequence);
+    const auto found = forward_.find(thread().numbered(sequence));
     if (found == forward_.end()) {
         if (std::string_view(Py_TYPE(node)->tp_name).find("AccumulateGrad") != std::string_view::npos) running.accumulator = Ref::borrow(node);
         return;
@@ -534,19 +563,31 @@ void Recorder::follow_backward(Running& running, PyObject* node) {
 // The first call that sees a new sequence number of its thread owns the autograd node made with it.
 void Recorder::own(Running& running, Thread& here) {
     const std::int64_t next = torch_.next_sequence();
+    running.sequence = next;
+    if (here.graphs && running.site->compiled) return;  // the graph made the node
     if (next <= here.sequence) return;
     here.sequence = next;
-    if (next <= 0) return;
+    if (next <= 0 || running.info->graph) return;
     CallRow& call = running.call;
     if (call.phase == Phase::Backward) {  // create_graph: what a gradient is the gradient of stands in the program's forward pass
         if (running.partner != nullptr) {
             const auto forward = *running.partner;
-            forward_[next - 1] = forward;
+            forward_[here.numbered(next - 1)] = forward;
         }
         return;
     }
     call.autograd = next - 1;
-    forward_[next - 1] = {call.index, step, call.op, call.module, call.source, running.site->api};
+    forward_[here.numbered(next - 1)] = {call.index, step, call.op, call.module, call.source, running.site->api};
+}
+
+// The nodes that a compiled graph made and no call inside of it owns are the graph's.
+void Recorder::own_all(const Running& running, Thread& here) {
+    const std::int64_t next = torch_.next_sequence();
+    const CallRow& call = running.call;
+    here.graph = Partner{call.index, step, call.op, call.module, call.source, running.site->api};
+    for (std::int64_t made = std::max<std::int64_t>(running.sequence, 0); made < next; ++made)
+        forward_.try_emplace(here.numbered(made), here.graph);
+    here.sequence = std::max(here.sequence, next);
 }
 
 Phase Recorder::phase(const Thread& here, const Site& site, bool backward) const {
@@ -557,7 +598,7 @@ Phase Recorder::phase(const Thread& here, const Site& site, bool backward) const
 }
 
 void Recorder::name(CallRow& call) {
-    const std::uint64_t what = mixed_all(1, {call.module, call.level == Level::Operator ? call.label : call.op, static_cast<std::int64_t>(call.level)});
+    const std::uint64_t what = mixed_all(1, {call.module, call.level == Level::Operator || call.level == Level::Graph ? call.label : call.op, static_cast<std::int64_t>(call.level)});
     call.k = ++counts_[mixed(what, static_cast<std::uint64_t>(call.phase))];
     const std::uint64_t which = mixed(what, static_cast<std::uint64_t>(call.k));
     if (call.phase == Phase::Forward) {
@@ -656,7 +697,7 @@ void Recorder::touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std
         row.version->unread = false;
         return;
     }
-    if (fresh_ || (input && torch_.written_unseen(facts))) row.storage->versions.clear();
+    if ((fresh_ && !row.storage->steady) || (input && torch_.written_unseen(facts))) row.storage->versions.clear();
     for (const auto& [key, version] : row.storage->versions)
         if (key == what.key) row.version = version;
     if (row.version) return;
@@ -672,8 +713,18 @@ Ref Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slo
     // Reading memory that nobody has written gives it pages, which cost once more when they are written.
     if (version && workspace && values_ != Values::Full && facts.code == static_cast<int>(DType::UInt8)) seen.row.storage->blanked();
     Ref parts = std::move(facts.parts);
-    if (version && version->unread && readable && !seen.row.storage->blank(extent_of(seen.row))) read_version(seen, tensor, facts);
+    if (version && version->unread && readable && !hidden(seen) && !seen.row.storage->blank(extent_of(seen.row))) read_version(seen, tensor, facts);
     return parts;
+}
+
+// Memory of a compiled graph that is running: what its generated code makes on the way is its own. Only what went in and what comes out is
+// read.
+bool Recorder::hidden(const Seen& seen) { return fresh_ && !seen.row.storage->steady && thread().graphs; }
+
+void Recorder::graph_runs(const Running& running, Thread& here, int by) {
+    here.graphs += by;
+    for (const auto& seen : running.inputs)
+        if (seen.row.storage && !seen.written) seen.row.storage->steady += by;
 }
 
 // Indices, sizes, scales: each has a row of its own, `0.indices`.
@@ -786,6 +837,13 @@ bool Recorder::excluded(const Running& running) const {
 
 // Whether outputs hold a kind of non-finite value that no input held, or NaN or +Inf arrived that no recorded call made.
 bool Recorder::anomalous(const Running& running) const {
+    for (const auto& seen : running.inputs)
+        if (seen.arrived) return true;
+    return makes(running);
+}
+
+// Whether outputs hold a kind of non-finite value that no input held.
+bool Recorder::makes(const Running& running) const {
     std::array<bool, 3> given{}, made{};
     const auto note = [](const std::vector<Seen>& rows, std::array<bool, 3>& kinds) {
         for (const auto& seen : rows)
@@ -796,8 +854,6 @@ bool Recorder::anomalous(const Running& running) const {
             }
     };
     note(running.outputs, made);
-    for (const auto& seen : running.inputs)
-        if (seen.arrived) return true;
     if (!made[0] && !made[1] && !made[2]) return false;
     note(running.inputs, given);
     if (given[0]) return false;  // whatever follows from NaN is no origin

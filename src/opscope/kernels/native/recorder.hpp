@@ -25,11 +25,12 @@ struct OperatorInfo {
     std::int32_t op = 0, label = 0;
     std::uint64_t writes = 0;                 // positional arguments
     std::vector<std::string> keyword_writes;  // "kwargs.out"
-    bool allocator = false, collective = false, watched = false, hidden = false, signal = false, random = false, checked = false;
+    bool allocator = false, collective = false, watched = false, hidden = false, signal = false, random = false, checked = false, graph = false;
     bool begins = false, functional = false, awaits = false;  // collectives: their outputs arrive later; wait_tensor
     std::uint64_t filled = 0;                 // those of them whose content before the call cannot show in the result
     bool fills_keywords = false;
     bool workspace = false;                   // its uint8 outputs are a library's own memory, handed to the backward kernel
+    int asks = -1;                            // position of the argument that says which outputs are wanted
     Bound bound = Bound::Unknown;
     Ref function, target;
 };
@@ -59,11 +60,13 @@ struct Running {
     const Site* site = nullptr;
     const Partner* partner = nullptr;
     bool selected = true, sampled = false, kept = false, plain = true;  // plain: args tells all that is no tensor
+    std::uint64_t unasked = 0;  // outputs that nobody wants: a device may give memory that it has not written
     std::vector<Ref> parts;  // tensors that only this call holds
     Ref random;         // generator states before the call, as the binding gave them
     Ref accumulator;  // the AccumulateGrad node that runs
     std::vector<Seen> inputs, outputs;
     std::vector<double> scalars;
+    std::int64_t sequence = 0;  // of a compiled graph: the first autograd node that it may have made
     std::shared_ptr<Flight> flight;  // a collective whose outputs have not arrived
     std::vector<std::pair<std::int32_t, Ref>> before;  // slot, copy of an argument that the call overwrites
 };
@@ -77,10 +80,17 @@ struct Scope {
     std::vector<TensorRow> inputs;
 };
 
+// Autograd numbers the nodes of each thread from 0: those of a graph that is executed again are kept apart from the program's.
+constexpr std::int64_t of_again = std::int64_t{1} << 48;
+
 struct Thread {
+    std::int64_t numbered(std::int64_t node) const { return again < 0 ? node : node + of_again; }
     std::vector<Scope> open;
     std::vector<Phase> phases;
     std::int64_t sequence = -1;
+    std::int64_t again = -1;  // the call of a compiled graph that this thread executes again
+    int graphs = 0;   // compiled graphs that are running
+    Partner graph{};  // the one that ended last
     int waiting = 0;  // for collectives: what is called meanwhile is the backend's own work
 };
 
@@ -95,6 +105,10 @@ class Recorder {
     nb::object dispatch(nb::handle mode, nb::handle func, nb::handle types, nb::handle args, nb::handle kwargs);
     std::int64_t enter_scope(const std::string& level, const std::string& op, const std::string& module, nb::handle tensors);
     void leave_scope(std::int64_t index, nb::handle tensors, nb::object error);
+    // Calls of this thread execute the graph's call of that index again, -1: they are the program's.
+    void again(std::int64_t index);
+    // The autograd node of that number is of the graph that ended last in this thread, whichever call inside of it saw the node first.
+    void claim(std::int64_t node) { forward_[thread().numbered(node)] = thread().graph; }
     void push_phase(const std::string& phase);
     void pop_phase();
     void next_step();
@@ -145,6 +159,9 @@ class Recorder {
     void place(Running& running);
     void follow_backward(Running& running, PyObject* node);
     void own(Running& running, Thread& thread);
+    void own_all(const Running& running, Thread& thread);
+    void graph_runs(const Running& running, Thread& thread, int by);
+    bool hidden(const Seen& seen);
     void name(CallRow& call);
     Phase phase(const Thread& thread, const Site& site, bool backward) const;
     bool selects(const Running& running);
@@ -152,6 +169,7 @@ class Recorder {
     std::shared_ptr<Storage> storage_of(PyObject* tensor, const Facts& facts, bool input);
     std::shared_ptr<Version> new_version(std::uint64_t order);
     void touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot);
+    static std::uint64_t unasked(int asks, PyObject* args);
     Ref observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace = false);
     void observe_parts(Running& running, std::vector<Seen>& side, Ref parts);
     void touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool input);
@@ -176,6 +194,7 @@ class Recorder {
     void guard(Running& running);
     bool excluded(const Running& running) const;
     bool anomalous(const Running& running) const;
+    bool makes(const Running& running) const;
     void judge(Running& running);
     void keep_all(Running& running);
     void keep_random(Running& running);

@@ -6,14 +6,14 @@
 namespace opscope {
 namespace {
 
-const char* const level_names[] = {"operator", "api", "module"};
+const char* const level_names[] = {"operator", "api", "module", "graph"};
 const char* const phase_names[] = {"forward", "backward", "optimizer", "recompute", "communication"};
 const char* const suffixes[] = {"", "~bwd", "~opt", "~re", "~comm"};
 
 // Columns of table calls and table tensors by position: the order of run/schema.py, which the constructor's types repeat.
 enum CallColumn {
     c_process, c_rank, c_step, c_index, c_level, c_parent, c_phase, c_op, c_module, c_name, c_forward_index, c_autograd_thread,
-    c_autograd_sequence, c_stack, c_source, c_args, c_task, c_stream, c_context, c_thread, c_device, c_status, c_error, c_count
+    c_autograd_sequence, c_stack, c_source, c_args, c_task, c_stream, c_context, c_thread, c_device, c_status, c_error, c_again, c_count
 };
 enum TensorColumn {
     t_process, t_index, t_io, t_slot, t_version, t_storage, t_offset, t_dtype, t_shape, t_stride, t_device, t_layout, t_tensor_class,
@@ -112,6 +112,7 @@ void Rows::export_call(const CallRow& row, const Interner& texts, std::int32_t p
     if (row.has_status) table[c_status].number(row.status);
     else table[c_status].null();
     text_or_null(table[c_error], row.error);
+    number_or_null(table[c_again], row.again);
 }
 
 void Rows::export_tensor(const TensorRow& row, const Interner& texts, std::int32_t process, Table& table) {

@@ -72,6 +72,7 @@ struct Storage {
     bool uninitialised = false;
     std::vector<Extent> made;  // bytes of an uninitialised storage that were written since
     int awaited = 0;  // outputs of collectives that have not arrived
+    int steady = 0;   // compiled graphs that are running, read it and do not write to it
     std::int32_t role = Interner::none, name = Interner::none;
 
     bool counts(std::int64_t counter) const {
@@ -163,12 +164,12 @@ struct TensorRow {
     std::unique_ptr<ValueAt> value;
 };
 
-enum class Level : std::uint8_t { Operator, Api, Module };
+enum class Level : std::uint8_t { Operator, Api, Module, Graph };
 enum class Phase : std::uint8_t { Forward, Backward, Optimizer, Recompute, Communication };
 
 // One row of table calls in the making.
 struct CallRow {
-    std::int64_t index = 0, parent = -1, forward_index = -1, autograd = -1, status = 0, thread = 0;
+    std::int64_t index = 0, parent = -1, forward_index = -1, autograd = -1, status = 0, thread = 0, again = -1;
     std::int32_t step = 0, op = 0, label = 0, module = 0, k = 0, stack = -1, source = Interner::none, device = Interner::none;
     Level level = Level::Operator;
     Phase phase = Phase::Forward;

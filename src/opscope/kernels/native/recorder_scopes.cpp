@@ -54,7 +54,7 @@ void forget_oldest(Map& remembered, const IndexOf& index_of) {
     for (auto at = remembered.begin(); at != remembered.end();) at = index_of(at->second) < *middle ? remembered.erase(at) : std::next(at);
 }
 
-Level level_named(const std::string& name) { return name == "module" ? Level::Module : name == "api" ? Level::Api : Level::Operator; }
+Level level_named(const std::string& name) { return name == "module" ? Level::Module : name == "api" ? Level::Api : name == "graph" ? Level::Graph : Level::Operator; }
 
 Phase phase_named(const std::string& name) {
     if (name == "backward") return Phase::Backward;
@@ -84,6 +84,7 @@ std::int64_t Recorder::enter_scope(const std::string& level, const std::string& 
     call.op = texts_(op);
     call.label = texts_(scope_label(op));
     call.module = texts_(module);
+    call.again = here.again;
     call.parent = here.open.empty() ? -1 : here.open.back().index;
     call.thread = static_cast<std::int64_t>(PyThread_get_thread_ident() & 0x7FFFFFFFFFFFFFFFULL);
     call.phase = phase(here, site, torch_.in_backward());
@@ -167,6 +168,13 @@ void Recorder::touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool 
         touch(seen, tensor.ptr(), facts, input, texts_(text(slot.ptr())));
         rows.push_back(std::move(seen.row));
     }
+}
+
+void Recorder::again(std::int64_t index) {
+    Thread& here = thread();
+    here.again = index;
+    here.sequence = torch_.next_sequence();
+    for (auto at = forward_.begin(); at != forward_.end();) at = at->first >= of_again ? forward_.erase(at) : std::next(at);
 }
 
 void Recorder::push_phase(const std::string& phase) { thread().phases.push_back(phase_named(phase)); }
@@ -337,6 +345,8 @@ NB_MODULE(_recorder, module) {
         .def("leave_scope", &Recorder::leave_scope, nb::arg("index"), nb::arg("tensors"), nb::arg("error").none() = nb::none())
         .def("push_phase", &Recorder::push_phase)
         .def("pop_phase", &Recorder::pop_phase)
+        .def("again", &Recorder::again)
+        .def("claim", &Recorder::claim)
         .def("next_step", &Recorder::next_step)
         .def("forget", &Recorder::forget)
         .def("close", &Recorder::close)

@@ -45,7 +45,7 @@ class AfterImport:
         asked ends nothing.
         """
         self.asked()
-        if name not in self.pending or path is not None:
+        if name not in self.pending or (path is not None) != ("." in name):
             return None
         spec = self._of_the_others(name, path, target)
         if spec is not None and spec.loader is not None:

@@ -31,7 +31,7 @@ from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging, read
 from opscope.record.torch.suspects import SeenTensor, Suspect
-from opscope.run.contain import is_the_programs
+from opscope.run.contain import is_surfaced, is_the_programs
 from opscope.run.store.blackbox import BlackBox, blackbox_text
 from opscope.run.store.blackbox import Facts as BoxFacts
 
@@ -80,7 +80,7 @@ class TorchBinding:
         )
         self.selective = narrowed or session.config.set_dump
         self.element_types = element_types()
-        self._codes: set[CodeType] = set()
+        self._codes: dict[int, CodeType] = {}
 
     # -- tensors -----------------------------------------------------------------------------------
 
@@ -324,7 +324,8 @@ class TorchBinding:
         return self.stacks.site(skip=2)
 
     def resolve(self, codes: list[CodeType], instructions: list[int]) -> Site:
-        self._codes.update(codes)  # their addresses stand for them in the compiled recorder
+        # Their addresses stand for them in the compiled recorder; two that are equal have two.
+        self._codes.update((id(code), code) for code in codes)
         return self.stacks.resolve(codes, instructions)
 
     @staticmethod
@@ -345,6 +346,13 @@ class TorchBinding:
         self.session.fail(error)
         if is_the_programs(error):
             raise error
+
+    @staticmethod
+    def surfaced(error: BaseException) -> str | None:
+        """What a device said in the middle of a call of an operator that had failed there, as the
+        call's error; None for all else.
+        """
+        return f"{type(error).__name__}: {error}"[:4000] if is_surfaced(error) else None
 
     @staticmethod
     def passes(error: BaseException) -> None:
@@ -383,6 +391,11 @@ class TorchBinding:
     ) -> Suspect:
         operator = describe(func)
         return Suspect(operator.op, operator.writes, args, inputs, outputs, before)
+
+    @staticmethod
+    def suspected(func: Any) -> None:
+        """A compiled graph made something that is not finite, as no input of it was."""
+        func.suspected()
 
     @set_aside
     def judge(self, suspect: Suspect) -> int | None:

@@ -13,7 +13,7 @@ import torch
 
 from opscope.judge.operators import is_workspace
 from opscope.kernels.arguments import Tree
-from opscope.kernels.calls import head_of, writes_to
+from opscope.kernels.calls import declined, head_of, writes_to
 from opscope.record.torch.aside import PLAIN
 from opscope.record.torch.binding import encode
 from opscope.run.dtypes import find_dtype
@@ -46,7 +46,7 @@ class NotCapturedError(Exception):
 @dataclass(eq=False)
 class Captured:
     """A call, its tensors by slot, and the memories before it: the program's own where the call
-    does not write to them.
+    does not write to them. asks is the position of the argument that says which outputs are wanted.
     """
 
     call: Call
@@ -54,6 +54,7 @@ class Captured:
     pieces: list[torch.Tensor]
     starts: dict[int, tuple[int, int]]
     writes: frozenset[str]
+    asks: int | None = None
     _held: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def hold(self, limit: int) -> None:
@@ -106,6 +107,7 @@ class Captured:
     def given(self, result: Any) -> tuple[Given, list[torch.Tensor]]:
         """What the call gave, and the memories that takes beyond its own."""
         first = len(self.call.memories)
+        unasked = declined(self.call.args["args"], self.asks)
         outputs: dict[str, Laid] = {}
         fresh: list[tuple[str, torch.Tensor]] = []
         changed = {
@@ -114,7 +116,8 @@ class Captured:
             if writes_to(self.writes, slot)
         }
         for slot, tensor in outputs_of(result, self.tensors, self.writes).items():
-            if unfit(tensor) is not None or is_workspace(self.call.op, dtype_name(tensor)):
+            scratch = head_of(slot) in unasked or is_workspace(self.call.op, dtype_name(tensor))
+            if scratch or unfit(tensor) is not None:
                 continue
             known = self.starts.get(storage_key(tensor))
             if known is None:

@@ -32,6 +32,8 @@ from opscope.record.torch.determinism import Difference, differences, repeat
 from opscope.record.torch.held import Held
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, unhindered
+from opscope.record.torch.randomness import devices
+from opscope.record.torch.staging import captures, current_stream
 from opscope.run.contain import contain, is_the_programs, reason, tell
 from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart
@@ -293,9 +295,11 @@ class Checker:
         """Make a call whose turn it is, and check or hold it."""
         begun = time.perf_counter()
         target, known, held = unhindered(func), self._known[func], signature.holding
+        wait_for_devices(args, kwargs)
         captured = self._guarded(self._capture, known, signature, func, args, kwargs)
         made = time.perf_counter()
         result = run() if run is not None else target(*args, **kwargs)
+        wait_for_devices(args, kwargs)
         ended = time.perf_counter()
         if captured is not None:
             self._guarded(
@@ -444,6 +448,7 @@ class Checker:
             random=random,
             limit=LIMIT,
         )
+        captured.asks = known.operator.asks
         if signature.closely and not known.views:
             captured.hold(HELD)
         return captured
@@ -656,6 +661,15 @@ class Checker:
         )
         self.judgements.append(row)
         self.accused += 1
+
+
+def wait_for_devices(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Let what the program asked of accelerators be done: an operator that failed there raises in
+    the program, not in what opscope asks next.
+    """
+    for device in {device for device in devices((*args, *kwargs.values())) if device.type != "cpu"}:
+        if device.type != "meta" and not captures(device):
+            current_stream(device).synchronize()
 
 
 def plain_arguments(call: Call) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class Modules:
         self.buffers: list[
             tuple[torch.Tensor, str]
         ] = []  # of roots learnt since the recorder asked last
+        self.learnt: list[weakref.ref[torch.nn.Module]] = []  # since the recorder asked last
 
     def path(
         self,
@@ -82,6 +83,7 @@ class Modules:
         paths would be the same.
         """
         modules = dict(tree(root))
+        self.learnt.append(weakref.ref(root))
         taken = {
             path
             for known in self._roots.values()

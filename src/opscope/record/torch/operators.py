@@ -50,6 +50,8 @@ def describe(func: Any) -> Operator:
     family.
     """
     schema = getattr(func, "_schema", None)
+    if isinstance(getattr(func, "operator", None), Operator):  # a graph that torch.compile made
+        return func.operator  # type: ignore[no-any-return]
     if schema is None:  # a higher-order operator
         return Operator(
             op=f"higher_order::{getattr(func, '__name__', func)}",
@@ -82,7 +84,22 @@ def describe(func: Any) -> Operator:
         functional=collective and namespace != "c10d",
         awaits=collective and short == "wait_tensor",
         filled=frozenset(slot for slot in writes if is_overwritten(schema.name, slot)),
+        asks=mask_of_outputs(schema),
     )
+
+
+def mask_of_outputs(schema: Any) -> int | None:
+    """Position of the argument that says which outputs are wanted; None where all always are.
+
+    Of torch 2.13's operators that take a list of bools the others are told how to add
+    (`use_fast_accum`).
+    """
+    found = (
+        place
+        for place, each in enumerate(schema.arguments)
+        if str(each.type) == "List[bool]" and each.name.endswith("mask")
+    )
+    return next(found, None) if len(schema.returns) > 1 else None
 
 
 @functools.cache

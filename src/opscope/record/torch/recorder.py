@@ -24,18 +24,21 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from opscope.record.steps import Steps
+from opscope.record.torch.again import Again
 from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
 from opscope.record.torch.checker import Checker
 from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
 from opscope.record.torch.formulas import Formulas
+from opscope.record.torch.graphs import Graphs
 from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in, uncounted
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
 from opscope.record.torch.stacks import OPSCOPE, inside, is_user
 from opscope.record.torch.staging import non_finite
+from opscope.record.torch.training import Training
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.arrow import encode_rows
 from opscope.run.contain import contain
@@ -68,6 +71,7 @@ class TorchRecorder:
         self._worked = False
         self.levels = config.levels
         self._autocast: dict[str, None] = {}
+        self._training = Training(self.modules)
         self._held = parse_flags(config.torch_flags)
         hold_flags(self._held)
         self._scopes = threading.local()
@@ -80,6 +84,15 @@ class TorchRecorder:
             if config.check or config.substitute or config.journal
             else None
         )
+
+    def watch_graphs(self) -> None:
+        """Record what torch.compile makes, until the session ends."""
+
+        def refused(name: str, why: str) -> None:
+            self.session.note("not executed again", name, why)
+
+        again = Again(self.book, self.enter_modes, self.exit_modes, refused)
+        Graphs(self.session, self.book, again).watch()
 
     def watch_formulas(self) -> None:
         """Know which gradient formula in Python is running, until the session ends."""
@@ -154,8 +167,9 @@ class TorchRecorder:
 
     def batches(self, *, process: int, rank: int) -> dict[str, Any]:
         """Arrow batches of what was finished since the last time, by table."""
+        graphs = ("graph",) if "operator" in self.levels and "graph" not in self.levels else ()
         calls, tensors = self.book.take(
-            process, rank, sum(1 << LEVELS.index(level) for level in self.levels)
+            process, rank, sum(1 << LEVELS.index(level) for level in (*self.levels, *graphs))
         )
         found = {
             table: batch
@@ -191,6 +205,10 @@ class TorchRecorder:
     def settings(self) -> dict[str, Any]:
         """torch's flags as they are now, and where autocast has been on, for process.json."""
         return {"flags": read_flags(), "autocast": list(self._autocast)}
+
+    def training(self) -> dict[str, Any]:
+        """Facts of the training, for process.json."""
+        return self._training.facts()
 
     def enter_modes(self) -> None:
         """Push the modes in the calling thread."""
@@ -302,6 +320,11 @@ class TorchRecorder:
             parent[2] if parent else None,
             scope[0][0] if scope else None,
         )
+        learnt, self.modules.learnt = self.modules.learnt, []
+        for reference in learnt:
+            model = reference()
+            if model is not None:
+                self._training.model_learnt(model)
         buffers, self.modules.buffers = self.modules.buffers, []
         for buffer, name in buffers:
             self.book.label(buffer, "buffer", name)
@@ -316,6 +339,7 @@ class TorchRecorder:
             else f"{kind.__module__}.{kind.__qualname__}"
         )
         index = self.book.enter_scope("module", op, path, list(tensors_in(args, "")))
+        self._training.module_enters(module, path, index)
         scope.append((module, index, path))
 
     def _model_enters(self, module: torch.nn.Module, args: Any) -> None:
@@ -365,6 +389,7 @@ class TorchRecorder:
         self.steps.optimizer_begins(id(optimizer))
         self.book.push_phase("optimizer")
         self._note_settings(optimizer)
+        self._training.optimizer_steps(optimizer, int(self.book.step))
 
     def _note_settings(self, optimizer: Optimizer) -> None:
         """Write down a setting of an optimizer that is not finite: what computes with it shows its

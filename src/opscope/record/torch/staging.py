@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from opscope.kernels import Statistics, statistics
 from opscope.kernels.device import lean
 from opscope.record.torch.memory import view
+from opscope.run.contain import is_surfaced, surface
 
+Result = TypeVar("Result")
 MOST_STAGED = 65536
 SMALL = 1 << 18  # bytes that travel in the time of a few launches
 RING = 1 << 25  # bytes of host memory for the copies of a step
@@ -60,7 +62,12 @@ class Device:
     copies: list[Copied] = field(default_factory=list)
     launches: list[Launched] = field(default_factory=list)
     streams: set[Any] = field(default_factory=set)
-    lacking: set[torch.dtype] = field(default_factory=set)  # types that its operators refused
+    # whether plain operators compute with a type, found by trying once
+    computes: dict[torch.dtype, bool] = field(default_factory=dict)
+
+    @property
+    def tickets(self) -> list[int]:
+        return [each.ticket for each in self.copies] + [each.ticket for each in self.launches]
 
 
 class Staging:
@@ -88,7 +95,7 @@ class Staging:
         with self._lock:
             ticket = self._next
             self._next += 1
-            if tensor.device in self._lost or not self._asked(ticket, tensor):
+            if tensor.device in self._lost or not self._asked(ticket, tensor.detach()):
                 self._ready.append((ticket, None))
             return ticket
 
@@ -97,25 +104,54 @@ class Staging:
         each device.
         """
         with self._lock:
-            for device, under_way in self._devices.items():
+            for device, under_way in list(self._devices.items()):
                 self._collect(device, under_way)
             ready, self._ready = self._ready, []
             return ready
 
     def _asked(self, ticket: int, tensor: torch.Tensor) -> bool:
-        device = tensor.device
+        """Whether a tensor is under way."""
         try:
             with unseen():
-                under_way = self._devices.get(device)
-                if under_way is None:
-                    under_way = self._devices[device] = Device(host_memory(RING))
-                under_way.streams.add(current_stream(device))
-                return self._ask(ticket, tensor.detach(), under_way)
-        except Exception as error:  # noqa: BLE001 - the recording boundary: the device is the program's
-            self._lose(device, error)
+                return self._tried(tensor.device, lambda: self._ask(ticket, tensor))
+        except Exception as error:
+            if is_surfaced(error):
+                raise
+            if not answers(tensor.device):
+                self._lose(tensor.device, error)
             return False
 
-    def _ask(self, ticket: int, tensor: torch.Tensor, under_way: Device) -> bool:
+    def _tried(self, device: torch.device, action: Callable[[], Result]) -> Result:
+        """Ask a device for something.
+
+        It tells then of an operator that failed earlier. Where it does what it is asked the second
+        time it was not opscope that failed: the program is told, which would have met the error at
+        its next operator.
+        """
+        try:
+            return action()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the second time tells whose
+            self._forget(device)
+            action()
+            surface(error)
+
+    def _forget(self, device: torch.device) -> None:
+        """What was under way on a device when an operator failed there may have been dropped."""
+        under_way = self._devices.pop(device, None)
+        if under_way is not None:
+            self._ready += [(ticket, None) for ticket in under_way.tickets]
+
+    def _device(self, device: torch.device) -> Device:
+        found = self._devices.get(device)
+        if found is None:
+            found = self._devices[device] = Device(host_memory(RING))
+        found.streams.add(current_stream(device))
+        return found
+
+    def _ask(self, ticket: int, tensor: torch.Tensor) -> bool:
+        if captures(tensor.device):
+            return False
+        under_way = self._device(tensor.device)
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
         if tensor.numel() == 0:
@@ -131,40 +167,54 @@ class Staging:
                 self._collect(tensor.device, under_way)
             under_way.copies.append(Copied(ticket, sent(tensor, under_way)))
             return True
-        if tensor.dtype in under_way.lacking or tensor.dtype not in LEAN:
+        if not self._computes(tensor, under_way):
             return False
-        try:
-            pieces = lean.launch(torch, tensor)
-        except (RuntimeError, TypeError):
-            under_way.lacking.add(tensor.dtype)
-            return False
+        pieces = lean.launch(torch, tensor)
         under_way.launches.append(Launched(ticket, pieces, tensor.dtype, tensor.numel()))
         return True
 
+    def _computes(self, tensor: torch.Tensor, under_way: Device) -> bool:
+        """Whether plain operators take elements of a type, tried once and waited for: where calls
+        are queued an operator fails after it has returned, and the program would be told.
+        """
+        dtype, stream = tensor.dtype, current_stream(tensor.device)
+        if dtype not in LEAN:
+            return False
+        if dtype not in under_way.computes:
+            stream.synchronize()
+            try:
+                lean.launch(torch, tensor.new_ones(1))
+                stream.synchronize()
+            except (RuntimeError, TypeError):
+                under_way.computes[dtype] = False
+            else:
+                under_way.computes[dtype] = True
+        return under_way.computes[dtype]
+
     def _collect(self, device: torch.device, under_way: Device) -> None:
         """Wait until the device has done what it was asked, and read it."""
-        copies, under_way.copies = under_way.copies, []
-        launches, under_way.launches = under_way.launches, []
-        streams, under_way.streams = under_way.streams, set()
-        under_way.used = 0
+        copies, launches, streams = under_way.copies, under_way.launches, under_way.streams
         if not copies and not launches:
             return
-        found: dict[int, Statistics | None] = dict.fromkeys(
-            [each.ticket for each in copies] + [each.ticket for each in launches]
-        )
+        tickets, found = under_way.tickets, dict[int, Statistics | None]()
+        under_way.copies, under_way.launches, under_way.streams = [], [], set()
+        under_way.used = 0
         try:
             with unseen():
-                words = fetched(device, launches, streams)
-                found.update((each.ticket, read(each.tensor)) for each in copies)
+                words = self._tried(device, lambda: fetched(device, launches, streams))
+            found.update((each.ticket, read(each.tensor)) for each in copies)
             for each in launches:
                 count = sum(piece.numel() for piece in each.pieces)
                 found[each.ticket], words = (
                     lean.read(words[:count], each.dtype, each.size),
                     words[count:],
                 )
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:
+            if is_surfaced(error):
+                raise
             self._lose(device, error)
-        self._ready += found.items()
+        finally:
+            self._ready += [(ticket, found.get(ticket)) for ticket in tickets]
 
     def _lose(self, device: torch.device, error: BaseException) -> None:
         if device not in self._lost:
@@ -198,6 +248,21 @@ def current_stream(device: torch.device) -> Any:
     """The stream in which the calling thread's operators on a device run."""
     found = getattr(getattr(torch, device.type, None), "current_stream", None)
     return InOrder() if found is None or device.type == "cpu" else found(device)
+
+
+def answers(device: torch.device) -> bool:
+    """Whether a device still does what it is asked."""
+    try:
+        current_stream(device).synchronize()
+    except Exception:  # noqa: BLE001 - whatever it is, it is no answer
+        return False
+    return True
+
+
+def captures(device: torch.device) -> bool:
+    """Whether the operators of the calling thread are written into a graph, to run later."""
+    found = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
+    return found is not None and device.type != "cpu" and bool(found())
 
 
 def host_memory(size: int) -> torch.Tensor:

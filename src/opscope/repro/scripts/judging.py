@@ -192,7 +192,7 @@ def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Ref
     """Silently wrong: an output is further from the exact result than a trusted kernel in the same
     type, and than rounding.
     """
-    told, pattern, worst, judged = [], {}, 0.0, 0
+    told, pattern, worst, judged = judge_witnesses(case, outputs)
     wanted = case["failure"]["outputs"] or outputs
     for slot in sorted(slot for slot in outputs if slot in wanted and slot in reference.exact):
         rule = case.get("allowed", {}).get(type_name(outputs[slot]))
@@ -213,11 +213,41 @@ def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Ref
     if not judged:
         raise CannotTry("no output has a result to be judged by")
     return Finding(
-        "; ".join(told) or f"the outputs are right, by {reference.origin}",
+        "; ".join(told) or f"the outputs are right, by {reference.origin or 'the witness'}",
         pattern,
         shown=bool(told),
         grade=worst,
     )
+
+
+def judge_witnesses(
+    case: dict[str, Any], outputs: dict[str, Any]
+) -> tuple[list[str], dict[str, Any], float, int]:
+    """Elements that a check found wrong for these inputs: words and patterns of those that still
+    are, the worst grade, and how many were looked at. The kernels of this machine are not asked.
+    """
+    told, pattern, worst, judged = [], {}, 0.0, 0
+    for witness in case["failure"].get("witnesses") or ():
+        out, place = outputs.get(witness["slot"]), tuple(witness["element"])
+        if out is None or len(place) != out.dim():
+            continue
+        if any(at >= size for at, size in zip(place, out.shape)):
+            continue
+        judged += 1
+        here, true = complex(out[place].item()), complex(witness["true"])
+        allowed = float(witness.get("tolerance") or 0.0)
+        error = abs(here - true)
+        same = here == true or (math.isnan(abs(here)) and math.isnan(abs(true)))
+        if same or error <= allowed:
+            continue
+        known = allowed > 0 and math.isfinite(error)
+        worst = max(worst, error / allowed if known else float("inf"))
+        pattern[witness["slot"]] = {"classes": classes(statistics(out))}
+        told.append(
+            f"element {list(place)} of output {witness['slot']} is {out[place].item()!r}, "
+            f"{witness['true']} in truth (found by a check of these inputs)"
+        )
+    return told, pattern, worst, judged
 
 
 def compare(out: Any, exact: Any, plain: Any, rule: Any = None) -> tuple[int, float, str] | None:

@@ -16,6 +16,7 @@ from nanoarrow.ipc import InputStream
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.run.arrow import Column, column_array, encode_rows, owned, struct_columns, table_schema
 from opscope.run.protocol import RunInfo
+from opscope.run.relation import Relations
 from opscope.run.schema import TABLES, Call, Process, Tensor
 from opscope.run.selection import Selection, parse_ranges
 from opscope.run.store.blackbox import BlackBoxContents
@@ -63,7 +64,7 @@ class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
         return len(self._names)
 
 
-class NativeRun:
+class NativeRun(Relations):
     """A run in its own directory.
 
     Opening reads run.json alone; FormatError when the directory is missing, empty or not a run,

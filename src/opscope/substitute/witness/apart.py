@@ -61,10 +61,12 @@ class ApartBound(Bound):
 
 
 def is_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    """Whether elements lie one after the other in C order."""
+    """Whether elements lie one after the other in C order, and no step is 0, which libraries take
+    amiss even where there is but one element.
+    """
     step = 1
     for size, each in zip(reversed(shape), reversed(stride), strict=True):
-        if size > 1 and each != step:
+        if (size > 1 and each != step) or each == 0:
             return False
         step *= size
     return True

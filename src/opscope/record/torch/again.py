@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compiled graph executed again from the same inputs, operator by operator, under the recorder.
+
+What generated code fused cannot be looked into; the graph it was made of can be interpreted. That
+happens in a thread of its own, which has none of the program's modes, autograd state and compiler,
+after the graph has been found to make what is not finite. Nothing of the program's is written to:
+what the graph writes to was copied before, and random generators are put back.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from opscope.record.torch.aside import TensorBase, aside
+from opscope.record.torch.dynamo import Captured
+from opscope.record.torch.interpreted import calling_frames, played, repeat
+from opscope.record.torch.operators import COMMUNICATION
+
+MOST_TIMES = 3  # that one graph is executed again, forward and backward each
+MOST_BYTES = 16 << 20  # that are copied for one call
+SMALL = 1 << 20  # inputs that are kept alive until the backward pass
+OWN_THREAD = "opscope-again"
+
+
+@dataclass
+class Execution:
+    """One call of a graph, as far as it is needed to make it again.
+
+    inputs are held weakly, but for small ones that may die before the backward pass; copies are of
+    those that the graph writes to, by place. refused says why it cannot be made again.
+    """
+
+    captured: Captured
+    inputs: list[Any]
+    versions: list[int | None]
+    copies: dict[int, torch.Tensor] = field(default_factory=dict)
+    random: torch.Tensor | None = None
+    autocast: tuple[bool, torch.dtype] = (False, torch.bfloat16)
+    inference: bool = False
+    refused: str | None = None
+    unsound: bool = False
+    index: int = -1
+
+    def moved(self, given: Sequence[Any]) -> frozenset[int]:
+        """Places of the inputs that were written to since."""
+        return frozenset(
+            place
+            for place, (value, version) in enumerate(zip(given, self.versions, strict=True))
+            if version is not None and getattr(value, "_version", version) != version
+        )
+
+    def parameters(self) -> tuple[torch.Tensor, ...]:
+        """Those inputs that gradients are collected for, and that therefore are alive."""
+        found = [each() if isinstance(each, weakref.ref) else each for each in self.inputs]
+        return tuple(
+            each
+            for each in found
+            if isinstance(each, torch.Tensor) and each.is_leaf and each.requires_grad
+        )
+
+    def forget(self) -> None:
+        """Let go of its inputs: its backward pass is over."""
+        self.inputs, self.versions, self.copies = [], [], {}
+        self.refused = "its backward pass had been made before"
+
+    def given(self) -> list[Any] | str:
+        """The inputs as they were; a reason where they are not there any more."""
+        found: list[Any] = []
+        value: Any
+        for place, (kept, version) in enumerate(zip(self.inputs, self.versions, strict=True)):
+            value = kept() if isinstance(kept, weakref.ref) else kept
+            if place in self.copies:
+                found.append(self.copies[place])
+                continue
+            if isinstance(kept, weakref.ref) and value is None:
+                return f"its input {place} was freed"
+            if version is not None and value._version != version:
+                return f"its input {place} was written to since"
+            found.append(value)
+        return found
+
+
+class Again:
+    """Executes graphs again for one recorder.
+
+    enter and leave are the recorder's: of its modes in a thread. refused is told why a graph could
+    not be.
+    """
+
+    def __init__(
+        self,
+        book: Any,
+        enter: Callable[[], None],
+        leave: Callable[[], None],
+        refused: Callable[[str, str], None],
+    ) -> None:
+        self._book, self._enter, self._leave, self._refused = book, enter, leave, refused
+        self._times: Counter[tuple[int, str]] = Counter()
+        self._forbidden: dict[int, str | None] = {}
+
+    # -- before the call ---------------------------------------------------------------------------
+
+    def before(
+        self, captured: Captured, written: frozenset[int], given: Sequence[Any]
+    ) -> Execution:
+        """What of a call has to be kept while its inputs are what they are."""
+        versions = [
+            each._version if isinstance(each, torch.Tensor) and not each.is_inference() else None
+            for each in given
+        ]
+        execution = Execution(
+            captured, [weakly(each) for each in given], versions, refused=self._forbids(captured)
+        )
+        tensors = [each for each in given if isinstance(each, torch.Tensor)]
+        execution.refused = execution.refused or unfit(tensors, given, written, captured)
+        if execution.refused is None:
+            execution.copies = {place: TensorBase.clone(given[place].detach()) for place in written}
+            execution.random = torch.get_rng_state()
+            execution.autocast = (
+                torch.is_autocast_enabled("cpu"),
+                torch.get_autocast_dtype("cpu"),
+            )
+            execution.inference = torch.is_inference_mode_enabled()
+        return execution
+
+    def _forbids(self, captured: Captured) -> str | None:
+        key = id(captured)
+        if key not in self._forbidden:
+            self._forbidden[key] = side_effect(captured.graph)
+        return self._forbidden[key]
+
+    def keep_gradients(
+        self, execution: Execution, gradients: Sequence[Any]
+    ) -> list[torch.Tensor | None]:
+        """Copies of the gradients that a backward pass begins with, which it may free; none where
+        they are too large.
+        """
+        tensors = [each for each in gradients if isinstance(each, torch.Tensor)]
+        if sum(each.nbytes for each in tensors) > MOST_BYTES:
+            execution.refused = execution.refused or "the gradients it began with are too large"
+            return []
+        with aside():
+            return [
+                TensorBase.clone(each.detach()) if isinstance(each, torch.Tensor) else None
+                for each in gradients
+            ]
+
+    # -- the second execution ----------------------------------------------------------------------
+
+    def forward(self, execution: Execution, given: Sequence[Any]) -> None:
+        """Execute a forward graph again."""
+        captured = execution.captured
+        inputs = [execution.copies.get(place, each) for place, each in enumerate(given)]
+
+        def work() -> list[tuple[str, Any]]:
+            with torch.inference_mode(execution.inference), torch.no_grad():
+                made = repeat(captured, self._book, inputs)
+            return results(execution, made)
+
+        self._run(execution, execution.index, "forward", work, inputs)
+
+    def backward(
+        self, execution: Execution, index: int, gradients: Sequence[Any], result: Any
+    ) -> None:
+        """Execute a backward graph again, after the forward graph that it belongs to."""
+        inputs = execution.given()
+        if isinstance(inputs, str):
+            execution.refused = execution.refused or inputs
+            inputs = []
+        leaves = [
+            each.detach().requires_grad_(requires)
+            if isinstance(each, torch.Tensor)
+            and each.is_floating_point()
+            and (
+                requires := bool(getattr(self._original(execution, place), "requires_grad", False))
+            )
+            else each
+            for place, each in enumerate(inputs)
+        ]
+
+        def work() -> list[tuple[str, Any]]:
+            made = repeat(execution.captured, self._book, leaves)
+            outputs = made if isinstance(made, (tuple, list)) else (made,)
+            pairs = matched(outputs, gradients)
+            wanted = [
+                place
+                for place, each in enumerate(leaves)
+                if isinstance(each, torch.Tensor) and each.requires_grad
+            ]
+            found = torch.autograd.grad(
+                [output for output, _ in pairs],
+                [leaves[place] for place in wanted],
+                [gradient for _, gradient in pairs],
+                allow_unused=True,
+            )
+            shift = len(result) - len(leaves)
+            return [
+                (f"0.{place + shift}", each)
+                for place, each in zip(wanted, found, strict=True)
+                if each is not None
+            ]
+
+        self._run(execution, index, "backward", work, leaves)
+
+    @staticmethod
+    def _original(execution: Execution, place: int) -> Any:
+        kept = execution.inputs[place]
+        return kept() if isinstance(kept, weakref.ref) else kept
+
+    def _run(
+        self,
+        execution: Execution,
+        index: int,
+        phase: str,
+        work: Callable[[], list[tuple[str, Any]]],
+        inputs: Sequence[Any],
+    ) -> None:
+        """Do the work in a thread of its own, inside a row of the graph's that tells what it was
+        given and what came of it.
+        """
+        captured = execution.captured
+        self._times[id(captured), phase] += 1
+        if self._times[id(captured), phase] > MOST_TIMES:
+            return
+        if execution.refused is not None:
+            self._refused(captured.name, execution.refused)
+            return
+        failed: list[BaseException] = []
+        # whatever runs a backward pass would make one of the forward pass that comes before it
+        callers = calling_frames(users=phase == "backward")
+
+        def run() -> None:
+            self._book.again(index)
+            self._enter()
+            try:
+                with self._surroundings(execution):
+                    job = partial(self._inside, captured.name, phase, work, inputs)
+                    played(job, callers)()
+            except BaseException as error:  # noqa: BLE001 - of the graph's operators: said, and the program goes on
+                failed.append(error)
+            finally:
+                self._leave()
+                self._book.again(-1)
+
+        thread = threading.Thread(target=run, name=OWN_THREAD, daemon=True)
+        thread.start()
+        thread.join()
+        for error in failed:
+            text = str(error).partition("\n")[0]
+            self._refused(captured.name, f"{type(error).__name__}: {text}"[:500])
+
+    def _inside(
+        self,
+        name: str,
+        phase: str,
+        work: Callable[[], list[tuple[str, Any]]],
+        inputs: Sequence[Any],
+    ) -> None:
+        given = [
+            (str(place), each)
+            for place, each in enumerate(inputs)
+            if isinstance(each, torch.Tensor)
+        ]
+        self._book.push_phase(phase)
+        scope = self._book.enter_scope("graph", f"compiled::{name}", "", given)
+        self._book.pop_phase()
+        try:
+            made = work()
+        except BaseException as error:
+            self._book.leave_scope(scope, [], f"{type(error).__name__}: {error}"[:4000])
+            raise
+        self._book.leave_scope(scope, made)
+
+    @contextmanager
+    def _surroundings(self, execution: Execution) -> Iterator[None]:
+        """Autocast and random numbers as they were for the call."""
+        with ExitStack() as stack:
+            if execution.random is not None:
+                stack.callback(torch.set_rng_state, torch.get_rng_state())
+                torch.set_rng_state(execution.random)
+            enabled, dtype = execution.autocast
+            if enabled:
+                stack.enter_context(torch.autocast("cpu", dtype=dtype))
+            yield
+
+
+def results(execution: Execution, made: Any) -> list[tuple[str, Any]]:
+    """What a second execution made and wrote, by the slots that it has in the graph's call."""
+    outputs = made if isinstance(made, (tuple, list)) else (made,)
+    return [
+        (f"0.{place}", each) for place, each in enumerate(outputs) if isinstance(each, torch.Tensor)
+    ] + [(str(place), copy) for place, copy in execution.copies.items()]
+
+
+def weakly(value: Any) -> Any:
+    """A weak reference to a tensor, unless it is small and no parameter; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    trained = value.is_leaf and value.requires_grad
+    return value if value.nbytes <= SMALL and not trained else weakref.ref(value)
+
+
+def untrained(given: Sequence[Any]) -> frozenset[int]:
+    """Places of the inputs that a graph may write to of which nobody says: the small ones that no
+    gradient is collected for; none where they are too many.
+    """
+    places = frozenset(
+        place
+        for place, each in enumerate(given)
+        if isinstance(each, torch.Tensor)
+        and each.nbytes <= SMALL
+        and not (each.is_leaf and each.requires_grad)
+    )
+    return places if sum(given[place].nbytes for place in places) <= MOST_BYTES else frozenset()
+
+
+def unfit(
+    tensors: Sequence[torch.Tensor],
+    given: Sequence[Any],
+    written: frozenset[int],
+    captured: Captured,
+) -> str | None:
+    """Why a call with these inputs cannot be made again, None where it can."""
+    if any(each.device.type != "cpu" for each in tensors):
+        return "its tensors are on a device"
+    if captured.written is None and any(
+        isinstance(each, torch.Tensor) and each.is_inference() and place not in written
+        for place, each in enumerate(given)
+    ):
+        return "nobody said what it writes to, and tensors of inference mode do not tell"
+    if any(place >= len(given) or not isinstance(given[place], torch.Tensor) for place in written):
+        return "it writes to what is no tensor"
+    if sum(given[place].nbytes for place in written) > MOST_BYTES:
+        return "the inputs that it writes to are too large to be copied"
+    memory = Counter(
+        each.untyped_storage()._cdata for each in tensors if torch._C._has_storage(each)
+    )
+    if any(memory[given[place].untyped_storage()._cdata] > 1 for place in written):
+        return "an input that it writes to shares memory with another"
+    return None
+
+
+def side_effect(graph: torch.fx.Graph) -> str | None:
+    """What a graph does besides computing, None where it does nothing else."""
+    for node in graph.nodes:
+        name = f"{torch.typename(node.target)} {node.target}"
+        if any(word in name for word in (*COMMUNICATION, "torch.distributed", "with_effects")):
+            return f"it has side effects ({node.target})"
+    return None
+
+
+def matched(outputs: Sequence[Any], gradients: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Outputs that have a gradient, with it; ValueError where they do not fit together."""
+    shift = len(gradients) - len(outputs)
+    if shift < 0:
+        raise ValueError("fewer gradients than outputs")
+    pairs = [
+        (output, gradient)
+        for output, gradient in zip(outputs, gradients[shift:], strict=True)
+        if isinstance(output, torch.Tensor) and output.requires_grad and gradient is not None
+    ]
+    if any(output.shape != gradient.shape for output, gradient in pairs):
+        raise ValueError("gradients of other shapes than the outputs")
+    return pairs

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where torch's compiler is heard: the one place that knows its inside.
+
+Dynamo hands every graph that it captures to a back end in `OutputGraph.call_user_compiler`, on each
+compilation, whatever the caches of FX graphs and of AOTAutograd hold, and calls what comes back
+once for every execution. What AOTAutograd makes of it is a custom autograd function, whose class
+has the backward graph. Public names do not reach either (torch 2.13).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+import torch
+
+from opscope.record.bootstrap.sitecustomize import AfterImport
+from opscope.record.exits import restore
+from opscope.record.torch.uncompiled import leave_uncompiled
+
+MODULE = "torch._dynamo.output_graph"
+OWNER, HOOK = "OutputGraph", "call_user_compiler"
+DEEPEST = 4  # views between an output and the node that made it
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """A graph as it was captured and what is known of it.
+
+    name: `graph_1_0`, of the first compilation of the second frame. held: names of the tensors that
+    it holds itself, which are its inputs before those that it is given, as AOTAutograd has them.
+    written: places of the inputs that it writes to, None where AOTAutograd did not say. reason: why
+    it was compiled again; ended: why it ends where it does, a break of the graph among them.
+    seconds: what the back end took.
+    """
+
+    name: str
+    module: torch.fx.GraphModule
+    graph: torch.fx.Graph
+    backend: str
+    frame: str
+    held: tuple[str, ...]
+    written: frozenset[int] | None
+    reason: str | None
+    ended: str | None
+    broken: bool
+    seconds: float
+
+    def attributes(self) -> tuple[Any, ...]:
+        """The tensors that it holds."""
+        found = []
+        for name in self.held:
+            owner, _, own = name.rpartition(".")
+            found.append(getattr(self.module.get_submodule(owner), own))
+        return tuple(found)
+
+    @property
+    def operators(self) -> int:
+        """How many calls the graph is made of."""
+        return sum(node.op.startswith("call_") for node in self.graph.nodes)
+
+
+def watch_compiler(
+    stack: ExitStack,
+    wrap: Callable[[Captured, Callable[..., Any]], Callable[..., Any]],
+    missing: Callable[[str], object],
+    failed: Callable[[BaseException], object],
+) -> None:
+    """Have `wrap` answer what is called for each graph from now on, until the stack is closed.
+
+    The compiler is not loaded for it. missing is told why where this torch has no such place.
+    """
+
+    def begin(_: str = MODULE) -> None:
+        owner = getattr(sys.modules[MODULE], OWNER, None)
+        previous = getattr(owner, HOOK, None)
+        if owner is None or previous is None:
+            missing(f"torch {torch.__version__} has no {MODULE}.{OWNER}.{HOOK}")
+            return
+
+        def call_user_compiler(output: Any, module: Any, inputs: Any) -> Any:
+            graph = _attempted(failed, copied, module)
+            begun = time.perf_counter()
+            compiled = previous(output, module, inputs)
+            if graph is None or getattr(output, "package", None) is not None:
+                return compiled  # what is packed to be stored has to be the back end's own
+            seconds = time.perf_counter() - begun
+            captured = _attempted(failed, describe, output, module, graph, seconds)
+            return (
+                compiled
+                if captured is None
+                else _attempted(failed, wrap, captured, compiled) or compiled
+            )
+
+        leave_uncompiled(call_user_compiler)
+        owner.call_user_compiler = call_user_compiler
+        stack.callback(restore, owner, HOOK, call_user_compiler, previous)
+
+    if MODULE in sys.modules:
+        begin()
+        return
+    after = AfterImport([MODULE], begin)  # type: ignore[no-untyped-call] # old interpreters read it
+    sys.meta_path.insert(0, after)
+    stack.callback(lambda: sys.meta_path.remove(after) if after in sys.meta_path else None)
+
+
+def _attempted(
+    failed: Callable[[BaseException], object], action: Callable[..., Any], *given: Any
+) -> Any:
+    try:
+        return action(*given)
+    except Exception as error:  # noqa: BLE001 - a compilation goes on without us
+        failed(error)
+        return None
+
+
+def copied(module: torch.fx.GraphModule) -> torch.fx.Graph:
+    """The graph as it was captured, which a back end may change in place, with what tells where its
+    nodes come from.
+    """
+    graph = torch.fx.Graph()
+    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    result = graph.graph_copy(module.graph, made)
+    for node, copy in made.items():
+        copy.meta = {
+            key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta
+        }
+    graph.output(result)
+    return graph
+
+
+def describe(
+    output: Any, module: torch.fx.GraphModule, graph: torch.fx.Graph, seconds: float
+) -> Captured:
+    """What Dynamo knows of a graph that has just been compiled."""
+    identity = (
+        getattr(output, "dynamo_compile_id", None)
+        or torch._guards.CompileContext.current_compile_id()
+    )
+    place = getattr(output, "co_fields", {})
+    told = getattr(output, "compile_subgraph_reason", None)
+    compiler = getattr(output, "compiler_fn", None)
+    held = tuple(
+        name
+        for named in (module.named_parameters, module.named_buffers)
+        for name, _ in named(remove_duplicate=False)
+    )
+    return Captured(
+        name="graph_" + str(identity).replace("/", "_").lstrip("!"),
+        module=module,
+        graph=graph,
+        backend=str(
+            getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", compiler)
+        ),
+        frame=f"{place.get('co_filename')}:{place.get('co_firstlineno')} in {place.get('co_name')}",
+        held=held,
+        written=written_places(graph, len(held)),
+        reason=recompilation(),
+        ended=None if told is None else str(told.reason)[:500],
+        broken=bool(getattr(told, "graph_break", False)),
+        seconds=round(seconds, 3),
+    )
+
+
+def written_places(graph: torch.fx.Graph, held: int) -> frozenset[int] | None:
+    """Places of the inputs that a graph writes to, by the metadata that AOTAutograd left for the
+    compilation under way.
+    """
+    context = torch._guards.TracingContext.try_get()
+    found = getattr(getattr(context, "fw_metadata", None), "input_info", None)
+    if found is None:
+        return None
+    count = held + sum(node.op == "placeholder" for node in graph.nodes)
+    if len(found) < count:
+        return None
+    known = found[len(found) - count :]
+    return frozenset(
+        place for place, info in enumerate(known) if info.mutates_data or info.mutates_metadata
+    )
+
+
+def recompilation() -> str | None:
+    """Why the frame under way is compiled again, None on its first compilation."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    context = utils.get_metrics_context() if hasattr(utils, "get_metrics_context") else None
+    found = getattr(context, "_metrics", {}).get("recompile_reason")
+    return None if found is None else str(found)[:500]
+
+
+def compiled_nodes(outputs: Sequence[Any]) -> Iterator[Any]:
+    """The autograd nodes of a compiled graph from which these outputs come, behind views of
+    them.
+    """
+    seen: set[int] = set()
+    wanted: list[tuple[Any, int]] = [
+        (output.grad_fn, 0)
+        for output in outputs
+        if isinstance(output, torch.Tensor) and output.grad_fn is not None
+    ]
+    while wanted:
+        node, depth = wanted.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if is_compiled(getattr(node, "_forward_cls", None)):
+            yield node
+        elif depth < DEEPEST:
+            wanted += [(before, depth + 1) for before, _ in node.next_functions]
+
+
+def is_compiled(kind: Any) -> bool:
+    """Whether a custom autograd function is what AOTAutograd makes of a graph."""
+    return kind is not None and hasattr(kind, "_aot_id") and hasattr(kind, "backward")
+
+
+def watch_backward(kind: Any, run: Callable[[Callable[..., Any], Any, list[Any]], Any]) -> None:
+    """Have `run(backward, node, arguments)` make every backward pass of a graph, once for a
+    class.
+    """
+    previous = kind.backward
+    if getattr(previous, "opscope", False):
+        return
+
+    def backward(node: Any, *given: Any) -> Any:
+        return run(previous, node, list(given))
+
+    backward.opscope = True  # type: ignore[attr-defined]
+    leave_uncompiled(backward)
+    kind.backward = staticmethod(backward)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs that torch.compile made, as calls: one row for each execution, forward or backward, of any
+back end.
+
+The bookkeeper takes a graph for an operator whose inputs are the program's tensors and whose
+outputs it reads. What generated code calls on the way is of the graph's own memory. A graph that
+made something that is not finite of sound inputs is executed again, operator by operator
+(again.py).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opscope.kernels.calls import Operator
+from opscope.record.torch.again import Again, Execution, untrained
+from opscope.record.torch.aside import aside
+from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
+from opscope.record.torch.uncompiled import leave_uncompiled
+from opscope.run.contain import contain, tell
+
+if TYPE_CHECKING:
+    from opscope.record.session import Session
+
+
+class GraphOperator:
+    """A graph as the bookkeeper's operator; what it calls is given for each execution."""
+
+    def __init__(self, name: str, writes: frozenset[str], calls: Calls) -> None:
+        self.operator = Operator(op=f"compiled::{name}", short=name, writes=writes, graph=True)
+        self._calls = calls
+
+    def __call__(self, *given: Any) -> Any:
+        """Execute it, for the bookkeeper."""
+        return self._calls.execute(given)
+
+    def suspected(self) -> None:
+        """Its outputs hold what is not finite as no input did."""
+        self._calls.running.suspected = True
+
+
+class Running:
+    """One execution on its way."""
+
+    def __init__(self, execute: Callable[..., Any]) -> None:
+        self.execute = execute
+        self.index = -1
+        self.suspected = False
+
+
+class Calls:
+    """Executions of graphs, by thread."""
+
+    def __init__(self, book: Any) -> None:
+        self._book = book
+        self._threads = threading.local()
+
+    @property
+    def running(self) -> Running:
+        """The innermost of this thread."""
+        found: Running = self._threads.stack[-1]
+        return found
+
+    def execute(self, given: Sequence[Any]) -> Any:
+        running = self.running
+        running.index = self._book.open_calls()[-1][0]
+        return (running.execute(*given),)  # their slots are not those of what is written to
+
+    def make(self, operator: GraphOperator, given: tuple[Any, ...], running: Running) -> Any:
+        """Make the call under the bookkeeper."""
+        if not hasattr(self._threads, "stack"):
+            self._threads.stack = []
+        self._threads.stack.append(running)
+        try:
+            return self._book.dispatch(None, operator, (), given, None)[0]
+        finally:
+            self._threads.stack.pop()
+
+
+class Graph:
+    """One captured graph: makes its calls for the program."""
+
+    def __init__(self, captured: Captured, compiled: Callable[..., Any], graphs: Graphs) -> None:
+        self.captured, self.compiled, self.graphs = captured, compiled, graphs
+        self.written = captured.written or frozenset()
+        # AOTAutograd says nothing where its cache has the graph; then the first execution tells
+        self.known = captured.written is not None
+        self.backward = GraphOperator(captured.name, frozenset(), graphs.calls)
+        self._forward: GraphOperator | None = None
+
+    @property
+    def forward(self) -> GraphOperator:
+        """Its operator; another one once more is known of what it writes to."""
+        wanted = frozenset(str(place) for place in self.written)
+        if self._forward is None or self._forward.operator.writes != wanted:
+            self._forward = GraphOperator(self.captured.name, wanted, self.graphs.calls)
+        return self._forward
+
+    def inputs(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """All that it reads: what it holds, then what it is given."""
+        return (*self.captured.attributes(), *given)
+
+    def __call__(self, *given: Any) -> Any:
+        """What the program calls in the place of the compiled function."""
+        if not self.graphs.watching:
+            return self.compiled(*given)
+        return self.graphs.call(self, given)
+
+
+class Graphs:
+    """Watches the compiler for one session."""
+
+    def __init__(self, session: Session, book: Any, again: Again) -> None:
+        self.session, self.book, self.again = session, book, again
+        self.calls = Calls(book)
+        leave_uncompiled(GraphOperator, Running, Calls, Graph, Graphs)
+        self._told = False
+
+    def watch(self) -> None:
+        """See each graph that is compiled from now on, until the session ends."""
+        watch_compiler(self.session.cleanup, self.wrap, self._missing, self._missed)
+
+    @property
+    def watching(self) -> bool:
+        return bool(
+            self.book.active
+            and not self.book.paused
+            and not self.session.closed
+            and not torch.compiler.is_compiling()
+        )
+
+    def wrap(self, captured: Captured, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """What is called for a graph that was captured."""
+        self.session.note(
+            "graphs",
+            captured.name,
+            {
+                "operators": captured.operators,
+                "backend": captured.backend,
+                "frame": captured.frame,
+                "reason": captured.reason,
+                "ended": captured.ended,
+                "broken": captured.broken,
+                "seconds": captured.seconds,
+            },
+        )
+        graph = Graph(captured, compiled, self)
+
+        def call_graph(*given: Any) -> Any:
+            return graph(*given)
+
+        call_graph.__dict__.update(getattr(compiled, "__dict__", {}))
+        leave_uncompiled(call_graph)
+        return call_graph
+
+    def call(self, graph: Graph, given: tuple[Any, ...]) -> Any:
+        """Execute a forward graph."""
+        whole = self._guarded(graph.inputs, given) or given
+        execution = self._guarded(self._before, graph, whole)
+        running = Running(lambda *_: graph.compiled(*given))
+        result = self.calls.make(graph.forward, whole, running)
+        if execution is not None:
+            self._guarded(self._after, graph, execution, running, whole, result)
+        return result
+
+    def _before(self, graph: Graph, given: tuple[Any, ...]) -> Execution:
+        with aside():
+            places = graph.written if graph.known else untrained(given)
+            return self.again.before(graph.captured, places, given)
+
+    def _after(
+        self, graph: Graph, execution: Execution, running: Running, given: Any, result: Any
+    ) -> None:
+        execution.index = running.index
+        moved = execution.moved(given)
+        graph.written |= moved
+        graph.known = graph.known or not any(
+            isinstance(each, torch.Tensor) and each.is_inference() for each in given
+        )
+        if moved - execution.copies.keys():
+            execution.refused = (
+                execution.refused or "it wrote to inputs that nobody had said it writes to"
+            )
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        for node in compiled_nodes(outputs):
+            self.book.claim(node._sequence_nr())
+            node.opscope = (weakref.ref(graph), execution)
+            watch_backward(node._forward_cls, self.backward)
+        if running.suspected:
+            execution.unsound = True
+            self.again.forward(execution, given)
+
+    def backward(self, previous: Callable[..., Any], node: Any, given: list[Any]) -> Any:
+        """Execute a backward graph: given are the gradients, in one list that the graph empties
+        where it frees them.
+        """
+        found = getattr(node, "opscope", None) if self.watching else None
+        graph = found[0]() if found is not None else None
+        if found is None or graph is None:
+            return previous(node, *given)
+        execution: Execution = found[1]
+        boxed = len(given) == 1 and isinstance(given[0], list)
+        gradients = given[0] if boxed else given
+        kept = self._guarded(self.again.keep_gradients, execution, gradients)
+        running = Running(lambda *_: previous(node, *given))
+        shown = gradients if boxed else list(gradients)
+        result = self.calls.make(graph.backward, (shown, execution.parameters()), running)
+        if running.suspected and not execution.unsound and kept is not None:
+            self._guarded(self.again.backward, execution, running.index, kept, result)
+        if not torch._C._autograd._get_current_graph_task_keep_graph():
+            execution.forget()
+        return result
+
+    def _guarded(self, action: Callable[..., Any], *given: Any) -> Any:
+        return contain(self._missed, action, *given)
+
+    def _missed(self, error: BaseException) -> None:
+        self.session.missed("a compiled graph", error)
+
+    def _missing(self, why: str) -> None:
+        if not self._told:
+            self._told = True
+            tell(f"what torch.compile compiles is not recorded: {why}")

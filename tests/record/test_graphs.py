@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs that torch.compile made are calls, whatever the back end, and the program does not
+notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+
+from tests.record.hidden_backend import hidden
+from tests.record.recorded import Recorded, record
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def graphs(found: Recorded, **facts: Any) -> list[Any]:
+    return [call for call in found.all("compiled::", **facts) if call.again is None]
+
+
+def training(backend: Any, *, steps: int = 3) -> list[str]:
+    """Losses of a model that breaks in the middle, is compiled for two shapes and has buffers that
+    it writes to.
+    """
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    counters.clear()
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        y = model[0](x)
+        torch._dynamo.graph_break()
+        return model[3](model[2](model[1](y))).pow(2).mean()
+
+    compiled = torch.compile(forward, backend=backend, dynamic=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        loss = compiled(torch.randn(8 if step < 2 else 6, 4))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item().hex())
+    return losses
+
+
+def compilations() -> dict[str, Any]:
+    """What Dynamo and AOTAutograd counted."""
+    wanted = ("stats", "frames", "graph_break", "aot_autograd", "inductor")
+    return {name: dict(counters[name]) for name in wanted}
+
+
+@pytest.mark.parametrize("backend", [hidden, "aot_eager", "eager"], ids=["hidden", "aot", "eager"])
+def test_the_program_does_not_notice(tmp_path: Path, backend: Any) -> None:
+    bare = training(backend)
+    counted = compilations()
+    recorded: list[str] = []
+    record(tmp_path, lambda: recorded.extend(training(backend)))
+    assert recorded == bare
+    assert compilations() == counted
+    assert counted["stats"]["unique_graphs"] > 2
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_every_execution_is_a_call(tmp_path: Path, *, plain: bool) -> None:
+    found = record(tmp_path, lambda: training(hidden), plain=plain)
+    forward, backward = graphs(found, phase="forward"), graphs(found, phase="backward")
+    assert [call.step for call in forward] == [0, 0, 1, 1, 2, 2]
+    assert len(backward) == 6
+    partners = {call.index for call in forward}
+    assert {call.forward_index for call in backward} == partners
+    first = found.inputs(forward[0])
+    assert [row.role for row in first.values()].count("parameter") == 2
+    assert all(row.nan == 0 for row in found.outputs(forward[0]).values())
+    told = found.run.processes[0].torch["graphs"]
+    assert told[forward[0].op.removeprefix("compiled::")]["operators"] == 1
+    assert any(facts["broken"] for facts in told.values())
+    assert any(facts["reason"] for facts in told.values())
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_values_flow_through_graphs(tmp_path: Path, *, plain: bool) -> None:
+    def program() -> None:
+        double = torch.compile(lambda x: x * 2, backend=hidden)
+        start = torch.ones(4) + 1
+        (double(double(start)) - 1).sum()
+
+    found = record(tmp_path, program, plain=plain)
+    one, two = graphs(found)
+    (after,) = found.all("aten::sub")
+    made = [next(iter(found.outputs(call).values())).version for call in (one, two)]
+    assert next(iter(found.inputs(two).values())).version == made[0]
+    assert next(iter(found.inputs(after).values())).version == made[1]
+    assert next(iter(found.outputs(two).values())).max == 8
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_a_graph_writes_to_is_its_result(tmp_path: Path, *, plain: bool) -> None:
+    def program() -> None:
+        def step(x: torch.Tensor) -> torch.Tensor:
+            x.mul_(3)
+            return x.sum()
+
+        data = torch.ones(4)
+        torch.compile(step, backend=hidden)(data)
+        data + 1
+
+    found = record(tmp_path, program, plain=plain)
+    (call,) = graphs(found)
+    written = found.outputs(call)["0"]
+    assert written.max == 3
+    (after,) = found.all("aten::add")
+    assert found.inputs(after)["0"].version == written.version
+
+
+def test_an_error_in_a_graph_is_the_programs(tmp_path: Path) -> None:
+    def program() -> None:
+        def fails(x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.cholesky(x)
+
+        with pytest.raises(torch.linalg.LinAlgError):
+            torch.compile(fails, backend=hidden)(-torch.eye(2))
+
+    found = record(tmp_path, program)
+    (call,) = graphs(found)
+    assert "LinAlgError" in (call.error or "")
+
+
+def test_a_back_end_that_raises_is_the_programs(tmp_path: Path) -> None:
+    def broken(module: Any, inputs: Any) -> Callable[..., Any]:
+        raise RuntimeError("no code for this")
+
+    def program() -> None:
+        with pytest.raises(Exception, match="no code for this"):
+            torch.compile(lambda x: x + 1, backend=broken)(torch.ones(2))
+
+    found = record(tmp_path, program)
+    assert not graphs(found)
+    assert found.run.processes[0].missed is None
+
+
+def test_nothing_is_left_once_a_recording_is_over(tmp_path: Path) -> None:
+    from torch._dynamo.output_graph import OutputGraph
+
+    before = OutputGraph.call_user_compiler
+    compiled = torch.compile(lambda x: x * 2, backend=hidden)
+    record(tmp_path, lambda: compiled(torch.ones(2)))
+    assert OutputGraph.call_user_compiler is before
+    assert compiled(torch.ones(2)).tolist() == [2, 2]

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scan says of whole trainings: nothing of healthy ones, the fault of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.record.recorded import record
+from tests.scan.training.faulty import FAULTY, Fault, gradients_pile_up
+from tests.scan.training.healthy import PROGRAMS
+
+import opscope
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_nothing_is_said_of_healthy_trainings(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    document = opscope.scan(record(tmp_path, PROGRAMS[name]).run)
+    assert document.findings == ()
+    assert document.summary["training"] == ()
+
+
+@pytest.mark.parametrize("fault", FAULTY, ids=lambda fault: fault.program.__name__)
+def test_a_fault_is_told(fault: Fault, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    document = opscope.scan(record(tmp_path, fault.program).run)
+    kinds = [finding.kind for finding in document.findings]
+    told = [note["kind"] for note in document.summary["training"]]
+    assert (kinds[:1], told[:1]) == (([fault.kind], []) if fault.finding else ([], [fault.kind]))
+    said = document.findings[0].evidence[0] if fault.finding else document.summary["training"][0]
+    assert set(fault.parameters) <= set(said["parameters"])
+
+
+def test_a_recording_that_leaves_calls_out_says_nothing_of_what_it_did_not_see(
+    tmp_path: Path,
+) -> None:
+    for name, options in (("all", {}), ("some", {"skip": "aten::zero_*"})):
+        run = record(tmp_path / name, gradients_pile_up, **options).run
+        told = opscope.scan(run).summary["training"]
+        assert bool(told) is (name == "all")
