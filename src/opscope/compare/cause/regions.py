@@ -239,35 +239,11 @@ class Regions:
     def _results(self) -> Iterator[Apart]:
         """Losses, and what the outermost modules hand out, that meet nothing on the other side."""
         for number, side in enumerate(self._sides):
-            rows = self._endings(side, self.pairing.flows[number].source_row)
+            rows = endings(side, self.pairing.flows[number].source_row)
             for row in rows[self.unmet[number][rows] & ~self._vague[number][rows]].tolist():
                 call = side.tensors.call[row]
                 place = int(side.calls.rank[call]), int(side.calls.step[call])
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
-
-    def _endings(self, side: Side, source: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of leaf calls that hold a loss or what a model hands out."""
-        calls, tensors = side.calls, side.tensors
-        backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-        place = calls.rank * (1 << 32) + calls.step
-        _, first = np.unique(place[backward], return_index=True)
-        roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
-        read = np.flatnonzero(
-            ~tensors.output
-            & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
-            & (tensors.size == 1)
-        )
-        found = [source[read]]
-        trained = np.isin(place, place[backward])
-        outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
-        if len(outermost):
-            extent = np.diff(np.r_[outermost, len(calls)])
-            model = calls.module[outermost[np.argmax(extent)]]
-            chosen = outermost[calls.module[outermost] == model]
-            written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
-            found.append(_leaf_rows(side, written))
-        rows = np.concatenate(found)
-        return np.unique(rows[rows >= 0])
 
     def _states(self) -> Iterator[Apart]:
         """Gradients and parameters that are not what those of the same parameters are on the other
@@ -623,6 +599,31 @@ def _rows(side: Side, call: int) -> range:
 
 def _inputs(side: Side, call: int) -> list[int]:
     return [row for row in _rows(side, call) if not side.tensors.output[row]]
+
+
+def endings(side: Side, source: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of leaf calls that hold a loss or what a model hands out."""
+    calls, tensors = side.calls, side.tensors
+    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
+    place = calls.rank * (1 << 32) + calls.step
+    _, first = np.unique(place[backward], return_index=True)
+    roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
+    read = np.flatnonzero(
+        ~tensors.output
+        & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
+        & (tensors.size == 1)
+    )
+    found = [source[read]]
+    trained = np.isin(place, place[backward])
+    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
+    if len(outermost):
+        extent = np.diff(np.r_[outermost, len(calls)])
+        model = calls.module[outermost[np.argmax(extent)]]
+        chosen = outermost[calls.module[outermost] == model]
+        written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
+        found.append(_leaf_rows(side, written))
+    rows = np.concatenate(found)
+    return np.unique(rows[rows >= 0])
 
 
 def _leaf_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.int64]:

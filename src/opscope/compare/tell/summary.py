@@ -97,6 +97,7 @@ def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
     if len(pairing.target.calls) and len(pairing.golden.calls):
         yield from _unpaired(pairing)
         yield from _unmatched(pairing)
+        yield from _compared_until(pairing)
         yield from _other_levels(pairing)
         yield from _lost_optimizers(pairing)
     for word, rows in zip(("target", "golden"), measured.lost, strict=True):
@@ -128,10 +129,17 @@ def _unpaired(pairing: Pairing) -> Iterator[str]:
         )
         if len(mine) == len(theirs) and not mine & theirs:
             continue  # another numbering: paired in order
+        if word == "rank" and pairing.by_wholes:
+            continue  # ranks are judged together
         for side, lost in (("target", theirs - mine), ("golden", mine - theirs)):
             if lost and not (word == "step" and _counted_otherwise(pairing, side, lost)):
                 listed = ", ".join(map(str, sorted(lost)[:8])) + (", …" if len(lost) > 8 else "")
                 yield f"{side} has no {word} {listed}"
+
+
+def _compared_until(pairing: Pairing) -> Iterator[str]:
+    if pairing.until is not None:
+        yield f"{pairing.until}, as runs of other degrees do: what comes of it was not compared"
 
 
 def _counted_otherwise(pairing: Pairing, lacking: str, steps: set[int]) -> bool:

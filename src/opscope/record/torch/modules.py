@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -43,9 +44,8 @@ class Modules:
         self._classes: Counter[str] = Counter()
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
-        self.buffers: list[
-            tuple[torch.Tensor, str]
-        ] = []  # of roots learnt since the recorder asked last
+        # Buffers and shards with role and name, of roots learnt since the recorder asked last.
+        self.memories: list[tuple[torch.Tensor, str, str]] = []
         self.learnt: list[weakref.ref[torch.nn.Module]] = []  # since the recorder asked last
 
     def path(
@@ -102,8 +102,11 @@ class Modules:
         for name, parameter in named(root, "_parameters"):
             if not prefix or self.label(parameter)[1] is None:
                 self._names[id(parameter)] = (weakref.ref(parameter), _below(prefix, name))
+                shard = shard_of(parameter)
+                if shard is not None:
+                    self.memories.append((shard, "parameter", _below(prefix, name)))
         for name, buffer in named(root, "_buffers"):
-            self.buffers.append((buffer, _below(prefix, name)))
+            self.memories.append((buffer, "buffer", _below(prefix, name)))
         return prefix
 
     def _prefix(self, root: torch.nn.Module) -> str:
@@ -147,6 +150,17 @@ def uncounted(own: Callable[[], Iterable[int]]) -> Iterator[None]:
     finally:
         if module_hooks._has_any_global_hook is asked:
             module_hooks._has_any_global_hook = genuine
+
+
+def shard_of(parameter: torch.Tensor) -> torch.Tensor | None:
+    """What this rank holds of a parameter that ranks share (a DTensor), as operators see it; None
+    for any other.
+    """
+    distributed = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    if distributed is None or not isinstance(parameter, distributed):
+        return None
+    shard = parameter._local_tensor
+    return shard if type(shard) is torch.Tensor and shard.numel() else None
 
 
 def _below(prefix: str, path: str) -> str:

@@ -325,9 +325,9 @@ class TorchRecorder:
             model = reference()
             if model is not None:
                 self._training.model_learnt(model)
-        buffers, self.modules.buffers = self.modules.buffers, []
-        for buffer, name in buffers:
-            self.book.label(buffer, "buffer", name)
+        memories, self.modules.memories = self.modules.memories, []
+        for memory in memories:
+            self.book.label(*memory)
         if not scope:
             self._model_enters(module, args)
         self.steps.module_enters(path)

@@ -1,0 +1,602 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of other degrees: other numbers of ranks, of shards or of micro-batches, judged by their
+logical tensors (compare.pair.wholes).
+
+Step by step: what parameters begin with, what forward passes compute, the gradients that optimizers
+get, what parameters are afterwards. Calls that one side alone runs (collectives, chunks, copies)
+are wiring: what they hand on is judged, never they. A sum that is not yet reduced meets golden's
+where it is. Where all of that agrees, the two agree.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from opscope.compare.cause.origins import ARRIVED, MISSING, OTHERWISE, Cause
+from opscope.compare.cause.regions import BACKWARD, FINER, MAX_REGION, MOVED, ROUNDED, endings
+from opscope.compare.pair.meetings import AGREEING, COARSEST
+from opscope.compare.pair.tensors import product_unit
+from opscope.compare.pair.wholes import Site, Wholes, distance, shards, simple
+from opscope.compare.side.columns import NONE
+from opscope.compare.side.tokens import bare_module
+from opscope.operators.catalogue import family, traits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.meetings import Sketch
+    from opscope.compare.pair.pairing import Pairing
+
+LATER = 64.0  # of the limit, in later steps: roundings that a training has made larger
+LEAP = 16.0  # what is that much further apart than in the steps before did not grow
+COMMON = 0.5  # parameters of one name, of the fewer, from which on two runs are of one model
+BATCH_NORM = "native_batch_norm"
+LEAST_MOVED = 3  # parameters of which an optimizer is judged
+ALIKE = 0.02  # relative spread of factors that are one
+
+
+# A parameter, or its gradient: name, rows and what they hold together, of either side.
+Pair = tuple[str, list[int], list[int], "Sketch", "Sketch"]
+
+
+class Judged(NamedTuple):
+    """What a comparison of other degrees comes to: whether it applies, and what it found; of what
+    was drawn otherwise nothing can be said.
+    """
+
+    pairing: Pairing
+    causes: list[Cause]
+
+
+def across_degrees(pairing: Pairing, causes: list[Cause]) -> Judged:
+    """The causes of a pairing of runs of other degrees; what was found call by call elsewhere."""
+    native = all(side.run.info.format == "opscope" for side in (pairing.target, pairing.golden))
+    if not native or pairing.between is not None:
+        return Judged(pairing, causes)
+    degrees = Degrees(pairing)
+    if not degrees.differ or not degrees.one_model:
+        return Judged(pairing, causes)
+    found = list(degrees.causes())
+    pairing = msgspec.structs.replace(pairing, by_regions=True, by_wholes=True, until=degrees.until)
+    return Judged(pairing, found)
+
+
+class Degrees:
+    """The logical tensors of both sides, and where they part."""
+
+    def __init__(self, pairing: Pairing) -> None:
+        self.pairing = pairing
+        self.mine = Wholes(pairing.target, pairing.flows[0])
+        self.theirs = Wholes(pairing.golden, pairing.flows[1])
+        self.until: str | None = None  # what is no fault, and behind which nothing is known
+        unit = max(2.0**-24, product_unit(pairing.target), product_unit(pairing.golden))
+        self.limit = min(AGREEING * unit, COARSEST)
+        self._worst: dict[str, float] = {}
+        self._nothing: set[str] = set()  # parameters of which the gradient is rounding alone
+
+    # -- whether it applies ------------------------------------------------------------------------
+
+    @property
+    def differ(self) -> bool:
+        """Whether two whole runs have other numbers of ranks, other shards or micro-batches."""
+        if not self.mine.complete or not self.theirs.complete:
+            return False  # what ranks hold together is not known
+        return (
+            len(self.mine.ranks) != len(self.theirs.ranks)
+            or self._sharded_otherwise
+            or self._batched_otherwise
+        )
+
+    @property
+    def _sharded_otherwise(self) -> bool:
+        """Whether ranks hold other parts of parameters that are the same as wholes."""
+        sides = self.pairing.target, self.pairing.golden
+        if len(self.mine.ranks) < 2 or np.array_equal(shards(sides[0]), shards(sides[1])):
+            return False
+        return any(
+            self.mine.of(mine[:1]).size != self.theirs.of(theirs[:1]).size
+            and self._error(self.mine.of(mine), self.theirs.of(theirs)) <= self.limit
+            for _, mine, theirs in self._begun
+        )
+
+    @property
+    def _batched_otherwise(self) -> bool:
+        """Whether one batch is given in other numbers of parts."""
+        step = min({*self.mine.trained} & {*self.theirs.trained}, default=None)
+        if step is None or self.mine.most_batches(step) == self.theirs.most_batches(step):
+            return False
+        given = [
+            side.of(rows) for side in (self.mine, self.theirs) if (rows := self._given(side, step))
+        ]
+        return len(given) == 2 and distance(*given) <= self.limit
+
+    @staticmethod
+    def _given(side: Wholes, step: int) -> list[int]:
+        """What the model is given first in the calls of a step."""
+        tensors = side.side.tensors
+        rows = [
+            side.inputs(call)[:1]
+            for call in side.models.tolist()
+            if int(side.side.calls.step[call]) == step
+        ]
+        return [row for some in rows for row in some if np.isfinite(tensors.l2norm[row])]
+
+    @cached_property
+    def _begun(self) -> list[tuple[str, list[int], list[int]]]:
+        """Parameters of both sides, in golden's order."""
+        return [
+            (name, self.mine.begun[name], rows)
+            for name, rows in self.theirs.begun.items()
+            if name in self.mine.begun
+        ]
+
+    @property
+    def one_model(self) -> bool:
+        """Whether the two share most of their parameters' names."""
+        fewer = min(len(self.mine.begun), len(self.theirs.begun))
+        return bool(self._begun) and len(self._begun) >= COMMON * fewer
+
+    def _error(self, mine: Sketch, theirs: Sketch, batches: tuple[int, int] = (1, 1)) -> float:
+        most = len(self.mine.ranks) * batches[0], len(self.theirs.ranks) * batches[1]
+        return distance(mine, theirs) if simple(mine, theirs, most) else float("inf")
+
+    @cached_property
+    def endings(self) -> NDArray[np.int64]:
+        """Rows of golden's losses, and of what its model hands out where it has none."""
+        return endings(self.pairing.golden, self.pairing.flows[1].source_row)
+
+    # -- where they part ---------------------------------------------------------------------------
+
+    def causes(self) -> Iterator[Cause]:
+        """The first causes; none where all that matters agrees."""
+        found = list(self._loaded())
+        if found:
+            yield from found
+            return
+        for step in self._steps:
+            cause = self._computed(step)
+            if cause is None and self.until is None:
+                cause = self._learnt(step)
+                if cause is not None:
+                    cause = self._computed_within(step) or cause
+                else:
+                    cause = self._moved(step)
+            if cause is not None:
+                yield cause
+            if cause is not None or self.until is not None:
+                return
+
+    @property
+    def _steps(self) -> list[int]:
+        """Steps in which both call their models."""
+        both = [
+            {int(step) for step in side.side.calls.step[side.models]}
+            for side in (self.mine, self.theirs)
+        ]
+        return sorted(both[0] & both[1])
+
+    def _leaps(self, kind: str, error: float, limit: float) -> bool:
+        """Whether something is apart by more than roundings, and than in the steps before."""
+        before = self._worst.get(kind)
+        allowed = limit if before is None else max(LATER * limit, LEAP * before)
+        self._worst[kind] = max(before or 0.0, error if np.isfinite(error) else 0.0)
+        return error > allowed
+
+    def _loaded(self) -> Iterator[Cause]:
+        """Parameters that are not golden's when the models are first called."""
+        for name, first, theirs in self._begun:
+            mine, whole = first, self.theirs.of(theirs)
+            if not np.isfinite(self._error(self.mine.of(mine), whole)):
+                mine = self.mine.stepped.get(name, first)  # shards are filled up to be sent
+            error = self._error(self.mine.of(mine), whole)
+            if error <= self.limit or not np.isfinite(error):
+                continue
+            row = self._odd(mine, whole)
+            place = np.flatnonzero(self.pairing.rows.target == row)
+            words = self._twice(mine, whole)
+            yield Cause(
+                ARRIVED,
+                int(self.pairing.target.tensors.call[row]),
+                int(self.pairing.golden.tensors.call[theirs[0]]),
+                int(place[0]),
+                words=words,
+            )
+
+    def _odd(self, mine: list[int], whole: Sketch) -> int:
+        """The row of the first rank that is known to hold something else, else of the first."""
+        for row in mine:
+            one = self.mine.of([row])
+            if one.size == whole.size and distance(one, whole) > self.limit:
+                return row
+        return next((row for row in mine if self._same_as(row, mine)), mine[0])
+
+    def _same_as(self, row: int, rows: list[int]) -> list[int]:
+        """Rows before one that hold the same."""
+        state = self.mine.flow.state
+        return [other for other in rows if other < row and state[other] == state[row]]
+
+    def _twice(self, mine: list[int], whole: Sketch) -> tuple[str, ...]:
+        """That two ranks hold one shard, where that is why something lacks."""
+        held = self.mine.of(mine).size // max(whole.size, 1)
+        for row in mine:
+            same = self._same_as(row, mine)
+            if len(same) >= max(held, 1) and self.mine.of([row]).size < whole.size:
+                other = self.mine.rank(same[0])
+                return (f"ranks {other} and {self.mine.rank(row)} hold the same shard",)
+        return ()
+
+    # -- forward passes ----------------------------------------------------------------------------
+
+    def _computed(self, step: int) -> Cause | None:
+        """Where a forward pass begins to part, if its results do."""
+        forward = Forward(self, step)
+        apart = max((forward.error(site) for site in forward.ends()), default=0.0)
+        before = self._worst.get("forward", 0.0)
+        if not self._leaps("forward", apart, self.limit):
+            return None
+        site = forward.start(max(FINER * self.limit, LEAP / 4 * before))
+        return None if site is None else self._begins(forward, site)
+
+    def _computed_within(self, step: int) -> Cause | None:
+        """Where it does if its gradients part: small beside what it is added to."""
+        forward = Forward(self, step)
+        limit = max(FINER * self.limit, LEAP / 4 * self._worst.get("forward", 0.0))
+        site = forward.start(FINER * self.limit)
+        if site is None or forward.error(site) <= max(self.limit, limit):
+            return None
+        return self._begins(forward, site)
+
+    def _begins(self, forward: Forward, site: Site) -> Cause | None:
+        """The cause of a site that parts: its call on the rank that is odd, if any is, or one that
+        only some ranks run on the way to it.
+        """
+        mine, theirs = forward.mine.get(site, []), forward.theirs[site]
+        if not mine:
+            return Cause(MISSING, self._near(site), theirs[0], sure=False)
+        lacking = {*self.mine.ranks} - {self._rank(call) for call in mine}
+        rows, whole = self.mine.results(mine), self.theirs.of(self.theirs.results(theirs))
+        self.until = None if lacking else self._by_nature(site, rows, whole)
+        if self.until is not None:
+            return None
+        call = mine[0]
+        if rows and whole.size:
+            call = int(self.pairing.target.tensors.call[self._odd(rows, whole)])
+        region = forward.before(mine)
+        alone = [(one, ranks) for one in region if (ranks := forward.some_ranks(one))]
+        words = [f"rank {_listed(lacking)} does not run it"] if lacking else []
+        if alone and not lacking:
+            call, ranks = alone[0]
+            words = [f"only rank {_listed(ranks)} runs it"]
+        words += self._who(rows, whole)
+        if not alone and self._given_otherwise(forward, site):
+            words.append("what ranks are given is together not what golden is given")
+        own = self._rank(call)
+        calls = (*(one for one in region if self._rank(one) == own), call)
+        return Cause(
+            OTHERWISE,
+            call,
+            theirs[0],
+            sure=False,
+            words=tuple(words),
+            region=(tuple(sorted(set(calls))), (theirs[0],)),
+        )
+
+    def _by_nature(self, site: Site, rows: list[int], whole: Sketch) -> str | None:
+        """Why a site's results are others wherever degrees are; None where they are not."""
+        where = site.module or "the program"
+        if traits_of(f"aten::{site.op}").random:
+            return f"the two draw other random numbers in {where}"
+        parts = any(self.mine.of([row]).size != whole.size for row in rows)
+        if family(site.op) == BATCH_NORM and parts:
+            return f"{where} takes its means over the part of a batch that it is given"
+        return None
+
+    def _near(self, site: Site) -> int:
+        """A call of the target in the module of a site that it does not run."""
+        calls = self.pairing.target.calls
+        inside = self.pairing.target.which(
+            calls.module, lambda module: bare_module(module) == site.module
+        )
+        found = np.flatnonzero(inside)
+        return int(found[0]) if len(found) else int(self.mine.models[0])
+
+    def _given_otherwise(self, forward: Forward, site: Site) -> bool:
+        """Whether what a site reads besides parameters, and no module made, is not golden's."""
+        read = [
+            [
+                row
+                for call in calls
+                for row in side.inputs(call)
+                if not side.side.tensors.parameter[row]
+            ]
+            for side, calls in (
+                (self.mine, forward.mine[site]),
+                (self.theirs, forward.theirs[site]),
+            )
+        ]
+        made = self.pairing.flows[1].producer[read[1]]
+        calls = self.pairing.golden.calls
+        if not read[0] or not len(made) or (calls.parent[made[made >= 0]] >= 0).any():
+            return False
+        return distance(self.mine.of(read[0]), self.theirs.of(read[1])) > self.limit
+
+    def _rank(self, call: int) -> int:
+        return int(self.pairing.target.calls.rank[call])
+
+    def _who(self, rows: list[int], whole: Sketch) -> tuple[str, ...]:
+        """Which ranks hold something else than golden, where each holds the whole."""
+        if not rows or any(self.mine.of([row]).size != whole.size for row in rows):
+            return ()
+        odd = {
+            self.mine.rank(row) for row in rows if distance(self.mine.of([row]), whole) > self.limit
+        }
+        if not odd or odd == {*self.mine.ranks}:
+            return ()
+        return (f"of {len(self.mine.ranks)} ranks only {_listed(odd)}",)
+
+    # -- gradients and updates ---------------------------------------------------------------------
+
+    def _held(self, kind: str, step: int) -> list[Pair]:
+        """Parameters, or gradients, of a step: name, rows and what they hold, of either side."""
+        mine, theirs = getattr(self.mine, kind), getattr(self.theirs, kind)
+        return [
+            (name, rows, other, self.mine.of(rows), self.theirs.of(other))
+            for name, _, _ in self._begun
+            if (rows := mine.get((step, name))) and (other := theirs.get((step, name)))
+        ]
+
+    def _learnt(self, step: int) -> Cause | None:
+        """The first gradient, in the order in which golden's backward pass makes them, that is not
+        golden's.
+        """
+        held = self._held("gradients", step)
+        reach = max((whole.reach for *_, whole in held), default=0.0)
+        errors, floor = {}, ROUNDED * reach
+        self._nothing = {
+            name for name, *_, one, whole in held if max(one.reach, whole.reach) <= floor
+        }
+        for name, _, _, one, whole in held:
+            error, rms = self._error(one, whole), (whole.squares / whole.size) ** 0.5
+            errors[name] = 0.0 if name in self._nothing or error * rms <= floor else error
+        if not self._leaps("gradient", max(errors.values(), default=0.0), BACKWARD * self.limit):
+            return None
+        limit = BACKWARD * self.limit
+        ordered = sorted(held, key=lambda one: self._made(self.theirs, one[0], one[2][0]))
+        first = next(at for at, one in enumerate(ordered) if errors[one[0]] > limit)
+        name, rows, other, _, whole = ordered[first]
+        row = self._odd(rows, whole)
+        call = self._made(self.mine, name, row)
+        before = self._before(ordered[:first], self.mine.rank(row))
+        words = [f"the gradient of {name} is not golden's", *self._factors(ordered, errors)]
+        if first:
+            words.append(f"{first} gradients made before it agree")
+        region = tuple(range(max(before + 1, call - MAX_REGION), call + 1))
+        region = tuple(one for one in region if self.pairing.target.calls.leaf[one])
+        golden = self._made(self.theirs, name, other[0])
+        return Cause(
+            OTHERWISE,
+            call,
+            golden,
+            sure=False,
+            words=(*words, *self._who(rows, whole)),
+            region=(region, (golden,)),
+        )
+
+    def _factors(self, ordered: list[Pair], errors: dict[str, float]) -> list[str]:
+        """That all gradients are golden's times one number."""
+        apart = [one for one in ordered if errors[one[0]] > BACKWARD * self.limit]
+        factors = [
+            (one.squares / one.size / (whole.squares / whole.size)) ** 0.5
+            for *_, one, whole in apart
+            if whole.squares and one.size
+        ]
+        if not factors or max(factors) - min(factors) > ALIKE * min(factors):
+            return []
+        near = float(np.median(factors))
+        if abs(near - 1) <= ALIKE:
+            return []
+        if 1 < len(apart) == len(ordered) - len(self._nothing):
+            return [
+                f"all gradients are {near:.4g} times golden's: as a loss that is scaled otherwise"
+            ]
+        return [f"it is {near:.4g} times golden's"] if len(apart) == 1 else []
+
+    def _before(self, agreeing: list[Pair], rank: int) -> int:
+        """The last call of a rank that made a gradient of those that agree."""
+        made = [
+            self._made(self.mine, name, row)
+            for name, rows, *_ in agreeing
+            for row in rows
+            if self.mine.rank(row) == rank
+        ]
+        return max(made, default=NONE)
+
+    def _made(self, side: Wholes, name: str, row: int) -> int:
+        """The call of the backward pass that made a gradient, as far as that is known: the last
+        that wrote one of its name, else who wrote what the optimizer reads.
+        """
+        calls, tensors = side.side.calls, side.side.tensors
+        reader = int(tensors.call[row])
+        place = side.written.get((int(calls.rank[reader]), int(calls.step[reader]), name))
+        if place is not None:
+            return place
+        producer = int(side.flow.producer[row])
+        return producer if producer >= 0 else reader
+
+    def _moved(self, step: int) -> Cause | None:
+        """An optimizer that makes something else of gradients that agree."""
+        held = [one for one in self._held("updated", step) if one[0] not in self._nothing]
+        if not held:
+            return None
+        errors = [self._error(one, whole) for *_, one, whole in held]
+        most = float(np.quantile(errors, 1 - MOVED, method="lower"))
+        leapt = self._leaps("parameter", most, self.limit)
+        factor = self._factor_moved(step, held)
+        if not leapt and factor is None:
+            return None
+        name, rows, other, _, whole = held[int(np.argmax(errors))]
+        row = self._odd(rows, whole)
+        words = f"{name} is not golden's after this step, though its gradient is"
+        if factor is not None:
+            words = f"parameters move {factor:.3g} times as far as golden's"
+        return Cause(
+            OTHERWISE,
+            int(self.pairing.target.tensors.call[row]),
+            int(self.pairing.golden.tensors.call[other[0]]),
+            sure=False,
+            words=(words, *self._who(rows, whole)),
+        )
+
+    def _factor_moved(self, step: int, held: list[Pair]) -> float | None:
+        """How many times as far as golden's the means of parameters move, if most agree in that."""
+        factors = []
+        for name, _, _, mine, theirs in held:
+            rows = self.mine.before.get((step, name)), self.theirs.before.get((step, name))
+            if not rows[0] or not rows[1]:
+                continue
+            start = self.mine.of(rows[0]), self.theirs.of(rows[1])
+            moved = [
+                after.total / after.size - before.total / before.size
+                for after, before in zip((mine, theirs), start, strict=True)
+            ]
+            rms = (theirs.squares / theirs.size) ** 0.5
+            if abs(moved[1]) > self.limit * rms:
+                factors.append(moved[0] / moved[1])
+        if len(factors) < LEAST_MOVED:
+            return None
+        low, near, high = np.quantile(factors, (MOVED, 0.5, 1 - MOVED)).tolist()
+        alike = high - low <= ALIKE * abs(near)
+        return near if alike and abs(near - 1) > ALIKE else None
+
+
+def _listed(ranks: set[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)))
+
+
+class Forward:
+    """The forward passes of one step, by sites."""
+
+    def __init__(self, degrees: Degrees, step: int) -> None:
+        self._degrees, self._step = degrees, step
+        self._own, self.mine = degrees.mine.sites(step)
+        self._places, self.theirs = degrees.theirs.sites(step)
+        self._batches = degrees.mine.most_batches(step), degrees.theirs.most_batches(step)
+        self._errors: dict[Site, float] = {}
+        self._inside: dict[str, list[Site]] = {}
+        for site in self.mine:
+            self._inside.setdefault(site.module, []).append(site)
+
+    def error(self, site: Site) -> float:
+        """How far a site's results are from golden's; NaN where nothing is known."""
+        if site not in self._errors:
+            self._errors[site] = self._measured(site)
+        return self._errors[site]
+
+    def _measured(self, site: Site) -> float:
+        whole = self._sketch(self._degrees.theirs, self.theirs[site])
+        if whole is None:
+            return float("nan")
+        nearest = float("nan")
+        around = [site] if site in self.mine else []
+        around += [one for one in self._inside.get(site.module, ()) if one != site]
+        for other in around:
+            one = self._sketch(self._degrees.mine, self.mine[other])
+            if one is None:
+                continue
+            error = self._apart(one, whole)
+            if other == site:
+                nearest = error
+            if error <= self._degrees.limit:
+                return error
+        return nearest
+
+    @staticmethod
+    def _sketch(side: Wholes, calls: list[int]) -> Sketch | None:
+        rows = side.results(calls)
+        if not rows or max(int(side.side.tensors.size[row]) for row in rows) < 2:
+            return None  # a number: the mean of parts is not that of a whole of other parts
+        return side.of(rows)
+
+    def _apart(self, mine: Sketch, theirs: Sketch) -> float:
+        return self._degrees._error(mine, theirs, self._batches)
+
+    def ends(self) -> list[Site]:
+        """The last sites of golden of which something is known: nothing that is known reads them
+        on the way to the loss, or out of the model.
+        """
+        found: dict[Site, None] = {}
+        side = self._degrees.theirs
+        waiting, seen = self._last(), set[int]()
+        while waiting:
+            call = waiting.pop()
+            if call in seen:
+                continue
+            seen.add(call)
+            site = self._places.get(call)
+            if site is not None and np.isfinite(self.error(site)) | np.isposinf(self.error(site)):
+                found[site] = None
+                continue
+            waiting.extend(self._above(side, call))
+        return list(found)
+
+    def _last(self) -> list[int]:
+        """The calls that made a loss, or what the model hands out where there is none."""
+        side = self._degrees.theirs.side
+        calls = side.tensors.call[self._degrees.endings]
+        found: list[int] = calls[side.calls.step[calls] == self._step].tolist()
+        return found
+
+    def _above(self, side: Wholes, call: int) -> list[int]:
+        calls = side.side.calls
+        made = [int(side.flow.producer[row]) for row in side.inputs(call)]
+        return [one for one in made if one >= 0 and int(calls.step[one]) == self._step]
+
+    def start(self, limit: float) -> Site | None:
+        """The first site, on the way to the ends, that is apart and reads nothing that is."""
+        side = self._degrees.theirs
+        waiting, seen, apart = self._last(), set[int](), []
+        while waiting:
+            call = waiting.pop()
+            if call in seen:
+                continue
+            seen.add(call)
+            site = self._places.get(call)
+            error = float("nan") if site is None else self.error(site)
+            if error <= limit:
+                continue
+            if error > limit:
+                apart.append(call)
+            waiting.extend(self._above(side, call))
+        return self._places[min(apart)] if apart else None
+
+    def before(self, calls: list[int]) -> list[int]:
+        """The calls of the target on the way to some of a site, up to what is known to agree."""
+        side, waiting, seen = self._degrees.mine, list(calls), {*calls}
+        while waiting and len(seen) < MAX_REGION:
+            for made in self._above(side, waiting.pop()):
+                site = self._own.get(made)
+                known = site is not None and site in self.theirs
+                if made in seen or (site and known and self.error(site) <= self._degrees.limit):
+                    continue
+                seen.add(made)
+                waiting.append(made)
+        return sorted(seen - {*calls})
+
+    def some_ranks(self, call: int) -> set[int]:
+        """The ranks that run a call, where others of those that run its module do not."""
+        site = self._own.get(call)
+        if site is None:
+            return set()
+        own = {self._degrees._rank(one) for one in self.mine[site]}
+        around = {
+            self._degrees._rank(one)
+            for other in self._inside[site.module]
+            for one in self.mine[other]
+        }
+        return own if own != around else set()

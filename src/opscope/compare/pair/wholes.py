@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logical tensors: what the ranks and micro-batches of one step hold together.
+
+A call on a shard is a part of a call on a whole. However a tensor is cut (rows, columns, heads, a
+batch, tokens), and however often each part is held, the mean, the mean of squares, the minimum and
+the maximum over all that ranks hold are those of the whole, and the number of elements is a simple
+multiple of its own. So neither mesh nor placements need be known to compare runs of other degrees.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from opscope.compare.pair.meetings import Sketch, sketch
+from opscope.compare.side.columns import MODULE, NONE
+from opscope.compare.side.hashes import distinct, mixed
+from opscope.compare.side.records import tensor_records
+from opscope.compare.side.tokens import bare_module
+from opscope.operators.catalogue import family, traits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from opscope.compare.side.columns import Side
+    from opscope.compare.side.producers import Flow
+
+
+class Site(NamedTuple):
+    """A call of a micro-batch, whichever rank makes it: the number counts from 0 in its module."""
+
+    module: str
+    op: str
+    number: int
+
+
+Held = dict[tuple[int, str], list[int]]  # rows of all ranks, by step and name of the parameter
+
+
+def distance(mine: Sketch, theirs: Sketch) -> float:
+    """How far what ranks hold together is from the whole, to its scale; inf of no elements."""
+    if not mine.size or not theirs.size:
+        return float("inf")
+    share = theirs.size / mine.size
+    same = Sketch(theirs.size, mine.total * share, mine.squares * share, mine.least, mine.most)
+    return same.error(theirs)
+
+
+class Wholes:
+    """The logical tensors of one side."""
+
+    def __init__(self, side: Side, flow: Flow) -> None:
+        self.side, self.flow = side, flow
+        calls = side.calls
+        self.ranks: list[int] = np.unique(calls.rank).tolist()
+        self.optimizer = side.which(calls.phase, lambda phase: phase == "optimizer")
+        self.backward = side.which(calls.phase, lambda phase: phase == "backward")
+        self._forward = side.which(calls.phase, lambda phase: phase in {"forward", "communication"})
+        self._idle = side.which(calls.op, lambda op: traits_of(op).idle)
+        tensors = side.tensors
+        self._told = calls.leaf[tensors.call] & np.isfinite(tensors.l2norm) & (tensors.size > 0)
+        self._named = tensors.parameter & (tensors.named != 0) & self._told
+
+    def of(self, rows: Iterable[int]) -> Sketch:
+        """What rows hold together."""
+        return sketch(self.side, list(rows))
+
+    def rank(self, row: int) -> int:
+        """The rank of a tensor's row."""
+        return int(self.side.calls.rank[self.side.tensors.call[row]])
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Names of parameters without what wrappers put into them, by their hashes."""
+        hashes, first = np.unique(self.side.tensors.named[self._named], return_index=True)
+        records = tensor_records(self.side, np.flatnonzero(self._named)[first])
+        texts = [record.tensor_name or "" for _, record in sorted(records.items())]
+        order = np.argsort(np.flatnonzero(self._named)[first])
+        return {int(hashes[at]): bare_module(text) for at, text in zip(order, texts, strict=True)}
+
+    @property
+    def complete(self) -> bool:
+        """Whether a model was called, and all ranks are there."""
+        worlds = [process.world or 1 for process in self.side.run.processes]
+        return bool(len(self.models)) and max(worlds, default=1) <= len(self.ranks)
+
+    # -- models and their calls --------------------------------------------------------------------
+
+    @cached_property
+    def models(self) -> NDArray[np.int64]:
+        """Calls of the model: the outermost module with the most calls inside."""
+        calls = self.side.calls
+        outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0))
+        if not len(outermost):
+            return outermost
+        extent = np.diff(np.r_[outermost, len(calls)])
+        model = calls.module[outermost[np.argmax(extent)]]
+        found: NDArray[np.int64] = outermost[calls.module[outermost] == model]
+        return found
+
+    @cached_property
+    def batches(self) -> dict[tuple[int, int], int]:
+        """How many micro-batches the model is given, by rank and step."""
+        calls = self.side.calls
+        found: dict[tuple[int, int], int] = defaultdict(int)
+        for call in self.models.tolist():
+            found[int(calls.rank[call]), int(calls.step[call])] += 1
+        return found
+
+    def most_batches(self, step: int) -> int:
+        """The most micro-batches of a rank in a step."""
+        return max((n for (_, at), n in self.batches.items() if at == step), default=1)
+
+    @cached_property
+    def trained(self) -> list[int]:
+        """Steps with a backward pass."""
+        found: list[int] = np.unique(self.side.calls.step[self.backward]).tolist()
+        return found
+
+    def sites(self, step: int) -> tuple[dict[int, Site], dict[Site, list[int]]]:
+        """Calls of a step's forward passes that compute, collectives among them, and where they
+        are, once each way.
+        """
+        calls = self.side.calls
+        chosen = np.flatnonzero((calls.step == step) & self._forward & calls.leaf & ~self._idle)
+        runs: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+        for call in chosen.tolist():
+            module, op = (
+                self.side.words.get(int(column[call]), "") for column in (calls.module, calls.op)
+            )
+            runs[int(calls.rank[call]), bare_module(module), family(op)].append(call)
+        places: dict[int, Site] = {}
+        groups: dict[Site, list[int]] = defaultdict(list)
+        for (rank, module, op), run in runs.items():
+            batches = self.batches.get((rank, step), 1)
+            length = len(run) // batches if len(run) % batches == 0 else len(run)
+            for number, call in enumerate(run):
+                site = places[call] = Site(module, op, number % length)
+                groups[site].append(call)
+        return places, groups
+
+    def results(self, calls: Iterable[int]) -> list[int]:
+        """The first output of each call, where all of them have one whose statistics are known;
+        else none.
+        """
+        found = []
+        for call in calls:
+            row = next(iter(self.outputs(call)), NONE)
+            if row < 0 or not self._told[row]:
+                return []
+            found.append(row)
+        return found
+
+    def outputs(self, call: int) -> list[int]:
+        """Rows of what a call writes."""
+        return [row for row in self._rows(call) if self.side.tensors.output[row]]
+
+    def inputs(self, call: int) -> list[int]:
+        """Rows of what a call reads."""
+        return [row for row in self._rows(call) if not self.side.tensors.output[row]]
+
+    def _rows(self, call: int) -> range:
+        first, last = np.searchsorted(self.side.tensors.call, [call, call + 1]).tolist()
+        return range(first, last)
+
+    # -- parameters --------------------------------------------------------------------------------
+
+    @cached_property
+    def begun(self) -> dict[str, list[int]]:
+        """The rows in which each rank first reads a parameter once its model is called."""
+        return _first_steps(self._first_read(~self.optimizer))
+
+    @cached_property
+    def before(self) -> Held:
+        """The rows in which an optimizer first reads a parameter: shards without what fills them
+        up.
+        """
+        return self._first_read(self.optimizer)
+
+    @cached_property
+    def stepped(self) -> dict[str, list[int]]:
+        """The same in the first step of each."""
+        return _first_steps(self.before)
+
+    def _first_read(self, where: NDArray[np.bool_]) -> Held:
+        calls, tensors = self.side.calls, self.side.tensors
+        start = dict[int, int]()
+        for call in self.models.tolist():
+            start.setdefault(int(calls.rank[call]), call)
+        first: dict[tuple[int, str, int], int] = {}
+        for row in np.flatnonzero(self._named & ~tensors.output & where[tensors.call]).tolist():
+            call = int(tensors.call[row])
+            rank = int(calls.rank[call])
+            if call >= start.get(rank, 0):
+                name = self.names[int(tensors.named[row])]
+                first.setdefault((int(calls.step[call]), name, rank), row)
+        return _by_place(first)
+
+    @cached_property
+    def updated(self) -> Held:
+        """What optimizers make of parameters: the last row of each rank and step."""
+        calls, tensors = self.side.calls, self.side.tensors
+        rows = np.flatnonzero(self._named & tensors.output & self.optimizer[tensors.call])
+        last: dict[tuple[int, str, int], int] = {}
+        for row in rows.tolist():
+            call = int(tensors.call[row])
+            name = self.names[int(tensors.named[row])]
+            last[int(calls.step[call]), name, int(calls.rank[call])] = row
+        return _by_place(last)
+
+    @cached_property
+    def written(self) -> dict[tuple[int, int, str], int]:
+        """The last call of the backward pass that wrote a gradient, by rank, step and parameter."""
+        calls, tensors = self.side.calls, self.side.tensors
+        rows = np.flatnonzero(
+            (tensors.named != 0)
+            & ~tensors.parameter
+            & tensors.output
+            & self.backward[tensors.call]
+            & calls.leaf[tensors.call]
+            & ~self._idle[tensors.call]
+        )
+        return {
+            (int(calls.rank[call]), int(calls.step[call]), self.names.get(name, "")): call
+            for call, name in zip(
+                tensors.call[rows].tolist(), tensors.named[rows].tolist(), strict=True
+            )
+        }
+
+    @cached_property
+    def gradients(self) -> Held:
+        """Gradients as optimizers get them: what a parameter's update is computed from and no
+        optimizer made.
+        """
+        found: Held = defaultdict(list)
+        for place, rows in self.updated.items():
+            for row in rows:
+                found[place].extend(self._gradient(row))
+        return found
+
+    def _gradient(self, row: int) -> Iterator[int]:
+        calls, tensors = self.side.calls, self.side.tensors
+        step, waiting, seen = calls.step[tensors.call[row]], [row], set[int]()
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            for read in self._beside(at):
+                producer = int(self.flow.producer[read])
+                fits = tensors.size[read] == tensors.size[row] and not tensors.parameter[read]
+                if producer < 0 or calls.step[producer] != step or not fits:
+                    continue
+                if self.optimizer[producer]:
+                    waiting.append(int(self.flow.source_row[read]))
+                elif self._told[read]:
+                    yield read
+                    return
+
+    def _beside(self, row: int) -> list[int]:
+        """What a call reads for one of its results: of lists, what stands in the same place."""
+        call = int(self.side.tensors.call[row])
+        written, read = self.outputs(call), self.inputs(call)
+        own = [each for each in written if self.side.tensors.parameter[each]] or written
+        length = len(own)
+        if length < 2 or row not in own or len(read) < length:
+            return read
+        lists = read[: len(read) // length * length]  # numbers come behind the lists
+        return lists[own.index(row) :: length]
+
+
+def _by_place(rows: dict[tuple[int, str, int], int]) -> Held:
+    """Rows by step and name, of those by step, name and rank."""
+    found: Held = defaultdict(list)
+    for (step, name, _), row in rows.items():
+        found[step, name].append(row)
+    return found
+
+
+def _first_steps(held: Held) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for (_, name), rows in sorted(held.items()):
+        found.setdefault(name, rows)
+    return found
+
+
+def shards(side: Side) -> NDArray[np.uint64]:
+    """The sizes in which a side's ranks hold parameters, by their names, as numbers."""
+    tensors = side.tensors
+    rows = np.flatnonzero(tensors.parameter & (tensors.named != 0) & (tensors.size > 0))
+    return distinct(mixed(tensors.named[rows], tensors.size[rows].astype(np.uint64)))
+
+
+def simple(mine: Sketch, theirs: Sketch, most: tuple[int, int]) -> bool:
+    """Whether so many elements are a multiple of the whole that these numbers of parts allow."""
+    if not mine.size or not theirs.size:
+        return False
+    times = Fraction(mine.size, theirs.size)
+    return not (most[0] % times.numerator or most[1] % times.denominator)
