@@ -101,7 +101,7 @@ class Degrees:
             return False
         return any(
             self.mine.of(mine[:1]).size != self.theirs.of(theirs[:1]).size
-            and self._error(self.mine.of(mine), self.theirs.of(theirs)) <= self.limit
+            and self.error(self.mine.of(mine), self.theirs.of(theirs)) <= self.limit
             for _, mine, theirs in self._begun
         )
 
@@ -114,7 +114,8 @@ class Degrees:
         given = [
             side.of(rows) for side in (self.mine, self.theirs) if (rows := self._given(side, step))
         ]
-        return len(given) == 2 and distance(*given) <= self.limit
+        same = len(given) == 2 and given[0].size == given[1].size
+        return same and distance(*given) <= self.limit
 
     @staticmethod
     def _given(side: Wholes, step: int) -> list[int]:
@@ -142,7 +143,8 @@ class Degrees:
         fewer = min(len(self.mine.begun), len(self.theirs.begun))
         return bool(self._begun) and len(self._begun) >= COMMON * fewer
 
-    def _error(self, mine: Sketch, theirs: Sketch, batches: tuple[int, int] = (1, 1)) -> float:
+    def error(self, mine: Sketch, theirs: Sketch, batches: tuple[int, int] = (1, 1)) -> float:
+        """How far apart two are as wholes; inf where one is no simple multiple of the other."""
         most = len(self.mine.ranks) * batches[0], len(self.theirs.ranks) * batches[1]
         return distance(mine, theirs) if simple(mine, theirs, most) else float("inf")
 
@@ -150,6 +152,10 @@ class Degrees:
     def endings(self) -> NDArray[np.int64]:
         """Rows of golden's losses, and of what its model hands out where it has none."""
         return endings(self.pairing.golden, self.pairing.flows[1].source_row)
+
+    def rank(self, call: int) -> int:
+        """The rank of a call of the target."""
+        return int(self.pairing.target.calls.rank[call])
 
     # -- where they part ---------------------------------------------------------------------------
 
@@ -192,9 +198,9 @@ class Degrees:
         """Parameters that are not golden's when the models are first called."""
         for name, first, theirs in self._begun:
             mine, whole = first, self.theirs.of(theirs)
-            if not np.isfinite(self._error(self.mine.of(mine), whole)):
+            if not np.isfinite(self.error(self.mine.of(mine), whole)):
                 mine = self.mine.stepped.get(name, first)  # shards are filled up to be sent
-            error = self._error(self.mine.of(mine), whole)
+            error = self.error(self.mine.of(mine), whole)
             if error <= self.limit or not np.isfinite(error):
                 continue
             row = self._odd(mine, whole)
@@ -259,7 +265,7 @@ class Degrees:
         mine, theirs = forward.mine.get(site, []), forward.theirs[site]
         if not mine:
             return Cause(MISSING, self._near(site), theirs[0], sure=False)
-        lacking = {*self.mine.ranks} - {self._rank(call) for call in mine}
+        lacking = {*self.mine.ranks} - {self.rank(call) for call in mine}
         rows, whole = self.mine.results(mine), self.theirs.of(self.theirs.results(theirs))
         self.until = None if lacking else self._by_nature(site, rows, whole)
         if self.until is not None:
@@ -276,8 +282,8 @@ class Degrees:
         words += self._who(rows, whole)
         if not alone and self._given_otherwise(forward, site):
             words.append("what ranks are given is together not what golden is given")
-        own = self._rank(call)
-        calls = (*(one for one in region if self._rank(one) == own), call)
+        own = self.rank(call)
+        calls = (*(one for one in region if self.rank(one) == own), call)
         return Cause(
             OTHERWISE,
             call,
@@ -326,9 +332,6 @@ class Degrees:
             return False
         return distance(self.mine.of(read[0]), self.theirs.of(read[1])) > self.limit
 
-    def _rank(self, call: int) -> int:
-        return int(self.pairing.target.calls.rank[call])
-
     def _who(self, rows: list[int], whole: Sketch) -> tuple[str, ...]:
         """Which ranks hold something else than golden, where each holds the whole."""
         if not rows or any(self.mine.of([row]).size != whole.size for row in rows):
@@ -362,7 +365,7 @@ class Degrees:
             name for name, *_, one, whole in held if max(one.reach, whole.reach) <= floor
         }
         for name, _, _, one, whole in held:
-            error, rms = self._error(one, whole), (whole.squares / whole.size) ** 0.5
+            error, rms = self.error(one, whole), (whole.squares / whole.size) ** 0.5
             errors[name] = 0.0 if name in self._nothing or error * rms <= floor else error
         if not self._leaps("gradient", max(errors.values(), default=0.0), BACKWARD * self.limit):
             return None
@@ -434,7 +437,7 @@ class Degrees:
         held = [one for one in self._held("updated", step) if one[0] not in self._nothing]
         if not held:
             return None
-        errors = [self._error(one, whole) for *_, one, whole in held]
+        errors = [self.error(one, whole) for *_, one, whole in held]
         most = float(np.quantile(errors, 1 - MOVED, method="lower"))
         leapt = self._leaps("parameter", most, self.limit)
         factor = self._factor_moved(step, held)
@@ -524,7 +527,7 @@ class Forward:
         return side.of(rows)
 
     def _apart(self, mine: Sketch, theirs: Sketch) -> float:
-        return self._degrees._error(mine, theirs, self._batches)
+        return self._degrees.error(mine, theirs, self._batches)
 
     def ends(self) -> list[Site]:
         """The last sites of golden of which something is known: nothing that is known reads them
@@ -593,9 +596,9 @@ class Forward:
         site = self._own.get(call)
         if site is None:
             return set()
-        own = {self._degrees._rank(one) for one in self.mine[site]}
+        own = {self._degrees.rank(one) for one in self.mine[site]}
         around = {
-            self._degrees._rank(one)
+            self._degrees.rank(one)
             for other in self._inside[site.module]
             for one in self.mine[other]
         }

@@ -57,15 +57,41 @@ class Wholes:
 
     def __init__(self, side: Side, flow: Flow) -> None:
         self.side, self.flow = side, flow
-        calls = side.calls
-        self.ranks: list[int] = np.unique(calls.rank).tolist()
-        self.optimizer = side.which(calls.phase, lambda phase: phase == "optimizer")
-        self.backward = side.which(calls.phase, lambda phase: phase == "backward")
-        self._forward = side.which(calls.phase, lambda phase: phase in {"forward", "communication"})
-        self._idle = side.which(calls.op, lambda op: traits_of(op).idle)
-        tensors = side.tensors
-        self._told = calls.leaf[tensors.call] & np.isfinite(tensors.l2norm) & (tensors.size > 0)
-        self._named = tensors.parameter & (tensors.named != 0) & self._told
+        self.ranks: list[int] = distinct(side.calls.rank).tolist()
+
+    @cached_property
+    def optimizer(self) -> NDArray[np.bool_]:
+        """Calls of optimizers."""
+        return self.side.which(self.side.calls.phase, lambda phase: phase == "optimizer")
+
+    @cached_property
+    def backward(self) -> NDArray[np.bool_]:
+        """Calls of backward passes."""
+        return self.side.which(self.side.calls.phase, lambda phase: phase == "backward")
+
+    @cached_property
+    def _forward(self) -> NDArray[np.bool_]:
+        phases = {"forward", "communication"}
+        return self.side.which(self.side.calls.phase, lambda phase: phase in phases)
+
+    @cached_property
+    def _idle(self) -> NDArray[np.bool_]:
+        return self.side.which(self.side.calls.op, lambda op: traits_of(op).idle)
+
+    @cached_property
+    def _told(self) -> NDArray[np.bool_]:
+        """Rows of leaf calls whose statistics are known."""
+        tensors = self.side.tensors
+        leaf = self.side.calls.leaf[tensors.call]
+        told: NDArray[np.bool_] = leaf & np.isfinite(tensors.l2norm) & (tensors.size > 0)
+        return told
+
+    @cached_property
+    def _named(self) -> NDArray[np.bool_]:
+        """Those of parameters that have a name."""
+        tensors = self.side.tensors
+        named: NDArray[np.bool_] = tensors.parameter & (tensors.named != 0) & self._told
+        return named
 
     def of(self, rows: Iterable[int]) -> Sketch:
         """What rows hold together."""

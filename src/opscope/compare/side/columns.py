@@ -302,7 +302,9 @@ def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
         "output": sides.each(equal_to(sides.different, "output")),
         "constant": roles.each(equal_to(roles.different, "constant")),
         "parameter": roles.each(
-            equal_to(roles.different, "parameter") | equal_to(roles.different, "buffer")
+            equal_to(roles.different, "parameter")
+            | equal_to(roles.different, "buffer")
+            | equal_to(roles.different, "shard")
         ),
         "kept": read.placed("value"),
         "digested": read.known("digest"),

@@ -104,7 +104,7 @@ class Modules:
                 self._names[id(parameter)] = (weakref.ref(parameter), _below(prefix, name))
                 shard = shard_of(parameter)
                 if shard is not None:
-                    self.memories.append((shard, "parameter", _below(prefix, name)))
+                    self.memories.append((shard, "shard", _below(prefix, name)))
         for name, buffer in named(root, "_buffers"):
             self.memories.append((buffer, "buffer", _below(prefix, name)))
         return prefix
