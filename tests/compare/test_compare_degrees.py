@@ -92,6 +92,8 @@ def parallel(to: Path, fault: str, *, noise: float = 0.0) -> MemoryRun:
                     if not (fault == "unreduced" and name == "norm.weight"):
                         assert parameter.grad is not None
                         parameter.grad.copy_(gradients[name])
+                if fault == "drift" and rank:
+                    cast("Tensor", model.norm.bias.grad).mul_(2)
                 optimizer.step()
     return joined([to / "0", to / "1"])
 
@@ -149,6 +151,7 @@ def test_healthy_ranks_and_micro_batches_are_silent_either_way(alone: Path, tmp_
         ("data", (1, "addmm", "into"), "is together not what golden is given"),
         ("twice", (0, "addmm|mm|sum", "out"), "all gradients are 0.5 times golden's"),
         ("unreduced", (0, "native_layer_norm_backward", "norm"), "gradient of norm.weight"),
+        ("drift", (1, "native_layer_norm_backward", "norm"), "of 2 ranks only 1"),
         ("rate", (0, "addcdiv_", ""), "parameters move 2 times as far as golden's"),
     ],
 )

@@ -37,6 +37,7 @@ LATER = 64.0  # of the limit, in later steps: roundings that a training has made
 LEAP = 16.0  # what is that much further apart than in the steps before did not grow
 COMMON = 0.5  # parameters of one name, of the fewer, from which on two runs are of one model
 BATCH_NORM = "native_batch_norm"
+MOST_SWAPPED = 64  # ranks of which each is tried in the place of each
 LEAST_MOVED = 3  # parameters of which an optimizer is judged
 ALIKE = 0.02  # relative spread of factors that are one
 
@@ -215,12 +216,46 @@ class Degrees:
             )
 
     def _odd(self, mine: list[int], whole: Sketch) -> int:
-        """The row of the first rank that is known to hold something else, else of the first."""
-        for row in mine:
-            one = self.mine.of([row])
-            if one.size == whole.size and distance(one, whole) > self.limit:
-                return row
-        return next((row for row in mine if self._same_as(row, mine)), mine[0])
+        """The row of the first rank that is known to hold something else, or what is not in the
+        whole, or what another one should hold alone; else of the first.
+        """
+        slack = self.limit * whole.reach
+        beyond = [
+            row
+            for row, one in ((row, self.mine.of([row])) for row in mine)
+            if one.least < whole.least - slack or one.most > whole.most + slack
+        ]
+        return (self._odd_rows(mine, whole) or beyond or self._again(mine, whole) or mine)[0]
+
+    def _odd_rows(self, mine: list[int], whole: Sketch) -> list[int]:
+        """Rows that hold something else than golden, or than other ranks hold of the same part;
+        none where all do, or where nobody can tell.
+        """
+        copies = self.mine.of(mine).size // max(whole.size, 1)
+        ones = {row: self.mine.of([row]) for row in mine}
+        if all(one.size == whole.size for one in ones.values()):
+            odd = [row for row, one in ones.items() if distance(one, whole) > self.limit]
+        elif copies > 1 and len(mine) <= MOST_SWAPPED:
+            odd = [row for row in mine if self._mended(row, mine, whole)]
+        else:
+            odd = []
+        return odd if len(odd) < len(mine) else []
+
+    def _mended(self, row: int, mine: list[int], whole: Sketch) -> bool:
+        """Whether all are the whole if a rank holds what another one does."""
+        others = [other for other in mine if other != row]
+        return any(
+            distance(self.mine.of([*others, other]), whole) <= self.limit for other in others
+        )
+
+    def _again(self, mine: list[int], whole: Sketch) -> list[int]:
+        """Rows of parts that more ranks before hold than there are copies of the whole."""
+        copies = max(self.mine.of(mine).size // max(whole.size, 1), 1)
+        return [
+            row
+            for row in mine
+            if self.mine.of([row]).size < whole.size and len(self._same_as(row, mine)) >= copies
+        ]
 
     def _same_as(self, row: int, rows: list[int]) -> list[int]:
         """Rows before one that hold the same."""
@@ -229,13 +264,11 @@ class Degrees:
 
     def _twice(self, mine: list[int], whole: Sketch) -> tuple[str, ...]:
         """That two ranks hold one shard, where that is why something lacks."""
-        held = self.mine.of(mine).size // max(whole.size, 1)
-        for row in mine:
-            same = self._same_as(row, mine)
-            if len(same) >= max(held, 1) and self.mine.of([row]).size < whole.size:
-                other = self.mine.rank(same[0])
-                return (f"ranks {other} and {self.mine.rank(row)} hold the same shard",)
-        return ()
+        again = self._again(mine, whole)
+        if not again:
+            return ()
+        ranks = {self.mine.rank(self._same_as(again[0], mine)[0]), self.mine.rank(again[0])}
+        return (f"ranks {' and '.join(map(str, sorted(ranks)))} hold the same shard",)
 
     # -- forward passes ----------------------------------------------------------------------------
 
@@ -290,7 +323,7 @@ class Degrees:
             theirs[0],
             sure=False,
             words=tuple(words),
-            region=(tuple(sorted(set(calls))), (theirs[0],)),
+            region=(tuple(sorted(set(calls))), forward.around(theirs[0])),
         )
 
     def _by_nature(self, site: Site, rows: list[int], whole: Sketch) -> str | None:
@@ -333,12 +366,8 @@ class Degrees:
         return distance(self.mine.of(read[0]), self.theirs.of(read[1])) > self.limit
 
     def _who(self, rows: list[int], whole: Sketch) -> tuple[str, ...]:
-        """Which ranks hold something else than golden, where each holds the whole."""
-        if not rows or any(self.mine.of([row]).size != whole.size for row in rows):
-            return ()
-        odd = {
-            self.mine.rank(row) for row in rows if distance(self.mine.of([row]), whole) > self.limit
-        }
+        """Which ranks hold something else than golden, where only some are known to."""
+        odd = {self.mine.rank(row) for row in self._odd_rows(rows, whole)} if rows else set[int]()
         if not odd or odd == {*self.mine.ranks}:
             return ()
         return (f"of {len(self.mine.ranks)} ranks only {_listed(odd)}",)
@@ -590,6 +619,17 @@ class Forward:
                 seen.add(made)
                 waiting.append(made)
         return sorted(seen - {*calls})
+
+    def around(self, call: int) -> tuple[int, ...]:
+        """A call of golden, and those before it of which nothing is known."""
+        waiting, seen = [call], {call}
+        while waiting and len(seen) < MAX_REGION:
+            for made in self._above(self._degrees.theirs, waiting.pop()):
+                site = self._places.get(made)
+                if made not in seen and (site is None or np.isnan(self.error(site))):
+                    seen.add(made)
+                    waiting.append(made)
+        return tuple(sorted(seen))
 
     def some_ranks(self, call: int) -> set[int]:
         """The ranks that run a call, where others of those that run its module do not."""

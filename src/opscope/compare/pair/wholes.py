@@ -141,7 +141,17 @@ class Wholes:
 
     def most_batches(self, step: int) -> int:
         """The most micro-batches of a rank in a step."""
-        return max((n for (_, at), n in self.batches.items() if at == step), default=1)
+        return max((self.batches.get((rank, step), 1) for rank in self.ranks), default=1)
+
+    @cached_property
+    def _computing(self) -> dict[int, list[int]]:
+        """Calls of forward passes that compute, collectives among them, by step."""
+        calls = self.side.calls
+        found: dict[int, list[int]] = defaultdict(list)
+        chosen = np.flatnonzero(self._forward & calls.leaf & ~self._idle)
+        for call, step in zip(chosen.tolist(), calls.step[chosen].tolist(), strict=True):
+            found[step].append(call)
+        return found
 
     @cached_property
     def trained(self) -> list[int]:
@@ -154,9 +164,8 @@ class Wholes:
         are, once each way.
         """
         calls = self.side.calls
-        chosen = np.flatnonzero((calls.step == step) & self._forward & calls.leaf & ~self._idle)
         runs: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-        for call in chosen.tolist():
+        for call in self._computing.get(step, []):
             module, op = (
                 self.side.words.get(int(column[call]), "") for column in (calls.module, calls.op)
             )
