@@ -66,3 +66,25 @@ UNPUBLISHED = (
 # Shows, and is not named by a check: the definition that would tell is not among ours. The run
 # names it as an overflow's origin.
 UNNAMED = (Real("complex_rsqrt", 156152, "aten::rsqrt", overflow=True),)
+
+
+class Miscompiled(NamedTuple):
+    """A program of tests/real/programs, its issue, the functions of the graph that have to be named
+    among others, and the words of the line that the finding stands at.
+    """
+
+    program: str
+    issue: int
+    nodes: tuple[str, ...]
+    line: str
+    phase: str = "forward"
+
+
+# What inductor makes of a graph on the CPU that its operators do not compute, torch 2.13.0.
+MISCOMPILED = (
+    Miscompiled("compiled_shift", 197829, ("clone", "setitem"), "window[1:] ="),
+    Miscompiled("compiled_int8_minimum", 191499, ("min",), "torch.min"),
+    Miscompiled("compiled_dtype_view", 198101, ("view", "setitem"), "halves.view"),
+    Miscompiled("compiled_swap", 0, ("clone", "copy_"), "back.copy_"),
+    Miscompiled("compiled_amax_bfloat16", 186799, ("amax",), ".amax(1)", "backward"),
+)

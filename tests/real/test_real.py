@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.real.table import REAL, UNNAMED, UNPUBLISHED, Real
+from tests.real.table import MISCOMPILED, REAL, UNNAMED, UNPUBLISHED, Miscompiled, Real
 
 pytestmark = pytest.mark.zoo
 PROGRAMS = Path(__file__).parent / "programs"
@@ -89,3 +89,20 @@ def test_one_that_leaves_the_type_is_the_origin_in_any_case(real: Real, tmp_path
     assert real.op in {
         finding["op"].rpartition(".")[0] for finding in checked(tmp_path, real.program)
     }
+
+
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.13."), reason="what inductor makes differs by release"
+)
+@pytest.mark.parametrize("real", MISCOMPILED, ids=lambda real: real.program)
+def test_what_inductor_makes_otherwise_is_named(real: Miscompiled, tmp_path: Path) -> None:
+    found = [
+        each for each in checked(tmp_path, real.program) if each["kind"] == "compiled-mismatch"
+    ]
+    assert found
+    assert (found[0]["phase"], found[0]["confidence"]) == (real.phase, "proven")
+    (told,) = [words for words in found[0]["reasons"] if words.startswith("so it is when only")]
+    assert all(node in told for node in real.nodes)
+    line = int(found[0]["source"].rpartition(":")[2])
+    text = (PROGRAMS / f"{real.program}.py").read_text(encoding="utf-8").splitlines()
+    assert real.line in text[line - 1]

@@ -34,7 +34,8 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
     order: reached ones 0, those that nobody hid 1, hidden ones 2. judged: the bits come from the
     call itself.
     forward: of a gradient whose forward call has no row. inside: the composite operator that the
-    program called, which has no row.
+    program called, which has no row. source and module: where in the program, where that is known
+    better than of the call.
     """
 
     process: int
@@ -47,6 +48,11 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
     judged: bool = True
     forward: Forward | None = None
     inside: str | None = None
+    source: str | None = None
+    module: str | None = None
+
+
+MISMATCHES = frozenset({"replay-mismatch", "compiled-mismatch"})  # results are wrong, though sound
 
 
 def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, ...]:
@@ -115,7 +121,7 @@ def _wrong_before_failure(made: list[tuple[int, Finding]]) -> list[tuple[int, Fi
     return [
         (
             min(order, first)
-            if finding.kind == "replay-mismatch" and [*_position(finding)] < position
+            if finding.kind in MISMATCHES and [*_position(finding)] < position
             else order,
             finding,
         )
@@ -174,8 +180,8 @@ def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole
         call=call.name,
         op=one.inside or call.op,
         phase=call.phase,
-        module=call.module,
-        source=call.source,
+        module=one.module or call.module,
+        source=one.source or call.source,
         forward=one.forward
         if partner is None
         else Forward(call=partner[0].name, op=partner[0].op, source=partner[0].source),

@@ -33,6 +33,10 @@ KINDS: dict[str, tuple[str, str]] = {
         "an operator, made again, differs from a trusted substitute beyond rounding",
         "opscope repro RUN CALL -o case",
     ),
+    "compiled-mismatch": (
+        "what a compiler made of a graph is not what the operators of the graph compute",
+        "opscope show RUN --graphs",
+    ),
     "nondeterminism": (
         "an operator, made again of the same inputs, gives other bits each time",
         "opscope replay RUN --repeat 10 --ops OP",

@@ -113,6 +113,7 @@ def recorded_judgements(run: Run) -> list[Accusation]:
                 _words(row.kind, row.substitute, row.sample),
                 *_sample_words(row.sample),
                 *_replaced_words(row.sample),
+                *_node_words(row.sample),
             ),
             confidence=_confidence(row.kind, row.sample),
             evidence={
@@ -123,6 +124,8 @@ def recorded_judgements(run: Run) -> list[Accusation]:
                 "inside": _names(row.sample, "inside"),
             },
             judged=False,
+            source=_last_node(row.sample, "source"),
+            module=_last_node(row.sample, "module"),
         )
         for row in records(run, "judgements")
     ]
@@ -145,6 +148,8 @@ def _confidence(kind: str, sample: str | None) -> str:
 def _words(kind: str, substitute: str | None, sample: str | None) -> str:
     if kind == "nondeterminism":
         return "the same inputs gave different bits when the call was run again"
+    if kind == "compiled-mismatch":
+        return "compiled code gives other results than the graph's own operators"
     if _sample(sample).get("differences"):
         return "its gradient formula is not the derivative of its results"
     what = "the gradient by its own formula" if _sample(sample).get("gradient") else ""
@@ -158,6 +163,28 @@ def _replaced_words(sample: str | None) -> tuple[str, ...]:
     return (
         (f"its kernel calls {', '.join(names)[:200]}, registered by this program",) if names else ()
     )
+
+
+def _node_words(sample: str | None) -> tuple[str, ...]:
+    """Which nodes of a graph deviate when they alone are compiled, and where they come from."""
+    nodes = _nodes(sample)
+    if not nodes:
+        return ()
+    places = dict.fromkeys(str(each["source"]) for each in nodes if each.get("source"))
+    names = ", ".join(str(each.get("op")) for each in nodes[:5])
+    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+    at = f" at {', '.join(list(places)[:3])}" if places else ""
+    return (f"so it is when only {names}{more}{at} are compiled"[:400],)
+
+
+def _last_node(sample: str | None, fact: str) -> str | None:
+    """What is known of the node whose result is the deviating one."""
+    return next((str(each[fact]) for each in reversed(_nodes(sample)) if each.get(fact)), None)
+
+
+def _nodes(sample: str | None) -> list[dict[str, Any]]:
+    found = _sample(sample).get("nodes")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _names(sample: str | None, key: str) -> list[str]:

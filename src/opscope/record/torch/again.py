@@ -36,7 +36,8 @@ class Execution:
     """One call of a graph, as far as it is needed to make it again.
 
     inputs are held weakly, but for small ones that may die before the backward pass; copies are of
-    those that the graph writes to, by place. refused says why it cannot be made again.
+    those that the graph writes to, by place. refused says why it cannot be made again;
+    checked, that its forward pass was judged.
     """
 
     captured: Captured
@@ -48,6 +49,7 @@ class Execution:
     inference: bool = False
     refused: str | None = None
     unsound: bool = False
+    checked: bool = False
     index: int = -1
 
     def moved(self, given: Sequence[Any]) -> frozenset[int]:
@@ -58,12 +60,15 @@ class Execution:
             if version is not None and getattr(value, "_version", version) != version
         )
 
+    def originals(self) -> list[Any]:
+        """Its inputs as the program has them now, None for those that were freed."""
+        return [each() if isinstance(each, weakref.ref) else each for each in self.inputs]
+
     def parameters(self) -> tuple[torch.Tensor, ...]:
         """Those inputs that gradients are collected for, and that therefore are alive."""
-        found = [each() if isinstance(each, weakref.ref) else each for each in self.inputs]
         return tuple(
             each
-            for each in found
+            for each in self.originals()
             if isinstance(each, torch.Tensor) and each.is_leaf and each.requires_grad
         )
 
@@ -242,7 +247,7 @@ class Again:
             self._book.again(index)
             self._enter()
             try:
-                with self._surroundings(execution):
+                with surroundings(execution):
                     job = partial(self._inside, captured.name, phase, work, inputs)
                     played(job, callers)()
             except BaseException as error:  # noqa: BLE001 - of the graph's operators: said, and the program goes on
@@ -280,17 +285,18 @@ class Again:
             raise
         self._book.leave_scope(scope, made)
 
-    @contextmanager
-    def _surroundings(self, execution: Execution) -> Iterator[None]:
-        """Autocast and random numbers as they were for the call."""
-        with ExitStack() as stack:
-            if execution.random is not None:
-                stack.callback(torch.set_rng_state, torch.get_rng_state())
-                torch.set_rng_state(execution.random)
-            enabled, dtype = execution.autocast
-            if enabled:
-                stack.enter_context(torch.autocast("cpu", dtype=dtype))
-            yield
+
+@contextmanager
+def surroundings(execution: Execution) -> Iterator[None]:
+    """Autocast and random numbers as they were for the call."""
+    with ExitStack() as stack:
+        if execution.random is not None:
+            stack.callback(torch.set_rng_state, torch.get_rng_state())
+            torch.set_rng_state(execution.random)
+        enabled, dtype = execution.autocast
+        if enabled:
+            stack.enter_context(torch.autocast("cpu", dtype=dtype))
+        yield
 
 
 def results(execution: Execution, made: Any) -> list[tuple[str, Any]]:

@@ -350,6 +350,10 @@ class Checker:
             {"output": "", "gradient": found.slot, "differences": True},
         )
 
+    def accuse_compiled(self, index: int, found: Replayed, told: Mapping[str, Any]) -> None:
+        """Write the judgement that compiled code is not what its graph computes."""
+        self._judge(index, "compiled-mismatch", "its own operators", found, told)
+
     def _turn(
         self,
         func: Any,

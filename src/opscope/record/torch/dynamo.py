@@ -34,7 +34,7 @@ class Captured(msgspec.Struct, frozen=True):
     it holds itself, which are its inputs before those that it is given, as AOTAutograd has them.
     written: places of the inputs that it writes to, None where AOTAutograd did not say. reason: why
     it was compiled again; ended: why it ends where it does, a break of the graph among them.
-    seconds: what the back end took.
+    seconds: what the back end took. compiler: the back end, called with a graph and its inputs.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Captured(msgspec.Struct, frozen=True):
     ended: str | None
     broken: bool
     seconds: float
+    compiler: Any = None
 
     def attributes(self) -> tuple[Any, ...]:
         """The tensors that it holds."""
@@ -162,6 +163,7 @@ def describe(
         ended=None if told is None else str(told.reason)[:500],
         broken=bool(getattr(told, "graph_break", False)),
         seconds=round(seconds, 3),
+        compiler=compiler,
     )
 
 

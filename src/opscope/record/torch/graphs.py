@@ -20,6 +20,7 @@ import torch
 from opscope.kernels.calls import Operator
 from opscope.record.torch.again import Again, Execution, untrained
 from opscope.record.torch.aside import aside
+from opscope.record.torch.compiled import CompiledCheck
 from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.contain import contain, tell
@@ -115,8 +116,10 @@ class Graph:
 class Graphs:
     """Watches the compiler for one session."""
 
-    def __init__(self, session: Session, book: Any, again: Again) -> None:
-        self.session, self.book, self.again = session, book, again
+    def __init__(
+        self, session: Session, book: Any, again: Again, check: CompiledCheck | None
+    ) -> None:
+        self.session, self.book, self.again, self.check = session, book, again, check
         self.calls = Calls(book)
         leave_uncompiled(GraphOperator, Running, Calls, Graph, Graphs)
         self._told = False
@@ -191,6 +194,8 @@ class Graphs:
             self.book.claim(node._sequence_nr())
             node.opscope = (weakref.ref(graph), execution)
             watch_backward(node._forward_cls, self.backward)
+        if self.check is not None and self.check.wants(execution):
+            self.check.forward(execution, given, result)
         if running.suspected:
             execution.unsound = True
             self.again.forward(execution, given)
@@ -210,6 +215,8 @@ class Graphs:
         running = Running(lambda *_: previous(node, *given))
         shown = gradients if boxed else list(gradients)
         result = self.calls.make(graph.backward, (shown, execution.parameters()), running)
+        if self.check is not None and execution.checked and kept:
+            self._guarded(self.check.backward, execution, running.index, kept, result)
         if running.suspected and not execution.unsound and kept is not None:
             self._guarded(self.again.backward, execution, running.index, kept, result)
         if not torch._C._autograd._get_current_graph_task_keep_graph():

@@ -23,35 +23,20 @@ WRAPPING = frozenset({"wrap", "tag_activation_checkpoint", "wrap_activation_chec
 FRAME = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
-class Repeated(torch.fx.Interpreter):
-    """Runs the nodes of a captured graph, each below the lines of the program and the modules that
-    it was captured from, so that the recorder finds them on the stack.
+class Interpreted(torch.fx.Interpreter):
+    """Runs the nodes of a captured graph; operators of higher order by their plain form.
+
+    held: what the graph holds, by name, in the place of its own.
     """
 
     def __init__(
         self,
         module: torch.nn.Module,
         graph: torch.fx.Graph,
-        book: Any,
         held: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(module, graph=graph)
-        self._book, self._held = book, held or {}
-        self._scopes: list[tuple[str, int]] = []
-
-    def run(self, *given: Any, **options: Any) -> Any:
-        """Run all nodes."""
-        try:
-            return super().run(*given, **options)
-        finally:
-            self._within([])
-
-    def run_node(self, node: torch.fx.Node) -> Any:
-        """Run one node."""
-        if not node.op.startswith("call_"):
-            return super().run_node(node)
-        self._within(modules_of(node))
-        return played(partial(super().run_node, node), frames_of(node))()
+        self._held = held or {}
 
     def fetch_attr(self, target: str) -> Any:
         """What the graph holds by this name."""
@@ -78,9 +63,44 @@ class Repeated(torch.fx.Interpreter):
         """A graph among the arguments as a function that interprets it."""
         if isinstance(value, tuple):
             return tuple(map(self._interpreted, value))
-        if not isinstance(value, torch.fx.GraphModule):
-            return value
-        return Repeated(value, value.graph, self._book).run
+        return self._function(value) if isinstance(value, torch.fx.GraphModule) else value
+
+    def _function(self, graph: torch.fx.GraphModule) -> Callable[..., Any]:
+        return Interpreted(graph, graph.graph).run
+
+
+class Repeated(Interpreted):
+    """Runs the nodes of a captured graph, each below the lines of the program and the modules that
+    it was captured from, so that the recorder finds them on the stack.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        graph: torch.fx.Graph,
+        book: Any,
+        held: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(module, graph, held)
+        self._book = book
+        self._scopes: list[tuple[str, int]] = []
+
+    def run(self, *given: Any, **options: Any) -> Any:
+        """Run all nodes."""
+        try:
+            return super().run(*given, **options)
+        finally:
+            self._within([])
+
+    def run_node(self, node: torch.fx.Node) -> Any:
+        """Run one node."""
+        if not node.op.startswith("call_"):
+            return super().run_node(node)
+        self._within(modules_of(node))
+        return played(partial(super().run_node, node), frames_of(node))()
+
+    def _function(self, graph: torch.fx.GraphModule) -> Callable[..., Any]:
+        return Repeated(graph, graph.graph, self._book).run
 
     def _within(self, modules: Sequence[tuple[str, str]]) -> None:
         """Leave and enter modules until those are open that a node belongs to."""

@@ -29,6 +29,7 @@ from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
 from opscope.record.torch.checker import Checker
+from opscope.record.torch.compiled import CompiledCheck
 from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
 from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.graphs import Graphs
@@ -92,7 +93,9 @@ class TorchRecorder:
             self.session.note("not executed again", name, why)
 
         again = Again(self.book, self.enter_modes, self.exit_modes, refused)
-        Graphs(self.session, self.book, again).watch()
+        checker = self.beneath.checker if self.beneath is not None else None
+        check = CompiledCheck(checker) if checker is not None else None
+        Graphs(self.session, self.book, again, check).watch()
 
     def watch_formulas(self) -> None:
         """Know which gradient formula in Python is running, until the session ends."""

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far the results of a graph may lie apart that correct compilers make of it: the graph
+interpreted in double precision, and with every rounding made otherwise.
+
+A compiler may fuse, reassociate and leave out roundings of narrow types. Where that matters, in
+sums that cancel and in comparisons of nearly equal numbers, results of the same graph with each
+operator's result moved by some units of its rounding differ as well (Monte Carlo arithmetic: D.
+Parker, 1997). What memory holds that nobody wrote is other in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from opscope.judge.families import kind_of, unjudged_kind
+
+MOVED = 4  # units of rounding that a result is moved by at most
+KEPT = frozenset({"exact", "unjudged"})  # kinds of operators whose results are not rounded
+
+
+class Perturbed(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
+    """Moves what every operator rounds, each element by another amount."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # torch's
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name if hasattr(func, "_schema") else ""
+        if unjudged_kind(name) == "memory":
+            tree_map(self._fill, result)
+        elif (
+            name
+            and kind_of(name) not in KEPT
+            and not _narrows_nothing(name, args, result)
+            and (func._schema.is_mutable or not _shares(result, (args, kwargs)))
+        ):
+            tree_map(self._move, result)
+        return result
+
+    def _move(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            unit = torch.finfo(value.dtype).eps / 2
+            noise = torch.rand(value.shape, generator=self._generator, dtype=torch.float64)
+            wide = value.double() * (1 + (2 * noise - 1) * (MOVED * unit))
+            value.copy_(wide.clamp(*_limits(value.dtype)).where(value.isfinite(), value.double()))
+        return value
+
+    def _fill(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            value.copy_(torch.rand(value.shape, generator=self._generator, dtype=torch.float64))
+        return value
+
+
+class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
+    """Has every operator compute floating numbers in double precision."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if not _rounds(func):
+            return func(*args, **(kwargs or {}))
+        return func(*tree_map(widened, args), **tree_map(widened, dict(kwargs or {})))
+
+
+def widened(value: Any) -> Any:
+    """A floating tensor or type in double precision; anything else as it is."""
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value.is_floating_point else value
+    narrow = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.double() if narrow and value.dtype != torch.float64 else value
+
+
+def _rounds(func: Any) -> bool:
+    """Whether types may be replaced in a call: not where it reads the bits of another type."""
+    return func is not torch.ops.aten.view.dtype
+
+
+def _shares(result: Any, given: Any) -> bool:
+    """Whether a result is a view of what was given, and not the operator's own to change."""
+    memory = {each.untyped_storage()._cdata for each in _tensors(given)}
+    return any(each.untyped_storage()._cdata in memory for each in _tensors(result))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [
+        each
+        for each in tree_leaves(value)
+        if isinstance(each, torch.Tensor) and torch._C._has_storage(each)
+    ]
+
+
+def _narrows_nothing(name: str, args: tuple[Any, ...], result: Any) -> bool:
+    """Whether a cast keeps its numbers."""
+    if kind_of(name) != "cast" or not args:
+        return False
+    before, after = args[0], result
+    if not (isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)):
+        return False
+    if not (before.is_floating_point() and after.is_floating_point()):
+        return True
+    return torch.finfo(after.dtype).eps <= torch.finfo(before.dtype).eps
+
+
+def _limits(dtype: torch.dtype) -> tuple[float, float]:
+    known = torch.finfo(dtype)
+    return known.min, known.max

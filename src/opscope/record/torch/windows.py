@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a captured graph, compiled alone beside the same part operator by operator: how a graph
+that was compiled wrongly is cut down to the nodes that are.
+
+A window is a run of consecutive nodes. What it reads of earlier nodes is given to it as they made
+it, with the memory that values share shared again; what is judged is what later nodes read of it
+and what it wrote to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from torch.fx.node import map_arg
+
+from opscope.judge.compiled import Deviation, Sides, deviation
+from opscope.record.torch.dynamo import copied
+from opscope.record.torch.interpreted import Interpreted
+from opscope.record.torch.perturbed import Perturbed, Widened, widened
+
+SIDES = 8  # with other roundings
+NEAR = 32  # units of rounding within which two results are alike without more work
+MOST = 1 << 24  # elements of one output
+Array = np.ndarray[Any, Any]
+Run = Callable[[list[Any]], Sequence[Any]]
+
+
+class Deviating(msgspec.Struct, frozen=True):
+    """Which output of a graph or window deviates, with the dtype that it has."""
+
+    place: int
+    dtype: str
+    found: Deviation
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Nodes that deviate when they are compiled alone, and what does of them."""
+
+    nodes: list[torch.fx.Node]
+    deviating: Deviating
+
+
+def judge(compiled: Sequence[Any], run: Run, given: Sequence[Any]) -> Deviating | None:
+    """The first output of compiled code that no correct compiler makes of what `run` makes of these
+    inputs, None where all are correct.
+
+    Each run has inputs of its own; compiled and what run gives are outputs, then inputs as they are
+    afterwards.
+    """
+    eager = run(together(given))
+    apart = [
+        place
+        for place, (one, other) in enumerate(zip(compiled, eager, strict=True))
+        if judged(one, other) and not alike(one, other)
+    ]
+    if not apart:
+        return None
+    moved = []
+    for seed in range(SIDES):
+        with Perturbed(seed):
+            moved.append(run(together(given)))
+    true = in_double_precision(run, [widened(each) for each in together(given)])
+    for place in apart:
+        dtype = eager[place].dtype
+        floats = dtype.is_floating_point or dtype.is_complex
+        sides = Sides(
+            compiled=array(compiled[place]),
+            eager=array(eager[place]),
+            moved=[array(each[place]) for each in moved],
+            true=array(true[place])
+            if true is not None and floats and true[place].shape == eager[place].shape
+            else None,
+            unit=torch.finfo(dtype).eps / 2 if floats else 0.0,
+        )
+        found = deviation(sides)
+        if found is not None:
+            return Deviating(place, str(dtype).removeprefix("torch."), found)
+    return None
+
+
+def in_double_precision(run: Run, inputs: list[Any]) -> Sequence[Any] | None:
+    """What a graph makes of these inputs in double precision; None where it cannot, since it reads
+    the bits of another type.
+    """
+    try:
+        with Widened():  # type: ignore[no-untyped-call] # torch's
+            return run(inputs)
+    except Exception:  # noqa: BLE001 - whatever its operators raise
+        return None
+
+
+def judged(one: Any, other: Any) -> bool:
+    """Whether two outputs are tensors that can be held beside each other."""
+    return (
+        isinstance(one, torch.Tensor)
+        and isinstance(other, torch.Tensor)
+        and one.layout == other.layout == torch.strided
+        and one.shape == other.shape
+        and not one.is_quantized
+        and 0 < one.numel() <= MOST
+    )
+
+
+def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two results are the same within a few units of rounding."""
+    one, other = one.detach(), other.detach()
+    if torch.equal(one, other):
+        return True
+    if not (other.is_floating_point() or other.is_complex()):
+        return False
+    finite = other.isfinite()
+    if not torch.equal(finite, one.isfinite()) or not torch.equal(other.isnan(), one.isnan()):
+        return False
+    size = other.abs().double()[finite]
+    error = (one.to(torch.complex128) - other.to(torch.complex128)).abs()[finite]
+    scale = size.square().mean().sqrt() if size.numel() else 0.0
+    return bool((error <= NEAR * torch.finfo(other.dtype).eps / 2 * (size + scale)).all())
+
+
+def array(value: torch.Tensor) -> Array:
+    """Numbers of a tensor, as float64 or int64."""
+    value = value.detach()
+    if value.is_complex():
+        value = torch.view_as_real(value)
+    return value.to(torch.float64 if value.is_floating_point() else torch.int64).numpy()
+
+
+def together(values: Sequence[Any]) -> list[Any]:
+    """Copies of tensors that share memory where these do; anything else as it is."""
+    memories: dict[int, torch.UntypedStorage] = {}
+    found = []
+    for value in values:
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+            found.append(value)
+            continue
+        storage = value.detach().untyped_storage()
+        if storage._cdata not in memories:
+            memories[storage._cdata] = storage.clone()  # type: ignore[no-untyped-call] # torch's
+        copy = torch.empty(0, dtype=value.dtype).set_(
+            memories[storage._cdata], value.storage_offset(), value.shape, value.stride()
+        )
+        found.append(copy)
+    return found
+
+
+def leaves(values: Sequence[torch.Tensor], places: Sequence[int]) -> list[torch.Tensor]:
+    """The same, gradients being collected for some of them."""
+    return [each.requires_grad_() if place in places else each for place, each in enumerate(values)]
+
+
+def gradients(function: Callable[..., Any], given: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Gradients of what a function gives for these leaves, begun with random ones that are always
+    the same.
+    """
+    with torch.enable_grad():
+        made = [
+            each
+            for each in function(*given)
+            if isinstance(each, torch.Tensor) and each.requires_grad
+        ]
+        random = torch.Generator().manual_seed(0)
+        begun = [
+            torch.randn(each.shape, generator=random, dtype=torch.float64).to(each.dtype)
+            for each in made
+        ]
+        wanted = [each for each in given if each.requires_grad]
+        return torch.autograd.grad(made, wanted, begun, allow_unused=True)
+
+
+class Cutter:
+    """Cuts one graph down. values are what the graph holds and is given, by the name of the node
+    that stands for it; compiler is its back end. trained: names of those for which gradients are
+    collected, where gradients deviate; then those of a window are judged, begun with random ones.
+    """
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        graph: torch.fx.Graph,
+        values: Mapping[str, Any],
+        compiler: Callable[..., Any],
+        *,
+        seconds: float,
+        trained: frozenset[str] = frozenset(),
+    ) -> None:
+        self._trained = trained
+        self._module, self._graph, self._compiler = module, graph, compiler
+        self._values = dict(values)
+        self._calls = [node for node in graph.nodes if node.op.startswith("call_")]
+        self._until = time.monotonic() + seconds
+
+    def cut(self) -> Cut | None:
+        """The smallest window that deviates, None where not even all nodes alone do, or time is
+        up.
+        """
+        first, last = 0, len(self._calls)
+        best = self.test(first, last)
+        if best is None:
+            return None
+        low, high = 1, last  # the shortest beginning that deviates
+        while low < high:
+            middle = (low + high) // 2
+            found = self.test(0, middle)
+            low, high, best = (low, middle, found) if found else (middle + 1, high, best)
+        last = high
+        low, high = 0, last - 1  # the shortest end of it that does
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self.test(middle, last)
+            low, high, best = (middle, high, found) if found else (low, middle - 1, best)
+        return self.test(low, last) or best
+
+    def test(self, first: int, last: int) -> Cut | None:
+        """What deviates of these calls, compiled alone; nothing where that cannot be tried."""
+        if time.monotonic() > self._until:
+            return None
+        try:
+            module, given = self._window(first, last)
+            graph = copied(module)  # a back end may change the other
+            plain = Interpreted(module, graph).run
+            if self._trained:
+                places = [place for place, each in enumerate(given) if each.requires_grad]
+                given = [each.detach() for each in given]
+                with torch.enable_grad():
+                    compiled = self._compiler(module, leaves(together(given), places))
+                made = gradients(compiled, leaves(together(given), places))
+                found = judge(made, lambda inputs: gradients(plain, leaves(inputs, places)), given)
+            else:
+                compiled = self._compiler(module, together(given))
+                fresh = together(given)
+                made = (*compiled(*fresh), *fresh)
+                found = judge(made, lambda inputs: (*plain(*inputs), *inputs), given)
+        except Exception:  # noqa: BLE001 - a window that cannot be compiled is none
+            return None
+        return None if found is None else Cut(self._calls[first:last], found)
+
+    def _window(self, first: int, last: int) -> tuple[torch.fx.GraphModule, list[Any]]:
+        """The calls as a graph of their own, and what it is given."""
+        inside = self._calls[first:last]
+        names = set(inside)
+        needed = list(
+            dict.fromkeys(
+                each for node in inside for each in node.all_input_nodes if each not in names
+            )
+        )
+        known = self._before(inside[0], needed)
+        graph = torch.fx.Graph()
+        made: dict[torch.fx.Node, Any] = {}
+        given = []
+        for node in needed:
+            value = known[node]
+            if isinstance(value, torch.Tensor):
+                made[node] = graph.placeholder(node.name)
+                given.append(value)
+            else:
+                made[node] = value
+        for node in inside:
+            made[node] = graph.node_copy(node, lambda each: made[each])
+            made[node].args = map_arg(node.args, lambda each: made[each])
+        read = [
+            node
+            for node in inside
+            if any(user not in names for user in node.users) or node is inside[-1]
+        ]
+        graph.output(tuple(made[node] for node in read))
+        copies = [
+            each.requires_grad_(value.requires_grad)
+            for each, value in zip(together(given), given, strict=True)
+        ]
+        return torch.fx.GraphModule(self._module, graph), copies
+
+    def _before(
+        self, stop: torch.fx.Node, needed: Sequence[torch.fx.Node]
+    ) -> dict[torch.fx.Node, Any]:
+        """What these nodes made, at the time when a later one is about to run."""
+        names = list(self._values)
+        fresh = dict(zip(names, together(list(self._values.values())), strict=True))
+        for name in self._trained:
+            fresh[name].requires_grad_()
+        found: dict[torch.fx.Node, Any] = {}
+        interpreter = Interpreted(self._module, self._graph)
+        interpreter.env = found
+        with torch.set_grad_enabled(bool(self._trained)):
+            for node in self._graph.nodes:
+                if node is stop:
+                    break
+                if node.name in fresh:
+                    found[node] = fresh[node.name]
+                elif node.op.startswith("call_"):
+                    found[node] = interpreter.run_node(node)
+        return {node: found[node] for node in needed}

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--check` holds compiled graphs against their own operators, and cuts those that deviate."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.backends.common import aot_autograd
+
+import opscope
+from opscope.run.finding import Finding
+from tests.record.hidden_backend import hidden, hiding
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def replacing(wrong: Any, other: Callable[..., Any]) -> Callable[..., Any]:
+    """A back end that takes another function for one of the graph's."""
+
+    def backend(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        for node in module.graph.nodes:
+            if node.target == wrong:
+                node.target = other
+        module.recompile()
+        return module.forward
+
+    return backend
+
+
+def checked(place: Path, program: Callable[[], object]) -> list[Finding]:
+    with opscope.record(place, check=True):
+        program()
+    return [each for each in opscope.scan(place).findings if each.kind == "compiled-mismatch"]
+
+
+def gated(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    hidden_state = torch.tanh(x @ weight)
+    gate = torch.sigmoid(hidden_state)
+    return (hidden_state * gate).sum(1)
+
+
+def test_the_operator_that_a_compiler_took_for_another_is_named(tmp_path: Path) -> None:
+    backend = replacing(torch.sigmoid, torch.tanh)
+    compiled = torch.compile(gated, backend=backend)
+    (found,) = checked(tmp_path / "run", lambda: compiled(torch.randn(6, 4), torch.randn(4, 8)))
+    assert found.confidence == "proven"
+    assert found.op is not None
+    assert found.op.startswith("compiled::graph")
+    assert "so it is when only sigmoid at" in found.reasons[2]
+    line = gated.__code__.co_firstlineno + 2
+    assert (found.source or "").endswith(f"{Path(__file__).name}:{line}")
+
+
+def test_a_write_that_is_lost_is_one_of_the_inputs_that_the_graph_writes_to(tmp_path: Path) -> None:
+    def store(x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        doubled = x + x
+        cache[1:] = doubled[:-1]
+        return doubled.sum()
+
+    compiled = torch.compile(store, backend=replacing(operator.setitem, lambda *_: None))
+    (found,) = checked(tmp_path / "run", lambda: compiled(torch.randn(6, 4), torch.zeros(6, 4)))
+    assert "of output 1 is" in found.reasons[1]
+    assert "setitem" in found.reasons[2]
+
+
+def test_the_module_of_the_node_is_named(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    compiled = torch.compile(
+        model, backend=replacing(torch._C._nn.gelu, lambda x, **_: torch.relu(x))
+    )
+    with torch.no_grad():
+        (found,) = checked(tmp_path / "run", lambda: compiled(torch.randn(6, 4)))
+    assert found.module == "1"
+
+
+def discontinuous(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    score = torch.softmax(x @ weight, -1)
+    return score.argmax(-1), score > score.mean(), torch.round(score * 8), score.topk(2).indices
+
+
+def in_float32(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+    """A back end that keeps narrow types wide inside of a graph, as fused kernels do."""
+
+    def run(*given: Any) -> Any:
+        wide = [each.float() if each.is_floating_point() else each for each in given]
+        return tuple(
+            each.to(given[0].dtype) if each.is_floating_point() else each
+            for each in module.forward(*wide)
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backend", [in_float32, hidden])
+def test_a_compiler_that_rounds_less_is_not_accused(
+    backend: Any, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    compiled = torch.compile(discontinuous, backend=backend)
+
+    def program() -> None:
+        for _ in range(3):
+            compiled(torch.randn(64, 32, dtype=dtype), torch.randn(32, 48, dtype=dtype))
+
+    assert not checked(tmp_path / "run", program)
+
+
+def test_other_random_numbers_are_not_another_result(tmp_path: Path) -> None:
+    def drawing(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x, 0.5) * 2
+
+    def otherwise(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            torch.rand(3)
+            return module.forward(*given)
+
+        return run
+
+    compiled = torch.compile(drawing, backend=otherwise)
+    assert not checked(tmp_path / "run", lambda: compiled(torch.randn(64)))
+    facts = opscope.open_run(tmp_path / "run").processes[0].checked
+    assert any("random numbers" in each["reason"] for each in facts["unjudged"].values())
+
+
+def test_the_program_is_left_as_it_is(tmp_path: Path) -> None:
+    def program() -> list[str]:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 1))
+        compiled = torch.compile(model, backend=replacing(torch.sigmoid, torch.tanh))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = []
+        for _ in range(3):
+            loss = (compiled(torch.randn(8, 4)) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item().hex())
+        return losses
+
+    bare = program()
+    with opscope.record(tmp_path / "run", check=True):
+        assert program() == bare
+
+
+def doubling(module: Any, inputs: Any) -> Any:
+    """Compiles a backward graph to one whose gradients are twice what they are."""
+    right = hiding(module, inputs)
+
+    def run(given: list[Any]) -> Any:
+        return [each * 2 if isinstance(each, torch.Tensor) else each for each in right(given)]
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def test_gradients_that_a_compiler_makes_otherwise_are_told(tmp_path: Path) -> None:
+    backend = aot_autograd(fw_compiler=hiding, bw_compiler=doubling)
+    compiled = torch.compile(gated, backend=backend)
+    x, weight = torch.randn(6, 4), torch.randn(4, 8, requires_grad=True)
+    (found,) = checked(tmp_path / "run", lambda: compiled(x, weight).sum().backward())
+    assert (found.phase, found.confidence) == ("backward", "proven")
