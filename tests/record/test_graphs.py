@@ -161,3 +161,12 @@ def test_nothing_is_left_once_a_recording_is_over(tmp_path: Path) -> None:
     record(tmp_path, lambda: compiled(torch.ones(2)))
     assert OutputGraph.call_user_compiler is before
     assert compiled(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_what_prepares_a_second_execution_has_no_row(tmp_path: Path) -> None:
+    compiled = torch.compile(lambda x: (x * 0).sqrt().sum(), backend=hidden)
+    x = torch.ones(4, requires_grad=True)
+    found = record(tmp_path, lambda: torch.autograd.grad(compiled(x), x))
+    assert graphs(found, phase="backward")
+    assert any(call.again is not None and call.phase == "backward" for call in found.calls)
+    assert not [call for call in found.all("aten::detach", phase="backward") if call.again is None]

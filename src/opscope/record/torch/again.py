@@ -181,16 +181,16 @@ class Again:
         if isinstance(inputs, str):
             execution.refused = execution.refused or inputs
             inputs = []
-        leaves = [
-            each.detach().requires_grad_(requires)
-            if isinstance(each, torch.Tensor)
-            and each.is_floating_point()
-            and (
-                requires := bool(getattr(self._original(execution, place), "requires_grad", False))
-            )
-            else each
-            for place, each in enumerate(inputs)
-        ]
+        originals = execution.originals()
+        with aside():
+            leaves = [
+                each.detach().requires_grad_()
+                if isinstance(each, torch.Tensor)
+                and each.is_floating_point()
+                and getattr(original, "requires_grad", False)
+                else each
+                for each, original in zip(inputs, originals, strict=bool(inputs))
+            ]
 
         def work() -> list[tuple[str, Any]]:
             made = repeat(execution.captured, self._book, leaves)
@@ -215,11 +215,6 @@ class Again:
             ]
 
         self._run(execution, index, "backward", work, leaves)
-
-    @staticmethod
-    def _original(execution: Execution, place: int) -> Any:
-        kept = execution.inputs[place]
-        return kept() if isinstance(kept, weakref.ref) else kept
 
     def _run(
         self,
