@@ -178,6 +178,19 @@ def test_other_draws_are_no_fault_and_end_the_comparison(tmp_path: Path) -> None
     assert any("other random numbers in noise" in line for line in document.summary["warnings"])
 
 
+def test_where_nothing_can_be_compared_the_two_do_not_agree(alone: Path, tmp_path: Path) -> None:
+    ranks = parallel(tmp_path / "ranks", "")
+    told = {"mean": None, "min": None, "max": None, "l2norm": None}
+    rows = [
+        msgspec.structs.replace(row, **told) for row in ranks.rows("tensors") if row.role is None
+    ]
+    known = [row for row in ranks.rows("tensors") if row.role == "parameter"]
+    tables = {"calls": ranks.rows("calls"), "tensors": [*known, *rows]}
+    document = compare(MemoryRun(ranks.info, ranks.processes, **tables), alone).document
+    assert (document.findings, document.complete) == ((), False)
+    assert any("neither forward passes" in line for line in document.summary["warnings"])
+
+
 def test_a_rank_that_is_missing_is_incomplete_and_accuses_nobody(tmp_path: Path) -> None:
     whole = parallel(tmp_path / "ranks", "")
     rows = {

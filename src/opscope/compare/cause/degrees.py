@@ -37,6 +37,7 @@ LATER = 64.0  # of the limit, in later steps: roundings that a training has made
 LEAP = 16.0  # what is that much further apart than in the steps before did not grow
 COMMON = 0.5  # parameters of one name, of the fewer, from which on two runs are of one model
 BATCH_NORM = "native_batch_norm"
+BY_NATURE = ", as runs of other degrees do: what comes of it was not compared"
 MOST_SWAPPED = 64  # ranks of which each is tried in the place of each
 LEAST_MOVED = 3  # parameters of which an optimizer is judged
 ALIKE = 0.02  # relative spread of factors that are one
@@ -64,6 +65,8 @@ def across_degrees(pairing: Pairing, causes: list[Cause]) -> Judged:
     if not degrees.differ or not degrees.one_model:
         return Judged(pairing, causes)
     found = list(degrees.causes())
+    if not degrees.compared and not found:
+        degrees.until = "neither forward passes nor gradients of the two could be compared"
     pairing = msgspec.structs.replace(pairing, by_regions=True, by_wholes=True, until=degrees.until)
     return Judged(pairing, found)
 
@@ -78,6 +81,7 @@ class Degrees:
         self.until: str | None = None  # what is no fault, and behind which nothing is known
         unit = max(2.0**-24, product_unit(pairing.target), product_unit(pairing.golden))
         self.limit = min(AGREEING * unit, COARSEST)
+        self.compared = False  # whether any forward pass or gradient of both was
         self._worst: dict[str, float] = {}
         self._nothing: set[str] = set()  # parameters of which the gradient is rounding alone
 
@@ -275,7 +279,9 @@ class Degrees:
     def _computed(self, step: int) -> Cause | None:
         """Where a forward pass begins to part, if its results do."""
         forward = Forward(self, step)
-        apart = max((forward.error(site) for site in forward.ends()), default=0.0)
+        ends = forward.ends()
+        self.compared |= bool(ends)
+        apart = max(map(forward.error, ends), default=0.0)
         before = self._worst.get("forward", 0.0)
         if not self._leaps("forward", apart, self.limit):
             return None
@@ -330,10 +336,10 @@ class Degrees:
         """Why a site's results are others wherever degrees are; None where they are not."""
         where = site.module or "the program"
         if traits_of(f"aten::{site.op}").random:
-            return f"the two draw other random numbers in {where}"
+            return f"the two draw other random numbers in {where}{BY_NATURE}"
         parts = any(self.mine.of([row]).size != whole.size for row in rows)
         if family(site.op) == BATCH_NORM and parts:
-            return f"{where} takes its means over the part of a batch that it is given"
+            return f"{where} takes its means over the part of a batch that it is given{BY_NATURE}"
         return None
 
     def _near(self, site: Site) -> int:
@@ -388,6 +394,7 @@ class Degrees:
         golden's.
         """
         held = self._held("gradients", step)
+        self.compared |= bool(held)
         reach = max((whole.reach for *_, whole in held), default=0.0)
         errors, floor = {}, ROUNDED * reach
         self._nothing = {
@@ -585,8 +592,11 @@ class Forward:
         return found
 
     def _above(self, side: Wholes, call: int) -> list[int]:
-        calls = side.side.calls
-        made = [int(side.flow.producer[row]) for row in side.inputs(call)]
+        """The calls of the step that made what a call reads, parameters left out: these are judged
+        by themselves.
+        """
+        calls, parameter = side.side.calls, side.side.tensors.parameter
+        made = [int(side.flow.producer[row]) for row in side.inputs(call) if not parameter[row]]
         return [one for one in made if one >= 0 and int(calls.step[one]) == self._step]
 
     def start(self, limit: float) -> Site | None:

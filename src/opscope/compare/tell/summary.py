@@ -139,7 +139,7 @@ def _unpaired(pairing: Pairing) -> Iterator[str]:
 
 def _compared_until(pairing: Pairing) -> Iterator[str]:
     if pairing.until is not None:
-        yield f"{pairing.until}, as runs of other degrees do: what comes of it was not compared"
+        yield pairing.until
 
 
 def _counted_otherwise(pairing: Pairing, lacking: str, steps: set[int]) -> bool:
