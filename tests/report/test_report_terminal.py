@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from opscope.report.terminal import print_verdict, verdict_lines
+from opscope.report.terminal import next_command, print_verdict, verdict_lines
 from opscope.run.finding import Document, Finding, Forward, Slot
 
 
@@ -401,3 +401,9 @@ def test_of_a_record_without_tensors_no_case_is_proposed(finding: Finding) -> No
     text = "\n".join(line.plain for line in verdict_lines(document(lone), width=80, here=Path("/")))
     assert "next  opscope show runs/demo 'Opdebug.AI Core.57.563'" in text
     assert "repro" not in text
+
+
+def test_a_graph_that_cannot_be_cut_out_is_shown_next(finding: Finding) -> None:
+    graph = msgspec.structs.replace(finding, op="compiled::graph_0_0", call="<root>:graph_0_0#1")
+    assert next_command(graph, "run") == "opscope show run '<root>:graph_0_0#1'"
+    assert next_command(finding, "run") == "opscope repro run 'blocks.2.attn:bmm#1' -o case"

@@ -23,6 +23,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from opscope.report.console import folded, line, make_console, print_lines
+from opscope.report.graphs import PREFIX
 from opscope.report.oneline import one_line
 from opscope.report.source import short_place, text_of
 from opscope.run.finding import Document, Finding, Slot
@@ -437,9 +438,11 @@ def next_command(finding: Finding, run: str) -> str | None:
     if any(record.get("asynchronous") for record in finding.evidence):
         return "opscope run --sync -- CMD"  # the call that it names only heard of the failure
     # An overflow record whose operator was not dumped is a call without tensors: there is nothing
-    # to make a case of.
-    judged = finding.kind in ("overflow-origin", "replay-mismatch") and bool(
-        finding.inputs or finding.outputs
+    # to make a case of; a graph is no single operator.
+    judged = (
+        finding.kind in ("overflow-origin", "replay-mismatch")
+        and bool(finding.inputs or finding.outputs)
+        and not (finding.op or "").startswith(PREFIX)
     )
     kept = judged or any(record.get("inputs_kept") for record in finding.evidence)
     if (
