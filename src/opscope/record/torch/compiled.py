@@ -30,7 +30,6 @@ from opscope.substitute.layout import WRITTEN
 if TYPE_CHECKING:
     from opscope.record.torch.checker import Checker
 
-KIND = "compiled-mismatch"
 SECONDS = 90.0  # to cut one graph down
 MOST_TOLD = 3  # executions of one graph that deviate; then it is known
 MOST_NODES = 50  # that are told

@@ -31,10 +31,9 @@ Run = Callable[[list[Any]], Sequence[Any]]
 
 
 class Deviating(msgspec.Struct, frozen=True):
-    """Which output of a graph or window deviates, with the dtype that it has."""
+    """Which output of a graph or window deviates."""
 
     place: int
-    dtype: str
     found: Deviation
 
 
@@ -79,7 +78,7 @@ def judge(compiled: Sequence[Any], run: Run, given: Sequence[Any]) -> Deviating 
         )
         found = deviation(sides)
         if found is not None:
-            return Deviating(place, str(dtype).removeprefix("torch."), found)
+            return Deviating(place, found)
     return None
 
 
