@@ -106,3 +106,4 @@ def test_what_inductor_makes_otherwise_is_named(real: Miscompiled, tmp_path: Pat
     line = int(found[0]["source"].rpartition(":")[2])
     text = (PROGRAMS / f"{real.program}.py").read_text(encoding="utf-8").splitlines()
     assert real.line in text[line - 1]
+    assert fails_alone(tmp_path, found[0]["call"])

@@ -22,6 +22,8 @@ from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.repro import Outcome, Repro
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
 
 WORDS = {
     "reproduced": "reproduced",
@@ -135,6 +137,8 @@ def repro(
         note(f"{chosen.call.name}: {chosen.note}")
     imports = tuple(map(lasting, trial.imports))
     folder = free_folder(output)
+    if chosen.call.level == "graph":
+        return _repro_graph(opened, chosen.call, folder, imports=imports, json=json, trial=trial)
     material = cut(
         opened,
         chosen.call,
@@ -177,6 +181,35 @@ def repro(
     return outcome.exit_code or completeness(opened)
 
 
+def _repro_graph(
+    run: Run, call: Call, folder: Path, *, imports: Sequence[str], json: bool, trial: TrialOptions
+) -> int:
+    """The part of a graph that a compiler makes wrongly."""
+    from opscope.repro import execute, save
+    from opscope.repro.graph import part_of
+
+    if trial.device or trial.dtype or trial.level != "kernel" or trial.values != "real":
+        raise UsageError(
+            f"{call.name} is a graph: --device, --dtype, --level and --values are for operators"
+        )
+    written = save(part_of(run, call), folder)
+    outcome = execute(
+        folder,
+        repeat=trial.repeat or 1,
+        timeout=trial.timeout,
+        imports=imports,
+        python=interpreter(trial.python),
+    )
+    done = msgspec.structs.replace(written, outcome=outcome)
+    if json:
+        from opscope.report.json import json_text
+
+        print(json_text(_document(run.info.path, done, outcome, complete=not run.problems)))
+    else:
+        _print(folder, outcome, python=trial.python or "python", hint="or --code, --repeat 10")
+    return outcome.exit_code or completeness(run)
+
+
 def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Document:
     return Document(
         opscope=VERSION,
@@ -188,7 +221,14 @@ def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Doc
     )
 
 
-def _print(folder: Path, outcome: Outcome, *, python: str, allowed: Sequence[str]) -> None:
+def _print(
+    folder: Path,
+    outcome: Outcome,
+    *,
+    python: str,
+    allowed: Sequence[str] = (),
+    hint: str = "or --dtype float64, --device cpu, --repeat 10",
+) -> None:
     from opscope.report.console import make_console, print_lines
     from opscope.report.trial import next_lines, trial_lines, verdict_lines
 
@@ -208,6 +248,4 @@ def _print(folder: Path, outcome: Outcome, *, python: str, allowed: Sequence[str
     )
     print_lines(console, trial_lines(outcome.lines[:-1], width=width))
     print_lines(console, verdict_lines(word, outcome.reason, style=style, width=width))
-    print_lines(
-        console, next_lines(command, "or --dtype float64, --device cpu, --repeat 10", width=width)
-    )
+    print_lines(console, next_lines(command, hint, width=width))

@@ -18,6 +18,7 @@ from opscope.repro.api import build_api
 from opscope.repro.build import Material
 from opscope.repro.case import FILE, Case, encode_case
 from opscope.repro.forms import form_named, form_of
+from opscope.repro.graph import Part, part_of, write_part
 from opscope.repro.readme import readme_text
 from opscope.repro.rows import judged
 from opscope.repro.tensorfile import write_tensors
@@ -67,7 +68,12 @@ def write(
     """
     run = open_run(run)
     call = resolve(run, call).call if isinstance(call, str) else call
-    return save(cut(run, call, device=device, dtype=dtype, imports=imports), Path(directory))
+    material = (
+        part_of(run, call)
+        if call.level == "graph"
+        else cut(run, call, device=device, dtype=dtype, imports=imports)
+    )
+    return save(material, Path(directory))
 
 
 def cut(
@@ -101,9 +107,9 @@ def cut(
     )
 
 
-def save(material: Material, directory: Path) -> Repro:
-    """Write a case and its values to a directory that does not exist or is empty; UsageError when
-    it cannot be.
+def save(material: Material | Part, directory: Path) -> Repro:
+    """Write a case, or a part of a graph, and its values to a directory that does not exist or is
+    empty; UsageError when it cannot be.
     """
     directory = directory.absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -118,7 +124,10 @@ def save(material: Material, directory: Path) -> Repro:
             f"{directory} cannot be made ({error.strerror}); give another name with -o"
         ) from error
     try:
-        _write_files(material, unfinished)
+        if isinstance(material, Part):
+            write_part(material, unfinished)
+        else:
+            _write_files(material, unfinished)
         unfinished.chmod(0o755)
         os.replace(unfinished, directory)  # noqa: PTH105 - takes the place of an empty directory
     except OSError as error:
@@ -129,12 +138,12 @@ def save(material: Material, directory: Path) -> Repro:
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     written = {path.name: path.stat().st_size for path in sorted(directory.iterdir())}
-    return Repro(
-        directory=str(directory),
-        call=material.case.call,
-        written=written,
-        warnings=material.case.warnings,
+    call, warnings = (
+        (material.call.name, ())
+        if isinstance(material, Part)
+        else (material.case.call, material.case.warnings)
     )
+    return Repro(directory=str(directory), call=call, written=written, warnings=warnings)
 
 
 def free_folder(wanted: Path) -> Path:

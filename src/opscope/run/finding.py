@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "compiled-mismatch": (
         "what a compiler made of a graph is not what the operators of the graph compute",
-        "opscope show RUN --graphs",
+        "opscope repro RUN CALL -o case",
     ),
     "nondeterminism": (
         "an operator, made again of the same inputs, gives other bits each time",

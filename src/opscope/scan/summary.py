@@ -122,6 +122,7 @@ def recorded_judgements(run: Run) -> list[Accusation]:
                 "tolerance": row.tolerance,
                 "sample": row.sample,
                 "inside": _names(row.sample, "inside"),
+                **({"inputs_kept": True} if _sample(row.sample).get("window") else {}),
             },
             judged=False,
             source=_last_node(row.sample, "source"),

@@ -21,6 +21,7 @@ import torch
 from opscope.judge.replayed import Replayed
 from opscope.record.torch.again import OWN_THREAD, Execution, matched, surroundings
 from opscope.record.torch.dynamo import Captured
+from opscope.record.torch.encoded import encode_window
 from opscope.record.torch.interpreted import Interpreted, frames_of, modules_of
 from opscope.record.torch.stacks import is_user
 from opscope.record.torch.windows import Cut, Cutter, Deviating, Run, judge
@@ -189,7 +190,19 @@ class CompiledCheck:
         cut = self._cuts[key]
         # nodes that deviate when they alone are compiled are a second witness
         witnessed = msgspec.structs.replace(found, witnesses=1 if cut is None else 2)
-        self._checker.accuse_compiled(index, witnessed, told(cut))
+        self._checker.accuse_compiled(index, witnessed, self._evidence(captured, cut))
+
+    def _evidence(self, captured: Captured, cut: Cut | None) -> dict[str, Any]:
+        """What a judgement says of the nodes that deviate alone, with their inputs kept."""
+        if cut is None:
+            return {}
+        found: dict[str, Any] = {"nodes": [described(node) for node in cut.nodes[:MOST_NODES]]}
+        encoded = encode_window(cut, captured.backend)
+        if encoded is None:
+            return found
+        window, memories = encoded
+        kept = {f"m{place}": self._checker.keep(each) for place, each in enumerate(memories)}
+        return found if None in kept.values() else {**found, "window": window, "inputs": kept}
 
     @staticmethod
     def _cut(captured: Captured, inputs: Sequence[Any], trained: Sequence[int]) -> Cut | None:
@@ -249,13 +262,6 @@ def replayed(deviating: Deviating, slot: str) -> Replayed:
         got=f"{found.got:g}",
         expected=f"{found.expected:g}",
     )
-
-
-def told(cut: Cut | None) -> dict[str, Any]:
-    """What a judgement says of the nodes that deviate alone."""
-    if cut is None:
-        return {}
-    return {"nodes": [described(node) for node in cut.nodes[:MOST_NODES]]}
 
 
 def described(node: torch.fx.Node) -> dict[str, Any]:

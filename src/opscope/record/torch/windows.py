@@ -38,10 +38,15 @@ class Deviating(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Nodes that deviate when they are compiled alone, and what does of them."""
+    """Nodes that deviate when they are compiled alone, and what does of them; as a graph of their
+    own, with what it is given, and at which places of that gradients were asked for.
+    """
 
     nodes: list[torch.fx.Node]
     deviating: Deviating
+    graph: torch.fx.Graph
+    given: list[torch.Tensor]
+    trained: list[int]
 
 
 def judge(compiled: Sequence[Any], run: Run, given: Sequence[Any]) -> Deviating | None:
@@ -222,8 +227,8 @@ class Cutter:
             module, given = self._window(first, last)
             graph = copied(module)  # a back end may change the other
             plain = Interpreted(module, graph).run
+            places = [place for place, each in enumerate(given) if each.requires_grad]
             if self._trained:
-                places = [place for place, each in enumerate(given) if each.requires_grad]
                 given = [each.detach() for each in given]
                 with torch.enable_grad():
                     compiled = self._compiler(module, leaves(together(given), places))
@@ -236,7 +241,7 @@ class Cutter:
                 found = judge(made, lambda inputs: (*plain(*inputs), *inputs), given)
         except Exception:  # noqa: BLE001 - a window that cannot be compiled is none
             return None
-        return None if found is None else Cut(self._calls[first:last], found)
+        return None if found is None else Cut(self._calls[first:last], found, graph, given, places)
 
     def _window(self, first: int, last: int) -> tuple[torch.fx.GraphModule, list[Any]]:
         """The calls as a graph of their own, and what it is given."""

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder for what `run --check` found a compiler to make wrongly: the part of the graph that
+deviates alone, as data, its inputs, and a script that compiles it and compares.
+
+Nothing of the run enters the script's code; names of functions are looked up there among those that
+touch only their tensors.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import UsageError
+from opscope.repro.markdown import code
+from opscope.repro.tensorfile import Entry, write_tensors
+from opscope.run.dtypes import dtype_of
+from opscope.run.query import sql
+from opscope.run.schema import Tensor, ValueRef
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """A flat memory that inputs are views of."""
+
+    dtype: str
+    size: int
+
+
+class Input(msgspec.Struct, frozen=True):
+    """One input of a part: strides and offset in elements; trained where a gradient is judged."""
+
+    name: str
+    memory: int
+    shape: list[int]
+    stride: list[int]
+    offset: int
+    trained: bool = False
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One call of a function or method."""
+
+    name: str
+    kind: str
+    target: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+class Element(msgspec.Struct, frozen=True):
+    """The element that deviated, of the result at this place; numbers as text."""
+
+    place: int
+    element: list[int]
+    got: str
+    expected: str
+    tolerance: str
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A part of a graph (record/torch/encoded.py)."""
+
+    backend: str
+    memories: list[Memory]
+    inputs: list[Input]
+    nodes: list[Node]
+    outputs: list[str]
+    witness: Element
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    window: Window | None = None
+    inputs: dict[str, tuple[str, str]] = {}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part with its inputs, whose values are read when their turn comes."""
+
+    call: Call
+    window: Window
+    inputs: list[Entry]
+
+
+def part_of(run: Run, call: Call) -> Part:
+    """What a check found wrong in a graph's call; UsageError where there is nothing to cut out."""
+    query = (
+        'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND kind = '
+        "'compiled-mismatch'"
+    )
+    for row in sql(run, query, [call.process, call.index]):
+        try:
+            found = msgspec.json.decode(row["sample"] or "{}", type=_Sample)
+        except msgspec.MsgspecError:
+            continue
+        window = found.window
+        names = [f"m{place}" for place in range(len(window.memories))] if window else []
+        if window is not None and found.inputs.keys() >= set(names):
+            entries = [
+                _entry(run, call, name, each, ValueRef(*found.inputs[name]))
+                for name, each in zip(names, window.memories, strict=True)
+            ]
+            return Part(call, window, entries)
+    raise UsageError(
+        f"{call.name} is a call of level {call.level}: of a graph only what --check found wrong, "
+        "with its inputs, can be cut out"
+    )
+
+
+def _entry(run: Run, call: Call, name: str, memory: Memory, value: ValueRef) -> Entry:
+    if memory.size < 0:
+        raise UsageError(f"{call.name}: {name} has no size that a memory can have")
+    row = Tensor(
+        process=call.process,
+        index=call.index,
+        io="input",
+        slot=name,
+        dtype=memory.dtype,
+        shape=(memory.size,),
+        stride=(1,),
+        offset=0,
+        value=value,
+    )
+    return Entry(
+        key=name,
+        dtype=dtype_of(memory.dtype),
+        shape=(memory.size,),
+        load=lambda: run.value(row),
+    )
+
+
+def write_part(part: Part, directory: Path) -> None:
+    """Write the files of a folder."""
+    script = files("opscope.repro").joinpath("scripts", "repro_graph.py")
+    (directory / "repro.py").write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
+    (directory / "graph.json").write_bytes(msgspec.json.format(msgspec.json.encode(part.window)))
+    write_tensors(directory / "inputs.safetensors", part.inputs)
+    (directory / "README.md").write_text(_readme(part), encoding="utf-8")
+
+
+def _readme(part: Part) -> str:
+    window = part.window
+    names = ", ".join(code(node.target) for node in window.nodes)
+    return (
+        f"# {code(part.call.op)} of {code(window.backend)}\n\n"
+        f"Compiled alone, {names} give other results than operator by operator: element "
+        f"{window.witness.element} was {code(window.witness.got)}, "
+        f"{code(window.witness.expected)} expected.\n\n"
+        "    python repro.py          # compiles the part and compares; exit code 1: they differ\n"
+        "    python repro.py --code   # the part as torch code, to paste into an issue\n"
+    )
