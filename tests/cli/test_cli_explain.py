@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import opscope
-from opscope.cli.explain import EXITS, meanings, words
+from opscope.cli.explain import BITS, EXITS, meanings, words
 from opscope.errors import OpscopeError, UsageError
 from opscope.judge.overflow import WORDS
 from opscope.run.finding import CONFIDENCES, KINDS
@@ -118,3 +118,13 @@ def test_a_misspelt_word_names_the_nearest() -> None:
     done = run("zzzz")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "opscope: explain 'zzzz': no such word; opscope explain lists them\n"
+
+
+def test_every_bit_of_a_status_is_told_in_words_and_no_other() -> None:
+    assert BITS.keys() == WORDS.keys()
+    assert "matrix product" in meanings("0x400")[0].text
+
+
+def test_words_that_a_newcomer_has_are_known() -> None:
+    assert "opscope scan" in meanings("NaN")[0].text
+    assert "65504" in meanings("inf")[0].text

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
+from opscope.cli.examples import examples_of
 from opscope.errors import UsageError
 from opscope.version import VERSION
 
@@ -39,7 +40,10 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("serve", "Show runs of any size in the browser, also while they are being recorded."),
     ("tour", "Walk through the main verbs on a small example, offline."),
     ("explain", "Say what a kind of finding, a status bit, an exit code or an error code means."),
-    ("completion", "Print the script with which a shell completes verbs and options."),
+    (
+        "completion",
+        "Print the script with which a shell completes verbs and options, or the man page.",
+    ),
     ("doctor", "Say which versions and devices are here, what is missing, and why."),
 )
 
@@ -55,7 +59,13 @@ def make_app() -> App:
     )
     for place, (verb, about) in enumerate(VERBS):
         word = verb.replace("-", "_")
-        app.command(f"opscope.cli.{word}:{word}", name=verb, help=about, sort_key=place)
+        app.command(
+            f"opscope.cli.{word}:{word}",
+            name=verb,
+            help=about,
+            help_epilogue=examples_of(verb),
+            sort_key=place,
+        )
     return app
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope completion`: the script with which a shell completes verbs and options."""
+"""`opscope completion`: the script with which a shell completes verbs and options, and the manual
+page.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,20 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-WHERE = "The shell; each reads the script from its own place (below)."
+FOR = "The shell; each reads the script from a place of its own. man: the manual page instead."
 
 
-def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help=WHERE)], /) -> int:
-    """Print the script that completes verbs and options in a shell.
-
-    bash: opscope completion bash > ~/.local/share/bash-completion/completions/opscope
-
-    zsh: opscope completion zsh > DIR/_opscope, where DIR is one of $fpath
-
-    fish: opscope completion fish > ~/.config/fish/completions/opscope.fish
-    """
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish", "man"], Parameter(help=FOR)], /
+) -> int:
+    """Print the script that completes verbs and options in a shell, or the manual page."""
     from opscope.cli.app import make_app
 
-    print(make_app().generate_completion(shell=shell))
+    app = make_app()
+    if shell == "man":
+        from opscope.cli.man import man_page
+
+        print(man_page(app))
+    else:
+        print(app.generate_completion(shell=shell))
     return 0

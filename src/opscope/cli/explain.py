@@ -11,7 +11,15 @@ from opscope import errors
 from opscope.ascend.codes import Meaning
 from opscope.cli.options import Json
 from opscope.errors import OpscopeError, UsageError
-from opscope.judge.overflow import WORDS
+from opscope.judge.overflow import (
+    ACCUMULATION,
+    FLOAT,
+    INTEGER,
+    NARROWING,
+    NEGATION,
+    UNSIGNED,
+    WORDS,
+)
 from opscope.run.finding import CONFIDENCES, KINDS, Document
 from opscope.version import VERSION
 
@@ -24,6 +32,25 @@ EXITS: dict[int, str] = {
     "ended early, no call but those that compilation hid",
     101: "a bug in opscope",
     125: "cannot be tried here: a device or back end is missing",
+}
+
+# What a bit of an overflow status says has happened, for whoever meets the number first.
+BITS: dict[int, str] = {
+    NEGATION: "the most negative integer was negated, and its type has no such positive number",
+    INTEGER: "an integer sum, difference or product left its type and wrapped or was clipped",
+    FLOAT: "an operator made infinity or NaN of finite inputs: a result beyond the largest number "
+    "of its type, a division by zero, or an operation without an answer (0/0, inf - inf)",
+    UNSIGNED: "a negative floating-point number was converted to an unsigned integer",
+    NARROWING: "a conversion to a narrower type met a number beyond the largest of that type",
+    ACCUMULATION: "the sums that a matrix product or a convolution makes left their type: "
+    "smaller inputs (scale them first), bfloat16 or float32 make them fit",
+}
+# Words for values that a run counts.
+VALUES: dict[str, str] = {
+    "nan": "not a number: what 0/0, inf - inf, 0 * inf, log or sqrt of a negative number give, and "
+    "all that is computed from it. opscope scan names the call that made the first",
+    "inf": "infinity: a result beyond the largest number of its type (65504 for float16), or a "
+    "division by zero. opscope scan tells an overflow from a mask's own infinities",
 }
 
 
@@ -85,7 +112,10 @@ def words() -> Iterator[Meaning]:
     for word, text in CONFIDENCES.items():
         yield Meaning(word, "confidence of a finding", word, text)
     for bit, text in WORDS.items():
-        yield Meaning(hex(bit), "overflow status", text, f"status bit {bit.bit_length() - 1}")
+        told = f"bit {bit.bit_length() - 1}: {BITS[bit]}"
+        yield Meaning(hex(bit), "overflow status", text, told)
+    for word, text in VALUES.items():
+        yield Meaning(word, "value", word, text)
     for code, text in EXITS.items():
         yield Meaning(f"exit {code}", "exit code", f"exit code {code}", text)
     for name, error in vars(errors).items():

@@ -34,7 +34,11 @@ STOPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "What did that line of code run, and on what?",
-        ("show", RUN, "--source", "train.py:18", "--steps", "2"),
+        ("show", RUN, "--source", "train.py:18", "--steps", "2", "--phases", "forward"),
+    ),
+    (
+        "And that call, with all that is known about it?",
+        ("show", RUN, "s2/<root>:mm#1"),
     ),
     (
         "The run is tables; ask them in SQL.",
