@@ -84,6 +84,7 @@ _HOMES = {
     "Finding": "opscope.run.finding",
     "Run": "opscope.run.protocol",
     "Selection": "opscope.run.selection",
+    "load_ipython_extension": "opscope.integrations.jupyter",  # not in __all__: for %load_ext
     "mark_step": "opscope.record.join",
     "open_run": "opscope.formats.registry",
     "seed_all": "opscope.record.seed",

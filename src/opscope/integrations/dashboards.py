@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run on the dashboard where its training is: how large each module's results are, step by step,
+and the findings as text.
+
+Each function takes the writer that the program has, so that nothing is imported for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from opscope.formats.registry import open_run
+from opscope.run.printable import printable
+from opscope.run.protocol import Run
+from opscope.run.query import sql
+from opscope.scan.api import scan
+
+PREFIX = "opscope"
+# Of each module the largest finite magnitude that its operators gave, and how many elements of
+# their results are not finite.
+_MAGNITUDES = """
+SELECT rank, step, module, phase,
+       max(greatest(abs(t.min), abs(t.max))) AS largest,
+       coalesce(sum(t.nan + t.pos_inf + t.neg_inf), 0)::BIGINT AS lost
+FROM calls JOIN tensors AS t USING (process, "index")
+WHERE t.io = 'output' AND level <> 'module' AND phase IN ('forward', 'backward') AND again IS NULL
+GROUP BY ALL ORDER BY step, rank, module, phase
+"""
+
+
+class Magnitude(msgspec.Struct, frozen=True, kw_only=True):
+    """A module in one step: the largest finite magnitude of its operators' results (None where
+    nothing is finite) and the number of their elements that are not finite.
+    """
+
+    rank: int
+    step: int
+    module: str
+    phase: str
+    largest: float | None
+    lost: int
+
+
+class TensorBoard(Protocol):
+    """The part of torch.utils.tensorboard.SummaryWriter that is used."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> Any: ...
+    def add_text(self, tag: str, text_string: str, global_step: int) -> Any: ...
+
+
+class MLflow(Protocol):
+    """The part of the module mlflow that is used."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> Any: ...
+    def log_text(self, text: str, artifact_file: str) -> Any: ...
+
+
+class Logs(Protocol):
+    """A run of Weights & Biases or SwanLab: what wandb.init() gives, or the module swanlab."""
+
+    def log(self, data: dict[str, float], step: int) -> Any: ...
+
+
+def magnitudes(run: Run | str | os.PathLike[str]) -> Iterator[Magnitude]:
+    """How large the results of each module are, by step, rank and phase."""
+    for row in sql(open_run(run), _MAGNITUDES):
+        yield Magnitude(**row)
+
+
+def to_tensorboard(run: Run | str | os.PathLike[str], writer: TensorBoard) -> None:
+    """Scalars opscope/largest/… and opscope/not finite/… of each module, findings as text at their
+    steps.
+    """
+    opened = open_run(run)
+    for step, values in _by_step(opened):
+        for name, value in values.items():
+            writer.add_scalar(name, value, step)
+    for place, finding in enumerate(scan(opened).findings):
+        text = printable(finding.line()).replace("`", "'")
+        writer.add_text(f"{PREFIX}/finding/{place}", f"`{text}`", finding.step)
+
+
+def to_mlflow(run: Run | str | os.PathLike[str], mlflow: MLflow) -> None:
+    """The same as metrics of the active run of MLflow (the module, or a stand-in of it), the
+    verdict as its artifact opscope/verdict.txt.
+    """
+    opened = open_run(run)
+    for step, values in _by_step(opened):
+        mlflow.log_metrics({_told(name): value for name, value in values.items()}, step=step)
+    mlflow.log_text(f"{scan(opened)!r}\n", f"{PREFIX}/verdict.txt")
+
+
+def to_logs(run: Run | str | os.PathLike[str], logs: Logs) -> None:
+    """The same curves to whatever has log(data, step): a run of Weights & Biases, swanlab."""
+    for step, values in _by_step(open_run(run)):
+        logs.log(values, step=step)
+
+
+def _by_step(run: Run) -> Iterator[tuple[int, dict[str, float]]]:
+    """Each step with its curves by name."""
+    ranks = len({process.rank for process in run.processes}) > 1
+    step: int | None = None
+    values: dict[str, float] = {}
+    for each in magnitudes(run):
+        if each.step != step:
+            if step is not None:
+                yield step, values
+            step, values = each.step, {}
+        module = printable(each.module or "<root>")
+        place = f"{each.phase}/rank {each.rank}/{module}" if ranks else f"{each.phase}/{module}"
+        if each.largest is not None:
+            values[f"{PREFIX}/largest/{place}"] = each.largest
+        values[f"{PREFIX}/not finite/{place}"] = float(each.lost)
+    if step is not None:
+        yield step, values
+
+
+def _told(name: str) -> str:
+    """A name as MLflow takes it: letters, digits and some marks, 250 of them."""
+    return re.sub(r"[^\w .:/-]", "_", name, flags=re.ASCII)[:250]
