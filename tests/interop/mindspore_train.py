@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model.train on a dataset, eight steps; prints each loss. Words: sink (dataset_sink_mode),
-pynative.
+pynative, callback (recorded into the folder run by opscope's).
 """
 
 from __future__ import annotations
@@ -52,7 +52,12 @@ def main() -> None:
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     model = Model(net, loss, nn.Momentum(net.trainable_params(), 0.01, 0.9))
     samples = dataset.GeneratorDataset(Source(), ["x", "label"], shuffle=False).batch(4)
-    model.train(2, samples, callbacks=[Losses()], dataset_sink_mode="sink" in WORDS)
+    callbacks = [Losses()]
+    if "callback" in WORDS:
+        from opscope.integrations.mindspore import OpscopeCallback
+
+        callbacks.append(OpscopeCallback("run", values="none"))
+    model.train(2, samples, callbacks=callbacks, dataset_sink_mode="sink" in WORDS)
 
 
 main()

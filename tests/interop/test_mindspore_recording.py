@@ -741,3 +741,25 @@ def test_what_the_program_chooses_with_mindspores_own_set_dump(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     found = {call.module for call in calls(opscope.open_run(tmp_path / "run"))}
     assert found == {"0"}
+
+
+@pytest.mark.parametrize("mode", ["pynative", "graph", "sink"])
+def test_a_training_is_recorded_by_its_callback(mode: str, tmp_path: Path) -> None:
+    said = []
+    for words in ((mode,), (mode, "callback")):
+        done = subprocess.run(
+            [str(PYTHON), str(TRAIN), *words],
+            env={**os.environ, "PYTHONPATH": str(Path(opscope.__file__).parents[1])},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stderr
+        said.append([line for line in done.stdout.splitlines() if "0x" in line])
+    assert said[0] == said[1]
+    assert len(said[0]) == 8
+    run = opscope.open_run(tmp_path / "run")
+    assert run.problems == ()
+    assert steps(run) == list(range(8))
+    assert opscope.scan(run).complete
