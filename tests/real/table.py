@@ -87,4 +87,9 @@ MISCOMPILED = (
     Miscompiled("compiled_dtype_view", 198101, ("view", "setitem"), "halves.view"),
     Miscompiled("compiled_swap", 0, ("clone", "copy_"), "back.copy_"),
     Miscompiled("compiled_amax_bfloat16", 186799, ("amax",), ".amax(1)", "backward"),
+    Miscompiled("compiled_copy_then_write", 198131, ("setitem", "add_"), "learned.add_"),
+    Miscompiled("compiled_uint8_abs", 187018, ("abs", "neg", "floordiv"), "torch.abs"),
+    Miscompiled("compiled_dropout_off", 195422, ("dropout", "iadd"), "kept += kept"),
+    Miscompiled("compiled_std_large", 197089, ("std",), "torch.std"),
+    Miscompiled("compiled_shift_dropout", 197829, ("clone", "setitem"), "cache[1:] ="),
 )

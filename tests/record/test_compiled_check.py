@@ -136,6 +136,70 @@ def test_other_random_numbers_are_not_another_result(tmp_path: Path) -> None:
     assert any("random numbers" in each["reason"] for each in facts["unjudged"].values())
 
 
+def dropping(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    kept = nn.functional.dropout(torch.tanh(x @ weight), 0.5)
+    gate = torch.sigmoid(kept)
+    return nn.functional.dropout(kept * gate, 0.2).sum(1)
+
+
+def dropped(place: Path, backend: Any) -> list[Finding]:
+    torch._dynamo.reset()
+    compiled = torch.compile(dropping, backend=backend)
+    x, weight = torch.randn(6, 4), torch.randn(4, 8, requires_grad=True)
+    return checked(place, lambda: compiled(x, weight).sum().backward())
+
+
+def test_a_graph_that_draws_is_judged_by_the_draws_of_its_operators(tmp_path: Path) -> None:
+    assert not dropped(tmp_path / "right", hidden)
+    assert not opscope.open_run(tmp_path / "right").processes[0].checked["unjudged"]
+    (found,) = dropped(tmp_path / "forward", replacing(torch.sigmoid, torch.tanh))
+    assert (found.phase, found.confidence) == ("forward", "proven")
+    assert "so it is when only sigmoid at" in found.reasons[2]
+    twice = aot_autograd(fw_compiler=hiding, bw_compiler=doubling)
+    (found,) = dropped(tmp_path / "backward", twice)
+    assert found.phase == "backward"
+
+
+def test_draws_that_changed_places_are_not_another_result(tmp_path: Path) -> None:
+    def drawing(x: torch.Tensor) -> torch.Tensor:
+        return torch.rand_like(x) * x + torch.rand_like(x)
+
+    def swapped(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        first, second = (node for node in module.graph.nodes if node.target == torch.rand_like)
+        first.prepend(second)
+        module.recompile()
+        return module.forward
+
+    compiled = torch.compile(drawing, backend=swapped)
+    assert not checked(tmp_path / "run", lambda: compiled(torch.randn(64)))
+
+
+def test_what_a_conversion_leaves_undefined_is_nobodys_fault(tmp_path: Path) -> None:
+    def bytes_of(x: torch.Tensor) -> torch.Tensor:
+        return (x * 100).to(torch.int8) + 1
+
+    backend = replacing("to", lambda x, dtype: x.clamp(-128, 127).to(dtype))
+
+    def clamping(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        for node in module.graph.nodes:
+            if node.op == "call_method" and node.target == "to":
+                node.op = "call_function"
+        return backend(module, inputs)
+
+    compiled = torch.compile(bytes_of, backend=clamping)
+    assert not checked(tmp_path / "run", lambda: compiled(torch.tensor([0.5, 3.0, -7.0])))
+    facts = opscope.open_run(tmp_path / "run").processes[0].checked
+    assert any("cannot hold" in each["reason"] for each in facts["unjudged"].values())
+
+
+def test_infinity_that_the_compiler_made_is_the_compilers(tmp_path: Path) -> None:
+    backend = replacing(torch.sigmoid, lambda x: x / (x - x))
+    compiled = torch.compile(gated, backend=backend)
+    with opscope.record(tmp_path / "run", check=True):
+        compiled(torch.randn(6, 4).abs(), torch.randn(4, 8).abs())
+    assert opscope.scan(tmp_path / "run").findings[0].kind == "compiled-mismatch"
+
+
 def test_the_program_is_left_as_it_is(tmp_path: Path) -> None:
     def program() -> list[str]:
         torch._dynamo.reset()

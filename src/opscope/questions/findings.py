@@ -108,7 +108,7 @@ def _position(finding: Finding) -> tuple[int, int]:
 
 def _wrong_before_failure(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
     """A kernel that gave wrong results before the first overflow or crash counts as much: what
-    fails later may come of it.
+    fails later may come of it. So does a graph in which that overflow is the compiler's.
     """
     failures = [
         (order, *_position(finding))
@@ -122,6 +122,8 @@ def _wrong_before_failure(made: list[tuple[int, Finding]]) -> list[tuple[int, Fi
         (
             min(order, first)
             if finding.kind in MISMATCHES and [*_position(finding)] < position
+            else min(order, first - 1)
+            if finding.kind == "compiled-mismatch" and [*_position(finding)] == position
             else order,
             finding,
         )

@@ -3,8 +3,10 @@
 graph itself, interpreted from the same inputs.
 
 That happens as in again.py: in a thread of its own, from copies, with autocast and random numbers
-as they were. A graph that draws random numbers is left out, since compiled code draws others. One
-that deviates is cut down by compiling parts of it (windows.py).
+as they were. One that deviates is cut down by compiling parts of it (windows.py). Compiled code
+draws other random numbers than operators: a graph that draws some is compiled once more to draw
+theirs, and accused only of nodes of which at most one draws, since which number is whose is not
+known of more.
 """
 
 from __future__ import annotations
@@ -23,18 +25,51 @@ from opscope.record.torch.again import OWN_THREAD, Execution, matched, surroundi
 from opscope.record.torch.dynamo import Captured
 from opscope.record.torch.encoded import encode_window
 from opscope.record.torch.interpreted import Interpreted, frames_of, modules_of
+from opscope.record.torch.perturbed import Converting
 from opscope.record.torch.stacks import is_user
-from opscope.record.torch.windows import Cut, Cutter, Deviating, Run, judge
+from opscope.record.torch.windows import Cut, Cutter, Deviating, Run, judge, together
 from opscope.run.contain import tell
 from opscope.substitute.layout import WRITTEN
 
 if TYPE_CHECKING:
     from opscope.record.torch.checker import Checker
 
-SECONDS = 90.0  # to cut one graph down
 MOST_TOLD = 3  # executions of one graph that deviate; then it is known
 MOST_NODES = 50  # that are told
 LARGEST = 256 << 20  # bytes of a graph's inputs
+QUICK = 20.0  # seconds within which a graph is compiled once more whatever the budget
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """The forward or backward pass of one execution: its row, what compiled code made and in which
+    slots of the row, how operators make the same and of what; the graph's inputs, the slots that
+    its nodes stand for, and places of the inputs whose gradients are made.
+    """
+
+    execution: Execution
+    index: int
+    made: Sequence[Any]
+    slots: list[str]
+    run: Run
+    given: list[Any]
+    inputs: list[Any]
+    named: dict[str, str]
+    draws: bool
+    trained: list[int] = []
+
+    @property
+    def key(self) -> tuple[int, bool]:
+        """The graph, and which of its passes."""
+        return id(self.execution.captured), bool(self.trained)
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What the operators of a pass were seen to do: draw random numbers, write to inputs at these
+    places (AOTAutograd may have lost a write).
+    """
+
+    draws: bool
+    written: frozenset[int]
 
 
 class CompiledCheck:
@@ -45,6 +80,7 @@ class CompiledCheck:
         self._seen: Counter[int] = Counter()
         self._told: Counter[int] = Counter()
         self._cuts: dict[tuple[int, bool], Cut | None] = {}
+        self._learned: dict[tuple[int, bool], Learned] = {}
         self._spent, self._begun = 0.0, time.monotonic()
 
     def wants(self, execution: Execution) -> bool:
@@ -55,12 +91,12 @@ class CompiledCheck:
         self._seen[key] += 1
         if not self._checker.active or self._told[key] >= MOST_TOLD:
             return False
+        return self._seen[key] == 1 or self._affords(0.0)
+
+    def _affords(self, seconds: float) -> bool:
+        """Whether the budget has this much left."""
         share = self._checker.budget.share
-        return (
-            self._seen[key] == 1
-            or share is None
-            or self._spent < share * (time.monotonic() - self._begun)
-        )
+        return share is None or self._spent + seconds < share * (time.monotonic() - self._begun)
 
     def forward(self, execution: Execution, given: Sequence[Any], result: Any) -> None:
         """Judge what a graph made of these inputs, which are what they were but for its writes."""
@@ -97,20 +133,30 @@ class CompiledCheck:
 
     def _forward(self, execution: Execution, given: Sequence[Any], result: Any) -> None:
         inputs = [plainly(execution.copies.get(place, each)) for place, each in enumerate(given)]
-        written, outputs = sorted(execution.copies), listed(result)
+        if not self._judges(execution, inputs):
+            return
+        outputs = listed(result)
+
+        def operators(fresh: list[Any]) -> Sequence[Any]:
+            return listed(interpreted(execution.captured, fresh))
+
+        learned = self._learn((id(execution.captured), False), operators, inputs)
+        written = sorted({*execution.copies, *learned.written})
 
         def run(fresh: list[Any]) -> Sequence[Any]:
-            made = interpreted(execution.captured, fresh)
-            return (*listed(made), *(fresh[place] for place in written))
+            return (*operators(fresh), *(fresh[place] for place in written))
 
         slots = [
             *(f"0.{place}" for place in range(len(outputs))),
             *(WRITTEN + str(place) for place in written),
         ]
         made = (*outputs, *(given[place] for place in written))
-        found = self._judged(execution, made, run, inputs)
-        if found is not None:
-            self._accuse(execution, execution.index, replayed(found, slots[found.place]), inputs)
+        places = input_places(execution.captured)
+        named = {name: WRITTEN + str(place) for name, place in places.items()}
+        named |= zip(output_names(execution.captured), slots, strict=False)
+        self._hold(
+            Pass(execution, execution.index, made, slots, run, inputs, inputs, named, learned.draws)
+        )
 
     def _backward(
         self, execution: Execution, index: int, gradients: Sequence[Any], result: Any
@@ -120,6 +166,8 @@ class CompiledCheck:
             self._miss(execution, given)
             return
         inputs = [plainly(each) for each in given]
+        if not self._judges(execution, [*inputs, *gradients]):
+            return
         wanted = [
             place
             for place, each in enumerate(execution.originals())
@@ -142,62 +190,109 @@ class CompiledCheck:
                 )
 
         made = [result[place + shift] for place in wanted]
-        found = self._judged(execution, made, run, [*inputs, *gradients])
-        if found is not None:
-            verdict = replayed(found, f"0.{wanted[found.place] + shift}")
-            self._accuse(execution, index, verdict, inputs, trained=wanted)
+        slots = [f"0.{place + shift}" for place in wanted]
+        places = input_places(execution.captured)
+        named = {name: f"0.{place + shift}" for name, place in places.items()}
+        given = [*inputs, *gradients]
+        draws = self._learn((id(execution.captured), True), run, given).draws
+        self._hold(Pass(execution, index, made, slots, run, given, inputs, named, draws, wanted))
 
-    def _judged(
-        self, execution: Execution, made: Sequence[Any], run: Run, inputs: Sequence[Any]
-    ) -> Deviating | None:
-        """What deviates of an execution that can be judged."""
+    def _judges(self, execution: Execution, given: Sequence[Any]) -> bool:
+        """Whether a pass can be judged; why not is told."""
         if execution.refused is not None:
             self._miss(execution, execution.refused)
-            return None
-        if sum(each.nbytes for each in inputs if isinstance(each, torch.Tensor)) > LARGEST:
+            return False
+        if sum(each.nbytes for each in given if isinstance(each, torch.Tensor)) > LARGEST:
             self._miss(execution, "its inputs are too large to be copied")
-            return None
-        drawn: list[bool] = []
-        state = torch.get_rng_state()
+            return False
+        return True
 
-        def watched(fresh: list[Any]) -> Sequence[Any]:
+    def _learn(self, key: tuple[int, bool], run: Run, given: Sequence[Any]) -> Learned:
+        """What the operators of a pass do, by making it once."""
+        if key not in self._learned:
+            state, fresh = torch.get_rng_state(), together(given)
+            before = [getattr(each, "_version", None) for each in fresh]
+            run(fresh)
+            after = [getattr(each, "_version", None) for each in fresh]
+            self._learned[key] = Learned(
+                draws=not torch.equal(torch.get_rng_state(), state),
+                written=frozenset(
+                    place for place, version in enumerate(before) if version != after[place]
+                ),
+            )
             torch.set_rng_state(state)
-            results = run(fresh)
-            drawn.append(not torch.equal(torch.get_rng_state(), state))
-            return results
+        return self._learned[key]
 
-        found = judge(made, watched, inputs)
-        if any(drawn):
-            self._miss(execution, "it draws random numbers, and compiled code draws others")
-            return None
-        self._checker.tally.count("agree" if found is None else "wrong")
-        return found
+    def _hold(self, held: Pass) -> None:
+        """Judge a pass."""
+        if held.draws:
+            self._compile_again(held)
+        else:
+            found = judge(held.made, held.run, held.given)
+            if found is not None and self._stands(held):
+                self._accuse(held, replayed(found, held.slots[found.place]))
+            elif found is None:
+                self._checker.tally.count("agree")
 
-    def _accuse(
-        self,
-        execution: Execution,
-        index: int,
-        found: Replayed,
-        inputs: Sequence[Any],
-        trained: Sequence[int] = (),
-    ) -> None:
-        captured = execution.captured
+    def _stands(self, held: Pass) -> bool:
+        """Whether what deviates is a fault: what operators make of the same is defined."""
+        with Converting() as converting:
+            held.run(together(held.given))
+        if converting.undefined:
+            self._miss(held.execution, "it converts numbers to integers that cannot hold them")
+            return False
+        self._checker.tally.count("wrong")
+        return True
+
+    def _compile_again(self, held: Pass) -> None:
+        """Judge what the compiler makes of a graph when it is to draw as the operators do, once."""
+        captured = held.execution.captured
+        if held.key in self._cuts:
+            return
+        if captured.seconds > QUICK and not self._affords(captured.seconds):
+            self._miss(held.execution, "it draws random numbers, and takes long to compile again")
+            return
+        self._cuts[held.key] = None
+        cutter = self._cutter(held, random=torch.get_rng_state())
+        if cutter is None:
+            self._miss(held.execution, "it draws random numbers, and its compiler is not known")
+            return
+        whole = cutter.whole()
+        if whole is None:
+            self._checker.tally.count("agree")
+        elif self._stands(held):
+            self._cut_again(held, cutter, whole)
+
+    def _cut_again(self, held: Pass, cutter: Cutter, whole: Cut) -> None:
+        captured = held.execution.captured
+        tell(f"{captured.name} deviates from its own operators; looking for those that do")
+        cut = cutter.cut()
+        if cut is None or cut.draws > 1:
+            self._miss(held.execution, "it deviates, and draws more than one random tensor")
+            return
+        self._cuts[held.key] = cut
+        self._accuse(held, replayed(whole.deviating, held.named.get(whole.name, "0.0")))
+
+    def _accuse(self, held: Pass, found: Replayed) -> None:
+        captured = held.execution.captured
         self._told[id(captured)] += 1
-        key = (id(captured), bool(trained))
-        if key not in self._cuts:
+        if held.key not in self._cuts:
             tell(f"{captured.name} deviates from its own operators; looking for those that do")
-            self._cuts[key] = self._cut(captured, inputs, trained)
-        cut = self._cuts[key]
-        # nodes that deviate when they alone are compiled are a second witness
-        witnessed = msgspec.structs.replace(found, witnesses=1 if cut is None else 2)
-        self._checker.accuse_compiled(index, witnessed, self._evidence(captured, cut))
+            cutter = self._cutter(held)
+            self._cuts[held.key] = None if cutter is None else cutter.cut()
+        cut = self._cuts[held.key]
+        # nodes that deviate when they alone are compiled are a second witness; where they draw,
+        # they were compiled with another switch than the program's
+        witnesses = 1 if cut is None or cut.draws else 2
+        witnessed = msgspec.structs.replace(found, witnesses=witnesses)
+        self._checker.accuse_compiled(held.index, witnessed, self._evidence(captured, cut))
 
     def _evidence(self, captured: Captured, cut: Cut | None) -> dict[str, Any]:
         """What a judgement says of the nodes that deviate alone, with their inputs kept."""
         if cut is None:
             return {}
         found: dict[str, Any] = {"nodes": [described(node) for node in cut.nodes[:MOST_NODES]]}
-        encoded = encode_window(cut, captured.backend)
+        encoded = None if cut.draws else encode_window(cut, captured.backend)
         if encoded is None:
             return found
         window, memories = encoded
@@ -205,30 +300,39 @@ class CompiledCheck:
         return found if None in kept.values() else {**found, "window": window, "inputs": kept}
 
     @staticmethod
-    def _cut(captured: Captured, inputs: Sequence[Any], trained: Sequence[int]) -> Cut | None:
+    def _cutter(held: Pass, random: torch.Tensor | None = None) -> Cutter | None:
+        captured = held.execution.captured
         if captured.compiler is None:
             return None
-        count = len(captured.held)
-        places = {name: place for place, name in enumerate(captured.held)}
-        for node in captured.graph.nodes:
-            if node.op == "placeholder":
-                places[node.name] = count
-                count += 1
-            elif node.op == "get_attr" and node.target in places:
-                places[node.name] = places[node.target]
-        known = [
-            node.name
-            for node in captured.graph.nodes
-            if node.op in {"placeholder", "get_attr"} and node.name in places
-        ]
+        places = input_places(captured)
         return Cutter(
             captured.module,
             captured.graph,
-            {name: inputs[places[name]] for name in known},
+            {name: held.inputs[place] for name, place in places.items()},
             captured.compiler,
-            seconds=SECONDS,
-            trained=frozenset(name for name in known if places[name] in trained),
-        ).cut()
+            trained=frozenset(name for name, place in places.items() if place in held.trained),
+            random=random,
+        )
+
+
+def input_places(captured: Captured) -> dict[str, int]:
+    """Places of a graph's inputs, what it holds first, by the nodes that stand for them."""
+    held = {name: place for place, name in enumerate(captured.held)}
+    found: dict[str, int] = {}
+    count = len(held)
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            found[node.name] = count
+            count += 1
+        elif node.op == "get_attr" and node.target in held:
+            found[node.name] = held[node.target]
+    return found
+
+
+def output_names(captured: Captured) -> list[str]:
+    """Names of the nodes that a graph gives, those that are none left empty."""
+    (output,) = (node for node in captured.graph.nodes if node.op == "output")
+    return [str(getattr(each, "name", "")) for each in listed(output.args[0])]
 
 
 def interpreted(captured: Captured, inputs: Sequence[Any]) -> Any:

@@ -64,6 +64,28 @@ class Perturbed(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
         return value
 
 
+class Converting(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
+    """Notices numbers that are converted to an integer type which cannot hold them: what comes of
+    that is undefined, and other compilers make other numbers of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # torch's
+        self.undefined = False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if hasattr(func, "_schema") and kind_of(func._schema.name) == "cast":
+            self.undefined |= any(not _fits(each, result) for each in args)
+        return result
+
+
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
     """Has every operator compute floating numbers in double precision."""
 
@@ -116,6 +138,17 @@ def _narrows_nothing(name: str, args: tuple[Any, ...], result: Any) -> bool:
     if not (before.is_floating_point() and after.is_floating_point()):
         return True
     return torch.finfo(after.dtype).eps <= torch.finfo(before.dtype).eps
+
+
+def _fits(value: Any, result: Any) -> bool:
+    """Whether the type of a conversion's result has numbers for all that is converted."""
+    if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
+        return True
+    dtype = getattr(result, "dtype", torch.bool)
+    if dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+        return True
+    whole, known = value.detach().double().trunc(), torch.iinfo(dtype)
+    return bool(((whole >= known.min) & (whole <= known.max)).all())
 
 
 def _limits(dtype: torch.dtype) -> tuple[float, float]:

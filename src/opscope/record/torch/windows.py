@@ -9,8 +9,11 @@ and what it wrote to.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +26,7 @@ from opscope.record.torch.dynamo import copied
 from opscope.record.torch.interpreted import Interpreted
 from opscope.record.torch.perturbed import Perturbed, Widened, widened
 
+SECONDS = 90.0  # to cut one graph down
 SIDES = 8  # with other roundings
 NEAR = 32  # units of rounding within which two results are alike without more work
 MOST = 1 << 24  # elements of one output
@@ -40,6 +44,9 @@ class Deviating(msgspec.Struct, frozen=True):
 class Cut(msgspec.Struct, frozen=True):
     """Nodes that deviate when they are compiled alone, and what does of them; as a graph of their
     own, with what it is given, and at which places of that gradients were asked for.
+
+    name: of the node that deviates, or whose gradient does. draws: how many of the nodes draw
+    random numbers.
     """
 
     nodes: list[torch.fx.Node]
@@ -47,6 +54,20 @@ class Cut(msgspec.Struct, frozen=True):
     graph: torch.fx.Graph
     given: list[torch.Tensor]
     trained: list[int]
+    name: str
+    draws: int
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Calls as a graph of their own, what it is given, names of what it gives and is given, and the
+    state of the random generator before it.
+    """
+
+    module: torch.fx.GraphModule
+    given: list[Any]
+    made: list[str]
+    read: list[str]
+    random: torch.Tensor | None
 
 
 def judge(compiled: Sequence[Any], run: Run, given: Sequence[Any]) -> Deviating | None:
@@ -176,10 +197,46 @@ def gradients(function: Callable[..., Any], given: Sequence[torch.Tensor]) -> tu
         return torch.autograd.grad(made, wanted, begun, allow_unused=True)
 
 
+class Draws:
+    """Random numbers of a window: every forward pass begins with one state of the generator, and
+    has to leave the same. None for windows that draw none.
+    """
+
+    def __init__(self, begin: torch.Tensor | None) -> None:
+        self._begin = begin
+        self._end: torch.Tensor | None = None
+
+    def run(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Call a function; ValueError where it drew otherwise than the first one did."""
+        if self._begin is None:
+            return function(*given)
+        torch.set_rng_state(self._begin)
+        made = function(*given)
+        end = torch.get_rng_state()
+        if self._end is None:
+            self._end = end
+        elif not torch.equal(self._end, end):
+            raise ValueError("compiled code draws other random numbers")
+        return made
+
+    @contextmanager
+    def as_operators(self) -> Iterator[None]:
+        """Have inductor's code draw as the operators do, by its own switch."""
+        config = sys.modules.get("torch._inductor.config")
+        if self._begin is None or config is None:
+            yield
+            return
+        with config.patch(fallback_random=True):
+            yield
+
+
 class Cutter:
     """Cuts one graph down. values are what the graph holds and is given, by the name of the node
     that stands for it; compiler is its back end. trained: names of those for which gradients are
     collected, where gradients deviate; then those of a window are judged, begun with random ones.
+    random: the state of the random generator at its beginning. Compiled windows draw from it as the
+    operators do (inductor has a switch for that); one whose draws leave the generator elsewhere
+    cannot be tried.
     """
 
     def __init__(
@@ -189,14 +246,22 @@ class Cutter:
         values: Mapping[str, Any],
         compiler: Callable[..., Any],
         *,
-        seconds: float,
         trained: frozenset[str] = frozenset(),
+        random: torch.Tensor | None = None,
     ) -> None:
-        self._trained = trained
+        self._trained, self._random = trained, random
         self._module, self._graph, self._compiler = module, graph, compiler
         self._values = dict(values)
         self._calls = [node for node in graph.nodes if node.op.startswith("call_")]
-        self._until = time.monotonic() + seconds
+        self._until = time.monotonic() + SECONDS
+        self._drawing: set[torch.fx.Node] = set()
+
+    def whole(self) -> Cut | None:
+        """What deviates of all calls, compiled once more; raises what the compiler does, and
+        ValueError where that draws other random numbers.
+        """
+        self._before(None, ())
+        return self._test(0, len(self._calls))
 
     def cut(self) -> Cut | None:
         """The smallest window that deviates, None where not even all nodes alone do, or time is
@@ -224,26 +289,45 @@ class Cutter:
         if time.monotonic() > self._until:
             return None
         try:
-            module, given = self._window(first, last)
-            graph = copied(module)  # a back end may change the other
-            plain = Interpreted(module, graph).run
-            places = [place for place, each in enumerate(given) if each.requires_grad]
-            if self._trained:
-                given = [each.detach() for each in given]
-                with torch.enable_grad():
-                    compiled = self._compiler(module, leaves(together(given), places))
-                made = gradients(compiled, leaves(together(given), places))
-                found = judge(made, lambda inputs: gradients(plain, leaves(inputs, places)), given)
-            else:
-                compiled = self._compiler(module, together(given))
-                fresh = together(given)
-                made = (*compiled(*fresh), *fresh)
-                found = judge(made, lambda inputs: (*plain(*inputs), *inputs), given)
+            return self._test(first, last)
         except Exception:  # noqa: BLE001 - a window that cannot be compiled is none
             return None
-        return None if found is None else Cut(self._calls[first:last], found, graph, given, places)
 
-    def _window(self, first: int, last: int) -> tuple[torch.fx.GraphModule, list[Any]]:
+    def _test(self, first: int, last: int) -> Cut | None:
+        window = self._window(first, last)
+        graph = copied(window.module)  # a back end may change the other
+        plain = Interpreted(window.module, graph).run
+        places = [place for place, each in enumerate(window.given) if each.requires_grad]
+        tried = self._gradients if self._trained else self._results
+        found = tried(window, plain, places)
+        if found is None:
+            return None
+        names = [window.read[place] for place in places]
+        if not self._trained:
+            names = [*window.made, *window.read]
+        nodes = self._calls[first:last]
+        drawing = len(self._drawing.intersection(nodes))
+        return Cut(nodes, found, graph, window.given, places, names[found.place], drawing)
+
+    def _results(self, window: Window, plain: Run, _: Sequence[int]) -> Deviating | None:
+        """What deviates of what a compiled window makes and writes."""
+        draws, given = Draws(window.random), window.given
+        with draws.as_operators():
+            compiled = self._compiler(window.module, together(given))
+            fresh = together(given)
+            made = (*draws.run(compiled, *fresh), *fresh)
+        return judge(made, lambda inputs: (*draws.run(plain, *inputs), *inputs), given)
+
+    def _gradients(self, window: Window, plain: Run, places: Sequence[int]) -> Deviating | None:
+        """What deviates of the gradients that a compiled window gives."""
+        draws, given = Draws(window.random), [each.detach() for each in window.given]
+        with draws.as_operators(), torch.enable_grad():
+            compiled = self._compiler(window.module, leaves(together(given), places))
+            made = gradients(partial(draws.run, compiled), leaves(together(given), places))
+        operators = partial(draws.run, plain)
+        return judge(made, lambda inputs: gradients(operators, leaves(inputs, places)), given)
+
+    def _window(self, first: int, last: int) -> Window:
         """The calls as a graph of their own, and what it is given."""
         inside = self._calls[first:last]
         names = set(inside)
@@ -253,33 +337,41 @@ class Cutter:
             )
         )
         known = self._before(inside[0], needed)
+        random = None if self._random is None else torch.get_rng_state()
         graph = torch.fx.Graph()
         made: dict[torch.fx.Node, Any] = {}
-        given = []
+        read, given = [], []
         for node in needed:
             value = known[node]
             if isinstance(value, torch.Tensor):
                 made[node] = graph.placeholder(node.name)
+                read.append(node.name)
                 given.append(value)
             else:
                 made[node] = value
         for node in inside:
             made[node] = graph.node_copy(node, lambda each: made[each])
             made[node].args = map_arg(node.args, lambda each: made[each])
-        read = [
+        results = [
             node
             for node in inside
             if any(user not in names for user in node.users) or node is inside[-1]
         ]
-        graph.output(tuple(made[node] for node in read))
+        graph.output(tuple(made[node] for node in results))
         copies = [
             each.requires_grad_(value.requires_grad)
             for each, value in zip(together(given), given, strict=True)
         ]
-        return torch.fx.GraphModule(self._module, graph), copies
+        return Window(
+            torch.fx.GraphModule(self._module, graph),
+            copies,
+            [node.name for node in results],
+            read,
+            random,
+        )
 
     def _before(
-        self, stop: torch.fx.Node, needed: Sequence[torch.fx.Node]
+        self, stop: torch.fx.Node | None, needed: Sequence[torch.fx.Node]
     ) -> dict[torch.fx.Node, Any]:
         """What these nodes made, at the time when a later one is about to run."""
         names = list(self._values)
@@ -289,6 +381,8 @@ class Cutter:
         found: dict[torch.fx.Node, Any] = {}
         interpreter = Interpreted(self._module, self._graph)
         interpreter.env = found
+        if self._random is not None:
+            torch.set_rng_state(self._random)
         with torch.set_grad_enabled(bool(self._trained)):
             for node in self._graph.nodes:
                 if node is stop:
@@ -296,5 +390,15 @@ class Cutter:
                 if node.name in fresh:
                     found[node] = fresh[node.name]
                 elif node.op.startswith("call_"):
-                    found[node] = interpreter.run_node(node)
+                    found[node] = self._played(interpreter, node)
         return {node: found[node] for node in needed}
+
+    def _played(self, interpreter: Interpreted, node: torch.fx.Node) -> Any:
+        """What a node makes; one that draws random numbers is noted."""
+        if self._random is None:
+            return interpreter.run_node(node)
+        before = torch.get_rng_state()
+        made = interpreter.run_node(node)
+        if not torch.equal(torch.get_rng_state(), before):
+            self._drawing.add(node)
+        return made
