@@ -42,7 +42,7 @@ def programs(func: Any) -> list[Program]:
 
 def test_a_wrong_call_is_told_once_for_its_signature(lossy: Any) -> None:
     told: list[Any] = []
-    counts = sweep(programs(lossy), "opscope_witness::lossy", told.append)
+    counts = list(sweep(programs(lossy), "opscope_witness::lossy", told.append).counts.values())
     assert [(count.op, count.dtype, count.examined, count.wrong) for count in counts] == [
         ("opscope_witness::lossy", "float32", 2, 1)
     ]
@@ -65,8 +65,18 @@ def test_right_calls_and_programs_that_raise_are_told_nothing_of() -> None:
     told: list[Any] = []
     right = Program("add", torch.float32, lambda: torch.ones(3) + 1)
     raising = Program("add", torch.float32, lambda: torch.ones(3) + torch.ones(4))
-    assert [count.wrong for count in sweep([raising, right], "aten::add", told.append)] == [0]
+    swept = sweep([raising, right], "aten::add", told.append)
+    assert [count.wrong for count in swept.counts.values()] == [0]
     assert told == []
+
+
+def test_an_operator_made_of_others_tells_which() -> None:
+    program = Program("softmax", torch.float32, lambda: torch.randn(3).softmax(0))
+    swept = sweep([program], "aten::softmax", [].append)
+    answer = Answer(name="softmax", others=tuple(swept.others))
+    document = document_of([answer], Plan(pattern="aten::softmax"), "aten::softmax")
+    assert not document.complete
+    assert "its samples ran aten::_softmax;" in document.summary["warnings"][0]
 
 
 def test_counts_of_several_processes_are_one_row() -> None:
@@ -178,8 +188,8 @@ def test_a_tensor_without_memory_and_a_sparse_one_end_no_sweep() -> None:
         x.sgn().backward(torch.randn(4))
 
     told: list[Any] = []
-    counts = sweep([Program("sgn", torch.float32, zero)], None, told.append)
+    swept = sweep([Program("sgn", torch.float32, zero)], None, told.append)
     assert told == []
-    assert any(count.op == "aten::sgn" for count in counts)
+    assert any(count.op == "aten::sgn" for count in swept.counts.values())
     sample = SimpleNamespace(input=torch.eye(3).to_sparse(), args=())
     assert list(layouts(sample)) == [sample]

@@ -20,6 +20,7 @@ from opscope.sweep.tasks import Answer, Counts, Swept, Task
 from opscope.version import VERSION
 
 CONFIDENCE = {1: "suspected", 2: "proven"}
+NAMED = 4  # operators that one which is never called is made of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +114,12 @@ def document_of(answers: Iterable[Answer], plan: Plan, asked: str) -> Document:
     examined = sum(count.examined for count in table)
     findings = tuple(finding_of(swept) for answer in answers for swept in answer.wrong)
     warnings = [f"samples of {name}: {reason}" for name, reason in broken.items()]
+    others = list(dict.fromkeys(other for answer in answers for other in answer.others))
+    if plan.pattern and not table and others:
+        warnings.append(
+            f"torch made no call of {plan.pattern}: its samples ran {', '.join(others[:NAMED])}; "
+            "sweep what it is made of"
+        )
     summary = {
         "asked": asked,
         "device": plan.device,

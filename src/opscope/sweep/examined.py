@@ -39,6 +39,7 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.told = told
         self.sample = ""
         self.counts: dict[tuple[str, str], Counts] = {}
+        self.others: dict[str, None] = {}
         self._seen: dict[Hashable, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -69,8 +70,11 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
             func.is_view
             or torch.Tag.maybe_aliasing_or_mutating in func.tags
             or traits_of(name).allocates
-            or (self.pattern and not fnmatch.fnmatchcase(name, self.pattern))
         ):
+            return False
+        if self.pattern and not fnmatch.fnmatchcase(name, self.pattern):
+            if torch.Tag.nondeterministic_seeded not in func.tags:  # draws are the sample's own
+                self.others.setdefault(name)
             return False
         try:
             key = (func, key_of(args), key_of(tuple(kwargs.items())))
@@ -135,7 +139,7 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def sweep(
     programs: Iterable[Program], pattern: str | None, told: Callable[[Swept], None]
-) -> list[Counts]:
+) -> Examiner:
     """Run programs and tell what is wrong in them; programs that raise are left where they did."""
     examiner = Examiner(pattern, told)
     with warnings.catch_warnings():
@@ -145,4 +149,4 @@ def sweep(
             # a sample that raises, by intent or not, has been examined up to there
             with contextlib.suppress(Exception), examiner:
                 program.run()
-    return list(examiner.counts.values())
+    return examiner

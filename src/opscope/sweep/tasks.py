@@ -44,9 +44,12 @@ class Counts(msgspec.Struct, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a task; reason says why it ended early."""
+    """What came of a task: others are operators that its programs called and that were not wanted,
+    in the order of their first calls; reason says why it ended early.
+    """
 
     name: str
     wrong: tuple[Swept, ...] = ()
     counts: tuple[Counts, ...] = ()
+    others: tuple[str, ...] = ()
     reason: str = ""

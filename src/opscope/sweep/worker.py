@@ -19,17 +19,23 @@ def answer_to(task: Task) -> Answer:
     """What is wrong in the programs of a name."""
     from opscope.substitute.arguments import dtype_named
     from opscope.sweep.examined import sweep
-    from opscope.sweep.samples import DTYPES, programs
+    from opscope.sweep.samples import DTYPES, OPTIMIZERS, programs
 
     found: list[Swept] = []
     dtypes = tuple(map(dtype_named, task.dtypes)) or DTYPES
     try:
-        counts = sweep(programs(task.name, dtypes, task.device), task.pattern, found.append)
+        examiner = sweep(programs(task.name, dtypes, task.device), task.pattern, found.append)
     except (OpscopeError, AttributeError, RuntimeError, TypeError, ValueError) as error:
         return Answer(
             name=task.name, wrong=tuple(found), reason=f"{type(error).__name__}: {error}"[:300]
         )
-    return Answer(name=task.name, wrong=tuple(found), counts=tuple(counts))
+    return Answer(
+        name=task.name,
+        wrong=tuple(found),
+        counts=tuple(examiner.counts.values()),
+        # optimizers are also run for an operator that no sample goes by: it is not made of theirs
+        others=() if task.name == OPTIMIZERS else tuple(examiner.others),
+    )
 
 
 def serve(tasks: TextIO, answers: TextIO) -> None:
