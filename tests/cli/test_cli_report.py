@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from cli_runs import Command, environment
 
+from opscope.cli import main
+
 
 def test_report_writes_one_file_and_a_sibling_where_it_exists(
     command: Command, run: Path, tmp_path: Path
@@ -29,6 +31,36 @@ def test_report_writes_one_file_and_a_sibling_where_it_exists(
     again = command("report", run, "-o", "x.html")
     assert again.stdout == "x-2.html\n"
     assert "exists" in again.stderr
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"), [("x.md", "## overflow: `aten::mm.default`"), ("x.SVG", "<svg xmlns=")]
+)
+def test_report_writes_what_the_ending_says(name: str, begin: str, run: Path, here: Path) -> None:
+    assert main(["report", str(run), "-o", name]) == 0
+    text = (here / name).read_text(encoding="utf-8")
+    assert text.startswith(begin)
+    assert "blocks.0:mm#1" in text
+
+
+def test_show_draws_a_call(run: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(run), "blocks.0:mm#1", "--plot", "x.svg"]) == 0
+    assert "blocks.0:mm#1" in (here / "x.svg").read_text(encoding="utf-8")
+    assert "x.svg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["blocks.0:mm#1", "--plot", "x.png"], ["--plot", "x.svg"]])
+def test_show_draws_one_call_as_svg_and_nothing_else(
+    words: list[str], run: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(run), *words]) == 2
+    assert "name one CALL, and a file that ends in .svg" in capsys.readouterr().err
 
 
 def test_report_refuses_what_it_does_not_know(command: Command, run: Path) -> None:

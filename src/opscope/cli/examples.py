@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "report": (
         ("report runs/x -o report.html", "a page to attach to an issue"),
+        ("report runs/x -o verdict.md", "the text of that issue; .svg: its picture"),
         ("report runs/npu runs/cpu -o two.html --redact paths", "of two runs, to give away"),
     ),
     "serve": (

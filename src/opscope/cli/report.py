@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope report`: a run, or the comparison of two, as one HTML file that needs nothing else."""
+"""`opscope report`: a run, or the comparison of two, as one HTML file that needs nothing else; its
+verdict as Markdown or as a picture.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,17 @@ def report(
     output: Annotated[
         Path,
         Parameter(
-            name=["--output", "-o"], help="The file; one that exists gets a sibling, said aloud."
+            name=["--output", "-o"],
+            help="The file; one that exists gets a sibling, said aloud. .md: the verdict for an "
+            "issue; .svg: its picture.",
         ),
     ] = Path("report.html"),
     redact: Annotated[str, Parameter(help=REDACT)] = "",
     colour: Annotated[str | None, Parameter(help=COLOUR)] = None,
     selection: Selected = EVERYTHING,
 ) -> int:
-    """Write one HTML file with what was found and what led to it, to open or to attach anywhere.
+    """Write one HTML file with what was found and what led to it, to open or to attach anywhere;
+    into a file .md or .svg the verdict alone.
 
     Exit code 0: written, 2: the run cannot be read, 3: written, but the run is incomplete.
 
@@ -55,7 +60,6 @@ def report(
     """
     from opscope.formats.registry import open_run
     from opscope.view.compare_files import free_file
-    from opscope.view.page import page
 
     left_out = redacted_kinds(redact)
     opened = open_run(run)
@@ -65,14 +69,34 @@ def report(
             documents, text = _of_run(opened, run, wanted, progress)
         else:
             documents, text = _of_two(opened, (run, golden), wanted, progress)
-    made = documents(redact=left_out, colour=colour).whole()
+    title = "opscope" if left_out else f"opscope {Path(run).name}"
+    made = _written(
+        documents(redact=left_out, colour=colour),
+        output.suffix.lower(),
+        title,
+        "" if left_out else text,
+    )
     free = free_file(output)
     if free != output:
         note(f"{output} exists; written to {free}")
-    title = "opscope" if left_out else f"opscope {Path(run).name}"
-    free.write_text(page(made, title=title, text="" if left_out else text), encoding="utf-8")
+    free.write_text(made, encoding="utf-8")
     say(f"{free}")
     return completeness(opened)
+
+
+def _written(documents: Documents, ending: str, title: str, text: str) -> str:
+    """What a file of this ending holds; text is what is read of a page where no script runs."""
+    if ending == ".md":
+        from opscope.view.written import written
+
+        return written(documents.get("verdict"), documents.get("run"))
+    if ending == ".svg":
+        from opscope.view.figure import verdict_figure
+
+        return verdict_figure(*map(documents.get, ("verdict", "calls", "names")))
+    from opscope.view.page import page
+
+    return page(documents.whole(), title=title, text=text)
 
 
 def _of_run(

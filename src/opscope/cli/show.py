@@ -15,7 +15,7 @@ from opscope.cli.failing import note
 from opscope.cli.finding_calls import calls_of_line, chosen_call
 from opscope.cli.options import EVERYTHING, Json, Selected, positive
 from opscope.cli.printing import completeness, write_pieces
-from opscope.errors import MissingValueError
+from opscope.errors import MissingValueError, UsageError
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,6 +41,13 @@ def show(  # noqa: PLR0913 - one for each option
             "they were compiled again."
         ),
     ] = False,
+    plot: Annotated[
+        Path | None,
+        Parameter(
+            help="Also draw the call into this file, .svg: its tensors over the steps, and how "
+            "values that were kept are spread."
+        ),
+    ] = None,
     limit: Annotated[
         int | None, Parameter(help="At most so many calls, the first; all without it.")
     ] = None,
@@ -61,6 +68,8 @@ def show(  # noqa: PLR0913 - one for each option
     from opscope.run.query import calls
 
     positive(limit=limit)
+    if plot is not None and (call is None or plot.suffix.lower() != ".svg"):
+        raise UsageError(f"--plot {plot}: name one CALL, and a file that ends in .svg")
     opened = open_run(run)
     if graphs:
         return _show_graphs(run, opened, json=json)
@@ -70,6 +79,8 @@ def show(  # noqa: PLR0913 - one for each option
         if chosen.note is not None:
             note(f"{chosen.call.name}: {chosen.note}")
         found: Iterable[Call] = [chosen.call]
+        if plot is not None:
+            _draw(opened, chosen.call, plot)
     elif source is not None:
         found = calls_of_line(opened, source, wanted)
     else:
@@ -85,6 +96,22 @@ def show(  # noqa: PLR0913 - one for each option
     if isinstance(found, Limited) and found.more:
         note(f"there are more calls than --limit {limit}; the first {limit} are shown")
     return completeness(opened)
+
+
+def _draw(run: Run, call: Call, wanted: Path) -> None:
+    from opscope.questions.tables import open_tables
+    from opscope.view.calls import call_documents
+    from opscope.view.compare_files import free_file
+    from opscope.view.figure import call_figure
+    from opscope.view.references import reference
+    from opscope.view.sources import Sources
+
+    place = (call.process, call.index)
+    with open_tables(run) as tables:
+        document = call_documents(tables, [place], Sources())["calls"][reference(*place)]
+    free = free_file(wanted)
+    free.write_text(call_figure(document), encoding="utf-8")
+    note(f"{call.name} drawn into {free}")
 
 
 def _show_graphs(path: str, run: Run, *, json: bool) -> int:
