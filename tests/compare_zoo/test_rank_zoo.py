@@ -6,6 +6,7 @@ well.
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -126,3 +127,37 @@ def test_ranks_that_share_one_models_parameters_are_clean(
     assert done.returncode == 0, done.stderr[-2000:]
     document = scanned(tmp_path / "run", capsys)
     assert [(finding["op"], finding["reasons"]) for finding in document["findings"]] == []
+
+
+def test_two_nodes_without_a_shared_disk_make_one_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nodes = [tmp_path / "node0", tmp_path / "node1"]
+    place = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    watched = [sys.executable, "-m", "opscope", "run", "-o"]
+    launched = [
+        subprocess.Popen(
+            [
+                *(*watched, str(node), "--", *LAUNCH[:3], *place, f"--node-rank={number}"),
+                *(str(PROGRAM), "none"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for number, node in enumerate(nodes)
+    ]
+    assert [launcher.wait(300) for launcher in launched] == [0, 0]
+    assert main(["merge", str(nodes[1]), "-o", str(tmp_path / "run")]) == 3
+    assert main(["scan", str(tmp_path / "run")]) == 3
+    assert "no records of rank 0 of 2" in capsys.readouterr().err
+    assert main(["merge", *map(str, nodes), "-o", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    found = scanned(tmp_path / "run", capsys)
+    assert (found["verdict"], found["complete"], found["summary"]["ranks"]) == (
+        "clean",
+        True,
+        [0, 1],
+    )

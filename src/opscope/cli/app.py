@@ -21,6 +21,7 @@ opscope run -- python train.py      records any command and says what it found
 # In the order a person meets them.
 VERBS: tuple[tuple[str, str], ...] = (
     ("run", "Run any command under recording and say what was found."),
+    ("merge", "Make one run of the parts that the nodes of one job recorded."),
     ("scan", "Name the first overflow, NaN or Inf of a run, and its source line."),
     ("compare", "Align two runs and name the operator where they part."),
     ("replay", "Run recorded calls again, against trusted substitutes."),

@@ -10,6 +10,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("run --steps 0-20 --stop-after -o runs/x -- python train.py", "the first steps only"),
         ("run --check -- torchrun --nproc-per-node 2 train.py", "look for wrong kernels, too"),
     ),
+    "merge": (
+        ("merge node0 node1 -o runs/x", "one run of what two nodes recorded, to be scanned"),
+        ("merge nodes/a nodes/b nodes/c -o runs/x", "a part that comes late is added"),
+    ),
     "scan": (
         ("scan runs/x", "the verdict of a run"),
         ("scan runs/x --annotate -o opscope.sarif", "in continuous integration"),

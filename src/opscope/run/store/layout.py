@@ -69,6 +69,7 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     hidden_calls: int = 0
     start: float | None = None
     sealed: bool = False
+    parts: tuple[str, ...] = ()  # run_id of the recordings that a merged run was made of
     processes: tuple[Process, ...] = ()
 
 
@@ -208,12 +209,15 @@ def claim_process(directory: Path, facts: Process) -> Process:
             break
         except FileExistsError:
             start += 1
-    claimed = msgspec.structs.replace(facts, process=_claim_number(processes, name), directory=name)
+    claimed = msgspec.structs.replace(
+        facts, process=number_process(processes, name), directory=name
+    )
     write_json(processes / name / PROCESS_FILE, claimed)
     return claimed
 
 
-def _claim_number(processes: Path, name: str) -> int:
+def number_process(processes: Path, name: str) -> int:
+    """Claim the lowest free number of the run for the process directory of this name."""
     for number in range(_MAX_NUMBER):
         try:
             handle = os.open(

@@ -39,7 +39,8 @@ _FRAMEWORKS = (
     "TORCH", "PYTORCH", "ATEN", "CUDA", "CUBLAS", "CUDNN", "NVIDIA_", "NCCL_", "GLOO_", "TRITON_",
     "ROCM_", "HIP_", "HSA_", "XLA_", "ASCEND", "HCCL_", "ACL_", "GE_", "NPU_", "ATB_", "LCCL_",
     "MS_", "MINDSPORE_", "GLOG_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_",
-    "DNNL_", "NUMEXPR_", "OPSCOPE", "PYTHON", "LD_", "LC_", "LANG", "MASTER_ADDR", "MALLOC_",
+    "DNNL_", "NUMEXPR_", "OPSCOPE", "PYTHON", "LD_", "LC_", "LANG", "MASTER_ADDR", "PMIX_NAMESPACE",
+    "MALLOC_",
     "TCMALLOC_",
 )  # fmt: skip
 _NUMBER = re.compile(

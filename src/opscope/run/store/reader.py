@@ -124,7 +124,8 @@ class NativeRun(Relations):
             )
         except UsageError:
             wanted = ((0, world - 1),)
-        found = {process.rank for process in self.processes}
+        # a launcher knows of no world, and is called rank 0 for want of another number
+        found = {process.rank for process in self.processes if process.world is not None}
         missing = [
             rank
             for rank in range(min(world, 1 << 20))

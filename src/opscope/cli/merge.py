@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope merge`: one run of the parts of a job whose nodes share no disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from opscope.cli.options import Json
+from opscope.cli.printing import completeness, say
+from opscope.version import VERSION
+
+
+def merge(
+    *parts: Path,
+    out: Annotated[Path, Parameter(name=("-o", "--out"), help="The run to make, or to add to.")],
+    json: Json = False,
+) -> int:
+    """Make one run of the parts that the nodes of one job recorded, each into its own folder.
+
+    The same parts make the same run, however often; a part that comes late is added. Exit code 2:
+    a part is of another job, has a rank that another one has, or cannot be read, and nothing is
+    written. 3: a rank is missing, or a part is torn.
+
+    Parameters
+    ----------
+    parts
+        Runs of the nodes of one job.
+    """
+    from opscope.run.store.merge import merge as merge_parts
+    from opscope.run.store.reader import NativeRun
+
+    run = NativeRun(merge_parts(parts, out))
+    ranks = {process.rank for process in run.processes if process.world is not None}
+    if json:
+        from opscope.report.json import json_text
+
+        print(
+            json_text(
+                {
+                    "opscope": VERSION,
+                    "verb": "merge",
+                    "runs": [str(part) for part in parts],
+                    "out": str(out),
+                    "complete": not run.problems,
+                    "ranks": sorted(ranks),
+                    "processes": len(run.processes),
+                    "summary": {"warnings": run.problems},
+                }
+            )
+        )
+    else:
+        world = max(process.world or 0 for process in run.processes)
+        say(f"{out}: {len(ranks)} of {world} ranks, {len(run.processes)} processes")
+    return completeness(run)
