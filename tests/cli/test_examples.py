@@ -21,7 +21,7 @@ WIDTH = 80
 def test_every_verb_has_two_examples_that_can_be_typed(verb: str) -> None:
     assert len(EXAMPLES[verb]) >= 2
     for typed, _ in EXAMPLES[verb]:
-        words = shlex.split(typed.partition(" > ~")[0])
+        words = shlex.split(re.sub(r" >>? [~\w/.-]+$", "", typed))
         assert words[0] == verb
         apart = {"run": run_apart, "bisect": bisect_apart}.get(verb, list)
         make_app().parse_args(apart(words), exit_on_error=False, print_error=False)

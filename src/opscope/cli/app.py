@@ -39,6 +39,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("query", "SQL over the tables of a run."),
     ("report", "Write a run as one HTML page: the finding, the path it took, every call on it."),
     ("serve", "Show runs of any size in the browser, also while they are being recorded."),
+    ("watch", "Follow a run from another shell while it is being recorded."),
     ("tour", "Walk through the main verbs on a small example, offline."),
     ("explain", "Say what a kind of finding, a status bit, an exit code or an error code means."),
     (

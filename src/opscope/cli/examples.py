@@ -71,6 +71,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("serve runs/x", "the page over all calls, while they are recorded, too"),
         ("serve runs/a runs/b --port 9000 --open", "two runs, and a browser"),
     ),
+    "watch": (
+        ("watch runs/x", "one line, until the recording is over"),
+        ("watch runs/x --every 60 >> progress.txt", "a line a minute, where it has grown"),
+    ),
     "tour": (
         ("tour", "five minutes, offline, without torch"),
         ("tour -o example", "the same, in a folder of this name"),

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opscope watch`: a run followed from another shell while it is being recorded."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from opscope.cli.failing import note
+from opscope.cli.options import positive
+from opscope.cli.printing import completeness
+from opscope.cli.serve import state_of
+from opscope.errors import FormatError
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
+
+SHARE = 0.1  # of the time that reading may take: a long run is looked at less often
+_COUNTS = "SELECT count(*), max(step), count(DISTINCT rank) FROM calls"
+_LARGEST = """SELECT dtype, arg_max(name, v), max(v) FROM (
+    SELECT name, dtype, greatest(abs(min), abs(max)) AS v
+    FROM calls JOIN tensors USING (process, "index") WHERE step >= ? AND io = 'output')
+    WHERE v IS NOT NULL GROUP BY dtype"""
+_FLAGGED = """SELECT step, name FROM calls WHERE status <> 0 ORDER BY step, "index" LIMIT 1"""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run is. nearest: the call of the last two steps whose result is nearest to the
+    limit of its type, that share and the type; flagged: step and name of the first that overflowed.
+    """
+
+    calls: int
+    step: int | None
+    ranks: int
+    nearest: tuple[str, float, str] | None = None
+    flagged: tuple[int, str] | None = None
+
+    def line(self) -> str:
+        """All of it in one line."""
+        if self.step is None:
+            return "no call yet"
+        words = [f"step {self.step}", f"{self.calls:,} calls"]
+        if self.ranks > 1:
+            words.append(f"{self.ranks} ranks")
+        if self.flagged is not None:
+            words.append(f"overflow in step {self.flagged[0]}: {self.flagged[1]}")
+        elif self.nearest is not None:
+            name, share, dtype = self.nearest
+            words.append(f"largest {share:.2g} of {dtype}'s limit: {name}")
+        return "  ".join(words)
+
+
+def watch(
+    run: str,
+    /,
+    *,
+    every: Annotated[float, Parameter(help="Seconds between two looks, at least.")] = 1.0,
+) -> int:
+    """Follow a run while it is being recorded: one line on a terminal, elsewhere a line whenever it
+    has grown. Ends when the recording does; Ctrl-C ends the watching alone.
+
+    Parameters
+    ----------
+    run
+        A run that is being recorded, or was.
+    """
+    positive(every=every)
+    last = follow(Path(run), _teller(), sleep=time.sleep, every=every)
+    if sys.stdout.isatty():
+        print()
+    note(f"the recording is over; next: opscope scan {shlex.quote(run)}")
+    return completeness(last)
+
+
+def follow(
+    path: Path, tell: Callable[[str], None], *, sleep: Callable[[float], None], every: float
+) -> Run:
+    """Tell how far a run is whenever it has grown, until it is sealed; the run then.
+
+    Raises what opening it raises at first; what cannot be read later is read again.
+    """
+    from opscope.formats.registry import open_run
+
+    opened, known, told = open_run(path), "", ""
+    while True:
+        began = time.perf_counter()
+        state = state_of(path)
+        if state != known:
+            try:
+                opened = open_run(path)
+                known, line = state, look(opened).line()
+                if line != told:
+                    tell(line)
+                told = line
+            except (FormatError, FileNotFoundError):
+                known = ""  # a file in the middle of being written
+        if opened.info.sealed and known:
+            return opened
+        sleep(max(every, (time.perf_counter() - began) / SHARE))
+
+
+def look(run: Run) -> Seen:
+    """How far a run is now."""
+    from opscope.judge.limits import largest_finite
+    from opscope.run.query import Often, sql
+
+    with Often(run) as often:
+        counts = next(sql(often, _COUNTS))
+        calls, step, ranks = counts.values()
+        if step is None:
+            return Seen(calls=calls, step=None, ranks=ranks)
+        flagged = next((tuple(row.values()) for row in sql(often, _FLAGGED)), None)
+        largest = [tuple(row.values()) for row in sql(often, _LARGEST, [step - 1])]
+    shares = [
+        (name, value / limit, dtype)
+        for dtype, name, value in largest
+        if (limit := largest_finite(dtype)) is not None
+    ]
+    nearest = max(shares, key=lambda each: each[1], default=None)
+    return Seen(calls=calls, step=step, ranks=ranks, nearest=nearest, flagged=flagged)
+
+
+def _teller() -> Callable[[str], None]:
+    """What prints a line: over the one before on a terminal, below it elsewhere."""
+    from opscope.run.printable import printable
+
+    def told(text: str) -> None:
+        plain = printable(text)
+        if sys.stdout.isatty():
+            width = shutil.get_terminal_size().columns
+            print(f"\r\x1b[2K{plain[: width - 1]}", end="", flush=True)
+        else:
+            print(plain, flush=True)
+
+    return told
