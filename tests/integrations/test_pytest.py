@@ -75,6 +75,39 @@ def test_training(opscope_golden):
 """
 
 
+CUT_SHORT = """
+import pytest
+import torch
+
+
+def train():
+    torch.nn.Linear(4, 4)(torch.ones(2, 4)).sum().backward()
+
+
+@pytest.fixture
+def cut():
+    def now():
+        from opscope.record.active import active
+
+        active.session.fail(OSError("the disk is full"))
+
+    return now
+
+
+def test_watched(cut):
+    train()
+    cut()
+    train()
+
+
+def test_golden(opscope_golden, cut):
+    with opscope_golden:
+        train()
+        cut()
+        train()
+"""
+
+
 def suite(
     place: Path, text: str, *words: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
@@ -128,7 +161,15 @@ def test_a_suite_whose_runs_cannot_be_written_goes_on(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     done = suite(tmp_path, SUITE, "--opscope", "--opscope-runs", "file/runs")
     assert list(outcomes(done).values()).count("FAILED") == 1
-    assert "opscope: 7 tests were not watched: " in done.stdout
+    assert "opscope: 7 tests were not watched to their end: " in done.stdout
+
+
+def test_a_recording_that_ends_in_the_middle_of_its_test_is_counted(tmp_path: Path) -> None:
+    done = suite(tmp_path, CUT_SHORT, "--opscope")
+    assert set(outcomes(done).values()) == {"PASSED"}
+    told = "opscope: 2 tests were not watched to their end: OSError: the disk is full"
+    assert told in done.stdout
+    assert not list((tmp_path / "opscope_golden").iterdir())
 
 
 def test_without_the_option_nothing_is_watched(tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ import pytest
 
 if TYPE_CHECKING:
     from opscope.record.join import Recording
+    from opscope.run.protocol import Run
 
 FIXTURE = "opscope_golden"
 MARK = "opscope_off"
-UNWATCHED = pytest.StashKey[list[str]]()  # why tests were not watched, though that was asked for
+UNWATCHED = pytest.StashKey[list[str]]()  # why tests were not watched to their end
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,7 +58,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """A suite that passes because nothing was watched says so."""
     reasons = config.stash[UNWATCHED]
     if reasons:
-        told = f"{len(reasons)} tests were not watched: {reasons[0]}"
+        told = f"{len(reasons)} tests were not watched to their end: {reasons[0]}"
         terminalreporter.write_line(f"opscope: {told}", yellow=True)
 
 
@@ -71,18 +72,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
     wanted = item.config.rootpath / item.config.getoption("--opscope-runs") / _name(item)
     recording = record(wanted)
-    unwatched = partial(_not_watched, item.config.stash[UNWATCHED])
+    reasons = item.config.stash[UNWATCHED]
+    unwatched = partial(_not_watched, reasons)
     contain(unwatched, recording.__enter__)
     try:
         answer = yield
     except BaseException:
         contain(unwatched, recording.__exit__, *sys.exc_info())
-        told = contain(unwatched, _found, recording)
+        told = contain(unwatched, _found, recording, reasons)
         if told is not None:
             item.add_report_section("call", "opscope", told)
         raise
     contain(unwatched, recording.__exit__, None, None, None)
-    told = contain(unwatched, _found, recording)
+    told = contain(unwatched, _found, recording, reasons)
     if told is not None:
         pytest.fail(told, pytrace=False)
     return answer
@@ -106,9 +108,14 @@ def _not_watched(reasons: list[str], error: BaseException) -> None:
     reasons.append(reason(error))
 
 
-def _found(recording: Recording) -> str | None:
+def _cut_short(run: Run) -> str | None:
+    """Why the recording ended before the test did."""
+    return next((each.failed for each in run.processes if each.failed is not None), None)
+
+
+def _found(recording: Recording, reasons: list[str]) -> str | None:
     """What scan says of a test that trained, a run without a finding being removed; None for
-    nothing.
+    nothing. Where the recording ended before the test did, reasons has why.
 
     A test that makes infinities and has no backward pass tests just that.
     """
@@ -119,6 +126,7 @@ def _found(recording: Recording) -> str | None:
     if recording.path is None:
         return None
     run = open_run(recording.path)
+    reasons += filter(None, [_cut_short(run)])
     trains = any("backward" in batch["phase"] for batch in columns(run, "calls", ["phase"]))
     document = scan(run) if trains else None
     if document is None or not document.findings:
@@ -134,10 +142,11 @@ class Golden:
     Fails the test where the two part, and keeps the run at fault.
     """
 
-    def __init__(self, path: Path, aside: Path, *, update: bool) -> None:
+    def __init__(self, path: Path, aside: Path, reasons: list[str], *, update: bool) -> None:
         self.path = path
         self._aside = aside
         self._update = update
+        self._reasons = reasons  # why tests were not watched to their end
         self._recording: Recording | None = None
 
     def __enter__(self) -> Golden:
@@ -160,8 +169,17 @@ class Golden:
             if first:  # a training that failed is no golden one
                 shutil.rmtree(recording.path, ignore_errors=True)
             return
-        if not first:
+        cut_short = self._cut_short(recording.path)
+        if cut_short is not None:  # half a training is no golden one, and is held against none
+            self._reasons.append(cut_short)
+            shutil.rmtree(recording.path, ignore_errors=True)
+        elif not first:
             self._compare(recording.path)
+
+    def _cut_short(self, path: Path) -> str | None:
+        from opscope.formats.registry import open_run
+
+        return _cut_short(open_run(path))
 
     def _compare(self, target: Path) -> None:
         from opscope.compare.api import compare
@@ -180,6 +198,7 @@ def opscope_golden(request: pytest.FixtureRequest) -> Golden:
     return Golden(
         Path(node.path).parent / FIXTURE / _name(node),
         config.rootpath / config.getoption("--opscope-runs") / _name(node),
+        config.stash[UNWATCHED],
         update=config.getoption("--opscope-update"),
     )
 
