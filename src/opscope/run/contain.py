@@ -27,17 +27,35 @@ def contain(
     """Do something of opscope's own for the program; None where that raised, after `end` has been
     told.
     """
-    room = find_room()
+    room, handled = find_room(), sys.exc_info()[1]
     try:
         room.enter_room()
         return action(*arguments)
     except BaseException as error:
-        end(error)
-        if is_the_programs(error):
+        raised = _hidden(error, handled)
+        end(raised or error)
+        if raised is error:
             raise
-        return None
     finally:
         room.leave_room()
+    if raised is not None:
+        raise raised
+    return None
+
+
+def _hidden(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """The program's own exception in what came through opscope's code: itself, or what it was
+    raised in place of.
+
+    A handler that raises between two instructions may make the clean-up of ours fail in turn.
+    handled is what the program was handling before: that it knows.
+    """
+    found: BaseException | None = error
+    while found is not None and found is not handled:
+        if is_the_programs(found):
+            return found
+        found = found.__context__
+    return None
 
 
 def ignore(error: BaseException) -> None:

@@ -40,6 +40,8 @@ class Descriptor:
         try:
             found = os.fstat(self._number)
         except OSError as error:
+            if error.errno is None:  # nothing of the system's: a signal handler raised it
+                raise
             raise LostFileError(
                 errno.EBADF, "the program closed its descriptor", self.name
             ) from error
@@ -73,7 +75,9 @@ def lifted(number: int) -> int:
     lowest = OUT_OF_THE_WAY if limit == resource.RLIM_INFINITY else min(OUT_OF_THE_WAY, limit // 2)
     try:
         high = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, lowest)
-    except OSError:
+    except OSError as error:
+        if error.errno is None:  # nothing of the system's: a signal handler raised it
+            raise
         return number
     os.close(number)
     return high

@@ -32,14 +32,15 @@ class HeldFile:
     def stat(self) -> os.stat_result:
         """What the system says of the file."""
         held = self.descriptor.stat()
+        lost = LostFileError(
+            errno.ENOENT, "removed or replaced while it was being written", os.fspath(self.path)
+        )
         try:
             named = identity(self.path.stat())
-        except OSError:
-            named = None
+        except OSError as error:  # what a signal handler raised may be one: it is not to vanish
+            raise lost from error
         if named != identity(held):
-            raise LostFileError(
-                errno.ENOENT, "removed or replaced while it was being written", os.fspath(self.path)
-            )
+            raise lost
         return held
 
     def write(self, data: memoryview, offset: int) -> None:

@@ -348,12 +348,9 @@ def make_directory(path: Path, *, exist_ok: bool = False) -> None:
 
 def file_mode(directory: Path) -> int:
     """Mode for a new file of a run: 0o600 where only the owner may enter the directory, else what
-    the umask leaves of 0o666.
+    the umask leaves of 0o666. OSError when there is no such directory.
     """
-    try:
-        return 0o666 if directory.stat().st_mode & 0o077 else 0o600
-    except OSError:
-        return 0o600
+    return 0o666 if directory.stat().st_mode & 0o077 else 0o600
 
 
 def _opener(path: str, flags: int) -> int:

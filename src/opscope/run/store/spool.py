@@ -44,7 +44,8 @@ class Spool:
 
     def __init__(self) -> None:
         self.waited = 0.0
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # entered itself: see ProcessWriter._share
+        self._changed = threading.Condition(self._lock)
         self._free: list[mmap.mmap] = []
         self._made = 0
         self._jobs: deque[_Job] = deque()
@@ -64,7 +65,7 @@ class Spool:
 
     def take(self) -> mmap.mmap:
         """An empty buffer of CHUNK_BYTES."""
-        with self._changed:
+        with self._lock:
             self._raise()
             if not self._free and self._made < BUFFERS:
                 self._made += 1
@@ -78,7 +79,7 @@ class Spool:
 
     def give_back(self, buffer: mmap.mmap) -> None:
         """Return a buffer that is not to be written."""
-        with self._changed:
+        with self._lock:
             self._free.append(buffer)
             self._changed.notify_all()
 
@@ -86,7 +87,7 @@ class Spool:
         """Write the first bytes of a buffer in the background; the buffer becomes free
         afterwards.
         """
-        with self._changed:
+        with self._lock:
             self._raise()
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -98,7 +99,7 @@ class Spool:
 
     def drain(self) -> None:
         """Return when everything is written."""
-        with self._changed:
+        with self._lock:
             while (self._jobs or self._busy) and self._error is None:
                 self._changed.wait(0.5)
             self._raise()
@@ -107,14 +108,14 @@ class Spool:
         """Give up what is not written yet and wait for what is being written; files may be closed
         afterwards.
         """
-        with self._changed:
+        with self._lock:
             self._jobs.clear()
             while self._busy:
                 self._changed.wait(0.5)
 
     def close(self) -> None:
         """End the thread and let go of the buffers."""
-        with self._changed:
+        with self._lock:
             self._error = self._error or OSError(errno.EBADF, "closed")
             self._changed.notify_all()
         if self._thread is not None:
@@ -127,7 +128,7 @@ class Spool:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 while not self._jobs and self._error is None:
                     self._changed.wait()
                 if self._error is not None:
@@ -135,7 +136,7 @@ class Spool:
                 job = self._jobs.popleft()
                 self._busy = True
             error = self._write(job)
-            with self._changed:
+            with self._lock:
                 self._busy = False
                 self._free.append(job.buffer)
                 self._error = error

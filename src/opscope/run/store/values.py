@@ -33,7 +33,7 @@ class ValueStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._lock = _OwnedLock()
+        self._lock = threading.RLock()
         self._shard = OpenShard(0)
         self._spool = Spool()
         self._file = ShardFile(directory, self._shard.name, self._spool)
@@ -50,8 +50,9 @@ class ValueStore:
         thread.
         """
         key = xxhash.xxh3_128_hexdigest(data)
-        with self._lock as entered:
-            if self._discarded or not entered:
+        inner = _entered(self._lock)
+        with self._lock:
+            if self._discarded or inner:
                 return None
             known = self._where.get(key)
             if known is None:
@@ -82,8 +83,9 @@ class ValueStore:
 
     def seal(self) -> None:
         """Seal the open shard, if it holds anything."""
-        with self._lock as entered:
-            if entered:
+        inner = _entered(self._lock)
+        with self._lock:
+            if not inner:
                 self._wait_for_seal()
 
     def _wait_for_seal(self) -> None:
@@ -107,8 +109,9 @@ class ValueStore:
 
     def take_touched(self) -> set[str]:
         """Shards that values were stored in or found in since the last call."""
-        with self._lock as entered:
-            if not entered:
+        inner = _entered(self._lock)
+        with self._lock:
+            if inner:
                 return set()
             touched, self._touched = self._touched, set()
             return touched
@@ -141,25 +144,15 @@ class ValueStore:
 
     def drop_after_fork(self) -> None:
         """In a forked child: let go of the file without touching what it holds."""
-        self._lock = _OwnedLock()
+        self._lock = threading.RLock()
         self._discarded = True
         self._spool = self._file.drop_after_fork()
 
 
-class _OwnedLock:
-    """A lock that a thread may enter again; entering is true for the first entry alone, so the
-    inner one can step back.
+def _entered(lock: threading.RLock) -> bool:
+    """Whether this thread is inside of a lock already, as a signal handler may be: it steps back.
+
+    Locks are entered themselves: a way in or out that is written in Python may be left by what a
+    signal handler raises, and leave the lock locked.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._depth = 0
-
-    def __enter__(self) -> bool:
-        self._lock.acquire()
-        self._depth += 1
-        return self._depth == 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        self._lock.release()
+    return lock._is_owned()  # type: ignore[attr-defined,no-any-return] # as threading.Condition asks

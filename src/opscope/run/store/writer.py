@@ -86,12 +86,21 @@ class ProcessWriter:
         )  # whose batches were checked: one of a kind tells for all
         self._jobs: deque[_Rows | _StepEnd] = deque()
         self._queued = 0
-        self._changed = threading.Condition()
+        self._share()
         # tickets of flush(): how many were asked for, and up to which all is done
         self._flush_wanted = 0
         self._flush_done = 0
         self.directory = Path(run_directory)
         contain(self._fail, self._claim, facts, keep)
+
+    def _share(self) -> None:
+        """Make the lock of both threads and the condition for what it guards.
+
+        The lock is entered itself: a condition's own ways in and out are Python, in which a signal
+        handler of the program may raise and leave it locked.
+        """
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     def _claim(self, facts: Process, keep: int | None) -> None:
         self.process = claim_process(self.directory, facts)
@@ -167,7 +176,7 @@ class ProcessWriter:
 
     def flush(self) -> None:
         """Return when everything appended so far is in the files (or recording has ended)."""
-        with self._changed:
+        with self._lock:
             self._flush_wanted += 1
             ticket = self._flush_wanted
             self._changed.notify_all()
@@ -191,7 +200,7 @@ class ProcessWriter:
             return
         with self._waiting():
             self.flush()
-            with self._changed:
+            with self._lock:
                 self._closing = True
                 self._changed.notify_all()
             self._thread.join()
@@ -227,7 +236,7 @@ class ProcessWriter:
         """
         already = self._ended
         self._ended = True
-        self._changed = threading.Condition()
+        self._share()
         self._jobs = deque()
         if not already:
             self._values.drop_after_fork()
@@ -236,7 +245,7 @@ class ProcessWriter:
     def _put(self, *jobs: _Rows | _StepEnd) -> None:
         nbytes = sum(job.nbytes for job in jobs)
         own = threading.get_ident() == self._thread.ident  # which would wait for itself
-        with self._changed:
+        with self._lock:
             with self._waiting():
                 while (
                     self._queued
@@ -265,7 +274,7 @@ class ProcessWriter:
                 self._drain()
                 if due:
                     self._tables.tidy()
-                with self._changed:
+                with self._lock:
                     self._flush_done = max(ticket, self._flush_done)
                     self._changed.notify_all()
             if not self._ended:
@@ -279,7 +288,7 @@ class ProcessWriter:
         """Wait for something to do; the flush ticket that the coming round fulfils, and whether to
         seal the shard.
         """
-        with self._changed:
+        with self._lock:
             asked = self._flush_wanted > self._flush_done
             if not (asked or self._closing or self._ready()):
                 self._changed.wait(max(deadline - time.monotonic(), 0.001))
@@ -296,7 +305,7 @@ class ProcessWriter:
 
     def _drain(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 if self._ended or not self._ready():
                     return
                 job = self._jobs.popleft()
@@ -304,13 +313,13 @@ class ProcessWriter:
                 self._tables.write(job.table, job.batch, step=job.step)
             else:
                 self._tables.end_step(job.step, finding=job.finding, touched=job.touched)
-            with self._changed:
+            with self._lock:
                 self._queued -= job.nbytes
                 self._changed.notify_all()
 
     def _fail(self, error: BaseException) -> None:
         """End the recording with one warning."""
-        with self._changed:
+        with self._lock:
             if self.failed is not None or self._ended:
                 return
             said = self.process.failed is not None
