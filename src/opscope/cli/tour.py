@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from opscope.run.place import with_own_name
 from opscope.run.printable import printable
 from opscope.run.schema import Call, Stack, Tensor
 from opscope.version import VERSION
@@ -127,6 +128,7 @@ def make_example(wanted: Path) -> Path:
 
 
 def _fresh(wanted: Path) -> Path:
+    wanted = with_own_name(wanted)
     number = 1
     while True:
         folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")

@@ -28,6 +28,7 @@ from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, 
 from opscope.record.seed import seed_all
 from opscope.record.session import Session
 from opscope.run.contain import contain, reason, tell
+from opscope.run.place import with_own_name
 from opscope.run.printable import printable
 from opscope.run.store.blackbox import BlackBox
 from opscope.run.store.layout import BLACKBOX, create_run, process_facts, seal_run
@@ -133,7 +134,7 @@ class Recording:
                 "has not been imported"
             )
         config = self.config
-        wanted = Path(config.output or Path("runs") / (config.tag or "recording"))
+        wanted = with_own_name(Path(config.output or Path("runs", config.tag or "recording")))
         self.path = create_run(
             wanted,
             command=sys.argv,

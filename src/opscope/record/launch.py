@@ -35,6 +35,7 @@ from opscope.record.mindspore.place import FOLDER as MINDSPORE
 from opscope.record.mindspore.watch import watching
 from opscope.record.supervise import Ending, supervise
 from opscope.run.descriptor import identity
+from opscope.run.place import with_own_name
 from opscope.run.printable import printable
 from opscope.run.store.layout import (
     BLACKBOX,
@@ -123,7 +124,7 @@ def _prepare(
     config: RecordConfig, command: Sequence[str], tell: Say
 ) -> tuple[Path | None, dict[str, str]]:
     run_id = uuid.uuid4().hex
-    wanted = Path(config.output) if config.output is not None else default_path(config, command)
+    wanted = Path(config.output or default_path(config, command))
     facts: dict[str, Any] = {
         "run_id": run_id,
         "version": VERSION,
@@ -136,6 +137,7 @@ def _prepare(
             "shared": config.shared,
             "keep_argv": config.keep_argv,
         }
+        wanted = with_own_name(wanted)
         run = create_run(wanted, command=command, config=config.words(), **facts)
     except UsageError as error:
         tell(f"not recording: {error}; the command runs without it")

@@ -23,6 +23,7 @@ from opscope.repro.readme import readme_text
 from opscope.repro.rows import judged
 from opscope.repro.tensorfile import write_tensors
 from opscope.run.names import resolve
+from opscope.run.place import with_own_name
 
 if TYPE_CHECKING:
     from opscope.repro.runner import Outcome
@@ -149,6 +150,8 @@ def save(material: Material | Part, directory: Path) -> Repro:
 def free_folder(wanted: Path) -> Path:
     """The folder asked for, or a sibling of one that holds something: nothing is overwritten."""
     candidate, number = wanted, 2
+    if candidate.exists():
+        wanted = with_own_name(wanted)
     while candidate.exists() and (not candidate.is_dir() or any(candidate.iterdir())):
         candidate, number = wanted.with_name(f"{wanted.name}-{number}"), number + 1
     return candidate

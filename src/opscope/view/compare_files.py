@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.errors import UsageError
+from opscope.run.place import with_own_name
 
 if TYPE_CHECKING:
     from opscope.compare.tell.comparison import Comparison
@@ -57,6 +58,7 @@ def free_file(wanted: Path) -> Path:
     """The file asked for, or a sibling of one that is there, FILE-2.csv, FILE-3.csv, …: nothing is
     overwritten.
     """
+    wanted = with_own_name(wanted)
     candidate, number = wanted, 2
     while os.path.lexists(candidate) or os.path.lexists(
         candidate.with_name(f"{candidate.stem}_part_1{candidate.suffix}")
