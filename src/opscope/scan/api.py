@@ -27,6 +27,7 @@ from opscope.scan.gradients import gradient_report
 from opscope.scan.judged_calls import losses, suspicious_calls
 from opscope.scan.near_limit import near_limit_warnings
 from opscope.scan.origins import Context, sort_origins
+from opscope.scan.peers import mode_accusations
 from opscope.scan.reach import Reach, Reached
 from opscope.scan.replicas import replica_accusations
 from opscope.scan.skipped_steps import Skips
@@ -85,7 +86,11 @@ def _scanned(
     told(_FOLLOWED)
     recorded = {(rank, step) for _, rank, step in facts.spans}
     apart = (
-        [*exchange_accusations(tables, recorded), *replica_accusations(tables)]
+        [
+            *mode_accusations(tables),
+            *exchange_accusations(tables, recorded),
+            *replica_accusations(tables),
+        ]
         if len(facts.ranks) > 1
         else []
     )

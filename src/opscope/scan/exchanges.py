@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -20,7 +20,6 @@ from opscope.questions.findings import Accusation
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables
-    from opscope.run.schema import Call
 
 _DEPTH = 6
 _MAX_RANKS = 1 << 20
@@ -35,6 +34,21 @@ _TENSORS = """
     JOIN calls c ON t.process = c.process AND t."index" = c."index" AND c.level = 'operator'
         AND (c.phase = 'communication' OR c.op LIKE '%c10d%')
 """
+
+
+class Told(Protocol):
+    """A call of one rank, as it is told."""
+
+    @property
+    def process(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def name(self) -> str: ...
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -196,8 +210,8 @@ def _accusation(mine: Exchange, theirs: Exchange, words: str, odd: Sequence[int]
 
 
 def between_ranks(
-    mine: Exchange | Call,
-    theirs: Exchange | Call,
+    mine: Told,
+    theirs: Told,
     odd: Sequence[int],
     reasons: tuple[str, ...],
     evidence: dict[str, Any],
