@@ -38,6 +38,15 @@ def run(tmp_path: Path) -> NativeRun:
             {"ops": "bmm,softmx"},
             ["--ops 'softmx' matches nothing in this run; near names: _softmax"],
         ),
+        ({"steps": "99"}, ["--steps matches nothing: the run has step 0"]),
+        ({"steps": "0|99", "ranks": "0"}, []),
+        (
+            {"ranks": "3-5", "skip": "zzzz"},
+            [
+                "--ranks matches nothing: the run has rank 0",
+                "--skip 'zzzz' matches nothing in this run",
+            ],
+        ),
         ({"skip": "zzzz"}, ["--skip 'zzzz' matches nothing in this run"]),
         (
             {"ops": "block.0.attn"},

@@ -46,6 +46,7 @@ from opscope.questions.findings import wants_finding
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
 from opscope.run.protocol import Run
+from opscope.run.unmatched import unmatched
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def _document(
     warnings, complete = warnings_of(pairing, measured, causes)
     if policy.mapping is not None:
         warnings = [*warnings, *policy.mapping.unused(pairing.target, pairing.golden)]
+    warnings = [*warnings, *unmatched(pairing.target.run, policy.selection)]
     if len(chosen) < len(every):
         warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
     return Document(

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parts of a PATTERN match nothing in a run: most often a name that was mistyped."""
+"""Which parts of a selection match nothing in a run: most often a name or a number that was
+mistyped.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from opscope.run.query import sql
@@ -15,19 +18,39 @@ if TYPE_CHECKING:
 
 def unmatched(run: Run, selection: Selection | None) -> tuple[str, ...]:
     """One line for each part of --ops and --skip that matches no call of the run, with the names
-    that look like it.
+    that look like it, and for --steps and --ranks of which it has none.
 
-    Raises FormatError for a table that cannot be read. Nothing is read when neither was given.
+    Raises FormatError for a table that cannot be read. Nothing is read when none was given.
     """
-    given = [] if selection is None else [("--ops", selection.ops), ("--skip", selection.skip)]
+    if selection is None:
+        return ()
+    places = tuple(_missed_places(run, selection))
+    given = [("--ops", selection.ops), ("--skip", selection.skip)]
     patterns = [(option, pattern) for option, pattern in given if pattern]
     if not patterns:
-        return ()
+        return places
     rows = [
         (row["op"], row["name"], row["module"])
         for row in sql(run, "SELECT DISTINCT op, name, module FROM calls")
     ]
-    return tuple(line for option, pattern in patterns for line in _lines(option, pattern, rows))
+    lines = (line for option, pattern in patterns for line in _lines(option, pattern, rows))
+    return (*places, *lines)
+
+
+def _missed_places(run: Run, selection: Selection) -> Iterator[str]:
+    for column, given, wanted in (
+        ("step", selection.steps, selection.wants_step),
+        ("rank", selection.ranks, selection.wants_rank),
+    ):
+        if given is None:
+            continue
+        query = f"SELECT DISTINCT {column} AS place FROM calls ORDER BY place"  # noqa: S608 - a column of ours
+        there = [row["place"] for row in sql(run, query)]
+        if there and not any(map(wanted, there)):
+            many = (
+                f"{column}s {there[0]} to {there[-1]}" if len(there) > 1 else f"{column} {there[0]}"
+            )
+            yield f"--{column}s matches nothing: the run has {many}"
 
 
 def _lines(
