@@ -148,6 +148,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     failed: str | None = None  # why recording ended before the process did
     # how many calls could not be recorded, and the first of them with the reason
     missed: str | None = None
+    unkept: int = 0  # values that there was no memory for
     steps: int | None = None  # that ended; the last call of an inference loop did
     # seconds without a new call before it was stopped, known where somebody stopped it
     idle: float | None = None

@@ -105,18 +105,25 @@ class ShardFile:
         """Add the next bytes of the value region; they may change after return."""
         done = 0
         while done < len(data):
-            if self._buffer is None:
-                self._buffer = self._spool.take()
+            buffer = self.make_room()
             count = min(len(data) - done, CHUNK_BYTES - self._filled)
             source = np.frombuffer(data, dtype=np.uint8, count=count, offset=done)
             np.copyto(
-                np.frombuffer(self._buffer, dtype=np.uint8, count=count, offset=self._filled),
+                np.frombuffer(buffer, dtype=np.uint8, count=count, offset=self._filled),
                 source,
             )
             done += count
             self._filled += count
             if self._filled == CHUNK_BYTES:
                 self._send()
+
+    def make_room(self) -> mmap.mmap:
+        """The buffer for what is appended next; MemoryError says that none can be had, and changes
+        nothing.
+        """
+        if self._buffer is None:
+            self._buffer = self._spool.take()
+        return self._buffer
 
     def _send(self) -> None:
         """Hand the full buffer to the spool."""

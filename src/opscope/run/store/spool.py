@@ -21,6 +21,7 @@ from collections import deque
 
 import msgspec
 
+from opscope.run.contain import is_the_programs
 from opscope.run.store.held_file import O_DIRECT, HeldFile
 
 CHUNK_BYTES = 8 << 20
@@ -64,18 +65,33 @@ class Spool:
         return cached is not None and direct > cached
 
     def take(self) -> mmap.mmap:
-        """An empty buffer of CHUNK_BYTES."""
+        """An empty buffer of CHUNK_BYTES; MemoryError when there is room for none at all, else it
+        waits for one.
+        """
         with self._lock:
             self._raise()
             if not self._free and self._made < BUFFERS:
-                self._made += 1
-                return mmap.mmap(-1, CHUNK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+                made = self._make()
+                if made is not None:
+                    return made
             start = time.perf_counter()
             while not self._free:
                 self._changed.wait(0.5)
                 self._raise()
             self.waited += time.perf_counter() - start
             return self._free.pop()
+
+    def _make(self) -> mmap.mmap | None:
+        try:
+            made = mmap.mmap(-1, CHUNK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            if not self._made:
+                raise MemoryError(error.strerror) from error
+            return None  # those that are made come back once they are written
+        self._made += 1
+        return made
 
     def give_back(self, buffer: mmap.mmap) -> None:
         """Return a buffer that is not to be written."""
@@ -90,12 +106,23 @@ class Spool:
         with self._lock:
             self._raise()
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="opscope-values", daemon=True
-                )
-                self._thread.start()
+                self._thread = self._start()
             self._jobs.append(_Job(file, buffer, length, offset))
             self._changed.notify_all()
+            if self._thread is None:
+                self._finish(self._jobs.popleft())
+                self._raise()
+
+    def _start(self) -> threading.Thread | None:
+        """The writing thread; None when the system has no room for one."""
+        thread = threading.Thread(target=self._run, name="opscope-values", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if is_the_programs(error):
+                raise
+            return None
+        return thread
 
     def drain(self) -> None:
         """Return when everything is written."""
@@ -135,12 +162,15 @@ class Spool:
                     return
                 job = self._jobs.popleft()
                 self._busy = True
-            error = self._write(job)
-            with self._lock:
-                self._busy = False
-                self._free.append(job.buffer)
-                self._error = error
-                self._changed.notify_all()
+            self._finish(job)
+
+    def _finish(self, job: _Job) -> None:
+        error = self._write(job)
+        with self._lock:
+            self._busy = False
+            self._free.append(job.buffer)
+            self._error = error
+            self._changed.notify_all()
 
     def _write(self, job: _Job) -> OSError | None:
         start = time.perf_counter()

@@ -9,6 +9,8 @@ without the GIL.
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -45,6 +47,7 @@ class ValueStore:
 
     def keep(self, data: memoryview, *, dtype: str, shape: Sequence[int]) -> ValueRef | None:
         """Store these bytes unless they are there already; they may change after return.
+        MemoryError when there is no room for them: nothing has changed then.
 
         None after discard(), and inside a signal handler that interrupted another call on this
         thread.
@@ -61,6 +64,13 @@ class ValueStore:
             return ValueRef(known, key)
 
     def _add(self, key: str, data: memoryview, *, dtype: str, shape: Sequence[int]) -> str:
+        self._file.make_room()
+        try:
+            return self._append(key, data, dtype=dtype, shape=shape)
+        except MemoryError as error:  # half of it may be written: no value can follow
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
+
+    def _append(self, key: str, data: memoryview, *, dtype: str, shape: Sequence[int]) -> str:
         if not self._shard.add(key, len(data), dtype, shape):
             self._wait_for_seal()
             self._shard.add(key, len(data), dtype, shape)

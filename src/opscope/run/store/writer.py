@@ -136,7 +136,8 @@ class ProcessWriter:
         recording has ended.
 
         dtype and shape describe the bytes, for whoever opens the shard without the tables. None too
-        when a signal handler of the program asks for it in the middle of another call. With seal
+        when a signal handler of the program asks for it in the middle of another call, and when
+        there is no memory for it, which `unkept` of process.json counts. With seal
         the value is on disk under its final name on return. A ref may be used again in later rows
         as long as holds(ref).
         """
@@ -151,10 +152,25 @@ class ProcessWriter:
         shape: Sequence[int],
         seal: bool,  # noqa: FBT001 - by contain
     ) -> ValueRef | None:
-        ref = self._values.keep(data, dtype=dtype, shape=shape)
+        try:
+            ref = self._values.keep(data, dtype=dtype, shape=shape)
+        except MemoryError as error:
+            if is_the_programs(error):
+                raise
+            self._lose(data)
+            return None
         if seal:
             self._values.seal()
         return ref
+
+    def _lose(self, data: memoryview) -> None:
+        """Count a value that there is no memory for, and say so of the first."""
+        if not self.process.unkept:
+            tell(
+                f"{self.directory}: no memory for a value of {len(data):,} bytes; "
+                "such values are not kept, the recording goes on"
+            )
+        self.process = msgspec.structs.replace(self.process, unkept=self.process.unkept + 1)
 
     def holds(self, ref: ValueRef) -> bool:
         """Whether rows may still point to this value: its shard has not been deleted with old
