@@ -21,8 +21,13 @@ from opscope.run.store.layout import create_run, seal_run
 def test_an_overflow_is_told_and_before_it_what_is_nearest_to_its_limit() -> None:
     run = overflowing(steps=3)
     before = MemoryRun(run.info, run.processes, run.rows("calls")[:6], run.rows("tensors")[:14])
-    assert look(before).line().startswith("step 1  6 calls  largest ")
-    assert "of float16's limit: blocks.0:" in look(before).line()
+    assert look(before).line() == "step 1  6 calls  largest 3: blocks.0:mm#1"
+    nearly = [
+        msgspec.structs.replace(tensor, max=6e4) if tensor.index == 3 else tensor
+        for tensor in before.rows("tensors")
+    ]
+    near = MemoryRun(run.info, run.processes, before.rows("calls"), nearly)
+    assert look(near).line().endswith("largest 6e+04, 92% of float16's limit: blocks.0:mm#1")
     calls = [
         msgspec.structs.replace(call, status=0x400 if call.index == 6 else None)
         for call in run.rows("calls")

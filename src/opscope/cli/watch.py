@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 SHARE = 0.1  # of the time that reading may take: a long run is looked at less often
+NEAR = 0.01  # a share of a type's limit from which on it is told
 _COUNTS = "SELECT count(*), max(step), count(DISTINCT rank) FROM calls"
 _LARGEST = """SELECT dtype, arg_max(name, v), max(v) FROM (
     SELECT name, dtype, greatest(abs(min), abs(max)) AS v
@@ -33,14 +34,17 @@ _FLAGGED = """SELECT step, name FROM calls WHERE status <> 0 ORDER BY step, "ind
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run is. nearest: the call of the last two steps whose result is nearest to the
-    limit of its type, that share and the type; flagged: step and name of the first that overflowed.
+    """How far a run is.
+
+    nearest: the call of the last two steps whose result is nearest to the limit of its type, the
+    largest magnitude in it, that as a share of the limit, the type. flagged: step and name of the
+    first that overflowed.
     """
 
     calls: int
     step: int | None
     ranks: int
-    nearest: tuple[str, float, str] | None = None
+    nearest: tuple[str, float, float, str] | None = None
     flagged: tuple[int, str] | None = None
 
     def line(self) -> str:
@@ -53,8 +57,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         if self.flagged is not None:
             words.append(f"overflow in step {self.flagged[0]}: {self.flagged[1]}")
         elif self.nearest is not None:
-            name, share, dtype = self.nearest
-            words.append(f"largest {share:.2g} of {dtype}'s limit: {name}")
+            name, value, share, dtype = self.nearest
+            near = f", {share:.0%} of {dtype}'s limit" if share > NEAR else ""
+            words.append(f"largest {value:.3g}{near}: {name}")
         return "  ".join(words)
 
 
@@ -120,11 +125,11 @@ def look(run: Run) -> Seen:
         flagged = next((tuple(row.values()) for row in sql(often, _FLAGGED)), None)
         largest = [tuple(row.values()) for row in sql(often, _LARGEST, [step - 1])]
     shares = [
-        (name, value / limit, dtype)
+        (name, value, value / limit, dtype)
         for dtype, name, value in largest
         if (limit := largest_finite(dtype)) is not None
     ]
-    nearest = max(shares, key=lambda each: each[1], default=None)
+    nearest = max(shares, key=lambda each: each[2], default=None)
     return Seen(calls=calls, step=step, ranks=ranks, nearest=nearest, flagged=flagged)
 
 

@@ -20,7 +20,7 @@ from opscope.run.printable import printable
 from opscope.view.layout import HEIGHT, WIDTH
 
 MARGIN, LINE, LETTER = 24, 20, 7.3  # pixels: around everything, of a line, of a letter
-LEAST = 640
+LEAST = 720
 CHART = (420, 170)
 BARS = (420, 90)
 COLOURS = ("#0b62a8", "#8a5a00", "#00664a", "#8f2a6b")
@@ -195,7 +195,8 @@ def _chart(tensors: Sequence[dict[str, Any]], top: int) -> Iterator[str]:
                 yield _text(x - 4, y + 4, KINDS["origin"][1], "bad")
         x, y = MARGIN + 60 + CHART[0], top + 24 + place * LINE
         yield f'<path d="M{x} {y - 4}h22" {look}/>'
-        yield _text(x + 28, y, f"{tensor['io']} {tensor['slot']}")
+        room = int((LEAST - MARGIN - x - 28) / LETTER)
+        yield _text(x + 28, y, f"{tensor['io']} {tensor['slot']}", most=room)
     if any(wrong for curve in curves for _, _, wrong in curve):
         y = top + 24 + len(tensors) * LINE
         yield _text(MARGIN + 66 + CHART[0], y, f"{KINDS['origin'][1]}  not finite", "bad")
