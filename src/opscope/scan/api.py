@@ -21,6 +21,7 @@ from opscope.run.progress import Progress, nobody, percent
 from opscope.run.unmatched import unmatched
 from opscope.scan.crashes import crash_accusations
 from opscope.scan.dataflow import Flow, Origin
+from opscope.scan.equal_calls import unequal_calls
 from opscope.scan.exchanges import exchange_accusations
 from opscope.scan.finite_overflow import quiet_accusations
 from opscope.scan.gradients import gradient_report
@@ -88,6 +89,7 @@ def _scanned(
     apart = (
         [
             *mode_accusations(tables),
+            *unequal_calls(tables),
             *exchange_accusations(tables, recorded),
             *replica_accusations(tables),
         ]
