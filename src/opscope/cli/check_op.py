@@ -5,8 +5,10 @@ against all witnesses.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,7 @@ from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Json, positive
 from opscope.cli.printing import INCOMPLETE
 from opscope.cli.progress import Progress
-from opscope.errors import UsageError
+from opscope.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from opscope.run.finding import Document
@@ -59,20 +61,24 @@ def check_op(
     values, against all witnesses.
 
     Exit code 0: all agree, 1: a call is wrong, 2: the words make no sense, 3: no call could be
-    examined.
+    examined, 125: torch is not here.
 
     Parameters
     ----------
     op
         Operator, aten::gelu or gelu; aten::gelu_backward for a gradient.
     """
+    positive(timeout=options.timeout)
+    if options.every is (op is not None):
+        raise UsageError("check-op wants an operator, or --all")
+    if find_spec("torch") is None:
+        raise UnavailableError(
+            f"torch is not installed in {sys.executable}; opscope check-op runs where it is"
+        )
     from opscope.sweep.api import Plan, document_of, sweep_names
     from opscope.sweep.kept import kept_answers
     from opscope.sweep.samples import names
 
-    positive(timeout=options.timeout)
-    if options.every is (op is not None):
-        raise UsageError("check-op wants an operator, or --all")
     qualified = None if op is None else (op if "::" in op else f"aten::{op}").partition(".")[0]
     plan = Plan(
         pattern=qualified, dtypes=options.dtype, device=options.device, timeout=options.timeout

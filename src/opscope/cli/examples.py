@@ -51,7 +51,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("aicore --code 507015", "what an error code means"),
     ),
     "prepare": (
-        ('prepare mindspore "nan at step 10"', "settings for a purpose"),
+        ('prepare mindspore "nan at step 10" --path /data/dump', "settings for a purpose"),
         ("prepare mindspore --verify data_dump.json", "check what somebody wrote"),
     ),
     "show": (

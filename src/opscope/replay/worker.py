@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 LINE = 256
+NO_TORCH = f"torch is not installed in {sys.executable}; opscope replay runs where it is"
 # Functions that no keyword argument but out changes (of torch as old as ptdbg), by their names
 # without underscores.
 BARE = frozenset({
@@ -89,8 +90,12 @@ class Replayer:
         return {"reason": NEEDED} if "reason" in found else found
 
     def _by_torch(self, call: Call) -> dict[str, Any]:
-        from opscope.substitute.recorded import Recorded, replay_recorded, usable
-
+        try:
+            from opscope.substitute.recorded import Recorded, replay_recorded, usable
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            return {"reason": NO_TORCH}
         if self._lacks(call):
             return {
                 "reason": "its operator is a library's own: nothing independent of that library "

@@ -149,7 +149,10 @@ def _path(facts: Facts) -> Problem | None:
                 "path",
             )
         return _error(
-            "path", "is empty; give an absolute path, or set MS_DIAGNOSTIC_DATA_PATH", "path"
+            "path",
+            "is empty; give an absolute path (opscope prepare --path DIR), or set "
+            "MS_DIAGNOSTIC_DATA_PATH",
+            "path",
         )
     if not path.startswith("/"):
         return _error(
