@@ -35,7 +35,7 @@ from opscope.formats import (
     ptdbg,
 )
 from opscope.formats.archives import keys_of, read_npz, read_safetensors
-from opscope.formats.cann import corefile, detection, dumpfile, fusion, names
+from opscope.formats.cann import batch, compare, corefile, detection, dumpfile, fusion, names
 from opscope.formats.cann.tensor import device, host, tensors, view
 from opscope.formats.manifest import parse_manifest
 from opscope.formats.mindspore import FORMAT as MINDSPORE
@@ -56,10 +56,10 @@ from opscope.formats.mindspore.names import (
 from opscope.formats.mindspore.pb import parse_pb
 from opscope.formats.mindspore.statistic import parse_statistic, read_mapping
 from opscope.formats.msprobe.names import parse_name
-from opscope.formats.npy import read_npy
+from opscope.formats.npy import npy_dtype, read_npy, read_npy_header
 from opscope.formats.pt import read_pt
 from opscope.formats.registry import Format, describe
-from opscope.formats.settings.kinds import BUILTIN, Request, find_kind, kind_of_file
+from opscope.formats.settings.kinds import BUILTIN, Request, find_kind, kind_of_file, read_purpose
 from opscope.formats.settings.parse import parse_settings
 from opscope.formats.settings.recording import recording_of
 from opscope.formats.text_arrays import read_csv, read_txt
@@ -101,7 +101,7 @@ def _as_folder(name: str, use: Callable[[Path], object]) -> Callable[[bytes], No
                 for part in word.decode("utf-8", "replace").replace("\0", "").split("/")
                 if part not in ("", ".", "..")
             ]
-            path = folder.joinpath(*(part[:60] for part in parts or ["file"]))
+            path = folder.joinpath(*(part[:120] for part in parts or ["file"]))
             if not any(above.is_file() for above in path.parents) and not path.is_dir():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
@@ -126,6 +126,7 @@ def _dump(path: Path) -> None:
         for index in range(len(tensors(file, side))):
             seen = view(file, side, index)
             host(device(file, side, index, seen), seen)
+            compare.read_side(path, side, index)
 
 
 def _archive(read: Callable[[Path, str], object]) -> Callable[[Path], None]:
@@ -151,7 +152,7 @@ def _run(kind: Format, *, above: int = 0) -> Callable[[Path], None]:
         if hasattr(run, "rows"):
             for table in ("calls", "tensors", "stacks"):
                 encode_rows(table, run.rows(table))
-            for row in run.rows("tensors")[:_VALUES]:
+            for row in [row for row in run.rows("tensors") if row.value is not None][:_VALUES]:
                 _value(run, row)
         else:
             for table in TABLES:
@@ -202,7 +203,14 @@ def _beside(folder: Path) -> None:
     )
 
 
+def _npy(path: Path) -> None:
+    npy_dtype(read_npy_header(path), path)
+    read_npy(path)
+
+
 def _settings(text: str) -> None:
+    with suppress(OpscopeError):
+        read_purpose(text)
     document, _ = parse_settings(text)
     for name in BUILTIN:
         verify = find_kind(name).verify
@@ -217,6 +225,14 @@ def _options(text: str) -> None:
     assert kind.verify is not None
     kind.verify(text, Request())
     kind_of_file(text)
+
+
+def _tree(folder: Path) -> None:
+    """A CANN dump, as the commands that compare two of them read it too."""
+    _run(detection.FORMAT)(folder)
+    for use in (compare.operators_in, compare.golden_in, lambda path: batch.models_in(path, path)):
+        with suppress(OpscopeError):  # the next one may answer
+            use(folder)
 
 
 def _small_files(folder: Path) -> None:
@@ -267,7 +283,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "graph.json", lambda path: fusion.is_graph(path) and fusion.read_graph(path)
     ),
     "cann_mapping": _as_file("names/mapping.csv", lambda path: names.read_mapping(path.parent)),
-    "cann_tree": _as_folder("cann", _run(detection.FORMAT)),
+    "cann_tree": _as_folder("20260101101010", _tree),
     "csv": _as_file("a.csv", read_csv),
     "debug_mode": _as_file("debug.txt", _run(debug_mode.FORMAT)),
     "file_names": _as_text(_file_names),
@@ -280,7 +296,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "msprobe_tree": _as_folder("msprobe", _run(msprobe.FORMAT)),
     "names": _as_file("names.yaml", read_names),
     "native": _as_folder("native", _run(native.FORMAT)),
-    "npy": _as_file("a.npy", read_npy),
+    "npy": _as_file("a.npy", _npy),
     "npz": _as_file("a.npz", _archive(read_npz)),
     "onnxruntime": _as_file("ort.txt", _run(onnxruntime.FORMAT)),
     "opdebug": lambda data: void(opdebug.decode(data, "Opdebug")),
