@@ -21,7 +21,7 @@ from opscope.formats.bounded import read_bounded
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.loading import load_array
 from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
+from opscope.run.schema import TABLES, Call, Judgement, Process, Stack, Tensor
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -30,6 +30,16 @@ NAME = "opscope.jsonl"
 VERSION = 1
 _SIZE_LIMIT = 8 << 30
 _LINE_LIMIT = 64 << 20
+_INTEGERS = {
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+    "uint64": (0, (1 << 64) - 1),
+    "list<int64>": (-(1 << 63), (1 << 63) - 1),
+}
+_BOUNDS = {
+    table: {name: _INTEGERS[kind] for name, kind in kinds.items() if kind in _INTEGERS}
+    for table, kinds in TABLES.items()
+}
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -144,10 +154,23 @@ def _decoded(
         problems.append(f"{where}: a line of more than 64 MiB")
         return None
     try:
-        return decoder.decode(raw)
+        line = decoder.decode(raw)
+        _check_numbers(line)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         problems.append(f"{where}: {error}")
         return None
+    return line
+
+
+def _check_numbers(line: Line) -> None:
+    """ValueError for an integer that its column cannot hold."""
+    for table in TABLES:
+        row = getattr(line, table.removesuffix("s"))
+        for name, (low, high) in _BOUNDS[table].items() if row is not None else ():
+            said = getattr(row, name)
+            for number in said if isinstance(said, tuple) else (said,):
+                if number is not None and not low <= number <= high:
+                    raise ValueError(f"{name} {number} is beyond {high}")
 
 
 def open_manifest(folder: Path) -> Run:
