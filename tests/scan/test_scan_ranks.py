@@ -228,6 +228,29 @@ def test_shards_of_a_weight_are_no_replicas() -> None:
     assert scan(trained(change, groups=2).run()).verdict == "clean"
 
 
+def test_an_owner_that_updates_and_sends_what_others_take_over_is_clean() -> None:
+    """ZeRO: in one call the other rank has the old content and then the new one."""
+    rows = Builder()
+    for rank in range(2):
+        at: dict[str, Any] = {"process": rank}
+        for step in range(20):
+            rows.step, old, new = step, 100 + step, 101 + step
+            place = 1000 * (rank + 1) + 10 * step
+            weight = [{**content(old, **WEIGHT), "version": place}]
+            gradient = [{**content(200 + step, **GRADIENT), "version": place + 1}]
+            rows.call("mm", weight, [content(300 + place)], **at)
+            rows.call("mm", [content(400 + rank)], gradient, phase="backward", **at)
+            held = old
+            if rank == 0:
+                wrote = [{**content(new, **WEIGHT), "version": place + 2}]
+                rows.call("add_", [*weight, *gradient], wrote, phase="optimizer", **at)
+                held = new
+            sent = [{**content(held, **WEIGHT), "version": place + 3, "slot": "0.0"}]
+            came = [{**content(new, **WEIGHT), "version": place + 4, "slot": "0.0"}]
+            rows.call("c10d::broadcast_", sent, came, phase="communication", args=args(), **at)
+    assert scan(rows.run()).verdict == "clean"
+
+
 def test_models_that_are_averaged_now_and_then_are_clean() -> None:
     def change(rank: int, step: int) -> dict[str, int]:
         return {

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 MAX_NAMES = 64
+# A call that writes a tensor nobody had read before has two states of it: the later version holds.
 _STATES = """
     SELECT c.rank, c.step, c.op, s.* FROM (
         SELECT process, role, tensor_name, shape, version, min("index") AS "index",
@@ -44,7 +45,8 @@ _STATES = """
 # parameter that was equal before.
 _PARTED = f"""
     WITH states AS ({_STATES}),
-    kept AS (SELECT rank, step, tensor_name, shape, arg_max(digest, "index") AS after FROM states
+    kept AS (SELECT rank, step, tensor_name, shape,
+        arg_max(digest, ("index", version)) AS after FROM states
         WHERE role = 'parameter' GROUP BY ALL),
     shared AS (SELECT g.step, g.tensor_name, k.shape, list(DISTINCT g.rank) AS ranks,
     count(DISTINCT k.after) AS states
@@ -65,7 +67,7 @@ _PARTED = f"""
 """  # noqa: S608 - fixed text
 _HISTORY = f"""
     SELECT role, rank, step, process, "index", digest, op FROM ({_STATES}) WHERE tensor_name = ?
-    ORDER BY rank, "index"
+    ORDER BY rank, "index", version
 """  # noqa: S608 - fixed text
 
 
