@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -90,12 +91,10 @@ class Replayer:
         return {"reason": NEEDED} if "reason" in found else found
 
     def _by_torch(self, call: Call) -> dict[str, Any]:
-        try:
-            from opscope.substitute.recorded import Recorded, replay_recorded, usable
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
+        if find_spec("torch") is None:
             return {"reason": NO_TORCH}
+        from opscope.substitute.recorded import Recorded, replay_recorded, usable
+
         if self._lacks(call):
             return {
                 "reason": "its operator is a library's own: nothing independent of that library "
@@ -215,12 +214,14 @@ def told(error: BaseException) -> str:
 def main(path: str, options: dict[str, Any]) -> None:
     """Answer lines of stdin until it ends; options are those of Plan."""
     from opscope.formats.registry import open_run
-    from opscope.substitute.recorded import one_thread
 
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
     )  # so that a process of MindSpore ends with this one
-    one_thread()
+    if find_spec("torch") is not None:
+        from opscope.substitute.recorded import one_thread
+
+        one_thread()
     opened_run = open_run(path)
     common = {"device": options["device"], "repeat": options["repeat"]}
     out = os.fdopen(os.dup(1), "wb")
