@@ -55,6 +55,7 @@ ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may
 LEAST = 4  # elements of a tensor that agrees by more than chance
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 FINER = 0.125  # of the limits, where a difference that is sure is followed
+_PHASES = {"forward", "backward", "optimizer"}
 MAX_STARTS = 16
 MAX_REGION = 256
 MAX_AROUND = 2
@@ -78,10 +79,18 @@ class Parting(msgspec.Struct, frozen=True):
 
 
 def written_otherwise(pairing: Pairing) -> bool:
-    """Whether each side runs calls in its models that compute and have no partner on the other."""
+    """Whether each side runs calls in its models that compute and have no partner on the other; or
+    in its steps, where one side writes its optimizer out.
+    """
+    if pairing.between is not None:
+        return False
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    native = all(side.run.info.format == "opscope" for side, _ in sides)
-    return native and pairing.between is None and all(_lonely(*side).any() for side in sides)
+    steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
+    out = bool(steps[0].any() != steps[1].any())
+    return all(
+        side.run.info.format == "opscope" and _lonely(side, match)[~step | out].any()
+        for (side, match), step in zip(sides, steps, strict=True)
+    )
 
 
 def _lonely(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -89,8 +98,7 @@ def _lonely(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
     if not alone.any():
         return alone
     counts = side.which(side.calls.op, lambda op: not traits_of(op).idle)
-    inside = side.which(side.calls.phase, lambda phase: phase in {"forward", "backward"})
-    found: NDArray[np.bool_] = alone & counts & inside
+    found: NDArray[np.bool_] = alone & counts & side.which(side.calls.phase, _PHASES.__contains__)
     return found
 
 
@@ -187,10 +195,13 @@ class Regions:
         return same_parameters(*self._sides)
 
     def begun_alike(self) -> bool:
-        """Whether anything that the two read at first is the same."""
-        return bool(self.names) or any(
-            (~self.unmet[0])[rows].any() for rows in [self._given(0)] if len(rows)
-        )
+        """Whether anything that the two read at first is the same; parameters that have no names
+        are drawn or loaded in the run, if not given.
+        """
+        rows = self._given(0)
+        if not all(first_read(side) for side in self._sides):
+            rows = np.union1d(rows, self._drawn_rows(0))
+        return bool(self.names) or bool((~self.unmet[0])[rows].any())
 
     def drawn(self) -> bool:
         """Whether parameters that the target begins with are random numbers that golden has not."""
@@ -205,6 +216,13 @@ class Regions:
             ~side.tensors.output & (flow.producer < 0) & (side.tensors.size >= LEAST)
         )
 
+    def _drawn_rows(self, number: int) -> NDArray[np.int64]:
+        side = self._sides[number]
+        draws = side.which(side.calls.op, lambda op: traits_of(op).random)
+        tensors = side.tensors
+        told = tensors.output & side.calls.leaf[tensors.call] & (tensors.size >= LEAST)
+        return np.flatnonzero(told & draws[tensors.call] & ~self._vague[number])
+
     def parting(self) -> Parting | None:
         """Where the two part first; None where all that matters agrees."""
         found = [*self._results(), *self._states()]
@@ -214,6 +232,7 @@ class Regions:
         # What is known to part parts further up than where it is seen.
         self.unmet = self._limited(0, stage), self._limited(1, stage)
         found.extend(self._results())
+        found.extend(one for one in self._states(FINER) if one[0] < place)
         place = min(one[0] for one in found)
         stage = min(one[1] for one in found if one[0] == place)
         chosen = [one for one in found if one[:2] == (place, stage)]
@@ -245,9 +264,9 @@ class Regions:
                 place = int(side.calls.rank[call]), int(side.calls.step[call])
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
 
-    def _states(self) -> Iterator[Apart]:
+    def _states(self, share: float = 1.0) -> Iterator[Apart]:
         """Gradients and parameters that are not what those of the same parameters are on the other
-        side.
+        side, by so much of their limits.
         """
         last = _last_states(self._sides[0]), _last_states(self._sides[1])
         places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
@@ -262,11 +281,12 @@ class Regions:
                     ]
                     if all(row >= 0 for side in rows for row in side):
                         held.append((names, rows))
-                yield from self._apart(place, stage, held, nothing)
+                for apart in self._apart(stage, held, nothing, share=share):
+                    yield place, stage, apart
 
     def _apart(
-        self, place: Place, stage: int, held: list[Held], nothing: set[Names]
-    ) -> Iterator[Apart]:
+        self, stage: int, held: list[Held], nothing: set[Names], *, share: float
+    ) -> list[tuple[list[int], list[int]]]:
         """Those of a step; a gradient that is rounding alone is none, nor what comes of it."""
         sketches = [
             (names, rows, sketch(self._sides[0], rows[0]), sketch(self._sides[1], rows[1]))
@@ -285,14 +305,13 @@ class Regions:
             }
         judged = [one for one in sketches if one[0] not in nothing]
         apart = [
-            (place, stage, (rows[0], rows[1]))
+            (rows[0], rows[1])
             for _, rows, mine, theirs in judged
             if mine.error(theirs)
-            > (1.0 if stage == PARAMETER else BACKWARD)
+            > (share if stage == PARAMETER else share * BACKWARD)
             * max(float(self.meetings.limit[0][row]) for row in rows[0])
         ]
-        if stage != PARAMETER or len(apart) > MOVED * len(judged):
-            yield from apart
+        return apart if stage != PARAMETER or len(apart) > MOVED * len(judged) else []
 
     # -- where it begins ---------------------------------------------------------------------------
 
