@@ -251,6 +251,19 @@ def test_an_owner_that_updates_and_sends_what_others_take_over_is_clean() -> Non
     assert scan(rows.run()).verdict == "clean"
 
 
+def test_two_parameters_of_one_name_are_told_apart_by_their_shapes() -> None:
+    """A gate that all ranks train and each rank's own expert, called as models of their own."""
+    rows = trained()
+    for rank in range(2):
+        for step in range(3):
+            rows.step, own = step, 700 + 10 * rank + step
+            expert = [content(own, **WEIGHT, shape=(8,))]
+            came = [content(own + 1, **WEIGHT, shape=(8,))]
+            rows.call("mul", expert, [content(own + 100)], process=rank)
+            rows.call("sub_", expert, came, process=rank, phase="optimizer")
+    assert mismatches(rows) == []
+
+
 def test_models_that_are_averaged_now_and_then_are_clean() -> None:
     def change(rank: int, step: int) -> dict[str, int]:
         return {

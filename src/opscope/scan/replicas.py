@@ -51,7 +51,7 @@ _PARTED = f"""
     shared AS (SELECT g.step, g.tensor_name, k.shape, list(DISTINCT g.rank) AS ranks,
     count(DISTINCT k.after) AS states
         FROM states g JOIN kept k ON g.rank = k.rank AND g.step = k.step
-        AND g.tensor_name = k.tensor_name
+        AND g.tensor_name = k.tensor_name AND g.shape = k.shape
         WHERE g.role = 'gradient' AND g.telling GROUP BY g.step, g.tensor_name, g.digest, k.shape
         HAVING count(DISTINCT g.rank) > 1),
     alone AS (SELECT k.step, k.tensor_name, k.shape, list(DISTINCT k.rank) AS ranks
