@@ -146,3 +146,53 @@ def test_tensors_are_one_whatever_their_order_and_parts() -> None:
     assert whole.error(Sketch(4, 10.0, 30.0, 1.0, 4.0)) == 0
     assert whole.error(Sketch(4, 10.0, 30.0, 1.0, 4.4)) == pytest.approx(0.4 / 4.4)
     assert whole.error(Sketch(5, 10.0, 30.0, 1.0, 4.0)) == float("inf")
+
+
+class Layer(nn.Module):
+    """A layer of which every copy begins alike, biases of zero; fused or in parts."""
+
+    def __init__(self, *, fused: bool) -> None:
+        super().__init__()
+        sizes = [3 * WIDE] if fused else [WIDE] * 3
+        self.into = nn.ModuleList(nn.Linear(WIDE, size) for size in sizes)
+        self.out = nn.Linear(WIDE, WIDE)
+        self.seen: Tensor
+        self.register_buffer("seen", torch.zeros(WIDE))
+
+    def forward(self, x: Tensor) -> Tensor:
+        read = torch.cat([one(x) for one in self.into], -1)
+        a, b, c = read.chunk(3, -1)
+        if len(self.into) == 1:
+            self.seen.mul_(0.9).add_(x.detach().mean((0, 1)), alpha=0.1)
+        else:
+            self.seen = 0.9 * self.seen + 0.1 * x.detach().mean((0, 1))
+        return cast("Tensor", x + self.out(a.tanh() * b.sigmoid() * c))
+
+
+def trained_copies(to: Path, *, fused: bool) -> Path:
+    """A recorded training of two layers that begin alike."""
+    held = torch.Generator().manual_seed(7)
+    weights = [torch.randn(WIDE, WIDE, generator=held) * 0.4 for _ in range(4)]
+    batches = [torch.randn(2, 6, WIDE, generator=held) for _ in range(STEPS)]
+    with opscope.record(to, values="none"):
+        model = nn.Sequential(*[Layer(fused=fused) for _ in range(2)])
+        for layer in model.children():
+            parts = [torch.cat(weights[:3])] if fused else weights[:3]
+            linears = [one for one in layer.modules() if isinstance(one, nn.Linear)]
+            for linear, weight in zip(linears, [*parts, weights[3]], strict=True):
+                linear.load_state_dict({"weight": weight, "bias": torch.zeros(len(weight))})
+        for given in batches:
+            loss = model(given).square().mean()
+            parameters = list(model.parameters())
+            for one, away in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                one.data.sub_(0.1 * away)
+    return to
+
+
+def test_parameters_that_begin_alike_and_buffers_bound_anew_are_no_difference(
+    tmp_path: Path,
+) -> None:
+    fused = trained_copies(tmp_path / "fused", fused=True)
+    parts = trained_copies(tmp_path / "parts", fused=False)
+    assert opscope.compare(parts, fused).document.findings == ()
+    assert opscope.compare(fused, parts).document.findings == ()

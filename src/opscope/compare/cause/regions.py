@@ -657,10 +657,13 @@ def _leaf_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _last_states(side: Side) -> dict[tuple[Place, int, int], int]:
-    """The row of the last gradient and the last content of each parameter, by place, stage and
-    name.
+    """The row of the last gradient of each parameter, and of the last content that it was given
+    after a model read it (before, it is loaded; a buffer may be bound anew), by place, stage, name.
     """
     tensors, calls = side.tensors, side.calls
+    first = first_read(side)
+    names = np.array(sorted(first), dtype=np.uint64)
+    read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
     rows = np.flatnonzero(
         tensors.output
         & (tensors.named != 0)
@@ -668,6 +671,9 @@ def _last_states(side: Side) -> dict[tuple[Place, int, int], int]:
         & calls.leaf[tensors.call]
         & np.isfinite(tensors.l2norm)
     )
+    at = np.searchsorted(names, tensors.named[rows])
+    loaded = (at < len(names)) & (rows <= read[np.minimum(at, len(read) - 1)])
+    rows = rows[~(loaded & tensors.parameter[rows])]
     owner = tensors.call[rows]
     backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(backward, GRADIENT, CLIPPED))

@@ -32,6 +32,8 @@ COARSEST = 0.03
 PARTS = 64  # parameters of one side that another holds as one
 STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
 EXACT = 1e-9  # of statistics of the same values, summed in another order
+LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
+MOST = 256  # of them that are looked at
 
 
 class Meetings(msgspec.Struct, frozen=True):
@@ -144,6 +146,11 @@ class Sketch(NamedTuple):
     most: float
 
     @property
+    def filled(self) -> bool:
+        """Whether it holds one number everywhere, as biases and norms do at first."""
+        return self.least == self.most
+
+    @property
     def reach(self) -> float:
         """The largest magnitude."""
         return max(abs(self.least), abs(self.most))
@@ -188,18 +195,34 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
         for side, rows in zip((target, golden), first, strict=True)
     ]
     groups = [_alike(sketches) for sketches in held]
-    learnt = _learnt(target), _learnt(golden)
+    learnt = _gradients(target), _gradients(golden)
     found: list[Names] = []
     for about, names in groups[0].items():
-        found.extend(_in_order((names, groups[1].get(about, [])), learnt))
+        found.extend(_of_one_content((names, groups[1].get(about, [])), learnt))
+    told = [{name: one for name, one in side.items() if not one.filled} for side in held]
+    found.extend(_joined(_without(told, found), EXACT))
+    moved = [
+        {name: known[name] for name, one in side.items() if one.filled and name in known}
+        for side, known in zip(held, learnt, strict=True)
+    ]
+    return [*found, *_joined(_without(moved, found), LEARNT)]
+
+
+def _without(held: list[dict[int, Sketch]], found: list[Names]) -> list[dict[int, Sketch]]:
+    """What is held of parameters that have no partner yet."""
     taken = [{name for pair in found for name in pair[number]} for number in (0, 1)]
-    rest = [
+    return [
         {name: one for name, one in side.items() if name not in gone}
         for side, gone in zip(held, taken, strict=True)
     ]
+
+
+def _joined(rest: list[dict[int, Sketch]], near: float) -> list[Names]:
+    """Parameters of either side that hold, within near, what several of the other do."""
+    found: list[Names] = []
     while True:
-        new: list[Names] = [((whole,), parts) for whole, parts in _windows(rest[0], rest[1])]
-        new += [(parts, (whole,)) for whole, parts in _windows(rest[1], rest[0])]
+        new: list[Names] = [((whole,), parts) for whole, parts in _windows(rest[0], rest[1], near)]
+        new += [(parts, (whole,)) for whole, parts in _windows(rest[1], rest[0], near)]
         if not new:
             return found
         found.extend(new)
@@ -219,28 +242,55 @@ def first_read(side: Side) -> dict[int, int]:
     return dict(sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda one: one[1]))
 
 
-def _learnt(side: Side) -> set[int]:
-    """Names of the parameters that get gradients: what else begins as zeros is a buffer."""
+def _gradients(side: Side) -> dict[int, Sketch]:
+    """The first gradient of each parameter that gets one: what else begins as zeros is a buffer."""
     tensors = side.tensors
-    gradients = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
-    return set(np.unique(tensors.named[gradients]).tolist())
+    rows = np.flatnonzero(
+        tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
+    )
+    names, at = np.unique(tensors.named[rows], return_index=True)
+    return {
+        name: sketch(side, [row])
+        for name, row in zip(names.tolist(), rows[at].tolist(), strict=True)
+    }
 
 
-def _in_order(names: tuple[list[int], list[int]], learnt: tuple[set[int], set[int]]) -> list[Names]:
-    """Parameters of one content by the order in which they are read, those that get gradients and
-    buffers apart where there are several.
+def _of_one_content(
+    names: tuple[list[int], list[int]], learnt: tuple[dict[int, Sketch], dict[int, Sketch]]
+) -> list[Names]:
+    """Parameters of one content, as norms and biases begin with: by their first gradients where
+    those agree, else by the order in which they are read; those that get none apart.
     """
     if len(names[0]) == len(names[1]) == 1:
         return [((names[0][0],), (names[1][0],))]
-    found: list[Names] = []
+    found = _of_one_gradient(names, learnt)
+    taken = [{pair[number][0] for pair in found} for number in (0, 1)]
     for own in (True, False):
         mine, theirs = (
-            [name for name in side if (name in known) == own]
-            for side, known in zip(names, learnt, strict=True)
+            [name for name in side if (name in known) == own and name not in gone]
+            for side, known, gone in zip(names, learnt, taken, strict=True)
         )
         if len(mine) == len(theirs):
             found.extend(((one,), (other,)) for one, other in zip(mine, theirs, strict=True))
     return found
+
+
+def _of_one_gradient(
+    names: tuple[list[int], list[int]], learnt: tuple[dict[int, Sketch], dict[int, Sketch]]
+) -> list[Names]:
+    """Those of which the first gradients are nearest to each other, and near enough."""
+    mine, theirs = (
+        [name for name in side if name in known][:MOST]
+        for side, known in zip(names, learnt, strict=True)
+    )
+    errors = sorted(
+        (learnt[0][one].error(learnt[1][other]), one, other) for one in mine for other in theirs
+    )
+    found: dict[int, int] = {}
+    for error, one, other in errors:
+        if error <= LEARNT and one not in found and other not in found.values():
+            found[one] = other
+    return [((one,), (found[one],)) for one in mine if one in found]
 
 
 def _alike(sketches: dict[int, Sketch]) -> dict[tuple[float, ...], list[int]]:
@@ -252,29 +302,31 @@ def _alike(sketches: dict[int, Sketch]) -> dict[tuple[float, ...], list[int]]:
 
 
 def _windows(
-    wholes: dict[int, Sketch], parts: dict[int, Sketch]
+    wholes: dict[int, Sketch], parts: dict[int, Sketch], near: float
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Parameters that hold what several neighbours of the other side do together."""
-    names = list(parts)
+    """Parameters that hold what several neighbours of the other side do together, each once: what
+    begins as a copy of another layer follows it in the order in which they are read.
+    """
+    names, taken = list(parts), set[int]()
     for whole, held in wholes.items():
         for start, stride in ((at, by) for at in range(len(names)) for by in STRIDES):
-            window = _window(held, names, parts, range(start, len(names), stride))
-            if window:
+            places = range(start, len(names), stride)[:PARTS]
+            count = _window((parts[names[at]] for at in places), held, near)
+            window = tuple(names[at] for at in places[:count])
+            if window and not taken.intersection(window):
+                taken.update(window)
                 yield whole, window
                 break
 
 
-def _window(
-    held: Sketch, names: list[int], parts: dict[int, Sketch], places: range
-) -> tuple[int, ...]:
+def _window(parts: Iterator[Sketch], whole: Sketch, near: float) -> int:
+    """How many of the parts are the whole, within near; 0: no number of them."""
     size, total, squares = 0, 0.0, 0.0
-    for count, place in enumerate(places[:PARTS], 1):
-        one = parts[names[place]]
+    for count, one in enumerate(parts, 1):
         size, total, squares = size + one.size, total + one.total, squares + one.squares
-        if size > held.size:
-            return ()
-        if size == held.size:
-            near = abs(squares - held.squares) <= EXACT * held.squares
-            near &= abs(total - held.total) <= 1e-6 * (held.squares * held.size) ** 0.5
-            return tuple(names[at] for at in places[:count]) if near and count > 1 else ()
-    return ()
+        if size >= whole.size:
+            scale = (whole.squares * whole.size) ** 0.5
+            alike = abs(squares - whole.squares) <= near * whole.squares
+            alike &= abs(total - whole.total) <= max(near, 1e-6) * scale
+            return count if size == whole.size and alike and count > 1 else 0
+    return 0
