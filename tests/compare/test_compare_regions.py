@@ -74,6 +74,8 @@ class Port(nn.Module):
         for kind in ("weight", "bias"):
             parts = zip("qkv", held[f"into.{kind}"].chunk(3), strict=True)
             named |= {f"{part}.{kind}": own for part, own in parts}
+            if self.fault == "mapping":
+                named[f"q.{kind}"], named[f"k.{kind}"] = named[f"k.{kind}"], named[f"q.{kind}"]
             named[f"head.{kind}"] = held[f"out.{kind}"]
         self.load_state_dict(named)
 
@@ -124,6 +126,7 @@ def test_a_healthy_port_is_silent(original: Path, tmp_path: Path) -> None:
     [
         ("eps", "add|mul|sub", "native_layer_norm"),
         ("scale", "bmm", "_scaled_dot_product_flash_attention_for_cpu"),
+        ("mapping", "bmm", "_scaled_dot_product_flash_attention_for_cpu"),
         ("residual", "addmm", "add"),
         ("reduction", "gather", "nll_loss_forward"),
         ("rate", "add_", "add_"),
@@ -138,7 +141,7 @@ def test_a_faulty_port_is_named_with_both_places(
     evidence = first.evidence[0]
     assert golden in evidence["golden_call"], evidence
     assert Path(__file__).name in str(evidence["target_lines"] and evidence["golden_lines"])
-    assert (first.rank, first.step) == (0, 0)
+    assert (first.rank, first.step, first.confidence) == (0, 0, "suspected")
 
 
 def test_tensors_are_one_whatever_their_order_and_parts() -> None:

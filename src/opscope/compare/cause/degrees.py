@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from opscope.compare.cause.origins import ARRIVED, MISSING, OTHERWISE, Cause
-from opscope.compare.cause.regions import BACKWARD, FINER, MAX_REGION, MOVED, ROUNDED, endings
+from opscope.compare.cause.regions import BACKWARD, FINER, MAX_REGION, MOVED, ROUNDED
+from opscope.compare.cause.what_matters import endings
 from opscope.compare.pair.meetings import AGREEING, COARSEST
 from opscope.compare.pair.tensors import product_unit
 from opscope.compare.pair.wholes import Site, Wholes, distance, shards, simple

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.origins import (
     ARGUMENT,
     ARRIVED,
@@ -24,7 +25,17 @@ from opscope.compare.cause.origins import (
     EXTRA,
     MISSING,
     OTHERWISE,
+    REWIRED,
     Cause,
+)
+from opscope.compare.cause.what_matters import (
+    CLIPPED,
+    FORWARD,
+    GRADIENT,
+    PARAMETER,
+    endings,
+    last_states,
+    settled,
 )
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.meetings import (
@@ -35,22 +46,20 @@ from opscope.compare.pair.meetings import (
     sketch,
     vague,
 )
-from opscope.compare.side.columns import MODULE, NONE, place_of
+from opscope.compare.side.columns import NONE, place_of
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Names
-    from opscope.compare.side.producers import Flow
-
-    Held = tuple[Names, list[list[int]]]
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
-# In the order in which a step comes to them: results, gradients, gradients as the optimizer gets
-# them, parameters.
-FORWARD, GRADIENT, CLIPPED, PARAMETER = range(4)
+    Held = tuple[Names, list[list[int]]]
+    Apart = tuple[Place, int, tuple[list[int], list[int]]]  # stage, and the rows of either side
+
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 LEAST = 4  # elements of a tensor that agrees by more than chance
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
@@ -61,8 +70,7 @@ MAX_REGION = 256
 MAX_AROUND = 2
 MAX_ABOVE = 200  # calls that build a constant
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
-Place = tuple[int, int]  # rank and step
-Apart = tuple[Place, int, tuple[list[int], list[int]]]  # place, stage, the rows of either side
+CROSSED = "what it reads is in each other's place: its inputs are swapped, or hold each other's"
 
 
 class Parting(msgspec.Struct, frozen=True):
@@ -76,6 +84,7 @@ class Parting(msgspec.Struct, frozen=True):
     region: tuple[tuple[int, ...], tuple[int, ...]]
     row: tuple[int, int] = (NONE, NONE)
     reader: int = NONE
+    crossed: bool = False  # whether the starts read the same, in each other's place
 
 
 def written_otherwise(pairing: Pairing) -> bool:
@@ -164,15 +173,32 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
             return Cause(ARRIVED, mine, theirs, int(rows[0]), region=parting.region)
     if theirs < 0:
         return Cause(EXTRA, mine, NONE, region=parting.region)
-    words = difference_of(pairing, mine, theirs)
+    if parting.crossed:
+        words = (CROSSED,)
+        return Cause(REWIRED, mine, theirs, sure=False, words=words, region=parting.region)
+    differing = difference_of(pairing, mine, theirs)
     ops = [
         family(side.words.get(int(side.calls.op[call]), ""))
         for side, call in ((pairing.target, mine), (pairing.golden, theirs))
     ]
     alike = ops[0] == ops[1]
-    kind = ARGUMENT if alike and words else COMPUTED if alike else OTHERWISE
-    told = (words,) if alike and words else ()
-    return Cause(kind, mine, theirs, sure=alike, words=told, region=parting.region)
+    kind = ARGUMENT if alike and differing else COMPUTED if alike else OTHERWISE
+    told = (differing,) if alike and differing else ()
+    sure = alike and _equal_inputs(pairing, mine, theirs)
+    return Cause(kind, mine, theirs, sure=sure, words=told, region=parting.region)
+
+
+def _equal_inputs(pairing: Pairing, mine: int, theirs: int) -> bool:
+    """Whether digests say that two calls read the same: statistics know no order of elements."""
+    read = []
+    for side, flow, call in zip(
+        (pairing.target, pairing.golden), pairing.flows, (mine, theirs), strict=True
+    ):
+        rows = _inputs(side, call)
+        if not flow.whole[rows].all():
+            return False
+        read.append(flow.state[rows].tolist())
+    return bool(read[0] == read[1])
 
 
 class Regions:
@@ -256,19 +282,33 @@ class Regions:
     # -- what matters ------------------------------------------------------------------------------
 
     def _results(self) -> Iterator[Apart]:
-        """Losses, and what the outermost modules hand out, that meet nothing on the other side."""
-        for number, side in enumerate(self._sides):
-            rows = endings(side, self.pairing.flows[number].source_row)
-            for row in rows[self.unmet[number][rows] & ~self._vague[number][rows]].tolist():
-                call = side.tensors.call[row]
-                place = int(side.calls.rank[call]), int(side.calls.step[call])
-                yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
+        """Losses, and what the outermost modules hand out, that meet nothing on the other side;
+        where that has none, as without an evaluation at the end, nothing is missed.
+        """
+        found = [
+            endings(side, flow.source_row)
+            for side, flow in zip(self._sides, self.pairing.flows, strict=True)
+        ]
+        places = [
+            [
+                (int(side.calls.rank[call]), int(side.calls.step[call]))
+                for call in side.tensors.call[rows]
+            ]
+            for side, rows in zip(self._sides, found, strict=True)
+        ]
+        known = [set(one) for one in places]
+        for number, rows in enumerate(found):
+            apart = self.unmet[number][rows] & ~self._vague[number][rows]
+            for at in np.flatnonzero(apart).tolist():
+                row, place = int(rows[at]), places[number][at]
+                if place in known[1 - number]:
+                    yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
 
     def _states(self, share: float = 1.0) -> Iterator[Apart]:
         """Gradients and parameters that are not what those of the same parameters are on the other
         side, by so much of their limits.
         """
-        last = _last_states(self._sides[0]), _last_states(self._sides[1])
+        last = last_states(self._sides[0]), last_states(self._sides[1])
         places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
         for place in sorted(places):
             nothing: set[Names] = set()  # of which the gradient is rounding alone
@@ -324,6 +364,8 @@ class Regions:
             mine, theirs = starts[0][0], min(starts[1])
         else:
             mine, theirs = self._partners(*starts)
+        swapped = mine >= 0 and theirs >= 0 and crossed(self.pairing, self.meetings, (mine, theirs))
+        mine, theirs = swapped or (mine, theirs)
         if mine == NONE and theirs == NONE:
             return None
         heads = [
@@ -345,6 +387,7 @@ class Regions:
             (regions[0], regions[1]),
             (rows[0], rows[1]),
             walks[0].last if mine < 0 else mine,
+            bool(swapped),
         )
 
     def _walk(self, number: int, stage: int, ends: Iterable[int]) -> Walk:
@@ -399,40 +442,6 @@ class Regions:
         return bool(one & other), one == other
 
 
-def settled(side: Side, flow: Flow, known: NDArray[np.uint64], stage: int) -> NDArray[np.int64]:
-    """Rows of parameters known on both sides, and of their gradients, that agreed before a stage,
-    though the other side holds them as one, or in several.
-    """
-    tensors, calls = side.tensors, side.calls
-    rows = np.flatnonzero((tensors.named != 0) & np.isin(tensors.named, known))
-    phase = {
-        word: side.which(calls.phase, lambda one, word=word: one == word)  # type: ignore[misc]
-        for word in ("backward", "optimizer")
-    }
-    backward = np.flatnonzero(phase["backward"])
-    last: dict[tuple[int, int], int] = dict(
-        zip(
-            zip(calls.rank[backward].tolist(), calls.step[backward].tolist(), strict=True),
-            backward.tolist(),
-            strict=True,
-        )
-    )
-    owner, producer = tensors.call[rows], flow.producer[rows]
-    made = np.where(tensors.output[rows], owner, producer)
-    ends = np.array(
-        [
-            last.get(place, len(calls))
-            for place in zip(calls.rank[owner].tolist(), calls.step[owner].tolist(), strict=True)
-        ],
-        dtype=np.int64,
-    )
-    parameter = tensors.parameter[rows]
-    computed = (made >= 0) & phase["backward"][np.maximum(made, 0)]
-    gradient = ~parameter & ((stage == PARAMETER) | ((stage == CLIPPED) & computed))
-    found: NDArray[np.int64] = rows[(parameter & (made < ends)) | gradient]
-    return found
-
-
 class Walk:
     """What matters on one side and meets nothing, followed back through what does not either."""
 
@@ -446,7 +455,7 @@ class Walk:
         self._side = (pairing.target, pairing.golden)[number]
         self._flow = pairing.flows[number]
         self._unmet, self._dim = flags
-        self._named = set(first_read(self._side))
+        self._first = first_read(self._side)
         self.given: dict[int, int] = {}  # rows that differ and came from outside, by their readers
         self._above: dict[int, set[int]] = {}
         self._follow(ends)
@@ -464,12 +473,18 @@ class Walk:
                 producer = int(self._flow.producer[row])
                 if not self._unmet[row] and not self._dim[row]:
                     continue
-                own = tensors.parameter[row] and int(tensors.named[row]) in self._named
+                own = self._loaded(row, producer)
                 if producer >= 0 and int(calls.step[producer]) in steps and not own:
                     above.add(producer)
                 elif own and self._unmet[row] and not self._dim[row]:
                     self.given.setdefault(call, row)
             waiting.extend(above)
+
+    def _loaded(self, row: int, producer: int) -> bool:
+        """Whether a row is of a parameter as it was when a model first read it."""
+        tensors = self._side.tensors
+        first = self._first.get(int(tensors.named[row])) if tensors.parameter[row] else None
+        return first is not None and producer <= tensors.call[first]
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:
@@ -494,12 +509,14 @@ class Walk:
         nowhere with anything again.
         """
         bright = self._bright
-        found = [
-            call
-            for call, above in sorted(self._above.items())
-            if (call in self.given and not above & bright)
-            or (call in bright and not any(self._fed(one) for one in above & bright))
-        ]
+        found, below = list[int](), set[int]()  # below: what reads something of the walk, by and by
+        for call, above in sorted(self._above.items()):
+            if above & below or any(self._fed(one) for one in above & bright):
+                below.add(call)
+            if (call in self.given and not above & bright) or (
+                call in bright and call not in below
+            ):
+                found.append(call)
         kept = [call for call in found if not self._heals(call)]
         return sorted(kept, key=lambda call: not self._fed(call)) or found[-1:] or [self.last]
 
@@ -573,7 +590,7 @@ class Walk:
             for row in _inputs(self._side, start)
             if not tensors.parameter[row] and calls.phase[start] == calls.phase[0]
         ]
-        made = {int(self._flow.producer[row]) for row in rows} - {NONE}
+        made = {self._computed(int(self._flow.producer[row])) for row in rows} - {NONE}
         versions = {int(tensors.version[row]) for row in rows}
         found, at = sorted(made)[-MAX_AROUND:], start
         while calls.parent[at] >= 0 and len(found) < 2 * MAX_AROUND:
@@ -583,6 +600,16 @@ class Walk:
                 break
             found.append(at)
         return found
+
+    def _computed(self, call: int) -> int:
+        """A call, or what computed that of which it is a view or a copy."""
+        side = self._side
+        while call >= 0 and traits_of(side.words.get(int(side.calls.op[call]), "")).idle:
+            rows = _inputs(side, call)
+            if len(rows) != 1 or self._flow.producer[rows[0]] < 0:
+                break
+            call = int(self._flow.producer[rows[0]])
+        return call
 
     def head(self, start: int) -> set[int]:
         """Names of the parameters that a start reads."""
@@ -618,73 +645,3 @@ def _rows(side: Side, call: int) -> range:
 
 def _inputs(side: Side, call: int) -> list[int]:
     return [row for row in _rows(side, call) if not side.tensors.output[row]]
-
-
-def endings(side: Side, source: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of leaf calls that hold a loss or what a model hands out."""
-    calls, tensors = side.calls, side.tensors
-    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    place = calls.rank * (1 << 32) + calls.step
-    _, first = np.unique(place[backward], return_index=True)
-    roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
-    read = np.flatnonzero(
-        ~tensors.output
-        & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
-        & (tensors.size == 1)
-    )
-    found = [source[read]]
-    trained = np.isin(place, place[backward])
-    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
-    if len(outermost):
-        extent = np.diff(np.r_[outermost, len(calls)])
-        model = calls.module[outermost[np.argmax(extent)]]
-        chosen = outermost[calls.module[outermost] == model]
-        written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
-        found.append(_leaf_rows(side, written))
-    rows = np.concatenate(found)
-    return np.unique(rows[rows >= 0])
-
-
-def _leaf_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The last rows of leaf calls that wrote what rows of modules name."""
-    tensors, calls = side.tensors, side.calls
-    wanted = np.unique(tensors.version[rows])
-    leaf = np.flatnonzero(
-        tensors.output & calls.leaf[tensors.call] & np.isin(tensors.version, wanted[wanted >= 0])
-    )
-    _, last = np.unique(tensors.version[leaf][::-1], return_index=True)
-    return leaf[::-1][last]
-
-
-def _last_states(side: Side) -> dict[tuple[Place, int, int], int]:
-    """The row of the last gradient of each parameter, and of the last content that it was given
-    after a model read it (before, it is loaded; a buffer may be bound anew), by place, stage, name.
-    """
-    tensors, calls = side.tensors, side.calls
-    first = first_read(side)
-    names = np.array(sorted(first), dtype=np.uint64)
-    read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
-    rows = np.flatnonzero(
-        tensors.output
-        & (tensors.named != 0)
-        & ~tensors.constant
-        & calls.leaf[tensors.call]
-        & np.isfinite(tensors.l2norm)
-    )
-    at = np.searchsorted(names, tensors.named[rows])
-    loaded = (at < len(names)) & (rows <= read[np.minimum(at, len(read) - 1)])
-    rows = rows[~(loaded & tensors.parameter[rows])]
-    owner = tensors.call[rows]
-    backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
-    stages = np.where(tensors.parameter[rows], PARAMETER, np.where(backward, GRADIENT, CLIPPED))
-    return {
-        ((rank, step), stage, name): row
-        for rank, step, stage, name, row in zip(
-            calls.rank[owner].tolist(),
-            calls.step[owner].tolist(),
-            stages.tolist(),
-            tensors.named[rows].tolist(),
-            rows.tolist(),
-            strict=True,
-        )
-    }

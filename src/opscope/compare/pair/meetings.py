@@ -33,6 +33,8 @@ PARTS = 64  # parameters of one side that another holds as one
 STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
 EXACT = 1e-9  # of statistics of the same values, summed in another order
 LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
+TWO = 1e-6  # of the squared span: what is between two numbers in a tensor of these alone
+FEW = 4  # elements that may be of two numbers by chance; how often few integers are there each
 MOST = 256  # of them that are looked at
 
 
@@ -77,12 +79,31 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
 
 
 def vague(side: Side) -> NDArray[np.bool_]:
-    """Rows of which statistics tell nothing: not counted, filled with huge numbers, or with one."""
+    """Rows of which statistics tell nothing: not counted, filled with huge numbers, or with one or
+    two, as masks and choices are: every choice of as many has the same.
+    """
     tensors = side.tensors
     with np.errstate(invalid="ignore"):
         told = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
     filled = (tensors.min == tensors.max) & (tensors.size > 1)
-    found: NDArray[np.bool_] = ~told | ~np.isfinite(tensors.l2norm) | filled
+    found: NDArray[np.bool_] = ~told | ~np.isfinite(tensors.l2norm) | filled | _of_few(side)
+    return found
+
+
+def _of_few(side: Side) -> NDArray[np.bool_]:
+    """Rows of two numbers alone: where (x - least)(most - x) is 0 on average, it is everywhere; and
+    of few integers.
+    """
+    tensors = side.tensors
+    with np.errstate(invalid="ignore", over="ignore"):
+        span = tensors.max - tensors.min
+        squares = tensors.l2norm**2 / np.maximum(tensors.size, 1)
+        between = tensors.mean * (tensors.min + tensors.max) - tensors.min * tensors.max - squares
+        reach = np.fmax(np.abs(tensors.min), np.abs(tensors.max))
+        two = np.abs(between) <= TWO * np.fmin(span, reach) ** 2
+        few = FEW * (span + 1) <= tensors.size
+    few &= tensors.min_int != np.iinfo(np.int64).min
+    found: NDArray[np.bool_] = few | (two & (tensors.size > FEW))
     return found
 
 

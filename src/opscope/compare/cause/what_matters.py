@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What matters in a run of a model: losses and results, gradients, and what parameters are after a
+step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.pair.meetings import first_read
+from opscope.compare.side.columns import MODULE
+from opscope.operators.catalogue import family
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.side.columns import Side
+    from opscope.compare.side.producers import Flow
+
+Place = tuple[int, int]  # rank and step
+# In the order in which a step comes to them: results, gradients, gradients as the optimizer gets
+# them, parameters.
+FORWARD, GRADIENT, CLIPPED, PARAMETER = range(4)
+
+
+def endings(side: Side, source: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of leaf calls that hold a loss or what a model hands out."""
+    calls, tensors = side.calls, side.tensors
+    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
+    place = calls.rank * (1 << 32) + calls.step
+    _, first = np.unique(place[backward], return_index=True)
+    roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
+    read = np.flatnonzero(
+        ~tensors.output
+        & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
+        & (tensors.size == 1)
+    )
+    found = [source[read]]
+    trained = np.isin(place, place[backward])
+    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
+    if len(outermost):
+        extent = np.diff(np.r_[outermost, len(calls)])
+        model = calls.module[outermost[np.argmax(extent)]]
+        chosen = outermost[calls.module[outermost] == model]
+        written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
+        found.append(_leaf_rows(side, written))
+    rows = np.concatenate(found)
+    return np.unique(rows[rows >= 0])
+
+
+def _leaf_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The last rows of leaf calls that wrote what rows of modules name."""
+    tensors, calls = side.tensors, side.calls
+    wanted = np.unique(tensors.version[rows])
+    leaf = np.flatnonzero(
+        tensors.output & calls.leaf[tensors.call] & np.isin(tensors.version, wanted[wanted >= 0])
+    )
+    _, last = np.unique(tensors.version[leaf][::-1], return_index=True)
+    return leaf[::-1][last]
+
+
+def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
+    """The row of the last gradient of each parameter, and of the last content that it was given
+    after a model read it (before, it is loaded; a buffer may be bound anew), by place, stage, name.
+    """
+    tensors, calls = side.tensors, side.calls
+    first = first_read(side)
+    names = np.array(sorted(first), dtype=np.uint64)
+    read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
+    rows = np.flatnonzero(
+        tensors.output
+        & (tensors.named != 0)
+        & ~tensors.constant
+        & calls.leaf[tensors.call]
+        & np.isfinite(tensors.l2norm)
+    )
+    at = np.searchsorted(names, tensors.named[rows])
+    loaded = (at < len(names)) & (rows <= read[np.minimum(at, len(read) - 1)])
+    rows = rows[~(loaded & tensors.parameter[rows])]
+    owner = tensors.call[rows]
+    backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
+    stages = np.where(tensors.parameter[rows], PARAMETER, np.where(backward, GRADIENT, CLIPPED))
+    return {
+        ((rank, step), stage, name): row
+        for rank, step, stage, name, row in zip(
+            calls.rank[owner].tolist(),
+            calls.step[owner].tolist(),
+            stages.tolist(),
+            tensors.named[rows].tolist(),
+            rows.tolist(),
+            strict=True,
+        )
+    }
+
+
+def settled(side: Side, flow: Flow, known: NDArray[np.uint64], stage: int) -> NDArray[np.int64]:
+    """Rows of parameters known on both sides, and of their gradients, that agreed before a stage,
+    though the other side holds them as one, or in several.
+    """
+    tensors, calls = side.tensors, side.calls
+    rows = np.flatnonzero((tensors.named != 0) & np.isin(tensors.named, known))
+    phase = {
+        word: side.which(calls.phase, lambda one, word=word: one == word)  # type: ignore[misc]
+        for word in ("backward", "optimizer")
+    }
+    backward = np.flatnonzero(phase["backward"])
+    last: dict[tuple[int, int], int] = dict(
+        zip(
+            zip(calls.rank[backward].tolist(), calls.step[backward].tolist(), strict=True),
+            backward.tolist(),
+            strict=True,
+        )
+    )
+    owner, producer = tensors.call[rows], flow.producer[rows]
+    made = np.where(tensors.output[rows], owner, producer)
+    ends = np.array(
+        [
+            last.get(place, len(calls))
+            for place in zip(calls.rank[owner].tolist(), calls.step[owner].tolist(), strict=True)
+        ],
+        dtype=np.int64,
+    )
+    parameter = tensors.parameter[rows]
+    computed = (made >= 0) & phase["backward"][np.maximum(made, 0)]
+    gradient = ~parameter & ((stage == PARAMETER) | ((stage == CLIPPED) & computed))
+    found: NDArray[np.int64] = rows[(parameter & (made < ends)) | gradient]
+    return found
