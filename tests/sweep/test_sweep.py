@@ -22,7 +22,7 @@ from opscope.report.junit import junit_text
 from opscope.sweep.api import Plan, Worker, document_of, merged
 from opscope.sweep.examined import sweep
 from opscope.sweep.kept import kept_answers
-from opscope.sweep.samples import Program, layouts, meant
+from opscope.sweep.samples import Program, check_registered, layouts, meant
 from opscope.sweep.tasks import Answer, Counts, Task
 from tests.substitute.test_witness import blockwise_wrong, define
 
@@ -109,6 +109,15 @@ class Info:
 def test_an_operator_is_found_among_samples_by_its_name(op: str, name: str) -> None:
     assert meant(Info(name), op)
     assert not meant(Info("nn.functional.softmax"), op)
+
+
+def test_an_operator_that_torch_does_not_have_is_told_with_its_nearest() -> None:
+    check_registered("aten::_softmax")
+    check_registered("aten::_fused_sgd_")
+    with pytest.raises(UsageError, match=r"no operator aten::sofmax; near it: .*aten::softmax"):
+        check_registered("aten::sofmax")
+    with pytest.raises(UsageError, match=r"no operator zzz::qqqqqqqq$"):
+        check_registered("zzz::qqqqqqqq")
 
 
 def test_a_process_that_ends_is_told_of() -> None:

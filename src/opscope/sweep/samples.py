@@ -12,12 +12,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 import torch
 
-from opscope.errors import UnavailableError
+from opscope.errors import UnavailableError, UsageError
 from opscope.operators.catalogue import family
 
 # Elements before, at and after one and two vectors of 128, 256 and 512 bits, a tail of each kind,
@@ -55,11 +56,22 @@ OPTIMIZERS = "optimizers"  # the name that all programs of optimizers go by
 
 def names(op: str | None) -> list[str]:
     """The names of torch's samples that may call an operator, each once; None for all that torch
-    has.
+    has. UsageError for an operator that neither samples nor torch know.
     """
     found = list(dict.fromkeys(info.name for info in op_infos() if op is None or meant(info, op)))
+    if op is not None and not found:
+        check_registered(op)
     steps = op is None or not found or family(op).startswith(("_fused_", "_foreach_"))
     return [*found, *([OPTIMIZERS] if steps else [])]
+
+
+def check_registered(op: str) -> None:
+    """UsageError, with the nearest names, for an operator that is not registered with torch."""
+    known = {name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names()}
+    if op not in known:
+        near = get_close_matches(op, sorted(known), n=3)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        raise UsageError(f"torch has no operator {op}{hint}")
 
 
 def programs(name: str, dtypes: Sequence[torch.dtype], device: str) -> Iterator[Program]:
