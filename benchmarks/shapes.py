@@ -4,13 +4,15 @@ operator computes for each byte.
 
 gpt is the small GPT of gpt.py, in which tensors are large beside the work; gpt2 has GPT-2's width,
 heads and feed-forward, four of its twelve blocks and a sixth of its vocabulary; resnet is ResNet-18
-on 32 x 32 images; lstm two layers of 512 over 64 words. Tiny is an MLP of which nothing is left but
+on 32 x 32 images; lstm two layers of 512 over 64 words. Those called compiled_… are the same under
+torch.compile. Tiny is an MLP of which nothing is left but
 what a call costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -95,9 +97,16 @@ def lstm() -> Training:
     return Training(Recurrent(), words[:, :-1], words[:, 1:])
 
 
-TRAININGS: dict[str, Callable[[], Training]] = {
+def compiled(make: Callable[[], Training]) -> Training:
+    training = make()
+    training.model = torch.compile(training.model)
+    return training
+
+
+PLAIN: dict[str, Callable[[], Training]] = {
     "gpt": Training,
     "gpt2": gpt2,
     "resnet": resnet,
     "lstm": lstm,
 }
+TRAININGS = PLAIN | {f"compiled_{name}": partial(compiled, make) for name, make in PLAIN.items()}

@@ -85,27 +85,33 @@ def judge(compiled: Sequence[Any], run: Run, given: Sequence[Any]) -> Deviating 
     ]
     if not apart:
         return None
-    moved = []
-    for seed in range(SIDES):
-        with Perturbed(seed):
-            moved.append(run(together(given)))
     true = in_double_precision(run, [widened(each) for each in together(given)])
-    for place in apart:
-        dtype = eager[place].dtype
-        floats = dtype.is_floating_point or dtype.is_complex
-        sides = Sides(
-            compiled=array(compiled[place]),
-            eager=array(eager[place]),
-            moved=[array(each[place]) for each in moved],
-            true=array(true[place])
-            if true is not None and floats and true[place].shape == eager[place].shape
-            else None,
-            unit=torch.finfo(dtype).eps / 2 if floats else 0.0,
-        )
-        found = deviation(sides)
+    wide = true or [None] * len(eager)
+    sides = {place: sides_of(compiled[place], eager[place], wide[place]) for place in apart}
+    # other roundings only widen what is allowed
+    left = {place: one for place, one in sides.items() if deviation(one) is not None}
+    moved: list[list[Array]] = []
+    for seed in range(SIDES if left else 0):
+        with Perturbed(seed):
+            made = run(together(given))
+        moved.append([array(made[place]) for place in left])
+    for (place, one), others in zip(left.items(), zip(*moved, strict=True), strict=True):
+        found = deviation(msgspec.structs.replace(one, moved=others))
         if found is not None:
             return Deviating(place, found)
     return None
+
+
+def sides_of(compiled: torch.Tensor, eager: torch.Tensor, true: torch.Tensor | None) -> Sides:
+    """One output as compiled code and operators make it, and as these do in double precision."""
+    floats = eager.dtype.is_floating_point or eager.dtype.is_complex
+    return Sides(
+        compiled=array(compiled),
+        eager=array(eager),
+        moved=(),
+        true=array(true) if floats and true is not None and true.shape == eager.shape else None,
+        unit=torch.finfo(eager.dtype).eps / 2 if floats else 0.0,
+    )
 
 
 def in_double_precision(run: Run, inputs: list[Any]) -> Sequence[Any] | None:
