@@ -163,16 +163,19 @@ def _random(pairing: Pairing, call: int, *, golden: bool = False) -> bool:
 
 
 def _told(pairing: Pairing, parting: Parting) -> Cause:
-    """A parting as a cause."""
+    """A parting as a cause: sure only of calls of one operator, with arguments and inputs that are
+    equal. What one side has alone, or with other arguments, may be the way that it is written.
+    """
     mine, theirs = parting.start
     if mine < 0:
-        return Cause(MISSING, parting.reader, theirs, region=parting.region)
+        return Cause(MISSING, parting.reader, theirs, sure=False, region=parting.region)
     if parting.row[0] >= 0 and parting.stage == FORWARD:
         rows = np.flatnonzero(pairing.rows.target == parting.row[0])
         if len(rows):
-            return Cause(ARRIVED, mine, theirs, int(rows[0]), region=parting.region)
+            row = int(rows[0])
+            return Cause(ARRIVED, mine, theirs, row, sure=False, region=parting.region)
     if theirs < 0:
-        return Cause(EXTRA, mine, NONE, region=parting.region)
+        return Cause(EXTRA, mine, NONE, sure=False, region=parting.region)
     if parting.crossed:
         words = (CROSSED,)
         return Cause(REWIRED, mine, theirs, sure=False, words=words, region=parting.region)
@@ -184,7 +187,7 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
     alike = ops[0] == ops[1]
     kind = ARGUMENT if alike and differing else COMPUTED if alike else OTHERWISE
     told = (differing,) if alike and differing else ()
-    sure = alike and _equal_inputs(pairing, mine, theirs)
+    sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=told, region=parting.region)
 
 
