@@ -138,11 +138,11 @@ def _teller() -> Callable[[str], None]:
     from opscope.run.printable import printable
 
     def told(text: str) -> None:
-        plain = printable(text)
         if sys.stdout.isatty():
             width = shutil.get_terminal_size().columns
-            print(f"\r\x1b[2K{plain[: width - 1]}", end="", flush=True)
+            print("\r\x1b[2K", end="")
+            print(printable(text)[: width - 1], end="", flush=True)
         else:
-            print(plain, flush=True)
+            print(printable(text), flush=True)
 
     return told

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_TOLD = 3  # executions of one graph that deviate; then it is known
 MOST_NODES = 50  # that are told
 LARGEST = 256 << 20  # bytes of a graph's inputs
-QUICK = 20.0  # seconds within which a graph is compiled once more whatever the budget
+QUICK = 60.0  # seconds within which a graph is compiled once more whatever the budget
 
 
 class Pass(msgspec.Struct, frozen=True):
