@@ -17,7 +17,9 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
+import opscope
 from opscope.record.torch.operators import describe
 from tests.record.recorded import record
 
@@ -191,3 +193,22 @@ def test_distributed_tensors_are_served_by_torch(tmp_path: Path, *, plain: bool)
     assert 6.0 in {
         row.max for call in found.all("aten::mul.Tensor") for row in found.outputs(call).values()
     }
+
+
+def test_the_place_among_ranks_is_heard_late_and_kept(tmp_path: Path) -> None:
+    """Rank and world stand in no variable, and the process group is gone before the last rows."""
+
+    def program(rank: int) -> None:
+        torch.ones(2) + 1
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=2)
+        opscope.mark_step()
+        torch.ones(2) + 2
+        dist.destroy_process_group()
+        opscope.mark_step()
+        torch.ones(2) + 3
+
+    for rank in (0, 1):
+        found = record(tmp_path / str(rank), functools.partial(program, rank))
+        (process,) = found.run.processes
+        assert (process.rank, process.world) == (rank, 2)
+        assert {call.rank for call in found.calls if call.step == 2} == {rank}

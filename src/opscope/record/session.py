@@ -154,7 +154,9 @@ class Session:
 
     @property
     def rank(self) -> int:
-        return known_rank(os.environ) or 0
+        """Rank of this process: after its process group is gone, what it was."""
+        known = known_rank(os.environ)
+        return self.writer.process.rank if known is None else known
 
     def drop_after_fork(self) -> None:
         """In a forked child: watch nothing, write nothing."""
@@ -339,9 +341,11 @@ class Session:
 
     def _hand_over(self, recorder: Recorder) -> None:
         self._handed = time.monotonic()
-        rank = self.rank
-        if rank != self.writer.process.rank:  # torch.distributed has been initialised since
-            self.writer.update(rank=rank, world=known_world(os.environ))
+        rank, process = self.rank, self.writer.process
+        world = known_world(os.environ) or process.world
+        if (rank, world) != (process.rank, process.world):
+            # torch.distributed has been initialised since
+            self.writer.update(rank=rank, world=world)
         ended = self._ended[:]  # another thread may be adding more
         del self._ended[: len(ended)]
         for table, batch in recorder.batches(process=self.process, rank=rank).items():
