@@ -259,11 +259,15 @@ WRAPPERS: dict[str, Callable[[Piece], Piece]] = {
     "errors": _errors,
 }
 # What a wrapper and a piece cannot say together: how much a piece does before time or the number of
-# frames stops it, an interrupt in another thread than the main one, the frames of a traceback.
+# frames stops it, an interrupt in another thread than the main one, the frames of a traceback; and,
+# where opcheck traces, two prim::device: torch's wrappers ask for their device by an operator that
+# only scripts have. Every way to hand it on that Python knows is heard by function modes itself, so
+# the mode hands it on unheard, and what lies below it is not heard either.
 UNFIT = {
     "process.interrupts": {"functions", "operators", "thread"},
     "process.climbs_into_the_recursion_limit": {"functions", "operators"},
     "process.traced_lines": {"anomaly"},
+    "modules.library_operators": {"functions"},
 }
 
 
