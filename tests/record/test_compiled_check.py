@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
+from torch.utils.checkpoint import checkpoint
 
 import opscope
 from opscope.run.finding import Finding
@@ -32,10 +33,12 @@ def replacing(wrong: Any, other: Callable[..., Any]) -> Callable[..., Any]:
     """A back end that takes another function for one of the graph's."""
 
     def backend(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-        for node in module.graph.nodes:
-            if node.target == wrong:
-                node.target = other
-        module.recompile()
+        for each in module.modules():  # its own graph, and those within
+            if isinstance(each, torch.fx.GraphModule):
+                for node in each.graph.nodes:
+                    if node.target == wrong:
+                        node.target = other
+                each.recompile()
         return module.forward
 
     return backend
@@ -158,6 +161,26 @@ def test_a_graph_that_draws_is_judged_by_the_draws_of_its_operators(tmp_path: Pa
     twice = aot_autograd(fw_compiler=hiding, bw_compiler=doubling)
     (found,) = dropped(tmp_path / "backward", twice)
     assert found.phase == "backward"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_what_is_wrong_inside_of_a_checkpoint_is_named(tmp_path: Path, share: float) -> None:
+    def block(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept = nn.functional.dropout(torch.tanh(x @ weight), share)
+        return kept, torch.sigmoid(kept)
+
+    def model(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        kept, gate = checkpoint(block, x * 2, weight, use_reentrant=False)
+        return (kept * gate).sum(1)
+
+    compiled = torch.compile(model, backend=replacing(torch.sigmoid, torch.tanh))
+    x, weight = torch.randn(6, 4), torch.randn(4, 8, requires_grad=True)
+    (found,) = checked(tmp_path / "run", lambda: compiled(x, weight))
+    assert "so it is when only sigmoid at" in found.reasons[2]
+    torch._dynamo.reset()
+    healthy = torch.compile(model, backend=replacing(torch.relu, torch.tanh))
+    assert not checked(tmp_path / "healthy", lambda: healthy(x, weight))
+    assert not opscope.open_run(tmp_path / "healthy").processes[0].checked["unjudged"]
 
 
 def test_draws_that_changed_places_are_not_another_result(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 import torch
@@ -83,13 +83,13 @@ def watch_compiler(
             return
 
         def call_user_compiler(output: Any, module: Any, inputs: Any) -> Any:
-            graph = _attempted(failed, copied, module)
+            own = _attempted(failed, copied, module)
             begun = time.perf_counter()
             compiled = previous(output, module, inputs)
-            if graph is None or getattr(output, "package", None) is not None:
+            if own is None or getattr(output, "package", None) is not None:
                 return compiled  # what is packed to be stored has to be the back end's own
             seconds = time.perf_counter() - begun
-            captured = _attempted(failed, describe, output, module, graph, seconds)
+            captured = _attempted(failed, describe, output, module, own, seconds)
             return (
                 compiled
                 if captured is None
@@ -118,9 +118,9 @@ def _attempted(
         return None
 
 
-def copied(module: torch.fx.GraphModule) -> torch.fx.Graph:
+def copied(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, torch.fx.Graph]:
     """The graph as it was captured, which a back end may change in place, with what tells where its
-    nodes come from.
+    nodes come from; and a module that holds what it names, graphs within copied likewise.
     """
     graph = torch.fx.Graph()
     made: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -130,13 +130,26 @@ def copied(module: torch.fx.GraphModule) -> torch.fx.Graph:
             key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta
         }
     graph.output(result)
-    return graph
+    within = {name: each for name, each in module.named_children() if _is_graph(each)}
+    if not within:
+        return module, graph
+    own = torch.fx.GraphModule(module, graph)
+    for name in within.keys() & dict(own.named_children()):
+        setattr(own, name, torch.fx.GraphModule(*copied(within[name])))
+    return own, graph
+
+
+def _is_graph(module: torch.nn.Module) -> TypeGuard[torch.fx.GraphModule]:
+    return isinstance(module, torch.fx.GraphModule)
 
 
 def describe(
-    output: Any, module: torch.fx.GraphModule, graph: torch.fx.Graph, seconds: float
+    output: Any,
+    module: torch.fx.GraphModule,
+    own: tuple[torch.fx.GraphModule, torch.fx.Graph],
+    seconds: float,
 ) -> Captured:
-    """What Dynamo knows of a graph that has just been compiled."""
+    """What Dynamo knows of a graph that has just been compiled, and was copied before."""
     identity = (
         getattr(output, "dynamo_compile_id", None)
         or torch._guards.CompileContext.current_compile_id()
@@ -151,14 +164,14 @@ def describe(
     )
     return Captured(
         name="graph_" + str(identity).replace("/", "_").lstrip("!"),
-        module=module,
-        graph=graph,
+        module=own[0],
+        graph=own[1],
         backend=str(
             getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", compiler)
         ),
         frame=f"{place.get('co_filename')}:{place.get('co_firstlineno')} in {place.get('co_name')}",
         held=held,
-        written=written_places(graph, len(held)),
+        written=written_places(own[1], len(held)),
         reason=recompilation(),
         ended=None if told is None else str(told.reason)[:500],
         broken=bool(getattr(told, "graph_break", False)),

@@ -18,8 +18,8 @@ PLAIN = (bool, int, str, type(None))
 
 def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Tensor]] | None:
     """Nodes, inputs, outputs, and the element that deviates; and the memories that the inputs are
-    views of, flat. None for what data cannot say: functions without a public place, one memory read
-    as two types.
+    views of, flat. None for what data cannot say: functions without a public place, graphs within,
+    one memory read as two types.
     """
     found = cut.deviating.found
     names = [node.name for node in cut.graph.nodes if node.op == "placeholder"]
@@ -42,7 +42,7 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
                 }
                 for place, (name, each) in enumerate(zip(names, cut.given, strict=True))
             ],
-            "nodes": [_node(node) for node in cut.graph.nodes if node.op.startswith("call_")],
+            "nodes": [_node(n) for n in cut.graph.nodes if n.op not in ("placeholder", "output")],
             "outputs": [
                 each.name
                 for node in cut.graph.nodes

@@ -49,7 +49,7 @@ class Interpreted(torch.fx.Interpreter):
         plain = getattr(target, "py_kernels", {}).get(
             torch._C.DispatchKey.CompositeExplicitAutograd
         )
-        if getattr(target, "__name__", "") in WRAPPING and not hasattr(target, "_schema"):
+        if _is_wrapping(target):
             return self._interpreted(args[0])(*args[1:])
         if plain is None or hasattr(target, "_schema"):
             return super().call_function(target, args, kwargs)
@@ -67,6 +67,15 @@ class Interpreted(torch.fx.Interpreter):
 
     def _function(self, graph: torch.fx.GraphModule) -> Callable[..., Any]:
         return Interpreted(graph, graph.graph).run
+
+
+def wraps(node: torch.fx.Node) -> bool:
+    """Whether a node calls the graph that it is given first with all the rest."""
+    return node.op == "call_function" and _is_wrapping(node.target)
+
+
+def _is_wrapping(target: Any) -> bool:
+    return getattr(target, "__name__", "") in WRAPPING and not hasattr(target, "_schema")
 
 
 class Repeated(Interpreted):

@@ -23,6 +23,7 @@ from torch.fx.node import map_arg
 
 from opscope.judge.compiled import Deviation, Sides, deviation
 from opscope.record.torch.dynamo import copied
+from opscope.record.torch.inlined import inlined
 from opscope.record.torch.interpreted import Interpreted
 from opscope.record.torch.perturbed import Perturbed, Widened, widened
 
@@ -266,13 +267,28 @@ class Cutter:
         """What deviates of all calls, compiled once more; raises what the compiler does, and
         ValueError where that draws other random numbers.
         """
-        self._before(None, ())
         return self._test(0, len(self._calls))
 
     def cut(self) -> Cut | None:
         """The smallest window that deviates, None where not even all nodes alone do, or time is
-        up.
+        up. Graphs within are opened, unless what deviates then agrees.
         """
+        flat = inlined(self._module, self._graph)
+        if flat is None:
+            return self._narrow()
+        opened = Cutter(
+            self._module,
+            flat,
+            self._values,
+            self._compiler,
+            trained=self._trained,
+            random=self._random,
+        )
+        return opened._narrow() or self._narrow()
+
+    def _narrow(self) -> Cut | None:
+        if self._random is not None:
+            self._before(None, ())  # which nodes draw
         first, last = 0, len(self._calls)
         best = self.test(first, last)
         if best is None:
@@ -301,11 +317,11 @@ class Cutter:
 
     def _test(self, first: int, last: int) -> Cut | None:
         window = self._window(first, last)
-        graph = copied(window.module)  # a back end may change the other
+        apart, graph = copied(window.module)  # a back end may change one of the two
         plain = Interpreted(window.module, graph).run
         places = [place for place, each in enumerate(window.given) if each.requires_grad]
         tried = self._gradients if self._trained else self._results
-        found = tried(window, plain, places)
+        found = tried(msgspec.structs.replace(window, module=apart), plain, places)
         if found is None:
             return None
         names = [window.read[place] for place in places]
@@ -342,10 +358,12 @@ class Cutter:
                 each for node in inside for each in node.all_input_nodes if each not in names
             )
         )
+        within = [node for node in needed if self._is_within(node)]
+        needed = [node for node in needed if not self._is_within(node)]
         known = self._before(inside[0], needed)
         random = None if self._random is None else torch.get_rng_state()
         graph = torch.fx.Graph()
-        made: dict[torch.fx.Node, Any] = {}
+        made: dict[torch.fx.Node, Any] = {node: graph.node_copy(node) for node in within}
         read, given = [], []
         for node in needed:
             value = known[node]
@@ -376,6 +394,10 @@ class Cutter:
             random,
         )
 
+    def _is_within(self, node: torch.fx.Node) -> bool:
+        """Whether a node stands for a graph: what is checkpointed, a branch of cond."""
+        return node.op == "get_attr" and node.name not in self._values
+
     def _before(
         self, stop: torch.fx.Node | None, needed: Sequence[torch.fx.Node]
     ) -> dict[torch.fx.Node, Any]:
@@ -395,7 +417,7 @@ class Cutter:
                     break
                 if node.name in fresh:
                     found[node] = fresh[node.name]
-                elif node.op.startswith("call_"):
+                elif node.op != "output":
                     found[node] = self._played(interpreter, node)
         return {node: found[node] for node in needed}
 
