@@ -13,8 +13,7 @@ import pytest
 from opscope.bisect import trials as bisect_trials
 from opscope.cli import main
 from opscope.minimize import api as minimize
-from opscope.minimize.api import Minimized
-from opscope.minimize.candidate import Size
+from opscope.minimize.minimized import Minimized, Size
 from opscope.replay import api as replay
 from opscope.repro.runner import Outcome
 

@@ -16,7 +16,7 @@ from tests.repro.single_calls import record
 
 import opscope.repro
 from opscope.errors import FormatError, UsageError
-from opscope.minimize.api import Limits, minimize
+from opscope.minimize.api import minimize
 from opscope.minimize.candidate import (
     Candidate,
     freed,
@@ -27,6 +27,7 @@ from opscope.minimize.candidate import (
     write_trial,
 )
 from opscope.minimize.leaves import integer_leaves, replaced
+from opscope.minimize.minimized import Limits
 from opscope.minimize.oracle import Oracle, same_failure
 from opscope.minimize.search import OutOfTime, Search
 from opscope.minimize.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type

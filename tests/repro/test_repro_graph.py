@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import torch
 
 import opscope
 from opscope.errors import UsageError
-from opscope.repro.scripts.repro_graph import CannotTryError, build, function, method
+from opscope.repro.scripts.repro_graph import CannotTryError, build, function, method, program
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 BACKEND = """
@@ -37,6 +38,9 @@ def swap(front: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
     front.copy_(back)
     back.copy_(kept)
     return front + back
+
+
+VIEW = {"memory": 0, "shape": [2], "stride": [1], "offset": 0, "trained": False}
 
 
 @pytest.fixture
@@ -77,6 +81,9 @@ def test_the_folder_fails_alone_and_prints_its_code(run: Path, tmp_path: Path) -
     assert "compiled by forgetful" in done.stdout
     code = tried(case, "--code")
     assert (code.returncode, ".copy_(" in code.stdout) == (0, True)
+    said: list[str] = []
+    exec(code.stdout.replace('"forgetful"', '"eager"'), {"print": lambda *made: said.append(made)})
+    assert len(said) == 2  # operators, and compiled code
     elsewhere = tried(case)
     assert elsewhere.returncode == 125
     assert "knows no back end 'forgetful'" in elsewhere.stderr
@@ -117,12 +124,15 @@ def test_a_file_cannot_name_such_methods(name: str) -> None:
 def test_names_of_a_file_do_not_reach_code(tmp_path: Path) -> None:
     evil = "x; import os"
     node = {"name": evil, "kind": "call_function", "target": "torch.add", "kwargs": {}}
-    data = {
+    data: dict[str, Any] = {
         "inputs": [{"name": evil}],
         "nodes": [{**node, "args": [{"node": evil}, 1]}],
         "outputs": [evil],
     }
     assert "import" not in build(json.loads(json.dumps(data))).code
+    data |= {"backend": evil + '"', "inputs": [{**data["inputs"][0], **VIEW}], "memories": [{}]}
+    tree = ast.parse(program(data, {"m0": torch.zeros(2)}))
+    assert [each.name for each in ast.walk(tree) if isinstance(each, ast.alias)] == ["torch"]
     data["nodes"][0]["kwargs"] = {"alpha=1) or (": 2}
     with pytest.raises(CannotTryError):
         build(data)

@@ -21,8 +21,7 @@ from opscope.run.finding import Document
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
-    from opscope.minimize.api import Minimized
-    from opscope.minimize.candidate import Size
+    from opscope.minimize.minimized import Minimized, Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +79,8 @@ def minimize(
         A folder that opscope repro wrote. None of its code is executed.
     """
     from opscope.ascend.case import is_case
-    from opscope.minimize.api import Limits
     from opscope.minimize.api import minimize as shrink
+    from opscope.minimize.minimized import Limits
 
     positive(budget=search.seconds, timeout=search.timeout)
     if is_case(directory):

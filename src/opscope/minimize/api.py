@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 
 from opscope.errors import UsageError
-from opscope.minimize.candidate import Candidate, Size, load_candidate, material, settled, size_of
+from opscope.minimize.candidate import Candidate, load_candidate, material, settled, size_of
+from opscope.minimize.graph import minimize_graph
+from opscope.minimize.minimized import Limits, Minimized
 from opscope.minimize.oracle import Oracle
 from opscope.minimize.search import SECONDS, OutOfTime, Search
 from opscope.minimize.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type
 from opscope.minimize.shrink_shapes import shrink_shapes
 from opscope.minimize.shrink_values import shrink_values
 from opscope.repro.case import CaseOutput, CaseTensor, Failure, read_case
+from opscope.repro.graph import GRAPH
 from opscope.repro.issue import write_issue
 from opscope.repro.runner import Outcome, execute
 from opscope.repro.worker import Trial
@@ -26,32 +29,6 @@ from opscope.run.progress import Progress, nobody
 PROBES = 3
 FEW = 16
 Stage = tuple[Candidate, Trial]
-
-
-class Minimized(msgspec.Struct, frozen=True, kw_only=True):
-    """What minimising a folder gave.
-
-    ended: "done", "time" or "interrupted". outcome is what the new folder gave in a fresh process;
-    directory is None when nothing was written, because the failure did not show (told says what
-    did).
-    """
-
-    directory: str | None
-    shown: int
-    tried: int
-    told: str
-    ended: str = "done"
-    trials: int = 0
-    before: Size | None = None
-    after: Size | None = None
-    outcome: Outcome | None = None
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds for the whole search, and for one call."""
-
-    search: float = 300.0
-    call: float = 20.0
 
 
 def minimize(  # noqa: PLR0913 - options of a search, each by its name
@@ -78,6 +55,16 @@ def minimize(  # noqa: PLR0913 - options of a search, each by its name
     script = directory.absolute() / SCRIPT
     if not script.is_file():
         raise UsageError(f"{script} is not there; give a folder that opscope repro wrote")
+    if (directory / GRAPH).is_file():
+        return minimize_graph(
+            directory,
+            output,
+            imports=imports,
+            limits=limits,
+            python=python,
+            tell=tell,
+            progress=progress,
+        )
     start = load_candidate(directory)
     given = {Path(name).name for name in imports}  # a file may lie elsewhere by now
     unasked = [name for name in start.case.imports if Path(name).name not in given]
@@ -170,7 +157,7 @@ def _why(trial: Trial) -> str:
     return trial.told
 
 
-def _shrink(search: Search) -> tuple[str, list[Stage]]:
+def _shrink(search: Search[Candidate]) -> tuple[str, list[Stage]]:
     """Run the stages until nothing gives; how it ended, and the best candidate after each stage,
     the smallest last.
     """
@@ -189,7 +176,7 @@ def _shrink(search: Search) -> tuple[str, list[Stage]]:
         return "interrupted", [*stages, (search.best, search.trial)]
 
 
-def _stages(search: Search) -> Iterator[Callable[[Search], object]]:
+def _stages(search: Search[Candidate]) -> Iterator[Callable[[Search[Candidate]], object]]:
     yield free_memory
     for _ in range(4):
         before = size_of(search.best)
@@ -205,7 +192,7 @@ def _stages(search: Search) -> Iterator[Callable[[Search], object]]:
         yield from (shrink_shapes, shrink_values)
 
 
-def _progress(search: Search) -> str:
+def _progress(search: Search[Candidate]) -> str:
     size = size_of(search.best)
     shapes = ", ".join(f"{slot}{list(shape)}" for slot, shape in size.shapes.items())
     return (

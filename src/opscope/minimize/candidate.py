@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opscope.minimize.minimized import Size
 from opscope.repro.buffers import dense_strides, kept_shape
 from opscope.repro.build import Material
 from opscope.repro.case import FILE, Buffer, Case, CaseTensor, encode_case, read_case
@@ -155,17 +156,6 @@ def _stored(candidate: Candidate) -> tuple[Case, list[Entry]]:
 
 def _entry(key: str, dtype: str, shape: tuple[int, ...], values: Array) -> Entry:
     return Entry(key=key, dtype=dtype_of(dtype), shape=shape, load=lambda: values.reshape(shape))
-
-
-class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a case is: elements its tensors hold, how many of them are neither zero nor one,
-    bytes, shapes by slot.
-    """
-
-    elements: int
-    telling: int
-    bytes: int
-    shapes: dict[str, tuple[int, ...]]
 
 
 def size_of(candidate: Candidate) -> Size:

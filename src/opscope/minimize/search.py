@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from opscope.minimize.candidate import Candidate
-from opscope.minimize.oracle import Oracle
 from opscope.repro.worker import Trial
 from opscope.run.progress import Progress, nobody
 
@@ -18,15 +17,28 @@ class OutOfTime(Exception):  # noqa: N818 - the end of a search is not an error
     """The time for the search is up; the best candidate stands."""
 
 
-class Search:
+Tried = TypeVar("Tried")
+Tried_contra = TypeVar("Tried_contra", contravariant=True)
+
+
+class Tries(Protocol[Tried_contra]):
+    """What tells whether a candidate fails as the first one did, and what came of the last."""
+
+    trials: int
+    last: Trial | None
+
+    def fails(self, candidate: Tried_contra, /) -> Trial | None: ...
+
+
+class Search(Generic[Tried]):
     """Asks the oracle about candidates and keeps each that still fails; ideas only ever make the
     best one smaller.
     """
 
     def __init__(
         self,
-        oracle: Oracle,
-        best: Candidate,
+        oracle: Tries[Tried],
+        best: Tried,
         first: Trial,
         *,
         seconds: float,
@@ -41,7 +53,7 @@ class Search:
         self._progress, self._seconds = progress, seconds
         self._deadline = time.monotonic() + seconds
 
-    def keeps(self, candidate: Candidate | None) -> bool:
+    def keeps(self, candidate: Tried | None) -> bool:
         """Whether a candidate fails in the same way; it is the best one then. OutOfTime when the
         search is over.
         """

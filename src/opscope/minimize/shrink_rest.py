@@ -18,13 +18,13 @@ from opscope.run.dtypes import dtype_of
 USUAL = "float32"
 
 
-def free_memory(search: Search) -> None:
+def free_memory(search: Search[Candidate]) -> None:
     """Each tensor its own memory, unless the failure needs what they share."""
     if search.best.bound:
         search.keeps(freed(search.best))
 
 
-def plain_strides(search: Search) -> None:
+def plain_strides(search: Search[Candidate]) -> None:
     """Tensors laid out in C order, all of them or one after the other."""
     if search.best.bound:
         return
@@ -56,7 +56,7 @@ def _dense(candidate: Candidate, places: list[int]) -> Candidate:
     return settled(candidate)
 
 
-def usual_type(search: Search) -> None:
+def usual_type(search: Search[Candidate]) -> None:
     """float32 for all floating tensors, when the failure is not one of their own type."""
     floats = {
         part.row.dtype for part in search.best.parts if dtype_of(part.row.dtype).kind == "float"
@@ -89,7 +89,7 @@ def _cast_args(node: Any) -> Any:
     return {key: _cast_args(item) for key, item in node.items()}
 
 
-def plain_arguments(search: Search) -> None:
+def plain_arguments(search: Search[Candidate]) -> None:
     """Keyword arguments left out, numbers brought to zero, one or two where the failure does not
     need them.
     """

@@ -39,7 +39,7 @@ class _Refused(Exception):  # noqa: N818 - how a probe of a group ends
     """These axes cannot be cut without others."""
 
 
-def shrink_shapes(search: Search) -> bool:
+def shrink_shapes(search: Search[Candidate]) -> bool:
     """Cut every axis that can be cut; whether anything was."""
     before = search.best
     done: set[object] = set()
@@ -95,7 +95,7 @@ def groups(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
 
 
 def _probe(
-    search: Search, candidates: Callable[[list[int]], Iterator[Candidate]]
+    search: Search[Candidate], candidates: Callable[[list[int]], Iterator[Candidate]]
 ) -> Callable[[list[int]], bool]:
     """Whether a case that keeps some indices still fails, for ddmin: tries its candidates until it
     is known which of them does.
@@ -121,7 +121,7 @@ def _probe(
     return fails
 
 
-def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
+def _shrink_group(search: Search[Candidate], group: Sequence[Axis], size: int) -> None:
     fails = _probe(search, functools.partial(_cuts, search.best, group, size))
     with contextlib.suppress(_Refused):
         kept = ddmin(range(size), fails, patience=8, finest=FINEST)
@@ -129,7 +129,7 @@ def _shrink_group(search: Search, group: Sequence[Axis], size: int) -> None:
             _shortest_beginning(kept, fails)
 
 
-def _shrink_windows(search: Search, size: int, larger: int) -> None:
+def _shrink_windows(search: Search[Candidate], size: int, larger: int) -> None:
     """Cut axes of one size together with those of a larger one at the same place of their shapes,
     by as many windows.
     """

@@ -22,7 +22,7 @@ BLOCKS = 64
 FEW = 24
 
 
-def shrink_values(search: Search) -> None:
+def shrink_values(search: Search[Candidate]) -> None:
     """Bring down the number of elements that are neither zero nor one, tensor by tensor."""
     for place in range(len(search.best.parts)):
         if _has_values(search.best.parts[place]) and not any(
@@ -34,7 +34,7 @@ def shrink_values(search: Search) -> None:
     round_values(search)
 
 
-def round_values(search: Search) -> None:
+def round_values(search: Search[Candidate]) -> None:
     """Fewer digits, where the failure does not depend on them."""
     for place, part in enumerate(search.best.parts):
         if not _has_values(part) or dtype_of(part.row.dtype).kind != "float":
@@ -82,7 +82,7 @@ def telling(candidate: Candidate, place: int, neutral: int) -> int:
     return 0 if values is None else int((values != neutral).sum())
 
 
-def _keep_few(search: Search, place: int, neutral: int) -> None:
+def _keep_few(search: Search[Candidate], place: int, neutral: int) -> None:
     """ddmin over the elements that are not neutral: over blocks of them while they are many, then
     over single ones.
     """

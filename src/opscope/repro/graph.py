@@ -8,13 +8,14 @@ touch only their tensors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opscope.errors import UsageError
+from opscope.errors import FormatError, UsageError
 from opscope.repro.markdown import code
 from opscope.repro.tensorfile import Entry, write_tensors
 from opscope.run.dtypes import dtype_of
@@ -24,6 +25,9 @@ from opscope.run.schema import Tensor, ValueRef
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
+
+GRAPH = "graph.json"
+INPUTS = "inputs.safetensors"
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -81,9 +85,11 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part with its inputs, whose values are read when their turn comes."""
+    """A part with its inputs, whose values are read when their turn comes; call is the name of the
+    graph's.
+    """
 
-    call: Call
+    call: str
     window: Window
     inputs: list[Entry]
 
@@ -106,7 +112,7 @@ def part_of(run: Run, call: Call) -> Part:
                 _entry(run, call, name, each, ValueRef(*found.inputs[name]))
                 for name, each in zip(names, window.memories, strict=True)
             ]
-            return Part(call, window, entries)
+            return Part(call.name, window, entries)
     raise UsageError(
         f"{call.name} is a call of level {call.level}: of a graph only what --check found wrong, "
         "with its inputs, can be cut out"
@@ -139,19 +145,37 @@ def write_part(part: Part, directory: Path) -> None:
     """Write the files of a folder."""
     script = files("opscope.repro").joinpath("scripts", "repro_graph.py")
     (directory / "repro.py").write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
-    (directory / "graph.json").write_bytes(msgspec.json.format(msgspec.json.encode(part.window)))
-    write_tensors(directory / "inputs.safetensors", part.inputs)
+    write_window(part.window, part.inputs, directory)
     (directory / "README.md").write_text(_readme(part), encoding="utf-8")
+
+
+def write_window(window: Window, inputs: Sequence[Entry], directory: Path) -> None:
+    """Write the files of data, over those that are there."""
+    (directory / GRAPH).write_bytes(msgspec.json.format(msgspec.json.encode(window)))
+    (directory / INPUTS).unlink(missing_ok=True)
+    write_tensors(directory / INPUTS, inputs)
+
+
+def read_window(directory: Path) -> Window:
+    """The part in a folder; FormatError for a file that is none."""
+    path = directory / GRAPH
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Window)
+    except OSError as error:
+        raise FormatError(path, f"cannot be read ({error.strerror})") from error
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise FormatError(path, f"is not a part of a graph: {error}") from error
 
 
 def _readme(part: Part) -> str:
     window = part.window
     names = ", ".join(code(node.target) for node in window.nodes)
     return (
-        f"# {code(part.call.op)} of {code(window.backend)}\n\n"
-        f"Compiled alone, {names} give other results than operator by operator: element "
+        f"# {names}, compiled by {code(window.backend)}\n\n"
+        f"Compiled alone, they give other results than operator by operator: element "
         f"{window.witness.element} was {code(window.witness.got)}, "
         f"{code(window.witness.expected)} expected.\n\n"
         "    python repro.py          # compiles the part and compares; exit code 1: they differ\n"
-        "    python repro.py --code   # the part as torch code, to paste into an issue\n"
+        "    python repro.py --code   # a program that shows the same, to paste into an issue\n"
+        "    opscope minimize .       # a smaller part that still differs\n"
     )

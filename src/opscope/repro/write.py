@@ -140,7 +140,7 @@ def save(material: Material | Part, directory: Path) -> Repro:
         shutil.rmtree(unfinished, ignore_errors=True)
     written = {path.name: path.stat().st_size for path in sorted(directory.iterdir())}
     call, warnings = (
-        (material.call.name, ())
+        (material.call, ())
         if isinstance(material, Part)
         else (material.case.call, material.case.warnings)
     )

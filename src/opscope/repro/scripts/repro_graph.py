@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A part of a graph of torch.compile, alone: compiled, and operator by operator.
 
-Needs torch and safetensors, nothing else. --code prints the part as plain torch code. Exit code: 1
-the results differ as recorded, 0 they do not, 125 it cannot be tried here (back end, function or
-library missing), 101 this script itself failed.
+Needs torch and safetensors, nothing else. --code prints a program of plain torch code that shows
+the same. Exit code: 1 the results differ as recorded, 0 they do not, 125 it cannot be tried here
+(back end, function or library missing), 101 this script itself failed.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ ARITHMETIC = frozenset({
 })  # fmt: skip
 # of torch's own functions and methods, what touches more than its tensors
 REFUSED = frozenset({"from_file", "share_memory_", "backward", "apply_", "map_", "map2_"})
+MOST_SHOWN = 64  # elements of a memory that --code writes out
 
 
 # where functions of tensors are looked for: "torch" holds much besides
@@ -188,6 +189,54 @@ def attempt(data: dict[str, Any], stored: dict[str, Any]) -> tuple[bool, str]:
     return apart, line
 
 
+def program(data: dict[str, Any], stored: dict[str, Any]) -> str:
+    """The part, its inputs and both ways to make it as one program."""
+    body = build(data).code.strip().replace("def forward(self, ", "def part(", 1)
+    names = [f"x{place}" for place in range(len(data["inputs"]))]
+    lines = ["import torch"]
+    lines += ["from math import inf, nan"] if "inf" in body or "nan" in body else []
+    lines += ["from torch import device"] if "device(" in body else []
+    memories = [stored[f"m{place}"] for place in range(len(data["memories"]))]
+    if any(each.numel() > MOST_SHOWN for each in memories):
+        lines += ["from safetensors.torch import load_file", ""]
+        lines += ['stored = load_file("inputs.safetensors")']
+    lines += ["", "", body, "", "", "def inputs():"]
+    for place, each in enumerate(memories):
+        lines.append(f"    m{place} = {_shown(each, place)}")
+    for name, row in zip(names, data["inputs"]):
+        view = (
+            f"torch.as_strided(m{row['memory']}, {row['shape']}, {row['stride']}, {row['offset']})"
+        )
+        trained = ".detach().requires_grad_()" if row["trained"] else ""
+        lines.append(f"    {name} = {view}{trained}")
+    lines += [f"    return [{', '.join(names)}]", "", ""]
+    lines += [
+        f"for function in (part, torch.compile(part, backend={json.dumps(str(data['backend']))})):",
+        "    given = inputs()",
+        "    made = function(*given)",
+    ]
+    if any(row["trained"] for row in data["inputs"]):
+        lines += [
+            "    sum(each.sum() for each in made if each.requires_grad).backward()",
+            "    print(made, [each.grad for each in given])",
+        ]
+    else:
+        lines += ["    print(made, given)"]
+    return "\n".join(lines)
+
+
+def _shown(memory: Any, place: int) -> str:
+    if memory.numel() > MOST_SHOWN:
+        return f'stored["m{place}"].clone()'
+    if not memory.any():
+        return f"torch.zeros({memory.numel()}, dtype={memory.dtype})"
+    numbers = ", ".join(
+        f'float("{each}")' if isinstance(each, float) and not math.isfinite(each) else repr(each)
+        for each in memory.tolist()
+    )
+    return f"torch.tensor([{numbers}], dtype={memory.dtype})"
+
+
 def load(name: str) -> None:
     """Import what registers a back end or an operator: a module's name or a .py file."""
     if not name.endswith(".py"):
@@ -227,14 +276,15 @@ def tried(options: Any) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    parser.add_argument("--code", action="store_true", help="print the part as torch code")
+    parser.add_argument("--code", action="store_true", help="print a program of torch code")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--import", dest="imports", action="append", default=[])
     parser.add_argument("--allow", action="append", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args()
     try:
         if options.code:
-            print(build(json.loads((HERE / "graph.json").read_text(encoding="utf-8"))).code)
+            data = json.loads((HERE / "graph.json").read_text(encoding="utf-8"))
+            print(program(data, load_file(str(HERE / "inputs.safetensors"))))
             return 0
         found = tried(options)
     except (CannotTryError, ImportError) as reason:
