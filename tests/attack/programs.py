@@ -264,6 +264,7 @@ WRAPPERS: dict[str, Callable[[Piece], Piece]] = {
 # only scripts have. Every way to hand it on that Python knows is heard by function modes itself, so
 # the mode hands it on unheard, and what lies below it is not heard either.
 UNFIT = {
+    "process.alarms_that_raise": {"functions", "operators"},
     "process.interrupts": {"functions", "operators", "thread"},
     "process.climbs_into_the_recursion_limit": {"functions", "operators"},
     "process.traced_lines": {"anomaly"},

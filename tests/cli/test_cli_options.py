@@ -38,5 +38,6 @@ def test_an_interpreter_is_shown_only_where_a_run_names_one(tmp_path: Path) -> N
         ("/nowhere/python",),
         (str(tmp_path / "torchrun"),),
         (str(odd / "python"),),
+        (sys.executable, "train.py"),  # this one: nothing to be chosen
     ):
         assert recorded_by(command) is None

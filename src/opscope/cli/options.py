@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,10 +63,12 @@ def lasting(name: str) -> str:
 
 
 def recorded_by(command: Sequence[str]) -> str | None:
-    """The Python interpreter that a run's command names, to be shown to the user; a path from a
-    file is never run unasked.
+    """Another Python interpreter than this one that a run's command names, to be shown to the user;
+    a path from a file is never run unasked.
     """
     first = command[0] if command else ""
+    if first == sys.executable:
+        return None
     named = re.fullmatch(r"python[0-9.]*", Path(first).name) is not None
     return (
         first
