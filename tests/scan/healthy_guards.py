@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Healthy programs that make NaN or infinities and remove them on purpose, in the same step:
-everyday guarded idioms.
+"""Healthy programs that make NaN or infinities and remove them on purpose, in the same step, or
+that are given NaN for what is missing and remove it wherever they read it: everyday guarded idioms.
 """
 
 from __future__ import annotations
@@ -196,3 +196,41 @@ def selected_by_mask() -> None:
     w = parameter(1.0, 2.0)
     ratios = torch.tensor([1.0, 0.0]) / torch.tensor([0.0, 0.0])
     learn((w * torch.masked_select(ratios, torch.isfinite(ratios)).sum()).sum(), w)
+
+
+def rows_with_gaps() -> torch.Tensor:
+    rows = torch.randn(16, 3)
+    rows[::5, 1] = torch.nan
+    return rows
+
+
+@healthy
+def gaps_in_the_data_replaced_in_each_step() -> None:
+    data, model = rows_with_gaps(), nn.Linear(6, 1)
+    for first in range(0, 12, 4):
+        batch = data[first : first + 4]
+        missing = batch.isnan()
+        batch = torch.where(missing, torch.zeros_like(batch), batch)
+        learn(model(torch.cat([batch, missing.float()], 1)).sum(), *model.parameters())
+
+
+@healthy
+def gaps_in_the_data_of_numpy_left_out_of_each_loss() -> None:
+    data, model = torch.from_numpy(rows_with_gaps().numpy().copy()), nn.Linear(3, 3)
+    for first in range(0, 12, 4):
+        batch = data[first : first + 4]
+        error = (model(batch.nan_to_num()) - batch)[~batch.isnan()]
+        learn(error.square().mean(), *model.parameters())
+    assert data.nanmean() < 1
+
+
+@healthy
+def gaps_written_into_a_tensor_and_left_out_of_its_statistics() -> None:
+    rows, w = torch.randn(16, 3), parameter(1.0, 2.0, 3.0)
+    rows[::5, 1] = torch.nan
+    rows[3] = torch.nan
+    spread = (rows - rows.nanmean(0)).square().nanmean(0).sqrt()
+    standard = ((rows - rows.nanmean(0)) / spread).nan_to_num()
+    for _ in range(3):
+        learn((standard * w).sum(), w)
+    assert rows.nansum().isfinite()

@@ -53,6 +53,8 @@ OPPOSITE = {
     "pos_inf": "neg_inf",
     "neg_inf": "pos_inf",
 }  # an optimizer takes its learning rate negated
+# What no call computed: data with gaps is given once, and read in many steps.
+GIVEN = frozenset({"arrived", "moved", "constant"})
 MAX_ORIGINS = 4096  # told apart; later ones count as the last
 
 
@@ -65,9 +67,9 @@ class Origin(msgspec.Struct):
     result was read later). confirmed: it is an accusation; pending ones are not until NaN or +Inf
     derives from them or they get somewhere. used: some call computed with it, beyond moving and
     guarding. hidden_by: the first call that left no trace of it; guarded: every such call did so on
-    purpose and in the origin's own step; asked_by: the first that only asked what it is; failed_in:
-    the first that raised an error on it. returned: the call and slot in which its value, once it
-    had left the tensors (`.item()`), came back as a scalar argument.
+    purpose, and what the program computed in its own step; asked_by: the first that only asked what
+    it is; failed_in: the first that raised an error on it. returned: the call and slot in which its
+    value, once it had left the tensors (`.item()`), came back as a scalar argument.
     modular: integers that wrapped as hashes, checksums and random numbers are meant to;
     wraps_again: so did what was computed of them.
     """
@@ -89,7 +91,8 @@ class Origin(msgspec.Struct):
     def hidden(self, by: Node, *, on_purpose: bool) -> None:
         """A call left no trace of it."""
         self.hidden_by = self.hidden_by or by
-        self.guarded = self.guarded and on_purpose and by.step == self.node.step
+        in_time = by.step == self.node.step or self.cause in GIVEN
+        self.guarded = self.guarded and on_purpose and in_time
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -112,6 +115,9 @@ class Flow:
         self.read: list[Mark] = []
         self.produced: dict[Identity, Mark] = {}
         self.readers: dict[Identity, list[Node]] = defaultdict(list)
+        self._read_whole: set[Identity | None] = (
+            set()
+        )  # parts, where somebody read what they are of
         self.unsound: set[int] = set()
         self.sending: dict[tuple[int, str], set[int]] = defaultdict(set)
         self._conditions: dict[Identity, Condition] = {}
@@ -392,6 +398,7 @@ class Flow:
                 and not _picked_by_mask(mark)
                 and identity is not None
                 and not self.readers.get(identity)
+                and identity not in self._read_whole
             ):
                 bits |= mark.condition.taint
         return bits
@@ -526,6 +533,8 @@ class Flow:
         condition = FINITE
         for mark in found:
             condition |= mark.condition
+        if not is_overwritten(node.op, row.slot):
+            self._read_whole.update(identity_of(mark.row) for mark in found)
         if identity is not None:
             self._conditions[identity] = condition
             self.produced[identity] = max(
