@@ -308,7 +308,7 @@ class ProcessReader:
             # gone without it.
             during = f" in {unfinished[-1].op}" if unfinished else ""
             how = (
-                "killed, or the disk was full"
+                "killed, it became another program (exec), or the disk was full"
                 if process.signal is None
                 else f"killed by signal {process.signal}"
             )
