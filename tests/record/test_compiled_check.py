@@ -15,6 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.utils.checkpoint import checkpoint
 
 import opscope
+from opscope.record.torch.windows import judge
 from opscope.run.finding import Finding
 from tests.record.hidden_backend import hidden, hiding
 
@@ -261,3 +262,29 @@ def test_gradients_that_a_compiler_makes_otherwise_are_told(tmp_path: Path) -> N
     x, weight = torch.randn(6, 4), torch.randn(4, 8, requires_grad=True)
     (found,) = checked(tmp_path / "run", lambda: compiled(x, weight).sum().backward())
     assert (found.phase, found.confidence) == ("backward", "proven")
+
+
+@pytest.mark.parametrize(("budget", "checked_graphs"), [("0.001%", 1), ("all", 4)])
+def test_later_executions_are_judged_as_far_as_the_one_budget_goes(
+    budget: str, checked_graphs: int, tmp_path: Path
+) -> None:
+    compiled = torch.compile(gated, backend=hidden)
+    with opscope.record(tmp_path / "run", check=True, budget=budget), torch.no_grad():
+        for _ in range(4):
+            compiled(torch.randn(6, 4), torch.randn(4, 8))
+    run = opscope.open_run(tmp_path / "run")
+    assert run.processes[0].checked["verdicts"]["agree"] == checked_graphs + 8
+
+
+def test_what_no_rounding_explains_is_held_against_all_of_them() -> None:
+    asked: list[int] = []
+
+    def run(given: list[torch.Tensor]) -> list[torch.Tensor]:
+        asked.append(1)
+        return [given[0].cumsum(0)]
+
+    given = [torch.full((4096,), 0.1)]
+    (right,) = run(given)
+    asked.clear()
+    assert judge([right * 2], run, given) is not None
+    assert len(asked) == 10  # operators, double precision, eight roundings

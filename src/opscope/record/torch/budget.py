@@ -123,11 +123,19 @@ class Budget:
             return True
         if not signature.sampling:
             return False
-        own = now - self._started - self.spent - elsewhere
-        within = self.spent + signature.cost <= self.share * own - elsewhere
-        if not within and self.sampled + signature.cost > FLOOR * self.share * own:
+        if not self.affords(signature.cost, self.sampled, now, elsewhere):
             return False
         return signature.sampled * len(self.signatures) <= self.sampled
+
+    def affords(self, cost: float, sampled: float, now: float, elsewhere: float) -> bool:
+        """Whether there is time for a check that is none of the first, of a kind that has had so
+        many seconds sampled; all in seconds.
+        """
+        if self.share is None:
+            return True
+        own = now - self._started - self.spent - elsewhere
+        within = self.spent + cost <= self.share * own - elsewhere
+        return within or sampled + cost <= FLOOR * self.share * own
 
     def holds(self, signature: Signature) -> bool:
         """Whether to copy this call, which is not checked now, so that it can be checked when the

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +78,12 @@ class CompiledCheck:
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self._seen: Counter[int] = Counter()
+        self._checks: Counter[int] = Counter()
         self._told: Counter[int] = Counter()
         self._cuts: dict[tuple[int, bool], Cut | None] = {}
         self._learned: dict[tuple[int, bool], Learned] = {}
-        self._spent, self._begun = 0.0, time.monotonic()
+        self._seconds: defaultdict[int, float] = defaultdict(float)  # that checks of a graph took
+        self._sampled = 0.0
 
     def wants(self, execution: Execution) -> bool:
         """Whether this execution is checked: the first of its graph, and later ones as far as the
@@ -91,12 +93,15 @@ class CompiledCheck:
         self._seen[key] += 1
         if not self._checker.active or self._told[key] >= MOST_TOLD:
             return False
-        return self._seen[key] == 1 or self._affords(0.0)
+        if self._seen[key] > 1 and not self._affords(self._seconds[key] / self._checks[key]):
+            return False
+        self._checks[key] += 1
+        return True
 
     def _affords(self, seconds: float) -> bool:
         """Whether the budget has this much left."""
-        share = self._checker.budget.share
-        return share is None or self._spent + seconds < share * (time.monotonic() - self._begun)
+        checker, now = self._checker, time.perf_counter()
+        return checker.budget.affords(seconds, self._sampled, now, checker.watching())
 
     def forward(self, execution: Execution, given: Sequence[Any], result: Any) -> None:
         """Judge what a graph made of these inputs, which are what they were but for its writes."""
@@ -120,13 +125,18 @@ class CompiledCheck:
             except Exception as error:  # noqa: BLE001 - of the graph's operators: said
                 failed.append(error)
 
-        begun = time.monotonic()
+        begun = time.perf_counter()
         thread = threading.Thread(target=run, name=OWN_THREAD, daemon=True)
         thread.start()
         thread.join()
-        self._spent += time.monotonic() - begun
+        self._took(id(execution.captured), time.perf_counter() - begun)
         for error in failed:
             self._miss(execution, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+
+    def _took(self, key: int, seconds: float) -> None:
+        self._checker.budget.spent += seconds
+        self._seconds[key] += seconds
+        self._sampled += seconds if self._checks[key] > 1 else 0.0
 
     def _miss(self, execution: Execution, why: str) -> None:
         self._checker.tally.miss(f"compiled::{execution.captured.name}", why[:300])

@@ -89,18 +89,21 @@ def judge(compiled: Sequence[Any], run: Run, given: Sequence[Any]) -> Deviating 
     true = in_double_precision(run, [widened(each) for each in together(given)])
     wide = true or [None] * len(eager)
     sides = {place: sides_of(compiled[place], eager[place], wide[place]) for place in apart}
-    # other roundings only widen what is allowed
-    left = {place: one for place, one in sides.items() if deviation(one) is not None}
-    moved: list[list[Array]] = []
-    for seed in range(SIDES if left else 0):
+    left = {place: found for place, one in sides.items() if (found := deviation(one)) is not None}
+    moved: dict[int, list[Array]] = {place: [] for place in left}
+    for seed in range(SIDES):
+        if not left:  # other roundings only widen what is allowed
+            break
         with Perturbed(seed):
             made = run(together(given))
-        moved.append([array(made[place]) for place in left])
-    for (place, one), others in zip(left.items(), zip(*moved, strict=True), strict=True):
-        found = deviation(msgspec.structs.replace(one, moved=others))
-        if found is not None:
-            return Deviating(place, found)
-    return None
+        for place in list(left):
+            moved[place].append(array(made[place]))
+            found = deviation(msgspec.structs.replace(sides[place], moved=moved[place]))
+            if found is None:
+                del left[place]
+            else:
+                left[place] = found
+    return next((Deviating(place, found) for place, found in left.items()), None)
 
 
 def sides_of(compiled: torch.Tensor, eager: torch.Tensor, true: torch.Tensor | None) -> Sides:
