@@ -234,3 +234,12 @@ def gaps_written_into_a_tensor_and_left_out_of_its_statistics() -> None:
     for _ in range(3):
         learn((standard * w).sum(), w)
     assert rows.nansum().isfinite()
+
+
+@healthy
+def roots_whose_gradient_a_mask_leaves_out() -> None:
+    """The gradient of a root is infinite at 0, where that of relu takes none of it."""
+    for bounded in (F.relu, F.relu6, F.hardsigmoid):
+        w = parameter(-9.0, 1.0, 2.0)
+        learn(bounded(w).sqrt().sum(), w)
+        assert w.isfinite().all()

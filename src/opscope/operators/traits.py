@@ -30,7 +30,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     places: bool = False  # a scalar argument can become an element of the output as it stands
     # What is done about values that are not finite.
     guards: bool = False  # is run on such values knowingly, or only chooses among elements
-    masks: bool = False  # puts a constant where elements are chosen by their place
+    masks: bool = False  # puts a constant where place or another tensor choose elements
     predicate: bool = False  # asks what a value is: the answer is not what became of it
     leaves: bool = False  # the value leaves the tensors for the program's own variables
     # to be read by it says nothing: only the shape is read, or it is written over
