@@ -95,6 +95,12 @@ def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iter
         groups[one.group][one.step].setdefault(one.rank, []).append(one)
     ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
     for (_, members), steps in groups.items():
+        whole = _sequences(steps, members)
+        if whole is not None:
+            accused = _first_unlike(whole, whole=True)
+            if accused is not None:
+                yield accused
+            continue
         last = max(steps)
         for step, found in sorted(steps.items()):
             ranks = {rank: found.get(rank, []) for rank in members if (rank, step) in recorded}
@@ -102,6 +108,20 @@ def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iter
             if accused is not None:
                 yield accused
                 break
+
+
+def _sequences(
+    steps: Mapping[int, Mapping[int, Sequence[Exchange]]], members: Sequence[int]
+) -> dict[int, list[Exchange]] | None:
+    """What each rank ran in all steps, one after another, where that is the same on all of them:
+    a rank that ran out of data keeps the others company (torch's Join) and counts no more steps.
+    """
+    found: dict[int, list[Exchange]] = {
+        rank: [one for step in sorted(steps) for one in steps[step].get(rank, ())]
+        for rank in members
+    }
+    signs = [[one.sign for one in each] for each in found.values()]
+    return found if all(each == signs[0] for each in signs) else None
 
 
 def _exchanges(tables: Tables) -> Iterator[Exchange]:
