@@ -27,6 +27,7 @@ from opscope.scan.finite_overflow import quiet_accusations
 from opscope.scan.gradients import gradient_report
 from opscope.scan.judged_calls import losses, suspicious_calls
 from opscope.scan.near_limit import near_limit_warnings
+from opscope.scan.one_program import program_accusations
 from opscope.scan.origins import Context, sort_origins
 from opscope.scan.peers import mode_accusations
 from opscope.scan.reach import Reach, Reached
@@ -89,6 +90,7 @@ def _scanned(
     apart = (
         [
             *mode_accusations(tables),
+            *program_accusations(tables),
             *unequal_calls(tables),
             *exchange_accusations(tables, recorded),
             *replica_accusations(tables),
