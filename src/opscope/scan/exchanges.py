@@ -94,8 +94,9 @@ def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iter
     for one in _exchanges(tables):
         groups[one.group][one.step].setdefault(one.rank, []).append(one)
     ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
+    lasts = dict(sorted(recorded))  # the last step of each rank
     for (_, members), steps in groups.items():
-        whole = _sequences(steps, members)
+        whole = _sequences(steps, members) if len({lasts.get(one) for one in members}) > 1 else None
         if whole is not None:
             accused = _first_unlike(whole, whole=True)
             if accused is not None:
@@ -114,7 +115,7 @@ def _sequences(
     steps: Mapping[int, Mapping[int, Sequence[Exchange]]], members: Sequence[int]
 ) -> dict[int, list[Exchange]] | None:
     """What each rank ran in all steps, one after another, where that is the same on all of them:
-    a rank that ran out of data keeps the others company (torch's Join) and counts no more steps.
+    of ranks that count unlike many steps, one ran out of data and keeps the others company (Join).
     """
     found: dict[int, list[Exchange]] = {
         rank: [one for step in sorted(steps) for one in steps[step].get(rank, ())]
