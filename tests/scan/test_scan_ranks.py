@@ -325,6 +325,23 @@ def test_a_rank_without_data_keeps_the_others_company_in_its_last_step(
     assert len(mismatches(rows)) == told
 
 
+@pytest.mark.parametrize(("codes", "told"), [((0, None), 0), ((0, 1), 1)])
+def test_collectives_that_nobody_saw_of_ranks_that_ended_well_are_not_left_out(
+    codes: tuple[int | None, ...], told: int
+) -> None:
+    """What PowerSGD begins in a future's callback runs on a thread of the backend on one rank."""
+    rows = Builder()
+    for rank in range(2):
+        for number in range(3 - rank):
+            all_reduce(rows, rank, 10 * rank + number, 50 + number)
+        rows.step = 1
+        all_reduce(rows, rank, 90 + rank, 99)
+        rows.step = 0
+    for rank, code in enumerate(codes):
+        rows.ends(rank, exit_code=code)
+    assert len(mismatches(rows)) == told
+
+
 def test_collectives_of_other_shapes_are_told() -> None:
     rows = Builder()
     for rank, shape in enumerate(((4,), (4,), (8,))):

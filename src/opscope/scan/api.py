@@ -87,17 +87,7 @@ def _scanned(
     sound = _follow(tables, found, facts.first_steps)
     told(_FOLLOWED)
     recorded = {(rank, step) for _, rank, step in facts.spans}
-    apart = (
-        [
-            *mode_accusations(tables),
-            *program_accusations(tables),
-            *unequal_calls(tables),
-            *exchange_accusations(tables, recorded),
-            *replica_accusations(tables),
-        ]
-        if len(facts.ranks) > 1
-        else []
-    )
+    apart = _ranks_apart(tables, recorded) if len(facts.ranks) > 1 else []
     training = training_report(tables, facts.spans)
     judged = recorded_judgements(run)
     known = {(one.process, one.index) for one in judged}  # a check says it with its witness
@@ -156,6 +146,18 @@ def _scanned(
         findings=chosen,
         summary=summary,
     )
+
+
+def _ranks_apart(tables: Tables, recorded: set[tuple[int, int]]) -> list[Accusation]:
+    """What is told of several ranks; recorded: rank and step of all that was recorded."""
+    replicas = list(replica_accusations(tables))
+    return [
+        *mode_accusations(tables),
+        *program_accusations(tables),
+        *unequal_calls(tables),
+        *exchange_accusations(tables, recorded, parted=bool(replicas)),
+        *replicas,
+    ]
 
 
 def beside_the_program(run: Run) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from opscope.questions.findings import Accusation
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables
+    from opscope.run.protocol import Run
 
 _DEPTH = 6
 _MAX_RANKS = 1 << 20
@@ -82,11 +83,13 @@ class Exchange(msgspec.Struct, frozen=True):
         )
 
 
-def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iterator[Accusation]:
+def exchange_accusations(
+    tables: Tables, recorded: Set[tuple[int, int]], *, parted: bool
+) -> Iterator[Accusation]:
     """The first collective of each process group in which its ranks do not do the same, or do not
     get the same.
 
-    recorded: rank and step of all that was recorded.
+    recorded: rank and step of all that was recorded; parted: whether parameters went apart.
     """
     groups: dict[tuple[str, tuple[int, ...]], dict[int, dict[int, list[Exchange]]]] = defaultdict(
         lambda: defaultdict(dict)
@@ -96,8 +99,10 @@ def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iter
     ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
     lasts = dict(sorted(recorded))  # the last step of each rank
     for (_, members), steps in groups.items():
-        whole = _sequences(steps, members) if len({lasts.get(one) for one in members}) > 1 else None
-        if whole is not None:
+        whole = _sequences(steps, members)
+        if not parted and _ended_well(tables.run) and _unseen(whole):
+            continue
+        if len({lasts.get(one) for one in members}) > 1 and _same(whole):
             accused = _first_unlike(whole, whole=True)
             if accused is not None:
                 yield accused
@@ -113,16 +118,45 @@ def exchange_accusations(tables: Tables, recorded: Set[tuple[int, int]]) -> Iter
 
 def _sequences(
     steps: Mapping[int, Mapping[int, Sequence[Exchange]]], members: Sequence[int]
-) -> dict[int, list[Exchange]] | None:
-    """What each rank ran in all steps, one after another, where that is the same on all of them:
-    of ranks that count unlike many steps, one ran out of data and keeps the others company (Join).
-    """
-    found: dict[int, list[Exchange]] = {
+) -> dict[int, list[Exchange]]:
+    """What each rank ran in all steps, one after another."""
+    return {
         rank: [one for step in sorted(steps) for one in steps[step].get(rank, ())]
         for rank in members
     }
-    signs = [[one.sign for one in each] for each in found.values()]
-    return found if all(each == signs[0] for each in signs) else None
+
+
+def _same(whole: Mapping[int, Sequence[Exchange]]) -> bool:
+    """Whether all ranks ran the same: of those that count unlike many steps, one ran out of data
+    and keeps the others company (torch's Join).
+    """
+    signs = [[one.sign for one in each] for each in whole.values()]
+    return all(each == signs[0] for each in signs)
+
+
+def _ended_well(run: Run) -> bool:
+    """Whether the program is known to have ended well, and was recorded to its end. A rank's own
+    process seldom knows its code; its launcher's does.
+    """
+    codes = {process.exit_code for process in run.processes}
+    killed = any(process.signal is not None for process in run.processes)
+    return 0 in codes and codes <= {0, None} and not killed and not run.problems
+
+
+def _unseen(whole: Mapping[int, Sequence[Exchange]]) -> bool:
+    """Whether ranks lack collectives of the one that has the most, and nothing else differs.
+
+    A program that leaves one out does not end well, or its parameters part. These were begun where
+    nobody records, such as callbacks of futures on a thread of the backend (PowerSGD), which change
+    what had arrived, too.
+    """
+    signs = [[one.sign for one in each] for each in whole.values()]
+    most = max(signs, key=len)
+    for each in signs:
+        rest = iter(most)
+        if not all(sign in rest for sign in each):
+            return False
+    return min(map(len, signs)) < len(most)
 
 
 def _exchanges(tables: Tables) -> Iterator[Exchange]:
