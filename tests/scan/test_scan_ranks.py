@@ -52,7 +52,7 @@ def trained(change: Change = lambda rank, step: {}, *, steps: int = 3, groups: i
     a rank in a step.
 
     weight: what it reads; local: its gradient before the exchange; gradient: after it; lost: no
-    exchange; clipped: what is made of it.
+    exchange; clipped: what is made of it; unused: no update; counted: the step it is counted in.
     """
     rows = Builder()
     for rank in range(2):
@@ -64,6 +64,7 @@ def trained(change: Change = lambda rank, step: {}, *, steps: int = 3, groups: i
                 "after": 101 + step,
                 **change(rank, step),
             }
+            rows.step = told.get("counted", step)
             local = told.get("local", 300 + 10 * rank + step)
             rows.call(
                 "mm", [content(told["weight"], **WEIGHT)], [content(400 + 10 * rank + step)], **at
@@ -91,6 +92,8 @@ def trained(change: Change = lambda rank, step: {}, *, steps: int = 3, groups: i
                     **at,
                 )
                 used = told["clipped"]
+            if told.get("unused"):
+                continue
             inputs = [content(told["weight"], **WEIGHT), content(used, **GRADIENT, slot="1")]
             columns = {
                 "args": '{"args": [0.1], "kwargs": {}}',
@@ -187,6 +190,18 @@ def test_a_gradient_that_one_rank_does_not_exchange() -> None:
     words = " ".join(reason for finding in found for reason in finding.reasons)
     assert "rank 1 does not run this collective" in words
     assert "on rank 1 none did" in words
+
+
+def test_a_step_that_one_rank_leaves_out_is_told_at_the_gradient_that_it_does_not_use() -> None:
+    def change(rank: int, step: int) -> dict[str, int]:
+        if not rank or not step:
+            return {}
+        later = {"counted": step - 1, "weight": 899 + step, "after": 900 + step}
+        return {"unused": 1} if step == 1 else {**later, **({"weight": 101} if step == 2 else {})}
+
+    found = mismatches(trained(change, steps=4))
+    (words,) = [reason for each in found for reason in each.reasons if "fc.weight" in reason]
+    assert "rank 1 computes the next one before it has used it" in words
 
 
 def test_a_parameter_that_parts_in_the_last_step_while_others_are_exchanged() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_NAMES = 64
 # A call that writes a tensor nobody had read before has two states of it: the later version holds.
 _STATES = """
-    SELECT c.rank, c.step, c.op, s.* FROM (
+    SELECT c.rank, c.step, c.op, c.phase, s.* FROM (
         SELECT process, role, tensor_name, shape, version, min("index") AS "index",
         any_value(digest) AS digest,
             any_value(min) < any_value(max) AS telling
@@ -66,8 +66,8 @@ _PARTED = f"""
     UNION ALL SELECT step, tensor_name, shape, ranks FROM alone ORDER BY step, tensor_name
 """  # noqa: S608 - fixed text
 _HISTORY = f"""
-    SELECT role, rank, step, process, "index", digest, op FROM ({_STATES}) WHERE tensor_name = ?
-    ORDER BY rank, "index", version
+    SELECT role, rank, step, process, "index", digest, op, phase FROM ({_STATES})
+    WHERE tensor_name = ? ORDER BY rank, "index", version
 """  # noqa: S608 - fixed text
 
 
@@ -80,6 +80,7 @@ class State(msgspec.Struct, frozen=True):
     index: int
     digest: int
     op: str
+    phase: str
 
 
 class Parting(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ class Parting(msgspec.Struct, frozen=True):
     another.
 
     never: it was never alike; unexchanged: only on the other rank did a collective write the
-    gradient.
+    gradient; unused: the odd rank computed its next gradient before it used this one.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Parting(msgspec.Struct, frozen=True):
     theirs: State
     odd: tuple[int, ...]
     gradient: bool = False
+    unused: bool = False
     never: bool = False
     unexchanged: bool = False
 
@@ -176,7 +178,11 @@ def _by_gradient(
             is_collective(state.op) for state in mine
         )
         return Parting(name, found[0], found[1], tuple(odd), gradient=True, unexchanged=lost)
-    return Parting(name, _after(mine, common), _after(theirs, common), tuple(odd), gradient=True)
+    after = _after(mine, common)
+    if theirs[-1].digest in common and after.phase == "backward":
+        kept = next(state for state in mine if state.digest == theirs[-1].digest)
+        return Parting(name, kept, theirs[-1], tuple(odd), unused=True)
+    return Parting(name, after, _after(theirs, common), tuple(odd), gradient=True)
 
 
 def _after(states: Sequence[State], common: set[int]) -> State:
@@ -223,6 +229,12 @@ def _words(parting: Parting, calls: tuple[Call, Call], names: Sequence[str]) -> 
         yield (
             f"{named}: {ranks} train it together and never held the same: not broadcast, not "
             "seeded alike, or changed before it was read"
+        )
+        return
+    if parting.unused:
+        yield (
+            f"{named}: {ranks} train it together; this gradient updates it on rank {theirs.rank}, "
+            f"and rank {mine.rank} computes the next one before it has used it"
         )
         return
     what = "its gradient differs" if parting.gradient else "it differs"
