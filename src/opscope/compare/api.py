@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.compare.cause.batch_size import without_batch
+from opscope.compare.cause.compiled_graphs import with_graphs
 from opscope.compare.cause.degrees import across_degrees
 from opscope.compare.cause.levels import sure_of_levels
 from opscope.compare.cause.origins import ARRIVED, Cause, Search
@@ -96,6 +97,7 @@ def compare(
     causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing, causes = across_degrees(*judged(pairing, causes))
+    causes = with_graphs(pairing, causes)
     told(_SEARCHED)
     pairing = msgspec.structs.replace(
         pairing, rows=graded(pairing, measures, _first_causes(pairing, causes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 DISPATCHER, API, GRAPH, COLLECTIVE = "dispatcher", "api", "graph", "collective"
+COMPILED = "compiled::"  # before the name of a graph of torch.compile
 
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _VERSION = re.compile(r"(V\d+D?|Ext\d?)$")

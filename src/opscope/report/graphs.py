@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from opscope.operators.spelling import COMPILED
 from opscope.report.console import line
 from opscope.run.query import sql
 
@@ -22,7 +23,6 @@ _EXECUTIONS = """
     SELECT process, op, phase, again IS NOT NULL AS repeated, count(*) AS times FROM calls
     WHERE level = 'graph' GROUP BY ALL
 """
-PREFIX = "compiled::"  # of a graph's name as an operator
 
 
 def graph_rows(run: Run) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def graph_rows(run: Run) -> list[dict[str, Any]]:
     times: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     for row in sql(run, _EXECUTIONS):
         kind = "repeated" if row["repeated"] else row["phase"]
-        times[row["process"], row["op"].removeprefix(PREFIX)][kind] += row["times"]
+        times[row["process"], row["op"].removeprefix(COMPILED)][kind] += row["times"]
     found = []
     for process in run.processes:
         known, refused = (_table(process, kind) for kind in ("graphs", "not executed again"))

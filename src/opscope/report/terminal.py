@@ -22,8 +22,8 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from opscope.operators.spelling import COMPILED
 from opscope.report.console import folded, line, make_console, print_lines
-from opscope.report.graphs import PREFIX
 from opscope.report.oneline import one_line
 from opscope.report.source import short_place, text_of
 from opscope.run.finding import Document, Finding, Slot
@@ -442,7 +442,7 @@ def next_command(finding: Finding, run: str) -> str | None:
     judged = (
         finding.kind in ("overflow-origin", "replay-mismatch")
         and bool(finding.inputs or finding.outputs)
-        and not (finding.op or "").startswith(PREFIX)
+        and not (finding.op or "").startswith(COMPILED)
     )
     kept = judged or any(record.get("inputs_kept") for record in finding.evidence)
     if (

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from opscope.operators.spelling import COMPILED
 from opscope.record.torch.aside import TensorBase, aside
 from opscope.record.torch.dynamo import Captured
 from opscope.record.torch.interpreted import calling_frames, played, repeat
@@ -271,7 +272,7 @@ class Again:
             if isinstance(each, torch.Tensor)
         ]
         self._book.push_phase(phase)
-        scope = self._book.enter_scope("graph", f"compiled::{name}", "", given)
+        scope = self._book.enter_scope("graph", f"{COMPILED}{name}", "", given)
         self._book.pop_phase()
         try:
             made = work()

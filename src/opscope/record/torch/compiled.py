@@ -21,6 +21,7 @@ import msgspec
 import torch
 
 from opscope.judge.replayed import Replayed
+from opscope.operators.spelling import COMPILED
 from opscope.record.torch.again import OWN_THREAD, Execution, matched, surroundings
 from opscope.record.torch.dynamo import Captured
 from opscope.record.torch.encoded import encode_window
@@ -139,7 +140,7 @@ class CompiledCheck:
         self._sampled += seconds if self._checks[key] > 1 else 0.0
 
     def _miss(self, execution: Execution, why: str) -> None:
-        self._checker.tally.miss(f"compiled::{execution.captured.name}", why[:300])
+        self._checker.tally.miss(f"{COMPILED}{execution.captured.name}", why[:300])
 
     def _forward(self, execution: Execution, given: Sequence[Any], result: Any) -> None:
         inputs = [plainly(execution.copies.get(place, each)) for place, each in enumerate(given)]

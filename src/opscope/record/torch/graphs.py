@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opscope.kernels.calls import Operator
+from opscope.operators.spelling import COMPILED
 from opscope.record.torch.again import Again, Execution, untrained
 from opscope.record.torch.aside import aside
 from opscope.record.torch.compiled import CompiledCheck
@@ -33,7 +34,7 @@ class GraphOperator:
     """A graph as the bookkeeper's operator; what it calls is given for each execution."""
 
     def __init__(self, name: str, writes: frozenset[str], calls: Calls) -> None:
-        self.operator = Operator(op=f"compiled::{name}", short=name, writes=writes, graph=True)
+        self.operator = Operator(op=f"{COMPILED}{name}", short=name, writes=writes, graph=True)
         self._calls = calls
 
     def __call__(self, *given: Any) -> Any:

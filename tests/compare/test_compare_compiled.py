@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that was compiled beside itself without: the graph is named whose results are none that
+the operators made; nothing where it makes the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.record.hidden_backend import hidden, hiding
+from torch import Tensor, nn
+from torch._dynamo.backends.common import aot_autograd
+
+import opscope
+from opscope.compare.tell.comparison import Comparison
+
+
+def spoiling(spoil: Any) -> Any:
+    """A compiler of graphs of which the first result that is no scalar is spoilt."""
+
+    def compiler(module: Any, inputs: Any) -> Any:
+        compiled = hiding(module, inputs)
+
+        def run(given: list[Any]) -> Any:
+            made = list(compiled(given))
+            place = next(at for at, each in enumerate(made) if isinstance(each, Tensor))
+            made[place] = spoil(made[place])
+            return made
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    return compiler
+
+
+def pooled(features: Tensor, weight: Tensor) -> Tensor:
+    return torch.tanh(features @ weight).amax(1)
+
+
+def recorded(to: Path, backend: Any) -> Path:
+    """Three steps of a training without modules, compiled unless the back end is None."""
+    torch.manual_seed(0)
+    weight = torch.randn(8, 8, requires_grad=True)
+    batches = torch.randn(3, 4, 10, 8)
+    made = pooled if backend is None else torch.compile(pooled, backend=backend)
+    torch.compiler.reset()
+    with opscope.record(to, values="none"):
+        for batch in batches:
+            made(batch, weight).square().mean().backward()
+            with torch.no_grad():
+                assert weight.grad is not None
+                weight -= 0.1 * weight.grad
+            weight.grad = None
+    return to
+
+
+def beside_eager(tmp_path: Path, backend: Any) -> Comparison:
+    return opscope.compare(recorded(tmp_path / "one", backend), recorded(tmp_path / "two", None))
+
+
+def test_what_makes_the_same_is_not_named(tmp_path: Path) -> None:
+    assert not beside_eager(tmp_path, hidden).document.findings
+
+
+@pytest.mark.parametrize(
+    ("phase", "spoil"),
+    [
+        ("forward", lambda made: made * 1.01),
+        ("backward", lambda made: made * 1.01),
+        ("backward", lambda made: torch.full_like(made, torch.nan)),
+        ("backward", torch.zeros_like),
+    ],
+    ids=["forward", "backward", "nan", "zeros"],
+)
+def test_the_graph_that_makes_something_else_is_named(
+    phase: str, spoil: Any, tmp_path: Path
+) -> None:
+    compilers = {"fw_compiler": hiding, "bw_compiler": hiding}
+    compilers["bw_compiler" if phase == "backward" else "fw_compiler"] = spoiling(spoil)
+    first = beside_eager(tmp_path, aot_autograd(**compilers)).document.findings[0]
+    assert (first.op, first.phase, first.step) == ("compiled::graph_0_0", phase, 0)
+    assert first.confidence == "suspected"
+
+
+def test_a_graph_that_draws_is_not_held_against_other_draws(tmp_path: Path) -> None:
+    def noisy(to: Path, backend: Any) -> Path:
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
+        made = module if backend is None else torch.compile(module, backend=backend)
+        torch.compiler.reset()
+        with opscope.record(to, values="none"):
+            made(torch.ones(4, 8)).sum().backward()
+        return to
+
+    compiled = aot_autograd(fw_compiler=spoiling(lambda made: made * 2), bw_compiler=hiding)
+    found = opscope.compare(noisy(tmp_path / "one", compiled), noisy(tmp_path / "two", None))
+    named = {finding.op for finding in found.document.findings}
+    assert not {op for op in named if op is not None and op.startswith("compiled::")}
