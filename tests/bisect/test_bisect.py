@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from opscope.bisect.api import Answers, Asked, bisect_operators, needed_runs, ranking
+from opscope.bisect.api import Asked, bisect_operators, ranking
 from opscope.bisect.differences import Difference, Means, bisect_differences, differences
 from opscope.bisect.oracle import (
     BAD,
@@ -29,6 +29,7 @@ from opscope.bisect.oracle import (
     metric_oracle,
     oracle_for,
 )
+from opscope.bisect.search import Answers, needed_runs
 from opscope.bisect.trials import LONGEST, Trials
 from opscope.cli.bisect import with_command_apart
 from opscope.errors import UnavailableError, UsageError

@@ -107,3 +107,22 @@ def test_what_inductor_makes_otherwise_is_named(real: Miscompiled, tmp_path: Pat
     text = (PROGRAMS / f"{real.program}.py").read_text(encoding="utf-8").splitlines()
     assert real.line in text[line - 1]
     assert fails_alone(tmp_path, found[0]["call"])
+
+
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.13."), reason="what inductor makes differs by release"
+)
+def test_a_search_over_what_is_compiled_ends_at_the_node(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "opscope", "bisect", "--compile", "-o", str(tmp_path / "search")]
+    program = PROGRAMS / "compiled_shift.py"
+    done = subprocess.run(
+        [*words, "--metric", "name-regex(^([0-9.]+)$)<375", "--", sys.executable, str(program)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "clone of graph_0_0" in done.stdout
+    assert "compiled_shift.py:9" in done.stdout
+    assert "what the backend makes of the decomposed graph" in done.stdout

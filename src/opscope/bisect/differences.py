@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from opscope.bisect.api import Answers, Bisected
 from opscope.bisect.oracle import BAD, GOOD, UNCLEAR, Observation, Oracle, Scan, oracle_for
+from opscope.bisect.search import Answers, Bisected
 from opscope.bisect.trials import Tell, Trials
 from opscope.errors import UnavailableError, UsageError
 from opscope.repro.ddmin import ddmin

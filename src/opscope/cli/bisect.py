@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 from cyclopts import Parameter
@@ -20,8 +20,7 @@ from opscope.run.finding import Document, Finding
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
-    from opscope.bisect.api import Bisected
-    from opscope.bisect.trials import Trials
+    from opscope.bisect.search import Bisected
 
 TAKES_VALUE = (
     "--oracle",
@@ -35,7 +34,7 @@ TAKES_VALUE = (
     "--hook",
 )
 TAKES_TWO = ("--between",)
-SWITCHES = ("--json",)
+SWITCHES = ("--json", "--compile")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +72,13 @@ class BisectOptions:
         tuple[str, str] | None,
         Parameter(help="Search the differences of two runs, bad and good, instead of operators."),
     ] = None
+    compile: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Search what torch.compile compiles: graphs, then operators, run eagerly.",
+        ),
+    ] = False
     hook: Annotated[
         str | None,
         Parameter(
@@ -82,6 +88,8 @@ class BisectOptions:
     ] = None
 
 
+Found: TypeAlias = "tuple[Bisected, tuple[Finding, ...]]"
+Search: TypeAlias = "Callable[[Sequence[str], Path, BisectOptions, Callable[[int], None]], Found]"
 Options = Annotated[BisectOptions, Parameter(name="*")]
 AS_IT_IS = BisectOptions()
 
@@ -130,10 +138,10 @@ def bisect(
     check_command(command, verb="bisect")
     positive(trials=options.trials, timeout=options.timeout)
     folder = output if output is not None else Path("runs") / f"bisect-{script_name(command)}"
-    search = _operators if options.between is None else _differences
+    search = _search_of(options)
     try:
         with Progress() as progress:
-            found, document, trials = search(
+            found, findings = search(
                 command,
                 folder,
                 options,
@@ -142,7 +150,6 @@ def bisect(
     except KeyboardInterrupt:
         note(f"interrupted; the same command goes on where it was (log in {folder})")
         return INTERRUPTED
-    findings = _findings(found, document, trials)
     if json:
         from opscope.report.json import json_text
 
@@ -164,10 +171,22 @@ def bisect(
     return 1 if found.guilty else 125
 
 
+def _search_of(options: BisectOptions) -> Search:
+    """What is searched; UsageError for options that do not go together."""
+    if not options.compile:
+        return _operators if options.between is None else _differences
+    if options.between is not None or options.ops is not None or options.substitute != "cpu":
+        raise UsageError(
+            "--compile searches the graphs of torch.compile; leave --between, --ops and "
+            "--substitute out"
+        )
+    return _graphs
+
+
 def _operators(
     command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
-) -> tuple[Bisected, Document | None, Trials]:
-    from opscope.bisect.api import Asked, bisect_operators
+) -> Found:
+    from opscope.bisect.api import Asked, bisect_operators, operator_findings
     from opscope.bisect.oracle import chosen_oracle
     from opscope.bisect.trials import Trials
     from opscope.formats.registry import open_run
@@ -193,12 +212,32 @@ def _operators(
         open_run=lambda run: open_run(str(run)),
         tell=note,
     )
-    return found, document, trials
+    return found, operator_findings(found, document, trials.records)
+
+
+def _graphs(
+    command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
+) -> Found:
+    from opscope.bisect.graphs import bisect_graphs
+    from opscope.bisect.oracle import chosen_oracle
+    from opscope.bisect.trials import Trials
+    from opscope.formats.registry import open_run
+    from opscope.scan.api import scan
+
+    question = repr((options.oracle, options.metric, "compile"))
+    return bisect_graphs(
+        Trials(folder, command, question=question, timeout=options.timeout, told=told),
+        chosen_oracle(options.oracle, options.metric),
+        most=options.trials,
+        scan=lambda run: scan(open_run(str(run))),
+        open_run=lambda run: open_run(str(run)),
+        tell=note,
+    )
 
 
 def _differences(
     command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
-) -> tuple[Bisected, Document | None, Trials]:
+) -> Found:
     from opscope.bisect.differences import Means, bisect_differences, differences
     from opscope.bisect.oracle import chosen_oracle
     from opscope.bisect.trials import Trials
@@ -224,38 +263,7 @@ def _differences(
         scan=lambda run: scan(open_run(str(run))),
         tell=note,
     )
-    return found, None, trials
-
-
-def _findings(found: Bisected, document: Document | None, trials: Trials) -> tuple[Finding, ...]:
-    """One finding for each guilty operator, with what scan knows of its first call; none for other
-    differences.
-    """
-    from opscope.bisect.api import evidence
-
-    if document is None:
-        return ()
-    made = []
-    for op in found.guilty:
-        known = next((finding for finding in document.findings if finding.op == op), None)
-        base = known or Finding(kind="replay-mismatch", op=op)
-        together = (
-            "this operator runs" if len(found.guilty) == 1 else f"{', '.join(found.guilty)} run"
-        )
-        reason = (
-            f"the failure ({found.question}) goes away when {together} on the substitute"
-            if found.proven
-            else f"not proven: {found.why}"
-        )
-        made.append(
-            msgspec.structs.replace(
-                base,
-                confidence="proven" if found.proven else "likely",
-                reasons=(reason, *base.reasons),
-                evidence=(*base.evidence, {"trials": evidence(trials.records)}),
-            )
-        )
-    return tuple(made)
+    return found, ()
 
 
 def _print(found: Bisected, findings: Sequence[Finding], *, to_stderr: bool) -> None:
@@ -284,7 +292,11 @@ def _print(found: Bisected, findings: Sequence[Finding], *, to_stderr: bool) -> 
         console.print(line(f"        {found.why}"))
         return
     they = "they are" if len(found.guilty) > 1 else "it is"
-    console.print(line(("why     ", "bold"), f"{found.question}; {found.why} when {they} changed"))
+    console.print(
+        line(("why     ", "bold"), f"{found.question}; {found.why} when {they} {found.change}")
+    )
+    if found.stage is not None:
+        console.print(line(("stage   ", "bold"), found.stage))
     console.print(
         line(f"        {found.trials} runs of the command over {found.candidates} candidates")
     )

@@ -41,6 +41,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "bisect": (
         ("bisect -- python train.py", "which operators make it fail"),
         ("bisect --between runs/bad runs/good -- python train.py", "which setting does"),
+        ("bisect --compile -- python train.py", "what torch.compile makes that does"),
     ),
     "convert": (
         ("convert dump -o arrays --type npy", "any known dump as plain files"),

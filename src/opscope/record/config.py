@@ -21,6 +21,7 @@ import msgspec
 
 from opscope.errors import UsageError
 from opscope.formats.settings.steps import step_and_before
+from opscope.record.backend_rules import parse_backend_rules
 from opscope.run.schema import LEVELS
 from opscope.run.selection import Selection, parse_pattern, parse_selection
 from opscope.run.store.retention import parse_keep
@@ -145,6 +146,12 @@ OPTIONS: tuple[Option, ...] = (
         "function:…",
     ),
     Option(
+        word="backend",
+        takes="RULES",
+        help="GRAPH[/NODES]=BACKEND[;…]: compile these graphs of torch.compile, or nodes of one, "
+        "with another backend, such as eager",
+    ),
+    Option(
         word="journal",
         takes="PATTERN",
         help="write inputs of these operators before each call, for when the process dies in it",
@@ -189,6 +196,7 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False
     budget: str = "20%"
     substitute: str | None = None
+    backend: str | None = None
     journal: str | None = None
     layout: str | None = None
     set_dump: bool = False
@@ -284,6 +292,7 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         check=words.get("check") is True,
         budget=_budget(text.get("budget", "20%")),
         substitute=_rules(text.get("substitute")),
+        backend=_backends(text.get("backend")),
         journal=_pattern(text.get("journal")),
         layout=text.get("layout"),
         set_dump=words.get("set_dump") is True,
@@ -480,6 +489,12 @@ def _budget(text: str) -> str:
 def _rules(text: str | None) -> str | None:
     if text is not None:
         parse_rules(text)
+    return text
+
+
+def _backends(text: str | None) -> str | None:
+    if text is not None:
+        parse_backend_rules(text)
     return text
 
 

@@ -248,6 +248,7 @@ def record(  # noqa: PLR0913 - the options of `opscope run`, each by its name
     check: bool | None = None,
     budget: str | None = None,
     substitute: str | None = None,
+    backend: str | None = None,
     journal: Texts = None,
     layout: str | None = None,
     config: str | os.PathLike[str] | None = None,

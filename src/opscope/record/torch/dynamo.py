@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from typing import Any, TypeGuard
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, TypeGuard
 
 import msgspec
 import torch
@@ -64,36 +64,53 @@ class Captured(msgspec.Struct, frozen=True):
         return sum(node.op.startswith("call_") for node in self.graph.nodes)
 
 
-def watch_compiler(
-    stack: ExitStack,
-    wrap: Callable[[Captured, Callable[..., Any]], Callable[..., Any]],
-    missing: Callable[[str], object],
-    failed: Callable[[BaseException], object],
-) -> None:
-    """Have `wrap` answer what is called for each graph from now on, until the stack is closed.
+class Watcher(Protocol):
+    """Who is asked about each graph that is compiled."""
 
-    The compiler is not loaded for it. missing is told why where this torch has no such place.
+    def choose(self, name: str, own: Any) -> Any | None:
+        """The back end for a graph in place of the program's, None for that one."""
+        ...
+
+    def wrap(self, captured: Captured, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """What is called for a graph."""
+        ...
+
+    def missing(self, why: str) -> object:
+        """This torch has no such place."""
+        ...
+
+    def missed(self, error: BaseException) -> object:
+        """An answer failed."""
+        ...
+
+
+def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
+    """Have a watcher answer what compiles each graph and what is called for it from now on, until
+    the stack is closed. The compiler is not loaded for it.
     """
 
     def begin(_: str = MODULE) -> None:
         owner = getattr(sys.modules[MODULE], OWNER, None)
         previous = getattr(owner, HOOK, None)
         if owner is None or previous is None:
-            missing(f"torch {torch.__version__} has no {MODULE}.{OWNER}.{HOOK}")
+            watcher.missing(f"torch {torch.__version__} has no {MODULE}.{OWNER}.{HOOK}")
             return
 
         def call_user_compiler(output: Any, module: Any, inputs: Any) -> Any:
-            own = _attempted(failed, copied, module)
+            own = _attempted(watcher.missed, copied, module)
+            name = graph_name(output)
+            chosen = _attempted(watcher.missed, watcher.choose, name, output.compiler_fn)
             begun = time.perf_counter()
-            compiled = previous(output, module, inputs)
+            with _compiled_by(output, chosen):
+                compiled = previous(output, module, inputs)
             if own is None or getattr(output, "package", None) is not None:
                 return compiled  # what is packed to be stored has to be the back end's own
             seconds = time.perf_counter() - begun
-            captured = _attempted(failed, describe, output, module, own, seconds)
+            captured = _attempted(watcher.missed, describe, output, module, own, seconds, chosen)
             return (
                 compiled
                 if captured is None
-                else _attempted(failed, wrap, captured, compiled) or compiled
+                else _attempted(watcher.missed, watcher.wrap, captured, compiled) or compiled
             )
 
         leave_uncompiled(call_user_compiler)
@@ -116,6 +133,26 @@ def _attempted(
     except Exception as error:  # noqa: BLE001 - a compilation goes on without us
         failed(error)
         return None
+
+
+@contextmanager
+def _compiled_by(output: Any, chosen: Any | None) -> Iterator[None]:
+    """A block in which a graph has another back end."""
+    own = output.compiler_fn
+    output.compiler_fn = chosen or own
+    try:
+        yield
+    finally:
+        output.compiler_fn = own
+
+
+def graph_name(output: Any) -> str:
+    """The graph under way by the number of its frame and of the frame's compilation."""
+    identity = (
+        getattr(output, "dynamo_compile_id", None)
+        or torch._guards.CompileContext.current_compile_id()
+    )
+    return "graph_" + str(identity).replace("/", "_").lstrip("!")
 
 
 def copied(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, torch.fx.Graph]:
@@ -148,22 +185,21 @@ def describe(
     module: torch.fx.GraphModule,
     own: tuple[torch.fx.GraphModule, torch.fx.Graph],
     seconds: float,
+    chosen: Any | None,
 ) -> Captured:
-    """What Dynamo knows of a graph that has just been compiled, and was copied before."""
-    identity = (
-        getattr(output, "dynamo_compile_id", None)
-        or torch._guards.CompileContext.current_compile_id()
-    )
+    """What Dynamo knows of a graph that has just been compiled, and was copied before; chosen:
+    another back end than the program's.
+    """
     place = getattr(output, "co_fields", {})
     told = getattr(output, "compile_subgraph_reason", None)
-    compiler = getattr(output, "compiler_fn", None)
+    compiler = chosen or getattr(output, "compiler_fn", None)
     held = tuple(
         name
         for named in (module.named_parameters, module.named_buffers)
         for name, _ in named(remove_duplicate=False)
     )
     return Captured(
-        name="graph_" + str(identity).replace("/", "_").lstrip("!"),
+        name=graph_name(output),
         module=own[0],
         graph=own[1],
         backend=str(

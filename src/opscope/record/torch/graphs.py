@@ -19,9 +19,11 @@ import torch
 
 from opscope.kernels.calls import Operator
 from opscope.operators.spelling import COMPILED
+from opscope.record.backend_rules import parse_backend_rules
 from opscope.record.torch.again import Again, Execution, untrained
 from opscope.record.torch.aside import aside
-from opscope.record.torch.compiled import CompiledCheck
+from opscope.record.torch.backends import Backends
+from opscope.record.torch.compiled import MOST_NODES, CompiledCheck, described
 from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.contain import contain, tell
@@ -127,7 +129,12 @@ class Graphs:
 
     def watch(self) -> None:
         """See each graph that is compiled from now on, until the session ends."""
-        watch_compiler(self.session.cleanup, self.wrap, self._missing, self._missed)
+        watch_compiler(self.session.cleanup, self)
+
+    def choose(self, name: str, own: Any) -> Any | None:
+        """The back end that the recording's options give a graph, None for the program's own."""
+        rules = self.session.config.backend
+        return None if rules is None else Backends(parse_backend_rules(rules)).chosen(name, own)
 
     @property
     def watching(self) -> bool:
@@ -151,6 +158,7 @@ class Graphs:
                 "ended": captured.ended,
                 "broken": captured.broken,
                 "seconds": captured.seconds,
+                **apart(captured),
             },
         )
         graph = Graph(captured, compiled, self)
@@ -225,12 +233,22 @@ class Graphs:
         return result
 
     def _guarded(self, action: Callable[..., Any], *given: Any) -> Any:
-        return contain(self._missed, action, *given)
+        return contain(self.missed, action, *given)
 
-    def _missed(self, error: BaseException) -> None:
+    def missed(self, error: BaseException) -> None:
+        """Go on without what failed, and say so."""
         self.session.missed("a compiled graph", error)
 
-    def _missing(self, why: str) -> None:
+    def missing(self, why: str) -> None:
+        """Say once that no graph is seen."""
         if not self._told:
             self._told = True
             tell(f"what torch.compile compiles is not recorded: {why}")
+
+
+def apart(captured: Captured) -> dict[str, Any]:
+    """The nodes of a graph that another back end compiled than its others, for the run's notes."""
+    chosen = getattr(captured.compiler, "apart", ())
+    if not chosen:
+        return {}
+    return {"apart": [{"place": place, **described(node)} for place, node in chosen[:MOST_NODES]]}
