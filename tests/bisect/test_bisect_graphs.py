@@ -63,6 +63,7 @@ class Compiling(Trials):
             whole = len(set(made)) == 1
             notes[graph] = {
                 "operators": operators,
+                "calls": [f"kind_{place % 4}" for place in range(operators)],
                 "backend": made[0] if whole else "parted",
                 "frame": f"model.py:{operators} in forward",
             }
@@ -113,6 +114,20 @@ def test_the_graph_that_the_checks_accuse_is_tried_first(tmp_path: Path) -> None
     search(plain)
     search(told, Finding(kind="compiled-mismatch", op="compiled::graph_1_1"))
     assert told.made < plain.made
+
+
+def test_all_operators_of_one_kind(tmp_path: Path) -> None:
+    """As where a rule of the compiler is wrong: the kind is found before its operators."""
+    trials = Compiling(
+        tmp_path / "s",
+        lambda made: (
+            made is not None
+            and any(made("graph_1_1", place) == "inductor" for place in range(1, 12, 4))
+        ),
+    )
+    found, _ = search(trials)
+    assert found.guilty == ("op_1, op_5, op_9 of graph_1_1",)
+    assert found.trials <= 18
 
 
 def test_operators_of_two_graphs_that_are_guilty_together(tmp_path: Path) -> None:
@@ -176,7 +191,7 @@ def test_a_failure_of_the_capture(tmp_path: Path) -> None:
 
 
 def test_a_command_that_compiles_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="compiles nothing"):
+    with pytest.raises(UsageError, match="compiled nothing"):
         search(Compiling(tmp_path / "s", lambda made: True, graphs=False))
 
 

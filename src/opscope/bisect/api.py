@@ -23,6 +23,7 @@ from opscope.bisect.search import (
     control,
     evidence,
     first_run,
+    last_words,
     smallest,
 )
 from opscope.bisect.trials import Record, Tell, Trials
@@ -62,7 +63,7 @@ def bisect_operators(
     ran = _operators(open_run(first.run)) if document is not None else []
     if document is None or not ran:
         raise UsageError(
-            f"the command ran no operator of torch before it ended{_last_words(first)}; see "
+            f"the command ran no operator of torch before it ended{last_words(first)}; see "
             f"{first.folder}"
         )
     ops = [op for op in ran if asked.ops(op)]
@@ -174,13 +175,6 @@ def _names(finding: Finding) -> list[str]:
         for op in (finding.op, finding.forward.op if finding.forward is not None else None)
         if op is not None
     ]
-
-
-def _last_words(seen: Observation) -> str:
-    own, _, _ = seen.stderr.partition("\nopscope  ")  # where the verdict of the recording begins
-    lines = [line for line in own.splitlines() if line.strip() and not line.startswith("opscope:")]
-    ended = "" if seen.exit_code in {0, None} else f" with exit code {seen.exit_code}"
-    return f"{ended} ({lines[-1].strip()[:200]})" if lines and ended else ended
 
 
 def operator_findings(

@@ -3,8 +3,8 @@
 they run without the compiler.
 
 All graphs first, which tells whether the compiler is guilty at all; then ddmin over graphs; then,
-the others compiled as they are, ddmin over the operators of the guilty ones; then how far the
-compiler has to be left out, which tells its guilty stage.
+the others compiled as they are, ddmin over kinds of operators in the guilty ones and over the
+operators of those; then how far the compiler has to be left out, which tells its guilty stage.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from opscope.bisect.search import (
     control,
     evidence,
     first_run,
+    last_words,
 )
 from opscope.bisect.trials import Tell, Trials
 from opscope.errors import UsageError
@@ -86,8 +87,8 @@ def bisect_graphs(
     graphs = {**search.graphs(()), **search.graphs((EVERY,))}
     if not graphs:
         raise UsageError(
-            f"the command compiles nothing with torch.compile; see {first.folder}, and leave "
-            "--compile out"
+            f"the command compiled nothing with torch.compile before it ended{last_words(first)}; "
+            f"see {first.folder}"
         )
     if whole == BAD:
         return _beyond(search, graphs), ()
@@ -140,12 +141,15 @@ class Search:
     def _nodes(
         self, guilty: Sequence[str], graphs: Mapping[str, Mapping[str, Any]]
     ) -> tuple[str, ...]:
-        """The guilty operators of guilty graphs, empty where only whole graphs make it good."""
-        places = [
-            f"{graph}/{place}"
-            for graph in guilty
-            for place in range(int(graphs[graph].get("operators", 0)))
-        ]
+        """The guilty operators of guilty graphs, empty where only whole graphs make it good: which
+        kinds of operators first, since a compiler has one rule for all of a kind.
+        """
+        kinds: dict[str, list[str]] = defaultdict(list)
+        for graph in guilty:
+            names = graphs[graph].get("calls", ())
+            for place in range(int(graphs[graph].get("operators", 0))):
+                kinds[names[place] if place < len(names) else ""].append(f"{graph}/{place}")
+        every = [node for nodes in kinds.values() for node in nodes]
         best: list[str] = []
 
         def good(chosen: list[str]) -> bool:
@@ -153,12 +157,16 @@ class Search:
             best[:] = chosen if is_good else best
             return is_good
 
+        def of(chosen: list[str]) -> list[str]:
+            return [node for kind in chosen for node in kinds[kind]]
+
         try:
-            found = ddmin(places, good)
+            wanted = ddmin(list(kinds), lambda chosen: good(of(chosen)), patience=len(kinds))
+            found = ddmin(of(wanted), good)
         except TooManyTrialsError as error:
             self.answers.tell(f"the operators are not searched to the end: {error}")
             return tuple(best)
-        return tuple(found) if len(found) < len(places) else ()
+        return tuple(found) if len(found) < len(every) else ()
 
     def _stage(self, guilty: Sequence[str]) -> str | None:
         """Which stage of the compiler is guilty; None where that could not be told."""

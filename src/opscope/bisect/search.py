@@ -207,3 +207,11 @@ def evidence(records: Sequence[Record]) -> tuple[dict[str, Any], ...]:
         {"changed": list(record.elements), "verdict": record.verdict, "seconds": record.seconds}
         for record in records[:200]
     )
+
+
+def last_words(seen: Observation) -> str:
+    """How a command ended that failed, in parentheses its last line."""
+    own, _, _ = seen.stderr.partition("\nopscope  ")  # where the verdict of the recording begins
+    lines = [line for line in own.splitlines() if line.strip() and not line.startswith("opscope:")]
+    ended = "" if seen.exit_code in {0, None} else f" with exit code {seen.exit_code}"
+    return f"{ended} ({lines[-1].strip()[:200]})" if lines and ended else ended

@@ -59,7 +59,9 @@ class Parting:
 
     def __call__(self, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         self.apart = [
-            (place, node) for place, node in enumerate(calling(module)) if place in self.places
+            (place, node)
+            for place, node in enumerate(calling(module.graph))
+            if place in self.places
         ]
         try:
             return self._parted(module)
@@ -70,7 +72,7 @@ class Parting:
 
     def _parted(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         whole = torch.fx.GraphModule(module, _copied(module.graph))
-        nodes = calling(whole)
+        nodes = calling(whole.graph)
         numbers: list[int] = []
         sides: list[bool] = []  # of each part, whether it was chosen
         # Numbers of Python cost nothing, and a part that begins with a tensor's item cannot be
@@ -138,9 +140,9 @@ def _kind(value: Any) -> Any:
     return (*where, value.shape, value.stride())
 
 
-def calling(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+def calling(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     """The nodes of a graph that call something, which places are counted by."""
-    return [node for node in module.graph.nodes if node.op.startswith("call_")]
+    return [node for node in graph.nodes if node.op.startswith("call_")]
 
 
 def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:

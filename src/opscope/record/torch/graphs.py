@@ -22,7 +22,7 @@ from opscope.operators.spelling import COMPILED
 from opscope.record.backend_rules import parse_backend_rules
 from opscope.record.torch.again import Again, Execution, untrained
 from opscope.record.torch.aside import aside
-from opscope.record.torch.backends import Backends
+from opscope.record.torch.backends import Backends, calling
 from opscope.record.torch.compiled import MOST_NODES, CompiledCheck, described
 from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
 from opscope.record.torch.uncompiled import leave_uncompiled
@@ -30,6 +30,8 @@ from opscope.run.contain import contain, tell
 
 if TYPE_CHECKING:
     from opscope.record.session import Session
+
+MOST_CALLS = 20_000  # of one graph that are named
 
 
 class GraphOperator:
@@ -158,7 +160,7 @@ class Graphs:
                 "ended": captured.ended,
                 "broken": captured.broken,
                 "seconds": captured.seconds,
-                **apart(captured),
+                **(self._searched(captured) if self.session.config.backend else {}),
             },
         )
         graph = Graph(captured, compiled, self)
@@ -169,6 +171,18 @@ class Graphs:
         call_graph.__dict__.update(getattr(compiled, "__dict__", {}))
         leave_uncompiled(call_graph)
         return call_graph
+
+    @staticmethod
+    def _searched(captured: Captured) -> dict[str, Any]:
+        """What a search over nodes wants to know: what each calls, and those that another back end
+        compiled than the graph's.
+        """
+        chosen = getattr(captured.compiler, "apart", ())[:MOST_NODES]
+        calls = [described(node)["op"] for node in calling(captured.graph)[:MOST_CALLS]]
+        return {
+            "calls": calls,
+            "apart": [{"place": place, **described(node)} for place, node in chosen],
+        }
 
     def call(self, graph: Graph, given: tuple[Any, ...]) -> Any:
         """Execute a forward graph."""
@@ -244,11 +258,3 @@ class Graphs:
         if not self._told:
             self._told = True
             tell(f"what torch.compile compiles is not recorded: {why}")
-
-
-def apart(captured: Captured) -> dict[str, Any]:
-    """The nodes of a graph that another back end compiled than its others, for the run's notes."""
-    chosen = getattr(captured.compiler, "apart", ())
-    if not chosen:
-        return {}
-    return {"apart": [{"place": place, **described(node)} for place, node in chosen[:MOST_NODES]]}
