@@ -66,6 +66,27 @@ def test_a_parted_graph_computes_the_same(places: str, *, dynamic: bool) -> None
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+def test_items_of_what_gives_several_values() -> None:
+    """Taken one by one, all at once, and of a tuple in a tuple, each of which may lie elsewhere."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, *_, last = torch.split(x, 2)
+        y = torch.cos(first)
+        both = torch.cat(torch.unbind(x * 2))
+        value, place = (x + last.sum()).max(0)
+        return torch.sin(last) + y, both, value, place, torch.chunk(x, 2)[1] * 2
+
+    def backend(places: str) -> Callable[..., Any] | None:
+        rules = parse_backend_rules(f"g/{places}=eager")
+        return Backends(rules).chosen("g", lookup_backend("aot_eager"))
+
+    x = torch.randn(8, 3)
+    for place in range(14):
+        torch._dynamo.reset()
+        made = torch.compile(program, backend=backend(f"{place},{place + 3}"))(x)
+        torch.testing.assert_close(made, program(x))
+
+
 def test_only_the_nodes_that_were_not_chosen_are_the_programs_backends() -> None:
     seen: list[str] = []
 

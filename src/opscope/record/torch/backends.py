@@ -9,9 +9,10 @@ from the tensors that it is then given, once for every kind of them.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx.passes.split_module import split_module
@@ -73,13 +74,17 @@ class Parting:
     def _parted(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         whole = torch.fx.GraphModule(module, _copied(module.graph))
         nodes = calling(whole.graph)
+        chosen = {node for place, node in enumerate(nodes) if place in self.places}
+        for node in nodes:
+            _spread(node, chosen)
+        nodes = calling(whole.graph)
         numbers: list[int] = []
         sides: list[bool] = []  # of each part, whether it was chosen
         # Numbers of Python cost nothing, and a part that begins with a tensor's item cannot be
         # compiled.
         early = _moved_ahead(whole.graph, [node for node in nodes if _is_number(node)])
-        for place, node in enumerate(nodes):
-            side = place in self.places or node in early
+        for node in nodes:
+            side = node in chosen or node in early
             if not sides or side is not sides[-1]:
                 sides.append(side)
             numbers.append(len(sides) - 1)
@@ -150,6 +155,38 @@ def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:
     made = torch.fx.Graph()
     made.output(made.graph_copy(graph, {}))
     return made
+
+
+def _spread(node: torch.fx.Node, chosen: set[torch.fx.Node]) -> None:
+    """Have only the items of a node that gives several values leave its part, where they are taken
+    at once: no compiler takes a tuple for an input.
+    """
+    known = node.meta.get("example_value")
+    if not isinstance(known, (tuple, list)):
+        return
+    taken = [
+        user
+        for user in node.users
+        if user.target is operator.getitem and isinstance(user.args[1], int)
+    ]
+    items: list[torch.fx.Node] = []
+    with node.graph.inserting_after(node):
+        for place, value in reversed(list(enumerate(known))):
+            items.insert(0, node.graph.call_function(operator.getitem, (node, place)))
+            items[0].meta = {**node.meta, "example_value": value}
+    for user in taken:
+        user.replace_all_uses_with(items[cast(int, user.args[1])])
+        node.graph.erase_node(user)
+
+    def listed(each: torch.fx.Node) -> Any:
+        return tuple(items) if each is node else each
+
+    for user in [user for user in node.users if user not in items]:
+        user.args = torch.fx.map_arg(user.args, listed)
+        user.kwargs = torch.fx.map_arg(user.kwargs, listed)
+    chosen.update(items if node in chosen else ())
+    for item in items:
+        _spread(item, chosen)
 
 
 def _is_number(node: torch.fx.Node) -> bool:
