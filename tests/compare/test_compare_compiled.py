@@ -13,6 +13,8 @@ import torch
 from tests.record.hidden_backend import hidden, hiding
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch.export.pt2_archive._package import AOTICompiledModel
+from torch.utils import _pytree as pytree
 
 import opscope
 from opscope.compare.tell.comparison import Comparison
@@ -99,3 +101,31 @@ def test_a_graph_that_draws_is_not_held_against_other_draws(tmp_path: Path) -> N
     found = opscope.compare(noisy(tmp_path / "one", compiled), noisy(tmp_path / "two", None))
     named = {finding.op for finding in found.document.findings}
     assert not {op for op in named if op is not None and op.startswith("compiled::")}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_model_loaded_from_a_package(tmp_path: Path, *, wrong: bool) -> None:
+    """It is one call, beside the model it was exported from."""
+    torch.manual_seed(0)
+    layer = nn.Linear(8, 4)
+
+    class Loader:
+        def get_call_spec(self) -> list[str]:
+            given = pytree.tree_flatten(((0,), {}))[1]
+            return [pytree.treespec_dumps(given), pytree.treespec_dumps(pytree.tree_flatten(0)[1])]
+
+        def boxed_run(self, given: list[Tensor]) -> list[Tensor]:
+            made = torch.softmax(layer(given[0]), 0 if wrong else -1)
+            return [made]
+
+    def eager(x: Tensor) -> Tensor:
+        return torch.softmax(layer(x), -1)
+
+    loaded: Any = AOTICompiledModel(Loader())  # type: ignore[arg-type]
+    for name, model in (("loaded", loaded), ("eager", eager)):
+        torch.manual_seed(1)
+        with opscope.record(tmp_path / name, values="none"), torch.no_grad():
+            model(torch.randn(6, 8)).log().sum().item()
+    found = opscope.compare(tmp_path / "loaded", tmp_path / "eager")
+    named = [(each.op, each.confidence) for each in found.document.findings]
+    assert named == ([("compiled::package_0", "suspected")] if wrong else [])

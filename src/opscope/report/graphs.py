@@ -38,7 +38,8 @@ def graph_rows(run: Run) -> list[dict[str, Any]]:
         times[row["process"], row["op"].removeprefix(COMPILED)][kind] += row["times"]
     found = []
     for process in run.processes:
-        known, refused = (_table(process, kind) for kind in ("graphs", "not executed again"))
+        refused = _table(process, "not executed again")
+        known = {**_table(process, "graphs"), **_table(process, "packages")}
         names = {**known, **{name: {} for at, name in times if at == process.process}}
         for name in names:
             facts = known.get(name)

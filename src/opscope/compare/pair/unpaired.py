@@ -20,6 +20,7 @@ from opscope.compare.side.columns import NONE
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.optimizer_calls import unrecorded
 from opscope.operators.catalogue import traits_of
+from opscope.operators.spelling import COMPILED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +51,14 @@ def half_compiled(pairing: Pairing) -> bool:
     """Whether only one side was compiled: its graph is made of other operators, which is no
     difference of its own.
     """
-    return bool(pairing.target.run.info.hidden_calls) != bool(pairing.golden.run.info.hidden_calls)
+    return _is_compiled(pairing.target) != _is_compiled(pairing.golden)
+
+
+def _is_compiled(side: Side) -> bool:
+    """Whether a program compiles, or calls what was compiled before and loaded."""
+    if side.run.info.hidden_calls:
+        return True
+    return bool(side.which(side.calls.op, lambda op: op.startswith(COMPILED)).any())
 
 
 def judged_around(pairing: Pairing) -> bool:

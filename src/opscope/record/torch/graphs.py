@@ -10,12 +10,15 @@ made something that is not finite of sound inputs is executed again, operator by
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from opscope.kernels.calls import Operator
 from opscope.operators.spelling import COMPILED
@@ -25,6 +28,7 @@ from opscope.record.torch.aside import aside
 from opscope.record.torch.backends import Backends, calling
 from opscope.record.torch.compiled import MOST_NODES, CompiledCheck, described
 from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
+from opscope.record.torch.packages import watch_packages
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.contain import contain, tell
 
@@ -122,16 +126,29 @@ class Graphs:
     """Watches the compiler for one session."""
 
     def __init__(
-        self, session: Session, book: Any, again: Again, check: CompiledCheck | None
+        self,
+        session: Session,
+        book: Any,
+        again: Again,
+        check: CompiledCheck | None,
+        *,
+        enters: Callable[[object], None],
+        unseen: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.session, self.book, self.again, self.check = session, book, again, check
+        # told of each loaded model that is called, and around what it does
+        self._enters, self._unseen = enters, unseen
         self.calls = Calls(book)
         leave_uncompiled(GraphOperator, Running, Calls, Graph, Graphs)
         self._told = False
+        # by the loaded model, which has no name of its own
+        self._packages: weakref.WeakKeyDictionary[Any, GraphOperator] = weakref.WeakKeyDictionary()
+        self._loaded = itertools.count()
 
     def watch(self) -> None:
         """See each graph that is compiled from now on, until the session ends."""
         watch_compiler(self.session.cleanup, self)
+        watch_packages(self.session.cleanup, self)
 
     def choose(self, name: str, own: Any) -> Any | None:
         """The back end that the recording's options give a graph, None for the program's own."""
@@ -193,6 +210,29 @@ class Graphs:
         if execution is not None:
             self._guarded(self._after, graph, execution, running, whole, result)
         return result
+
+    def call_package(self, model: object, given: tuple[Any, ...], call: Callable[[], Any]) -> Any:
+        """Make the call of a model that was compiled before, and loaded."""
+        operator = self._guarded(self._package, model)
+        if operator is None:
+            return call()
+        made: list[Any] = []
+
+        def execute(*_: Any) -> list[Any]:
+            with self._unseen():
+                made.append(call())
+            return pytree.tree_leaves(made[0])
+
+        self.calls.make(operator, given, Running(execute))
+        return made[0]
+
+    def _package(self, model: object) -> GraphOperator:
+        self._enters(model)
+        if model not in self._packages:
+            name = f"package_{next(self._loaded)}"
+            self.session.note("packages", name, {"backend": "AOTInductor, loaded"})
+            self._packages[model] = GraphOperator(name, frozenset(), self.calls)
+        return self._packages[model]
 
     def _before(self, graph: Graph, given: tuple[Any, ...]) -> Execution:
         with aside():

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Hashable
-from contextlib import ExitStack
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,7 +95,14 @@ class TorchRecorder:
         again = Again(self.book, self.enter_modes, self.exit_modes, refused)
         checker = self.beneath.checker if self.beneath is not None else None
         check = CompiledCheck(checker) if checker is not None else None
-        Graphs(self.session, self.book, again, check).watch()
+        Graphs(
+            self.session,
+            self.book,
+            again,
+            check,
+            enters=self._package_enters,
+            unseen=self._unseen,
+        ).watch()
 
     def watch_formulas(self) -> None:
         """Know which gradient formula in Python is running, until the session ends."""
@@ -239,6 +246,23 @@ class TorchRecorder:
             self._waits = True
             register_optimizer_step_post_hook(self._call_is_over)
 
+    @contextmanager
+    def _unseen(self) -> Iterator[None]:
+        """A block of native code, whose calls are no rows: what it writes to between them, nobody
+        sees. Where modes of the program's lie above ours they are, and nothing that was read before
+        holds.
+        """
+        if getattr(self._modes, "stack", None) is None:
+            yield
+            return
+        off = self._modes_on_top()
+        if off:
+            self.exit_modes()
+        try:
+            yield
+        finally:
+            self._guarded(self.enter_modes if off else self.book.forget)
+
     def _modes_on_top(self) -> bool:
         """Whether what leaving the modes takes off are the modes: torch holds them aside during a
         call, and the program has its own.
@@ -349,12 +373,7 @@ class TorchRecorder:
         """A model is called from the program's own loop: not from a backward pass, a thread beside
         it, and no loss or activation.
         """
-        in_backward = torch._C._current_graph_task_id() >= 0
-        if (
-            in_backward
-            or threading.current_thread() is not threading.main_thread()
-            or next(module.parameters(), None) is None
-        ):
+        if not _in_main_loop() or next(module.parameters(), None) is None:
             return
         self._note_backward()
         infers = not torch.is_grad_enabled()
@@ -362,6 +381,12 @@ class TorchRecorder:
         with torch._C.DisableTorchFunction():
             continues = any(tensor.grad_fn is not None for _, tensor in tensors_in(args, ""))
         self.steps.model_enters(id(module), line_of_program(), infers=infers, continues=continues)
+
+    def _package_enters(self, model: object) -> None:
+        """A model that was compiled before and loaded is called, of which no gradient can come."""
+        if not self._scope() and _in_main_loop():
+            self._note_backward()
+            self.steps.model_enters(id(model), line_of_program(), infers=True)
 
     def _module_leaves(self, module: torch.nn.Module, *given: Any) -> None:
         """Forward hook: given are args, kwargs and the result; after an exception torch leaves the
@@ -412,6 +437,12 @@ class TorchRecorder:
         self._note_backward()
         self.book.pop_phase()
         self.steps.optimizer_ends(optimizer)
+
+
+def _in_main_loop() -> bool:
+    """Whether the main thread runs, and no backward pass."""
+    in_backward = torch._C._current_graph_task_id() >= 0
+    return not in_backward and threading.current_thread() is threading.main_thread()
 
 
 def line_of_program() -> Hashable:
