@@ -125,4 +125,4 @@ $(VENV)/.dist: $(VENV)/.tools
 	touch $@
 
 clean:
-	rm -rf build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

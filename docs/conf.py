@@ -7,8 +7,13 @@ import re
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src"
-sys.path.insert(0, str(SOURCE))
+HERE = Path(__file__).parent
+SOURCE = HERE.parent / "src"
+sys.path[:0] = [str(SOURCE), str(HERE.parent / "scripts")]
+
+from reference import write  # noqa: E402 - the paths come first
+
+write(HERE / "generated")
 
 project = "opscope"
 author = "the opscope authors"

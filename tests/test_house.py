@@ -35,6 +35,7 @@ FRAMEWORK_ROOMS = (
     "opscope.record.mindspore",
     "opscope.substitute",
     "opscope.sweep",
+    "opscope.kernels.device.fused_kernel",  # Triton's language: only `fused` imports it
     "opscope.integrations",
 )
 

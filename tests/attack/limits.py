@@ -24,6 +24,9 @@ TRACED = FRAMES | {
         ("simple_registry.py", "find_torch_dispatch_rule"), ("utils.py", "parse_namespace"),
 }  # fmt: skip
 
+# Waits in sys.meta_path for what torch imports late: its compiler, packages of compiled models.
+FINDERS = {"AfterImport"}
+
 
 def functions(frames: Iterable[FrameSummary]) -> list[str]:
     """Names of the functions of a stack."""

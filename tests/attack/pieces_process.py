@@ -462,7 +462,11 @@ def environment(r: random.Random) -> Any:
         sys.flags.isolated,
         __name__,
         r.random(),
-        [type(each).__name__ for each in sys.meta_path if "opscope" in type(each).__module__],
+        [
+            type(each).__name__
+            for each in sys.meta_path
+            if "opscope" in type(each).__module__ and type(each).__name__ not in limits.FINDERS
+        ],
     ]
     found += [
         sys.getswitchinterval(),

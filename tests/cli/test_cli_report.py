@@ -40,7 +40,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "begin"), [("x.md", "## overflow: `aten::mm.default`"), ("x.SVG", "<svg xmlns=")]
+    ("name", "begin"),
+    [
+        ("x.md", "## overflow: `aten::mm.default`"),
+        ("x.SVG", "<svg xmlns="),
+        ("x.json", '[\n{"ph": "M"'),
+    ],
 )
 def test_report_writes_what_the_ending_says(name: str, begin: str, run: Path, here: Path) -> None:
     assert main(["report", str(run), "-o", name]) == 0

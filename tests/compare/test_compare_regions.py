@@ -62,6 +62,8 @@ class Port(nn.Module):
         later = torch.ones(x.shape[1], x.shape[1]).triu(1) > 0
         scores = scores.masked_fill(later, torch.finfo(scores.dtype).min)
         seen = (scores.softmax(-1) @ v).movedim(1, 2).flatten(2)
+        if self.fault == "detached":
+            seen = seen.detach()
         return cast("Tensor", self.head(seen if self.fault == "residual" else x + seen))
 
     def loss(self, made: Tensor, wanted: Tensor) -> Tensor:
@@ -77,6 +79,8 @@ class Port(nn.Module):
             if self.fault == "mapping":
                 named[f"q.{kind}"], named[f"k.{kind}"] = named[f"k.{kind}"], named[f"q.{kind}"]
             named[f"head.{kind}"] = held[f"out.{kind}"]
+        if self.fault == "turned":
+            named["v.weight"] = named["v.weight"].T.contiguous()
         self.load_state_dict(named)
 
 
@@ -101,8 +105,10 @@ def trained(to: Path, fault: str | None) -> Path:
         optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
         for given, wanted in batches:
             optimizer.zero_grad()
-            loss = model.loss(model(given), wanted)
-            loss.backward()  # type: ignore[no-untyped-call]
+            parts = 2 if fault in {"parts", "parts summed"} else 1
+            for some, asked in zip(given.chunk(parts), wanted.chunk(parts), strict=True):
+                loss = model.loss(model(some), asked) / (1 if fault == "parts summed" else parts)
+                loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return to
 
@@ -116,8 +122,10 @@ def beside(original: Path, to: Path, fault: str) -> Comparison:
     return opscope.compare(trained(to / "run", fault), original)
 
 
-def test_a_healthy_port_is_silent(original: Path, tmp_path: Path) -> None:
-    document = beside(original, tmp_path, "").document
+@pytest.mark.parametrize("way", ["", "parts"])
+def test_a_healthy_port_is_silent(original: Path, tmp_path: Path, way: str) -> None:
+    """Its batch may be cut into parts of which gradients add up, too."""
+    document = beside(original, tmp_path, way).document
     assert (document.verdict, document.complete, document.findings) == ("clean", True, ())
 
 
@@ -130,6 +138,7 @@ def test_a_healthy_port_is_silent(original: Path, tmp_path: Path) -> None:
         ("residual", "addmm", "add"),
         ("reduction", "gather", "nll_loss_forward"),
         ("rate", "add_", "add_"),
+        ("turned", "addmm|mm|linear|t", "addmm"),
     ],
 )
 def test_a_faulty_port_is_named_with_both_places(
@@ -142,6 +151,18 @@ def test_a_faulty_port_is_named_with_both_places(
     assert golden in evidence["golden_call"], evidence
     assert Path(__file__).name in str(evidence["target_lines"] and evidence["golden_lines"])
     assert (first.rank, first.step, first.confidence) == (0, 0, "suspected")
+
+
+def test_a_detach_on_one_side_is_told_by_the_gradients(original: Path, tmp_path: Path) -> None:
+    first = beside(original, tmp_path, "detached").findings[0]
+    assert any("no gradients flow back through it" in reason for reason in first.reasons), first
+
+
+def test_batches_cut_otherwise_are_judged_by_the_gradients_of_a_step(
+    original: Path, tmp_path: Path
+) -> None:
+    first = beside(original, tmp_path, "parts summed").findings[0]
+    assert any("cut into other parts" in reason for reason in first.reasons), first
 
 
 def test_tensors_are_one_whatever_their_order_and_parts() -> None:

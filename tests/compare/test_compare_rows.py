@@ -12,6 +12,7 @@ from tests.questions.builder import Builder, state, unread
 from opscope.compare.api import compare
 from opscope.compare.tell.comparison import Comparison
 from opscope.run.memory import MemoryRun
+from opscope.run.store.reader import RECORDED
 
 LINE = "/home/me/train.py:7"
 
@@ -327,7 +328,7 @@ def test_runs_not_seeded_alike_are_warned_of() -> None:
     runs = []
     for seed in (1, 2):
         made = chain([0, 1]).run(seed=seed)
-        made.info = msgspec.structs.replace(made.info, format="opscope")
+        made.info = msgspec.structs.replace(made.info, format="opscope", coverage=RECORDED)
         runs.append(made)
     document = compare(*runs).document
     assert document.verdict == "clean"

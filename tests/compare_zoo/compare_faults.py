@@ -218,7 +218,12 @@ def train(options: dict[str, Any]) -> None:
             )
     model.to(options.get("dtype", torch.float32))
     inputs = inputs.to(options["dtype"]) if picture and "dtype" in options else inputs
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.get("lr", 1e-2), foreach=False)
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=options.get("lr", 1e-2),
+        eps=options.get("adam_eps", 1e-8),
+        foreach=False,
+    )
     torch.manual_seed(options.get("seed", 0))
     import opscope
 
@@ -358,6 +363,8 @@ FAULTS = (
         None,
     ),
     Fault("other data", {"data": 9}, ("embedding",), "words"),
+    # Adam's 1e-8 is 0 in float16: parameters become NaN and infinite where gradients are small
+    Fault("an eps below float16", {"dtype": torch.float16}, ("addcdiv_",)),
 )
 # Changes that are none: nothing may be found.
 HEALTHY = (
@@ -371,7 +378,7 @@ HEALTHY = (
         (),
         both={"values": "full"},
     ),
-    Fault("float16", {"dtype": torch.float16}, ()),
+    Fault("float16", {"dtype": torch.float16}, (), both={"adam_eps": 1e-3}),
     Fault("float64", {"dtype": torch.float64}, ()),
     Fault(
         "float64 with values",

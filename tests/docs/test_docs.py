@@ -9,6 +9,7 @@ import ast
 import fnmatch
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,20 @@ from opscope.cli.app import VERBS, make_app
 from opscope.cli.bisect import with_command_apart as bisect_apart
 from opscope.cli.run import with_command_apart as run_apart
 from opscope.record.config import OPTIONS
+from opscope.run.finding import KINDS
+from opscope.run.schema import TABLES
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from reference import PAGES as GENERATED  # noqa: E402
+
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
-TWINS = [(DOCS / "faq.md", DOCS / "faq.zh-CN.md"), (ROOT / "README.md", ROOT / "README.zh-CN.md")]
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("gallery/*.md"), *ROOT.glob("*.md")])
+TWINS = [
+    (page.with_name(page.name.replace(".zh-CN", "")), page)
+    for page in PAGES
+    if ".zh-CN" in page.name
+]
 
 
 def named_tests(page: Path) -> list[str]:
@@ -72,13 +82,16 @@ def test_every_page_is_in_the_contents() -> None:
     listed = [
         line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")
     ]
-    pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    pages = {
+        page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES if DOCS in page.parents
+    } - {"index"}
     assert [
         page
         for page in sorted(pages)
         if not any(fnmatch.fnmatchcase(page, entry) for entry in listed)
     ] == []
-    assert [entry for entry in listed if not fnmatch.filter(pages, entry)] == []
+    made = {f"generated/{name}" for name in GENERATED}
+    assert [entry for entry in listed if not fnmatch.filter(pages | made, entry)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -128,6 +141,16 @@ def test_every_verb_is_documented_and_no_other() -> None:
     assert set(re.findall(r"^## opscope ([\w-]+)", text, re.MULTILINE)) == {
         verb for verb, _ in VERBS
     }
+
+
+def test_the_reference_made_of_code_has_every_verb_option_word_and_column() -> None:
+    verbs, words, columns = (GENERATED[name]() for name in ("verbs", "words", "columns"))
+    assert set(re.findall(r"^## opscope ([\w-]+)", verbs, re.MULTILINE)) == {
+        verb for verb, _ in VERBS
+    }
+    assert [option.word for option in OPTIONS if f"`--{option.word}`" not in verbs] == []
+    assert all(f"`{kind}`" in words for kind in KINDS)
+    assert all(f"`{name}`" in columns for fields in TABLES.values() for name in fields)
 
 
 def commands(page: Path) -> list[list[str]]:

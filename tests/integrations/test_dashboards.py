@@ -9,7 +9,13 @@ from typing import Any
 
 from tests.view.view_runs import overflowing
 
-from opscope.integrations.dashboards import magnitudes, to_logs, to_mlflow, to_tensorboard
+from opscope.integrations.dashboards import (
+    magnitudes,
+    to_logs,
+    to_mlflow,
+    to_opentelemetry,
+    to_tensorboard,
+)
 
 
 class Heard:
@@ -67,4 +73,33 @@ def test_others_have_the_same_curves() -> None:
     one, other = Heard(), Heard()
     to_logs(overflowing(), one)
     to_tensorboard(overflowing(), other)
+    assert "overflow-origin" in str(one.numbers.pop(("opscope/verdict", 2)))
     assert one.numbers == other.numbers
+
+
+def test_a_fleet_hears_one_span_with_an_event_for_each_finding() -> None:
+    heard = Spans()
+    to_opentelemetry(overflowing(), heard)
+    assert heard.attributes["opscope.findings"] == 1
+    ((name, event),) = heard.events
+    assert name == "opscope.finding"
+    assert (event["opscope.kind"], event["opscope.step"]) == ("overflow-origin", 2)
+    assert heard.ended
+
+
+class Spans:
+    """A tracer, and its only span."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.ended = False
+
+    def start_span(self, name: str, *, attributes: dict[str, Any]) -> Any:
+        self.attributes = attributes
+        return self
+
+    def add_event(self, name: str, attributes: dict[str, Any]) -> None:
+        self.events.append((name, attributes))
+
+    def end(self) -> None:
+        self.ended = True

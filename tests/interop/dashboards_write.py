@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records a cell of a real IPython, hands its run to TensorBoard and MLflow, and reads from both what
-they kept. Prints the operator of the finding, then a line for each.
+"""Records a cell of a real IPython, hands its run to every dashboard, and reads from each what
+it kept. Prints the operator of the finding, then a line for each.
 """
 
 import os
@@ -63,6 +63,47 @@ def mlflow():
     print("mlflow", metric.step, 1e29 < metric.value < 1e31, "pow" in text)
 
 
+def weights_and_biases():
+    import wandb
+
+    from opscope.integrations.dashboards import to_logs
+
+    with wandb.init(project="x", mode="offline", dir=place, settings={"silent": True}) as run:
+        to_logs(place / "run", run)
+    kept = b"".join(path.read_bytes() for path in place.glob("wandb/offline-run-*/*.wandb"))
+    print("wandb", b"opscope/largest/forward/0" in kept, b"aten::pow" in kept)
+
+
+def swan():
+    import swanlab
+
+    from opscope.integrations.dashboards import to_logs
+
+    swanlab.init(project="x", mode="offline", logdir=str(place / "swan"))
+    to_logs(place / "run", swanlab, text=swanlab.Text)
+    swanlab.finish()
+    kept = b"".join(path.read_bytes() for path in place.glob("swan/**/*") if path.is_file())
+    print("swanlab", b"opscope/largest/forward/0" in kept, b"aten::pow" in kept)
+
+
+def opentelemetry():
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from opscope.integrations.dashboards import to_opentelemetry
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    to_opentelemetry(place / "run", provider.get_tracer("test"))
+    (span,) = exporter.get_finished_spans()
+    (event,) = span.events
+    print("opentelemetry", event.name, event.attributes["opscope.op"])
+
+
 cell()
+weights_and_biases()
+swan()
+opentelemetry()
 tensorboard()
 mlflow()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IPython, TensorBoard and MLflow themselves, in the interpreter that OPSCOPE_DASHBOARDS_PYTHON names."""
+"""IPython, TensorBoard, MLflow, Weights & Biases, SwanLab and OpenTelemetry themselves, in the interpreter that OPSCOPE_DASHBOARDS_PYTHON names."""
 
 from __future__ import annotations
 
@@ -33,4 +33,8 @@ def test_a_cell_is_recorded_and_its_run_is_on_the_dashboards(tmp_path: Path) -> 
     lines = done.stdout.splitlines()
     assert "ZeroDivisionError" in done.stdout
     assert "aten::pow.Tensor_Scalar" in lines
-    assert lines[-3:] == ["html True", "tensorboard 0 True True", "mlflow 0 True True"]
+    assert "wandb True True" in lines
+    assert "swanlab True True" in lines
+    assert "opentelemetry opscope.finding aten::pow.Tensor_Scalar" in lines
+    assert "html True" in lines
+    assert lines[-2:] == ["tensorboard 0 True True", "mlflow 0 True True"]

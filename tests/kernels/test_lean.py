@@ -20,9 +20,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402 - after the skip
 
-from opscope.record.torch.staging import LEAN  # noqa: E402
-
-NAMES = sorted(str(dtype).removeprefix("torch.") for dtype in LEAN)
+NAMES = sorted(lean.NAMES)
 BITS = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
 EXACT = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "min_int", "max_int")
 

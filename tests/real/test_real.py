@@ -15,27 +15,46 @@ from typing import Any
 import pytest
 import torch
 
-from tests.real.table import MISCOMPILED, REAL, UNNAMED, UNPUBLISHED, Miscompiled, Real
+from tests.real.table import (
+    FORMULAS,
+    MISCOMPILED,
+    REAL,
+    SILENT,
+    TOGETHER,
+    UNNAMED,
+    UNPUBLISHED,
+    Miscompiled,
+    Real,
+)
 
 pytestmark = pytest.mark.zoo
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-def checked(tmp_path: Path, program: str) -> list[dict[str, Any]]:
+HEALTHY = Path(__file__).parent / "healthy"
+
+
+def checked(tmp_path: Path, *programs: Path, budget: str = "20%") -> list[dict[str, Any]]:
+    """The findings of programs that are run one after the other in one process."""
     words = [
         sys.executable,
         "-m",
         "opscope",
         "run",
         "--check",
+        "--budget",
+        budget,
         "-o",
         str(tmp_path / "run"),
         "--json-file",
         str(tmp_path / "run.json"),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    started = [str(program) for program in programs]
+    if len(programs) > 1:
+        started.insert(0, str(PROGRAMS.with_name("together.py")))
     done = subprocess.run(
-        [*words, "--", sys.executable, str(PROGRAMS / f"{program}.py")],
+        [*words, "--", sys.executable, *started],
         env=environment,
         capture_output=True,
         text=True,
@@ -55,7 +74,7 @@ def mended(real: Real) -> bool:
 
 @pytest.mark.parametrize("real", [*REAL, *UNPUBLISHED], ids=lambda real: real.program)
 def test_a_kernel_that_ships_wrong_is_named(real: Real, tmp_path: Path) -> None:
-    findings = checked(tmp_path, real.program)
+    findings = checked(tmp_path, PROGRAMS / f"{real.program}.py")
     named = [
         finding["op"].rpartition(".")[0]
         for finding in findings
@@ -68,9 +87,9 @@ def test_a_kernel_that_ships_wrong_is_named(real: Real, tmp_path: Path) -> None:
         assert fails_alone(tmp_path, call)
 
 
-def fails_alone(tmp_path: Path, call: str) -> bool:
+def fails_alone(tmp_path: Path, call: str, *, run: Path | None = None) -> bool:
     """Whether the call that was named fails when it is cut out and made alone."""
-    words = [sys.executable, "-m", "opscope", "repro", str(tmp_path / "run"), call]
+    words = [sys.executable, "-m", "opscope", "repro", str(run or tmp_path / "run"), call]
     case = tmp_path / "case"
     cut = subprocess.run([*words, "-o", str(case)], capture_output=True, text=True, timeout=240)
     alone = subprocess.run(
@@ -80,6 +99,40 @@ def fails_alone(tmp_path: Path, call: str) -> bool:
     return alone.returncode == 1
 
 
+def test_many_that_ship_wrong_are_named_each_in_its_file(tmp_path: Path) -> None:
+    programs = (*TOGETHER, *FORMULAS, *SILENT)
+    findings = checked(tmp_path, *(PROGRAMS / f"{real.program}.py" for real in programs))
+    named = {(program_of(each), bare(each["op"])) for each in findings if of_kernel(each)}
+    assert named == {(real.program, real.op) for real in TOGETHER if not mended(real)}
+    origins = {
+        (program_of(each), bare(each["forward"]["op"]))
+        for each in findings
+        if each["kind"] == "overflow-origin" and each["forward"]
+    }
+    assert origins == {(real.program, real.op) for real in FORMULAS if not mended(real)}
+    for program in ("bytes_below_256", "gammainc_missing", "shifted_window"):
+        call = next(
+            each["call"] for each in findings if of_kernel(each) and program_of(each) == program
+        )
+        assert fails_alone(tmp_path / program, call, run=tmp_path / "run")
+
+
+def test_programs_that_only_look_wrong_are_not_accused(tmp_path: Path) -> None:
+    assert checked(tmp_path, *sorted(HEALTHY.glob("*.py")), budget="all") == []
+
+
+def of_kernel(finding: dict[str, Any]) -> bool:
+    return finding["kind"] == "replay-mismatch"
+
+
+def program_of(finding: dict[str, Any]) -> str:
+    return Path(finding["source"].rpartition(":")[0]).stem
+
+
+def bare(op: str) -> str:
+    return op.rpartition(".")[0]
+
+
 @pytest.mark.parametrize(
     "real",
     [real for real in (*REAL, *UNPUBLISHED, *UNNAMED) if real.overflow],
@@ -87,7 +140,8 @@ def fails_alone(tmp_path: Path, call: str) -> bool:
 )
 def test_one_that_leaves_the_type_is_the_origin_in_any_case(real: Real, tmp_path: Path) -> None:
     assert real.op in {
-        finding["op"].rpartition(".")[0] for finding in checked(tmp_path, real.program)
+        finding["op"].rpartition(".")[0]
+        for finding in checked(tmp_path, PROGRAMS / f"{real.program}.py")
     }
 
 
@@ -97,7 +151,9 @@ def test_one_that_leaves_the_type_is_the_origin_in_any_case(real: Real, tmp_path
 @pytest.mark.parametrize("real", MISCOMPILED, ids=lambda real: real.program)
 def test_what_inductor_makes_otherwise_is_named(real: Miscompiled, tmp_path: Path) -> None:
     found = [
-        each for each in checked(tmp_path, real.program) if each["kind"] == "compiled-mismatch"
+        each
+        for each in checked(tmp_path, PROGRAMS / f"{real.program}.py")
+        if each["kind"] == "compiled-mismatch"
     ]
     assert found
     assert (found[0]["phase"], found[0]["confidence"]) == (real.phase, "proven")

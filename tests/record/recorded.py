@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import opscope
 from opscope.kernels import compiled
+from opscope.record.torch.optimizers import optimizers
 from opscope.run.arrow import decode_stream
 from opscope.run.schema import Call, Tensor
 
@@ -45,6 +47,8 @@ def record(
     """Rows of what a function did; plain takes the reference bookkeeper instead of the compiled
     one.
     """
+    if any(optimizers()):  # what another test left to be collected would be one of this program
+        gc.collect()
     native = compiled.load_recorder
     if plain:
         compiled.load_recorder = lambda: None

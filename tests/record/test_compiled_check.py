@@ -153,6 +153,18 @@ def dropped(place: Path, backend: Any) -> list[Finding]:
     return checked(place, lambda: compiled(x, weight).sum().backward())
 
 
+def test_a_graph_that_draws_is_compiled_once_more_for_both_of_its_passes(tmp_path: Path) -> None:
+    compiled: list[Any] = []
+
+    def counting(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        compiled.append(module)
+        return hidden(module, inputs)
+
+    assert not dropped(tmp_path / "run", counting)
+    assert not opscope.open_run(tmp_path / "run").processes[0].checked["unjudged"]
+    assert len(compiled) == 2
+
+
 def test_a_graph_that_draws_is_judged_by_the_draws_of_its_operators(tmp_path: Path) -> None:
     assert not dropped(tmp_path / "right", hidden)
     assert not opscope.open_run(tmp_path / "right").processes[0].checked["unjudged"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from opscope.record.torch.modules import Modules
@@ -70,3 +71,14 @@ def test_a_model_that_is_gone_takes_its_names_with_it() -> None:
     modules = Modules()
     entered(modules, Net())
     assert entered(modules, Net()) == ("", "encoder")
+
+
+def test_parameters_are_named_when_the_model_is_called_with_its_own() -> None:
+    modules, net = Modules(), Net()
+    own = net.head.weight
+    del net.head._parameters["weight"]
+    net.head._parameters["weight"] = torch.zeros(2, 2)  # type: ignore[assignment]  # as functional_call lends it
+    assert entered(modules, net) == ("", "encoder")
+    net.head._parameters["weight"] = own
+    assert entered(modules, net) == ("", "encoder")
+    assert modules.label(own) == ("parameter", "head.weight")

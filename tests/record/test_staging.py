@@ -87,6 +87,8 @@ def test_large_tensors_are_measured_where_they_lie(
     assert found.inputs(found.all("aten::add.Tensor")[0])["0"].size is None, (
         "not every device has float64"
     )
+    (process,) = found.run.processes
+    assert "float64" in "".join(process.torch["not measured"])
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -440,6 +440,17 @@ def test_an_optimizer_that_was_left_behind_is_not_waited_for(tmp_path: Path) -> 
     ]
 
 
+def test_an_optimizer_whose_model_nobody_calls_is_not_waited_for(tmp_path: Path) -> None:
+    unused = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    train, optimizers = adversaries()
+    assert unused
+    assert len(optimizers) == 2
+    updates = Counter(call.step for call in record(tmp_path, train).all("aten::addcmul_"))
+    alone = Counter(call.step for call in record(tmp_path / "alone", train).all("aten::addcmul_"))
+    assert sum(updates.values()) == sum(alone.values())
+    assert [updates[step] for step in sorted(updates)] == [4, 4, 4]
+
+
 def test_optimizers_that_had_trained_before_step_together_from_the_second_step_on(
     tmp_path: Path,
 ) -> None:

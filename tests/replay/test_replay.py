@@ -6,6 +6,8 @@ interruption.
 from __future__ import annotations
 
 import csv
+import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -220,7 +222,8 @@ def test_a_process_that_was_killed_leaves_no_files(
     worker = Worker("nowhere", Plan())
     (place,) = tmp_path.iterdir()
     (place / "results.pt").write_bytes(b"of a kernel that did not return")
-    worker.process.kill()
+    worker.process.start()
+    os.kill(worker.process.pid, signal.SIGKILL)
     assert worker.end() == "signal 9"
     assert not list(tmp_path.iterdir())
 

@@ -24,7 +24,7 @@ from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Failure
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of
 from opscope.run.memory import MemoryRun
-from opscope.run.protocol import RunInfo
+from opscope.run.protocol import Coverage, RunInfo
 
 Array = np.ndarray[Any, Any]
 X = np.linspace(0.1, 2, 32)
@@ -162,7 +162,8 @@ def test_equal_results() -> None:
 
 def test_operands_that_were_written_are_not_what_was_read() -> None:
     dump, own = (
-        MemoryRun(RunInfo(path="x", format=name), (), (), ()) for name in ("mindspore", "opscope")
+        MemoryRun(RunInfo(path="x", format="x", coverage=Coverage(before=before)), (), (), ())
+        for before in (False, True)
     )
     assert updated(dump, material("Assign", side_effect_mem=True))
     assert not updated(dump, material("Assign"))

@@ -21,6 +21,7 @@ from opscope.errors import UsageError
 from opscope.kernels.metrics import Metric
 from opscope.kernels.pair import pair
 from opscope.report import compare_csv, compare_rows, compare_xlsx, spreadsheet
+from opscope.run.access import Access
 from opscope.run.finding import Document, Finding
 from opscope.run.schema import Call, Tensor, ValueRef
 from opscope.view.compare_files import check_output, write_comparison
@@ -157,7 +158,7 @@ def side(details: list[Any], name: str, value: Any, kept: bool, norm: float) -> 
     tensors = SimpleNamespace(
         kept=np.array([kept]), l2norm=np.array([norm]), max=np.array([norm]), row=numbers
     )
-    run = SimpleNamespace(rows=tables.__getitem__, value=lambda _: value)
+    run = SimpleNamespace(access=Access(rows=tables.__getitem__), value=lambda _: value)
     return SimpleNamespace(run=run, calls=SimpleNamespace(row=numbers), tensors=tensors)
 
 

@@ -21,6 +21,7 @@ from opscope.errors import MissingValueError
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Tensor, ValueRef
+from opscope.run.store.reader import RECORDED
 
 RAW = {
     torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
@@ -198,7 +199,8 @@ def run_of(rows: Any, values: Any, call: Call, **info: Any) -> tuple[MemoryRun, 
         return found
 
     packages = {"torch": str(torch.__version__)}
-    facts = RunInfo(**{"path": "memory", "format": "opscope", "packages": packages, **info})
+    known = {"path": "memory", "format": "opscope", "coverage": RECORDED, "packages": packages}
+    facts = RunInfo(**{**known, **info})
     return MemoryRun(facts, (), [call], rows, value=value), call
 
 

@@ -22,6 +22,7 @@ from opscope.errors import FormatError, MissingValueError
 from opscope.kernels import reference
 from opscope.repro.synthesis import synthesise
 from opscope.run.memory import MemoryRun
+from opscope.run.protocol import Coverage
 from opscope.run.schema import Call, Tensor
 
 MET = (
@@ -247,4 +248,4 @@ def test_uninitialised_memory_is_zeros_and_said(tmp_path: Path) -> None:
     assert "uninitialised memory; here it is zeros" in repro.warnings[0]
     assert run_script(tmp_path / "case")[0] == 1
     with pytest.raises(MissingValueError, match="neither its values nor its statistics"):
-        opscope.repro.write(*run_of(rows, values, call, format="msprobe"), tmp_path / "foreign")
+        opscope.repro.write(*run_of(rows, values, call, coverage=Coverage()), tmp_path / "foreign")

@@ -243,3 +243,58 @@ def roots_whose_gradient_a_mask_leaves_out() -> None:
         w = parameter(-9.0, 1.0, 2.0)
         learn(bounded(w).sqrt().sum(), w)
         assert w.isfinite().all()
+
+
+def reciprocal_distances() -> torch.Tensor:
+    places = torch.randn(4, 2)
+    return 1 / torch.cdist(places, places, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+@healthy
+def reciprocal_distances_of_pairs() -> None:
+    w = parameter(1.0)
+    row, column = torch.triu_indices(4, 4, 1)
+    learn((w * reciprocal_distances()[row, column]).sum(), w)
+
+
+@healthy
+def reciprocal_distances_above_the_diagonal() -> None:
+    w = parameter(1.0)
+    learn((w * reciprocal_distances().triu(1)).sum(), w)
+
+
+@healthy
+def reciprocal_distances_of_neighbours() -> None:
+    w, inverse = parameter(1.0), reciprocal_distances()
+    neighbours = torch.tensor([[1], [0], [3], [2]])
+    learn((w * inverse.gather(1, neighbours)).sum(), w)
+
+
+@healthy
+def quantile_of_classes_that_are_there() -> None:
+    w = parameter(1.0, 2.0)
+    accuracy = torch.tensor([0.0, 3.0, 1.0]) / torch.tensor([0.0, 4.0, 1.0])
+    learn((w * torch.nanquantile(accuracy, 0.5)).sum(), w)
+
+
+@healthy
+def gaps_between_neighbours() -> None:
+    w = parameter(1.0, 2.0)
+    series = torch.tensor([1.0, float("nan"), 3.0, 4.0])
+    gaps = torch.isnan(series).nonzero().squeeze(1)
+    series[gaps] = (series[gaps - 1] + series[gaps + 1]) / 2
+    learn((w * series.sum()).sum(), w)
+
+
+@healthy
+def targets_too_long_for_their_sequence() -> None:
+    scores = nn.Parameter(torch.randn(5, 1, 4))
+    lengths = torch.tensor([5]), torch.tensor([4])
+    targets = torch.ones(1, 4, dtype=torch.long)
+    learn(F.ctc_loss(scores.log_softmax(-1), targets, *lengths, zero_infinity=True), scores)
+
+
+@healthy
+def batch_without_any_target() -> None:
+    scores = nn.Parameter(torch.randn(3, 4))
+    learn(torch.nan_to_num(F.cross_entropy(scores, torch.full((3,), -100))), scores)

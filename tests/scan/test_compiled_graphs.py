@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from tests.record.hidden_backend import hidden
 from tests.record.recorded import record
 from torch import library, nn
+from torch._higher_order_ops.scan import scan
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
@@ -163,6 +164,17 @@ def in_a_branch_of_cond() -> str:
     return "log.default forward "
 
 
+def in_a_step_of_scan() -> str:
+    def step(state: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        state = torch.sqrt(state * 0.5 + x)  # <- origin
+        return state, state.clone()
+
+    x = torch.rand(5, 4)
+    x[3, 2] = -9.0
+    compiled(lambda state, x: scan(step, state, x)[1].sum())(torch.ones(4), x)
+    return "sqrt.default forward "
+
+
 def in_flex_attention() -> str:
     def score(s: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
         return torch.log(s)  # <- origin
@@ -198,8 +210,8 @@ def in_inference() -> str:
     [
         in_a_module, in_the_backward_graph, in_a_compiled_optimizer, inside_a_checkpoint,
         after_a_graph_break, in_a_recompiled_shape, in_a_dynamic_shape, with_autocast,
-        in_a_custom_operator, in_a_branch_of_cond, in_flex_attention, in_a_compiled_loss,
-        in_inference,
+        in_a_custom_operator, in_a_branch_of_cond, in_a_step_of_scan, in_flex_attention,
+        in_a_compiled_loss, in_inference,
     ],
     ids=lambda program: program.__name__,
 )  # fmt: skip
@@ -235,6 +247,15 @@ def dropout() -> None:
 
 def guarded_inside() -> None:
     compiled(lambda x: torch.where(x > 0, torch.log(x), 0.0).sum())(torch.randn(16))
+
+
+def given_and_guarded_inside() -> None:
+    def imputed(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.isnan(), x.nanmean(0), x)
+
+    x = torch.randn(10, 4)
+    x[2, 1] = float("nan")
+    compiled(imputed)(x).sum()
 
 
 def guarded_outside() -> None:
@@ -291,8 +312,8 @@ def dynamic_shapes() -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        fused_bfloat16, dropout, guarded_inside, guarded_outside, masked_softmax, scaler,
-        flex_attention_with_masked_rows, cond, dynamic_shapes,
+        fused_bfloat16, dropout, guarded_inside, given_and_guarded_inside, guarded_outside,
+        masked_softmax, scaler, flex_attention_with_masked_rows, cond, dynamic_shapes,
     ],
     ids=lambda program: program.__name__,
 )  # fmt: skip

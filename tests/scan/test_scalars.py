@@ -123,6 +123,18 @@ def test_a_nan_that_a_composite_puts_in_is_the_composites(name: str, tmp_path: P
     assert str(finding.source).startswith(__file__)
 
 
+def test_a_composites_nan_is_told_where_nobody_computes_with_it_and_not_where_it_is_left_out(
+    tmp_path: Path,
+) -> None:
+    def program(*signs: float) -> None:
+        torch.logdet(torch.diag(torch.tensor(signs)))
+
+    assert only(lambda: program(1.0, -1.0), tmp_path / "negative").op == "aten::logdet"
+    healthy = recorded(lambda: program(1.0, 1.0), tmp_path / "positive")
+    assert healthy.findings == ()
+    assert healthy.summary["hidden"] == 0
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="newer bytecode has columns")
 def test_without_columns_the_callee_is_what_lies_below_its_arguments() -> None:
     def called(text: str) -> str | None:

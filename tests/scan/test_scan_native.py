@@ -11,6 +11,7 @@ import torch
 from tests.scan import faulty
 from tests.scan.recorder import record
 
+from opscope.run.access import Access
 from opscope.run.arrow import encode_rows
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import ArrowStream
@@ -62,7 +63,8 @@ class Watched:
 
     def __init__(self, run: NativeRun) -> None:
         self.info, self.processes, self.problems = run.info, run.processes, run.problems
-        self.columns, self.value, self._table = run.columns, run.value, run.table
+        self.access = Access(columns=run.columns)
+        self.value, self._table = run.value, run.table
         self.tables: list[str] = []
 
     def table(self, name: str) -> ArrowStream:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from opscope.substitute.definition import DEFINITIONS
+from opscope.substitute.definition import DEFINITIONS, OF_COMPLEX
 
 aten: Any = torch.ops.aten
 double = torch.float64
@@ -73,3 +73,23 @@ def test_bags_and_their_gradient(mode: int) -> None:
         DEFINITIONS["aten::_embedding_bag_backward"](grad, words, offsets, *rest),
         aten._embedding_bag_backward(grad, words, offsets, *rest),
     )
+
+
+@pytest.mark.parametrize("name", ["igamma", "igammac"])
+def test_incomplete_gamma_functions_of_no_number(name: str) -> None:
+    a, x = torch.rand(9, dtype=double) + 1, torch.rand(9, dtype=double)
+    torch.testing.assert_close(DEFINITIONS[f"aten::{name}"](a, x), getattr(aten, name)(a, x))
+    infinite, none = (torch.tensor([each], dtype=double) for each in (math.inf, math.nan))
+    assert DEFINITIONS[f"aten::{name}"](infinite, none).isnan().all()
+    assert DEFINITIONS[f"aten::{name}"](none, infinite).isnan().all()
+
+
+@pytest.mark.parametrize("name", ["add", "sub"])
+def test_complex_sums_keep_their_parts_apart(name: str) -> None:
+    x, y = (torch.randn(9, dtype=torch.complex128) for _ in range(2))
+    torch.testing.assert_close(OF_COMPLEX[f"aten::{name}"](x, y), getattr(aten, name)(x, y))
+    torch.testing.assert_close(OF_COMPLEX[f"aten::{name}"](x, 2.5), getattr(aten, name)(x, 2.5))
+    infinite = torch.tensor([complex(math.inf, 0)], dtype=torch.complex128)
+    assert OF_COMPLEX["aten::add"](infinite, infinite).item() == complex(math.inf, 0)
+    with pytest.raises(NotImplementedError):
+        OF_COMPLEX["aten::add"](x, y, alpha=1j)

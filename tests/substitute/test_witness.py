@@ -5,6 +5,7 @@ and ill-conditioned ones are not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -342,3 +343,74 @@ def test_products_of_integers_whose_only_row_has_a_step_of_nothing() -> None:
     matrix = torch.randint(-8, 8, (64, 32), dtype=torch.int8)
     right = torch.equal(aten._int_mm.default(row, matrix), row.int() @ matrix.int())
     assert right or verdict_of(aten._int_mm.default, row, matrix).verdict == "wrong"
+
+
+def test_bytes_are_held_against_int64_where_that_fits() -> None:
+    pixels = torch.arange(0, 256, 3, dtype=torch.uint8)
+    found = verdict_of(aten.lt.Scalar, pixels, 256)
+    assert (found.verdict, found.elements, found.witnesses) == ("wrong", len(pixels), 1)
+    assert "in int64, where no argument wraps," in found.reason
+    below = verdict_of(aten.le.Tensor, pixels, torch.tensor(-19, dtype=torch.int8))
+    assert (below.verdict, below.got, below.expected) == ("wrong", "1", "0")
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("add.Tensor", 200),
+        ("mul.Tensor", 7),
+        ("sub.Tensor", 77),
+        ("bitwise_and.Scalar", 15),
+        ("remainder.Scalar", 7),
+        ("lt.Scalar", 100),
+        ("eq.Scalar", 255),
+        ("__rshift__.Scalar", 2),
+        ("pow.Tensor_Scalar", 3),
+        ("clamp_min.default", 9),
+        ("floor_divide.Scalar", 5),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16], ids=str)
+def test_integers_that_wrap_or_round_as_they_are_meant_are_not_accused(
+    name: str, other: int, dtype: torch.dtype
+) -> None:
+    operator, overload = name.split(".")
+    numbers = torch.arange(0, 256, 3).to(dtype)
+    found = verdict_of(getattr(getattr(aten, operator), overload), numbers, other)
+    assert found.verdict == "agree"
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32], ids=str)
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("abs", ()),
+        ("neg", ()),
+        ("sum", ()),
+        ("cumsum", (0,)),
+        ("sort", ()),
+        ("argmax", ()),
+        ("bitwise_not", ()),
+        ("sgn", ()),
+        ("prod", ()),
+        ("nonzero", ()),
+        ("flip", ([0],)),
+    ],
+)
+def test_right_kernels_of_integers_are_not_accused(
+    dtype: torch.dtype, name: str, rest: tuple[Any, ...]
+) -> None:
+    numbers = torch.tensor([-128, 127, 0, 3, 3, -5]).to(dtype)
+    assert verdict_of(getattr(aten, name).default, numbers, *rest).verdict == "agree"
+
+
+def test_bits_of_booleans_are_no_numbers() -> None:
+    flags = torch.tensor([True, False, True])
+    for func in (aten.bitwise_not.default, aten.sum.default, aten.logical_not.default):
+        assert verdict_of(func, flags).verdict == "agree"
+
+
+def test_infinite_complex_numbers_are_added_part_by_part() -> None:
+    pole = torch.tensor([complex(math.inf, 0), 1 + 2j], dtype=torch.complex64)
+    assert verdict_of(aten.add.Tensor, pole, pole).verdict == "wrong"
+    assert verdict_of(aten.add.Tensor, pole[1:], pole[1:].conj().resolve_conj()).verdict == "agree"

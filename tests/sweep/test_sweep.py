@@ -6,6 +6,8 @@ ends no sweep.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,8 @@ import torch
 from opscope.cli import main
 from opscope.errors import FormatError, UsageError
 from opscope.report.junit import junit_text
-from opscope.sweep.api import Plan, Worker, document_of, merged
+from opscope.repro.answering import AnsweringProcess
+from opscope.sweep.api import Plan, answer_of, document_of, merged
 from opscope.sweep.examined import sweep
 from opscope.sweep.kept import kept_answers
 from opscope.sweep.samples import Program, check_registered, layouts, meant
@@ -121,10 +124,16 @@ def test_an_operator_that_torch_does_not_have_is_told_with_its_nearest() -> None
 
 
 def test_a_process_that_ends_is_told_of() -> None:
-    with Worker(60) as worker:
-        worker.process.kill()
-        worker.process.wait()
-        assert "ended with status" in worker.answer(Task(name="add")).reason
+    for code, reason in (
+        ("raise SystemExit(3)", "ended with exit code 3"),
+        ("import os; os.kill(os.getpid(), 9)", "ended with signal 9"),
+        ("input(); input()", "no answer after 0.5 s"),
+    ):
+        with AnsweringProcess([sys.executable, "-c", code], os.environ) as process:
+            assert (
+                reason
+                in answer_of(process, Task(name="add"), 0.5 if "input" in code else 60).reason
+            )
 
 
 def test_words_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:

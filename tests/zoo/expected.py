@@ -200,6 +200,7 @@ HEALTHY = (
     healthy("healthy_straight_through"),
     healthy("healthy_dataloader_workers"),
     healthy("healthy_ddp", ranks=2),
+    healthy("healthy_local_sgd", ranks=3),
     healthy("healthy_compiled", compiles=True),
 )
 

@@ -24,7 +24,17 @@ UNREADABLE = 2
 _LISTED = 20  # failures named on stderr; all are in the --json document
 
 Type = Literal[
-    "npy", "bin", "msnpy", "pt", "txt", "csv", "safetensors", "mindspore", "msprobe", "cann"
+    "npy",
+    "bin",
+    "msnpy",
+    "pt",
+    "txt",
+    "csv",
+    "safetensors",
+    "mindspore",
+    "msprobe",
+    "cann",
+    "parquet",
 ]
 
 
@@ -34,7 +44,8 @@ def convert(  # noqa: PLR0913 - the options of the manual
     kind: Annotated[
         Type,
         Parameter(
-            name="--type", help="What to write; mindspore, msprobe and cann are whole layouts."
+            name="--type",
+            help="What to write; mindspore, msprobe and cann are whole layouts, parquet tables.",
         ),
     ] = "npy",
     layout: Annotated[

@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from cyclopts import Parameter
 
 from opscope.cli.options import Json
 
@@ -18,11 +19,24 @@ if TYPE_CHECKING:
 INDENT = 10
 
 
-def doctor(*, json: Json = False) -> int:
+def doctor(
+    *,
+    device: Annotated[
+        str | None,
+        Parameter(
+            help="Try statistics on a device (npu, cuda:1, cpu) instead, against the host's."
+        ),
+    ] = None,
+    json: Json = False,
+) -> int:
     """Say which versions, devices and back ends are here, what is missing, and why.
 
-    Exit code 0: all is well, 1: something has to be mended.
+    Exit code 0: all is well, 1: something has to be mended, 125: there is no such device.
     """
+    if device is not None:
+        from opscope.cli.device import examine_device
+
+        return examine_device(device, json=json)
     from opscope.cli.diagnosis import diagnose
 
     found = diagnose(os.environ, here=Path.cwd())

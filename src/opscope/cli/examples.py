@@ -17,6 +17,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "scan": (
         ("scan runs/x", "the verdict of a run"),
         ("scan runs/x --annotate -o opscope.sarif", "in continuous integration"),
+        ("scan runs/x --executor processes:8", "a job of many ranks, by eight workers"),
     ),
     "compare": (
         ("compare runs/npu runs/cpu", "where a run parts from one that is trusted"),

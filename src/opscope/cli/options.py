@@ -26,6 +26,15 @@ Python = Annotated[
 Json = Annotated[bool, Parameter(help="One JSON document on stdout, and nothing else there.")]
 
 
+Engine = Annotated[
+    str | None,
+    Parameter(
+        name="--executor",
+        help="Who reads the ranks: processes:N, dask://HOST:PORT, ray or ray://HOST:PORT.",
+    ),
+]
+
+
 def interpreter(given: str | None) -> str | None:
     """The interpreter that --python names, as it is found from every folder; UsageError where there
     is none.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`opscope report`: a run, or the comparison of two, as one HTML file that needs nothing else; its
-verdict as Markdown or as a picture.
+verdict as Markdown or as a picture, its calls as a trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +39,7 @@ def report(
         Parameter(
             name=["--output", "-o"],
             help="The file; one that exists gets a sibling, said aloud. .md: the verdict for an "
-            "issue; .svg: its picture.",
+            "issue; .svg: its picture; .json: a trace for Perfetto and Chrome.",
         ),
     ] = Path("report.html"),
     redact: Annotated[str, Parameter(help=REDACT)] = "",
@@ -47,7 +47,7 @@ def report(
     selection: Selected = EVERYTHING,
 ) -> int:
     """Write one HTML file with what was found and what led to it, to open or to attach anywhere;
-    into a file .md or .svg the verdict alone.
+    into a file .md or .svg the verdict alone, into .json a trace of all calls.
 
     Exit code 0: written, 2: the run cannot be read, 3: written, but the run is incomplete.
 
@@ -70,33 +70,39 @@ def report(
         else:
             documents, text = _of_two(opened, (run, golden), wanted, progress)
     title = "opscope" if left_out else f"opscope {Path(run).name}"
-    made = _written(
-        documents(redact=left_out, colour=colour),
-        output.suffix.lower(),
-        title,
-        "" if left_out else text,
-    )
+    if output.suffix.lower() == ".json":
+        from opscope.view.trace import trace
+
+        made: Iterable[str] = trace(opened, redact=left_out)
+    else:
+        made = _written(
+            documents(redact=left_out, colour=colour),
+            output.suffix.lower(),
+            title,
+            "" if left_out else text,
+        )
     free = free_file(output)
     if free != output:
         note(f"{output} exists; written to {free}")
-    free.write_text(made, encoding="utf-8")
+    with free.open("w", encoding="utf-8") as file:
+        file.writelines(made)
     say(f"{free}")
     return completeness(opened)
 
 
-def _written(documents: Documents, ending: str, title: str, text: str) -> str:
+def _written(documents: Documents, ending: str, title: str, text: str) -> tuple[str]:
     """What a file of this ending holds; text is what is read of a page where no script runs."""
     if ending == ".md":
         from opscope.view.written import written
 
-        return written(documents.get("verdict"), documents.get("run"))
+        return (written(documents.get("verdict"), documents.get("run")),)
     if ending == ".svg":
         from opscope.view.figure import verdict_figure
 
-        return verdict_figure(*map(documents.get, ("verdict", "calls", "names")))
+        return (verdict_figure(*map(documents.get, ("verdict", "calls", "names"))),)
     from opscope.view.page import page
 
-    return page(documents.whole(), title=title, text=text)
+    return (page(documents.whole(), title=title, text=text),)
 
 
 def _of_run(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import Parameter
 
-from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.options import EVERYTHING, Engine, Json, Selected
 from opscope.cli.printing import INCOMPLETE, tell_page
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
@@ -37,6 +37,7 @@ def scan(  # noqa: PLR0913 - the options of the verb
     annotate: Annotated[bool, Parameter(help=ANNOTATE, negative=())] = False,
     fail_on: Annotated[Literal["any", "reached"], Parameter(help=FAIL_ON)] = "any",
     show_hidden: Annotated[bool, Parameter(help=SHOW_HIDDEN, negative=())] = False,
+    executor: Engine = None,
     selection: Selected = EVERYTHING,
 ) -> int:
     """Name the first overflow, NaN or Inf of a run: its origin, what spread it, what hid it, and
@@ -50,6 +51,7 @@ def scan(  # noqa: PLR0913 - the options of the verb
     run
         A run, or any known dump.
     """
+    from opscope.engine.executors import executor_of
     from opscope.formats.registry import open_run
     from opscope.report.exports import check_ending, export
     from opscope.scan.api import scan as ask
@@ -58,11 +60,12 @@ def scan(  # noqa: PLR0913 - the options of the verb
         raise UsageError("--json and --annotate exclude one another")
     if output is not None:
         check_ending(output)
-    with Progress() as progress:
+    with executor_of(executor) as pool, Progress() as progress:
         document = ask(
             open_run(run),
             selection=selection.selection(),
             show_hidden=show_hidden,
+            executor=pool,
             progress=progress,
         )
     document = msgspec.structs.replace(document, runs=(run,))

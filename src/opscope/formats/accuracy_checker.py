@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opscope.errors import FormatError
 from opscope.formats.bounded_json import load_json_or_note
 from opscope.formats.folders import file_names, folder_names, walk
-from opscope.formats.foreign import ForeignRun, Tables
+from opscope.formats.foreign import ForeignRun
 from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
 from opscope.formats.msprobe.stacks import read_stacks, user_line
 from opscope.formats.registry import Format
+from opscope.formats.run_builder import RunBuilder
 from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
+from opscope.run.schema import Call, Tensor, ValueRef
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -92,29 +92,13 @@ def open_dump(path: Path) -> Run:
     for place in _places(path):
         owners[place.owner].append(place)
     small = all(owner < 100_000 for owner in owners) and 0 in owners  # ranks, not process numbers
-    processes = []
     for process, owner in enumerate(sorted(owners)):
-        processes.append(
-            builder.add_process(
-                process,
-                owner if small else process,
-                sorted(owners[owner], key=lambda place: place.step),
-            )
-        )
-    if not builder.read:
-        raise FormatError(
-            path, builder.problems[0] if builder.problems else "no forward_info_*.json below it"
-        )
-    tables = Tables(
-        calls=tuple(builder.calls),
-        processes=tuple(processes),
-        stacks=tuple(builder.stacks),
-        problems=tuple(builder.problems),
-    )
+        steps = sorted(owners[owner], key=lambda place: place.step)
+        builder.add_process(owner if small else process, steps)
     return ForeignRun(
         RunInfo(path=str(path), format="api_accuracy_checker"),
         path,
-        tables,
+        builder.rows.tables(path, "no forward_info_*.json below it"),
         builder.draft,
         load=load_value,
     )
@@ -128,71 +112,55 @@ class _Builder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.calls: list[Call] = []
-        self.stacks: list[Stack] = []
-        self.problems: list[str] = []
-        self.read = False
+        self.rows = RunBuilder()
         self._sources: dict[tuple[int, int], _Source] = {}
 
-    def add_process(self, process: int, rank: int, places: list[_Place]) -> Process:
+    def add_process(self, rank: int, places: list[_Place]) -> None:
         """All steps of one process."""
-        index = 0
+        self.rows.start_process(str(places[0].folder), rank)
         for place in places:
             files = _real_data(place.folder, self.root)
-            stacks = read_stacks(
-                load_json_or_note(place.folder / f"stack_info_{place.owner}.json", self.problems)
-            )
+            stacks = read_stacks(self._read(place, "stack"))
             forward: dict[str, int] = {}
             for phase in place.phases:
-                value = load_json_or_note(
-                    place.folder / f"{phase}_info_{place.owner}.json", self.problems
-                )
+                value = self._read(place, phase)
                 if not isinstance(value, dict):
                     continue
-                self.read = True
+                self.rows.read = True
                 for key, body in value.items():
-                    call = self._call(
-                        key,
-                        body,
-                        (process, rank, place.step, index),
-                        (phase, forward.get(key), stacks.get(key, ())),
-                    )
-                    self.calls.append(call)
-                    self._sources[process, index] = _Source(tuple(_leaves(body, phase)), files)
-                    if phase == "forward":
-                        forward[key] = index
-                    index += 1
-        return Process(process=process, directory=str(places[0].folder), rank=rank)
+                    call = self._call(key, body, place.step, phase, forward, stacks.get(key, ()))
+                    source = _Source(tuple(_leaves(body, phase)), files)
+                    self._sources[call.process, call.index] = source
+
+    def _read(self, place: _Place, what: str) -> Any:
+        path = place.folder / f"{what}_info_{place.owner}.json"
+        return load_json_or_note(path, self.rows.problems)
 
     def _call(
         self,
         key: str,
         body: Any,
-        place: tuple[int, int, int, int],
-        about: tuple[str, int | None, tuple[str, ...]],
+        step: int,
+        phase: str,
+        forward: dict[str, int],
+        frames: tuple[str, ...],
     ) -> Call:
-        process, rank, step, index = place
-        phase, forward, frames = about
         found = _KEY.fullmatch(key)
-        op = f"{found[1]}.{found[2]}" if found else key
-        stack = None
-        if frames and phase == "forward":
-            stack = len(self.stacks)
-            self.stacks.append(Stack(process=process, stack=stack, frames=frames))
-        return Call(
-            process=process,
-            rank=rank,
+        is_forward = phase == "forward"
+        call = self.rows.add_call(
             step=step,
-            index=index,
             level="api",
             phase=phase,
-            op=op,
+            op=f"{found[1]}.{found[2]}" if found else key,
             name=f"{key}.{phase}",
-            forward_index=forward if phase == "backward" else None,
-            stack=stack,
+            forward_index=None if is_forward else forward.get(key),
+            stack=self.rows.add_stack(frames) if is_forward else None,
             source=user_line(frames),
-            args=_arguments(body) if phase == "forward" else None,
+            args=_arguments(body) if is_forward else None,
         )
+        if is_forward:
+            forward[key] = call.index
+        return call
 
     def draft(self, call: Call) -> list[Tensor]:
         """Rows of one call."""

@@ -23,7 +23,19 @@ if TYPE_CHECKING:
     from opscope.run.progress import Progress
     from opscope.run.protocol import Run
 
-TYPES = ("npy", "bin", "pt", "txt", "csv", "safetensors", "msnpy", "mindspore", "msprobe", "cann")
+TYPES = (
+    "npy",
+    "bin",
+    "pt",
+    "txt",
+    "csv",
+    "safetensors",
+    "msnpy",
+    "mindspore",
+    "msprobe",
+    "cann",
+    "parquet",
+)
 
 
 class Report(msgspec.Struct):

@@ -26,10 +26,11 @@ from opscope.formats.debug_mode_text import CallText, TensorText, Word, read_cal
 from opscope.formats.logs import find_logs, read_logs, take_lines
 from opscope.formats.msprobe.leaves import plain_value
 from opscope.formats.registry import Format
+from opscope.formats.run_builder import RunBuilder
 from opscope.run.dtypes import find_dtype
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call, Process, Stack, Tensor
+from opscope.run.schema import Call, Tensor
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -71,46 +72,33 @@ def open_text(path: Path) -> Run:
     read_logs(path, _looks_right, builder, what="lines of PyTorch's DebugMode")
     info = RunInfo(path=str(path), format="torch_debug_mode")
     tensors = builder.proved()
-    run = DebugModeRun(
-        info, builder.processes, builder.calls, tensors, builder.stacks, problems=builder.problems
+    return MemoryRun(
+        info,
+        builder.processes,
+        builder.calls,
+        tensors,
+        builder.stacks,
+        problems=builder.problems,
+        norms=builder.norms(),
     )
-    run.norms = builder.norms()
-    return run
-
-
-class DebugModeRun(MemoryRun):
-    """A run of DebugMode; norms holds the finite L1 norms of its tensors, by process, index, side
-    and slot.
-    """
-
-    norms: dict[tuple[int, int, str, str], float]
 
 
 FORMAT = Format("torch_debug_mode", detect, open_text)
 
 
-class _Builder:
+class _Builder(RunBuilder):
     def __init__(self) -> None:
-        self.processes: list[Process] = []
-        self.calls: list[Call] = []
-        self.stacks: list[Stack] = []
-        self.problems: list[str] = []
+        super().__init__()
         self._rows: list[tuple[Tensor, float | None]] = []
-        self._start(0, 0)
 
-    def _start(self, process: int, rank: int) -> None:
-        self._process, self._rank, self._index = process, rank, 0
+    def add(self, path: Path, rank: int) -> None:
+        """One file."""
+        self.start_process(str(path), rank)
         self._open: list[_Open] = []
-        self._source: tuple[str, int] | None = None
-        self._frames: dict[str, int] = {}
+        self._source: tuple[str, int | None] | None = None
         self._counts: dict[str, int] = defaultdict(int)
         self._versions: dict[int, int] = {}
         self._next = 0
-
-    def add(self, path: Path, process: int, rank: int) -> None:
-        """One file."""
-        self._start(process, rank)
-        self.processes.append(Process(process=process, directory=str(path), rank=rank))
         take_lines(path, self._line, self.problems)
 
     def proved(self) -> list[Tensor]:
@@ -151,19 +139,14 @@ class _Builder:
 
     def _comment(self, text: str) -> None:
         if (found := _STACK.match(text)) is not None:
-            frame = f"{found[1]}:{found[2]} in {found[3]}"
-            if frame not in self._frames:
-                self._frames[frame] = len(self._frames)
-                self.stacks.append(
-                    Stack(process=self._process, stack=self._frames[frame], frames=(frame,))
-                )
-            self._source = (f"{found[1]}:{found[2]}", self._frames[frame])
+            line = f"{found[1]}:{found[2]}"
+            self._source = line, self.add_stack((f"{line} in {found[3]}",))
         elif (
             text.startswith("# post-kernel hashes: ")
             and self.calls
             and self.calls[-1].op.startswith("triton::")
         ):
-            place = (self._process, self._index - 1)
+            place = (self.process.process, self.index - 1)
             latest = takewhile(
                 lambda pair: (pair[0].process, pair[0].index) == place, reversed(self._rows)
             )
@@ -207,32 +190,26 @@ class _Builder:
         backward = (above is not None and above.backward) or (
             kind == "operator" and "_backward" in op
         )
-        self.calls.append(
-            Call(
-                process=self._process,
-                rank=self._rank,
-                step=0,
-                index=self._index,
-                level=kind,
-                op=op,
-                module=module,
-                parent=above.index if above is not None else None,
-                phase="backward" if backward else "forward",
-                name=f"{stem}#{self._counts[stem]}",
-                stack=self._source[1] if self._source else None,
-                source=self._source[0] if self._source else None,
-                args=_arguments(text) if text is not None else None,
-            )
+        call = self.add_call(
+            step=0,
+            level=kind,
+            op=op,
+            module=module,
+            parent=above.index if above is not None else None,
+            phase="backward" if backward else "forward",
+            name=f"{stem}#{self._counts[stem]}",
+            stack=self._source[1] if self._source else None,
+            source=self._source[0] if self._source else None,
+            args=_arguments(text) if text is not None else None,
         )
         self._counts[stem] += 1
         self._open.append(
-            _Open(indent, self._index, module, kind == "module", backward or op in _BACKWARD)
+            _Open(indent, call.index, module, kind == "module", backward or op in _BACKWARD)
         )
         if text is not None:
-            self._tensors(text, follow=kind == "operator")
-        self._index += 1
+            self._tensors(call, text, follow=kind == "operator")
 
-    def _tensors(self, text: CallText, *, follow: bool) -> None:
+    def _tensors(self, call: Call, text: CallText, *, follow: bool) -> None:
         """Rows of a call; APIs stand before what runs in them, so only operators make and read
         versions.
         """
@@ -245,33 +222,33 @@ class _Builder:
                 if follow and tensor.number is not None
                 else None
             )
-            self._rows.append((self._row("input", slot, tensor, version), norm))
+            self._rows.append((_row(call, "input", slot, tensor, version), norm))
         if follow and _IN_PLACE.fullmatch(text.name):
             self._versions.clear()
         for slot, tensor, norm in _leaves(text.output, text.log.get("hash"), ""):
             version = self._new() if follow and tensor.number is not None else None
             if version is not None and tensor.number is not None:
                 self._versions[tensor.number] = version
-            self._rows.append((self._row("output", slot or "0", tensor, version), norm))
+            self._rows.append((_row(call, "output", slot or "0", tensor, version), norm))
 
     def _new(self) -> int:
         self._next += 1
         return self._next
 
-    def _row(self, io: str, slot: str, tensor: TensorText, version: int | None) -> Tensor:
-        size = math.prod(tensor.shape) if tensor.shape is not None and tensor.kind != "dt" else None
-        kind = {"ft": "FakeTensor", "dt": "DTensor"}.get(tensor.kind)
-        return Tensor(
-            process=self._process,
-            index=self._index,
-            io=io,
-            slot=slot,
-            version=version,
-            dtype=tensor.dtype,
-            shape=tensor.shape,
-            size=size,
-            tensor_class=kind,
-        )
+
+def _row(call: Call, io: str, slot: str, tensor: TensorText, version: int | None) -> Tensor:
+    size = math.prod(tensor.shape) if tensor.shape is not None and tensor.kind != "dt" else None
+    return Tensor(
+        process=call.process,
+        index=call.index,
+        io=io,
+        slot=slot,
+        version=version,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        size=size,
+        tensor_class={"ft": "FakeTensor", "dt": "DTensor"}.get(tensor.kind),
+    )
 
 
 def _level(call: CallText) -> tuple[str, str] | None:

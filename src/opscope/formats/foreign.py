@@ -24,6 +24,7 @@ import numpy as np
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.formats.npy import in_shape
 from opscope.kernels.calls import STATISTICS
+from opscope.run.access import Access, TensorRow
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 from opscope.run.relation import Relations
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
@@ -45,6 +46,7 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
     stacks: tuple[Stack, ...] = ()
     judgements: tuple[Judgement, ...] = ()
     problems: tuple[str, ...] = ()
+    hashes: dict[TensorRow, str] = {}  # of the tool that wrote it; filled as rows are drafted
 
 
 class ForeignRun(Relations):
@@ -74,6 +76,7 @@ class ForeignRun(Relations):
         self._load = load
         self._late = late if late is not None else []
         self._calls = {(call.process, call.index): call for call in tables.calls}
+        self.access = Access(rows=self.rows, tensors_of=self.tensors_of, hashes=tables.hashes)
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class LogReader(Protocol):
     calls: list[Call]
     problems: list[str]
 
-    def add(self, path: Path, process: int, rank: int) -> None:
+    def add(self, path: Path, rank: int) -> None:
         """One file."""
 
 
@@ -64,8 +64,8 @@ def read_logs(
     """Every log at a path given to the reader; FormatError saying that there is nothing of what
     when none holds a call.
     """
-    for process, file in enumerate(find_logs(path, looks_right)):
-        reader.add(file, process, rank_of(file, process))
+    for number, file in enumerate(find_logs(path, looks_right)):
+        reader.add(file, rank_of(file, number))
     if not reader.calls:
         raise FormatError(path, reader.problems[0] if reader.problems else f"no {what} in it")
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +32,10 @@ from opscope.formats.extremes import number
 from opscope.formats.foreign import UNKNOWN
 from opscope.formats.logs import find_logs, read_logs, take_lines
 from opscope.formats.registry import Format
+from opscope.formats.run_builder import RunBuilder
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call, Process, Tensor
+from opscope.run.schema import Call, Tensor
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -76,7 +76,7 @@ def open_text(path: Path) -> Run:
         RunInfo(path=str(path), format="onnxruntime"),
         builder.processes,
         builder.calls,
-        builder.rows,
+        builder.tensors,
         problems=builder.problems,
     )
 
@@ -84,21 +84,19 @@ def open_text(path: Path) -> Run:
 FORMAT = Format("onnxruntime", detect, open_text)
 
 
-class _Builder:
+class _Builder(RunBuilder):
     def __init__(self) -> None:
-        self.processes: list[Process] = []
-        self.calls: list[Call] = []
-        self.rows: list[Tensor] = []
-        self.problems: list[str] = []
+        super().__init__()
+        self.tensors: list[Tensor] = []
         self._next = 0
 
-    def add(self, path: Path, process: int, rank: int) -> None:
+    def add(self, path: Path, rank: int) -> None:
         """One file. A new step begins where its first node comes again."""
-        self.processes.append(Process(process=process, directory=str(path), rank=rank))
-        self._process, self._rank, self._index, self._step = process, rank, -1, 0
+        self.start_process(str(path), rank)
+        self._step = 0
+        self._call: Call | None = None
         self._first: str | None = None
         self._versions: dict[str, int] = {}
-        self._names: dict[tuple[int, str], int] = defaultdict(int)
         self._row: tuple[Tensor, _Seen] | None = None
         take_lines(path, self._line, self.problems)
         self._finish_row()
@@ -110,8 +108,9 @@ class _Builder:
                 self._node(node[1], node[2])
         elif (side := _SIDE.fullmatch(line)) is not None:
             self._finish_row()
-            if self._index >= 0:
-                self._start_row("input" if side[1] == "Input" else "output", side[2], side[3])
+            if self._call is not None:
+                io = "input" if side[1] == "Input" else "output"
+                self._start_row(self._call, io, side[2], side[3])
         elif self._row is not None:
             _take(self._row[1], line)
 
@@ -122,29 +121,17 @@ class _Builder:
         elif known == self._first:
             self._step += 1
             self._versions.clear()  # what no node makes is fed anew
-        self._index += 1
-        self._names[self._step, known] += 1
-        count = self._names[self._step, known]
-        self.calls.append(
-            Call(
-                process=self._process,
-                rank=self._rank,
-                step=self._step,
-                index=self._index,
-                level="operator",
-                phase="forward",
-                op=op,
-                name=known if count == 1 else f"{known}#{count}",
-            )
+        self._call = self.add_call(
+            step=self._step, level="operator", phase="forward", op=op, name=known
         )
 
-    def _start_row(self, io: str, slot: str, name: str) -> None:
+    def _start_row(self, call: Call, io: str, slot: str, name: str) -> None:
         if io == "output" or name not in self._versions:
             self._next += 1
             self._versions[name] = self._next
         row = Tensor(
-            process=self._process,
-            index=self._index,
+            process=call.process,
+            index=call.index,
             io=io,
             slot=slot,
             version=self._versions[name],
@@ -156,7 +143,7 @@ class _Builder:
     def _finish_row(self) -> None:
         if self._row is not None:
             row, seen = self._row
-            self.rows.append(msgspec.structs.replace(row, **_columns(seen)))
+            self.tensors.append(msgspec.structs.replace(row, **_columns(seen)))
             self._row = None
 
 

@@ -32,14 +32,15 @@ from opscope.formats.bounded import read_bounded
 from opscope.formats.bounded_json import parse_json
 from opscope.formats.extremes import proven
 from opscope.formats.folders import file_names, walk
-from opscope.formats.foreign import UNKNOWN, ForeignRun, Tables
+from opscope.formats.foreign import UNKNOWN, ForeignRun
 from opscope.formats.msprobe.leaves import plain_value
 from opscope.formats.msprobe.stacks import user_line
 from opscope.formats.npy import read_npy
 from opscope.formats.registry import Format
+from opscope.formats.run_builder import RunBuilder
 from opscope.run.dtypes import DType, find_dtype
-from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
+from opscope.run.protocol import Coverage, RunInfo
+from opscope.run.schema import Call, Tensor, ValueRef
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -211,29 +212,19 @@ def open_dump(path: Path) -> Run:
     by_rank: dict[int, list[_Place]] = defaultdict(list)
     for place in _places(path):
         by_rank[place.rank].append(place)
-    processes = [
-        builder.add_process(i, sorted(by_rank[rank], key=lambda p: (p.step, p.text)))
-        for i, rank in enumerate(sorted(by_rank))
-    ]
-    if not builder.read:
-        raise FormatError(
-            path, builder.problems[0] if builder.problems else "no .pkl of ptdbg_ascend below it"
-        )
-    tables = Tables(
-        calls=tuple(builder.calls),
-        processes=tuple(processes),
-        stacks=tuple(builder.stacks),
-        problems=tuple(builder.problems),
-    )
+    for rank in sorted(by_rank):
+        builder.add_process(sorted(by_rank[rank], key=lambda p: (p.step, p.text)))
     return ForeignRun(
-        RunInfo(path=str(path), format="ptdbg_ascend"),
+        RunInfo(path=str(path), format="ptdbg_ascend", coverage=WRITTEN_LATE),
         builder.root,
-        tables,
+        builder.rows.tables(path, "no .pkl of ptdbg_ascend below it"),
         builder.draft,
         load=load_value,
     )
 
 
+# It writes the positional arguments of a function, once the function has returned.
+WRITTEN_LATE = Coverage(keywords=False, before=False)
 FORMAT = Format("ptdbg_ascend", detect, open_dump)
 
 
@@ -247,43 +238,37 @@ class _Builder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.calls: list[Call] = []
-        self.stacks: list[Stack] = []
-        self.problems: list[str] = []
-        self.read = False
+        self.rows = RunBuilder()
         self._lines: dict[tuple[int, int], tuple[list[Line], str, frozenset[str]]] = {}
-        self._index = 0
 
-    def add_process(self, process: int, places: list[_Place]) -> Process:
+    def add_process(self, places: list[_Place]) -> None:
         """All files of one rank."""
-        self._index = 0
+        self.rows.start_process(str(places[0].text.parent), places[0].rank)
         for place in places:
             parsed = self._parse(place.text)
             if parsed is not None:
-                self._add(process, place, parsed)
-        return Process(process=process, directory=str(places[0].text.parent), rank=places[0].rank)
+                self._add(place, parsed)
 
     def _parse(self, path: Path) -> Parsed | None:
         try:
             parsed = parse_pkl(read_bounded(path, limit=_SIZE_LIMIT, what="a .pkl"), path)
         except FormatError as error:
-            self.problems.append(str(error))
+            self.rows.problems.append(str(error))
             return None
-        self.problems.extend(parsed.problems)
-        self.read = self.read or bool(parsed.lines or parsed.stacks)
+        self.rows.problems.extend(parsed.problems)
+        self.rows.read |= bool(parsed.lines or parsed.stacks)
         return parsed
 
-    def _add(self, process: int, place: _Place, parsed: Parsed) -> None:
+    def _add(self, place: _Place, parsed: Parsed) -> None:
         grouped: dict[str, list[Line]] = defaultdict(list)
         for line in parsed.lines:
             grouped[line.call].append(line)
         prefix = os.path.relpath(place.data, self.root)
         files = frozenset(file_names(place.data))
-        indices = {name: self._index + i for i, name in enumerate(grouped)}
+        indices = {name: self.rows.index + i for i, name in enumerate(grouped)}
         for name, lines in grouped.items():
-            self.calls.append(self._call(name, lines, indices, parsed.stacks, (process, place)))
-            self._lines[process, indices[name]] = (lines, prefix, files)
-        self._index += len(grouped)
+            call = self._call(name, lines, indices, parsed.stacks, place.step)
+            self._lines[call.process, call.index] = (lines, prefix, files)
 
     def _call(
         self,
@@ -291,20 +276,16 @@ class _Builder:
         lines: list[Line],
         indices: dict[str, int],
         stacks: dict[str, tuple[str, ...]],
-        about: tuple[int, _Place],
+        step: int,
     ) -> Call:
-        process, place = about
         found = _CALL.fullmatch(name)
         prefix, api = (found["prefix"], found["api"]) if found else (None, name)
         backward = name.endswith("backward")
         forward = name[: -len("backward")] + "forward" if backward else None
         frames = stacks.get(name, ())
         source = user_line(frames) or (user_line(stacks.get(forward, ())) if forward else None)
-        return Call(
-            process=process,
-            rank=place.rank,
-            step=place.step,
-            index=indices[name],
+        return self.rows.add_call(
+            step=step,
             level="module" if prefix in {None, "Module"} else "api",
             phase="communication"
             if prefix == "Distributed"
@@ -314,16 +295,10 @@ class _Builder:
             op=api if prefix in {None, "Module"} else f"{prefix}.{api}",
             name=name,
             forward_index=indices.get(forward) if forward else None,
-            stack=self._stack(process, frames),
+            stack=self.rows.add_stack(frames),
             source=source,
             args=None if backward else _arguments(lines),
         )
-
-    def _stack(self, process: int, frames: tuple[str, ...]) -> int | None:
-        if not frames:
-            return None
-        self.stacks.append(Stack(process=process, stack=len(self.stacks), frames=frames))
-        return len(self.stacks) - 1
 
     def draft(self, call: Call) -> list[Tensor]:
         """Rows of one call: the file's values where it is there, else the statistics of the

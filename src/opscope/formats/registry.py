@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 GROUP = "opscope.formats"
 BUILTIN = (
     "opscope.formats.native:FORMAT",
+    "opscope.formats.parquet:FORMAT",
     "opscope.formats.mindspore:FORMAT",
     "opscope.formats.msprobe:FORMAT",
     "opscope.formats.ptdbg:FORMAT",

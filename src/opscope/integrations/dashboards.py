@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
 
 from opscope.formats.registry import open_run
+from opscope.run.finding import Finding
 from opscope.run.printable import printable
 from opscope.run.protocol import Run
 from opscope.run.query import sql
@@ -63,7 +64,13 @@ class MLflow(Protocol):
 class Logs(Protocol):
     """A run of Weights & Biases or SwanLab: what wandb.init() gives, or the module swanlab."""
 
-    def log(self, data: dict[str, float], step: int) -> Any: ...
+    def log(self, data: dict[str, Any], step: int) -> Any: ...
+
+
+class Tracer(Protocol):
+    """The part of opentelemetry.trace.Tracer that is used."""
+
+    def start_span(self, name: str, *, attributes: dict[str, Any]) -> Any: ...
 
 
 def magnitudes(run: Run | str | os.PathLike[str]) -> Iterator[Magnitude]:
@@ -95,10 +102,44 @@ def to_mlflow(run: Run | str | os.PathLike[str], mlflow: MLflow) -> None:
     mlflow.log_text(f"{scan(opened)!r}\n", f"{PREFIX}/verdict.txt")
 
 
-def to_logs(run: Run | str | os.PathLike[str], logs: Logs) -> None:
-    """The same curves to whatever has log(data, step): a run of Weights & Biases, swanlab."""
-    for step, values in _by_step(open_run(run)):
-        logs.log(values, step=step)
+def to_logs(
+    run: Run | str | os.PathLike[str], logs: Logs, *, text: Callable[[str], Any] = str
+) -> None:
+    """The same curves to whatever has log(data, step): a run of Weights & Biases, swanlab; in the
+    last step the verdict as opscope/verdict, in what text makes of a string (swanlab.Text).
+    """
+    opened, last = open_run(run), 0
+    for last, values in _by_step(opened):
+        logs.log(values, step=last)
+    logs.log({f"{PREFIX}/verdict": text(f"{scan(opened)!r}")}, step=last)
+
+
+def to_opentelemetry(run: Run | str | os.PathLike[str], tracer: Tracer) -> None:
+    """One span "opscope run" with an event for each finding, for who watches a fleet: its kind,
+    confidence, operator, call, module, line, step and rank are attributes of the event.
+    """
+    opened = open_run(run)
+    document = scan(opened)
+    about = {"command": " ".join(opened.info.command or ()), "path": str(opened.info.path)}
+    span = tracer.start_span(
+        f"{PREFIX} run",
+        attributes={f"{PREFIX}.{name}": printable(text) for name, text in about.items()}
+        | {f"{PREFIX}.findings": len(document.findings), f"{PREFIX}.complete": document.complete},
+    )
+    for finding in document.findings:
+        span.add_event(f"{PREFIX}.finding", attributes=_attributes(finding))
+    span.end()
+
+
+def _attributes(finding: Finding) -> dict[str, Any]:
+    """What is known of a finding, as values that OpenTelemetry takes."""
+    names = ("kind", "confidence", "op", "call", "module", "source", "phase", "step", "rank")
+    values = {name: getattr(finding, name) for name in names}
+    return {
+        f"{PREFIX}.{name}": printable(value) if isinstance(value, str) else value
+        for name, value in values.items()
+        if value is not None
+    } | {f"{PREFIX}.reasons": [printable(reason) for reason in finding.reasons]}
 
 
 def _by_step(run: Run) -> Iterator[tuple[int, dict[str, float]]]:

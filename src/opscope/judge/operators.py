@@ -11,12 +11,14 @@ from opscope.operators.spelling import COLLECTIVE, in_place, world_of
 
 @lru_cache(maxsize=8192)
 def removes(op: str, *, masked: bool) -> bool:
-    """Whether a call leaves out what is not finite on purpose, bounds it or puts something else
-    there; masked: it reads a mask of bools.
+    """Whether a call leaves out what is not finite on purpose, picks other elements, bounds it or
+    puts something else there; masked: it reads a mask of bools.
     """
     known = traits_of(op)
-    return known.masks or (
-        known.guards and (masked or known.places or family(op).startswith("nan"))
+    return (
+        known.masks
+        or known.picks
+        or (known.guards and (masked or known.places or family(op).startswith("nan")))
     )
 
 

@@ -30,6 +30,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     places: bool = False  # a scalar argument can become an element of the output as it stands
     # What is done about values that are not finite.
     guards: bool = False  # is run on such values knowingly, or only chooses among elements
+    picks: bool = False  # some elements are read, by their places, the others left out
     masks: bool = False  # puts a constant where place or another tensor choose elements
     predicate: bool = False  # asks what a value is: the answer is not what became of it
     leaves: bool = False  # the value leaves the tensors for the program's own variables
@@ -39,6 +40,9 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     # an infinity goes in and one of the other sign comes out, without an overflow
     flips: bool = False
     # Arguments by slot.
+    # inputs whose rows (indices of the first dimension) become rows of the first output each by
+    # itself, where they have as many; "all" of them
+    rows: str = ""
     scratch: str = ""  # outputs for the backward kernel alone: padded, or in part never written
     overwrites: str = ""  # the argument whose previous content cannot show in what is left in it
     # how the magnitude of what is written is bounded by the inputs': a rule of kernels.bounds

@@ -55,10 +55,18 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
 MISMATCHES = frozenset({"replay-mismatch", "compiled-mismatch"})  # results are wrong, though sound
 
 
+Ranked = tuple[int, Finding]  # an accusation's order, and what became of it
+
+
 def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, ...]:
     """Findings of these accusations, most likely culprit first; a line that fails in several steps
     is one finding.
     """
+    return tuple(finding for _, finding in ranked(tables, accusations))
+
+
+def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, ...]:
+    """The same, each behind its order."""
     calls = whole_calls(tables, _keys((one.process, one.index) for one in accusations))
     forward = {
         (call.process, call.forward_index)
@@ -74,7 +82,7 @@ def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, .
         tables, _keys((process, index) for process, index in forward | owners if index is not None)
     )
     lines = library_lines(tables.run, (call for call, _ in (*calls.values(), *partners.values())))
-    made: list[tuple[int, Finding]] = []
+    made: list[Ranked] = []
     for one in accusations:
         found = calls.get(key(one.process, one.index))
         if found is not None:
@@ -85,9 +93,12 @@ def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, .
             made.append(
                 (one.order, finding if place is None else _with_evidence(finding, "library", place))
             )
-    made = _callers_last(_wrong_before_failure(made))
-    made.sort(key=lambda item: (item[0], *_position(item[1]), item[1].rank))
-    return _once(made)
+    return _once(in_order(_callers_last(_wrong_before_failure(made))))
+
+
+def in_order(made: Iterable[Ranked]) -> list[Ranked]:
+    """Most likely culprit first."""
+    return sorted(made, key=lambda item: (item[0], *_position(item[1]), item[1].rank))
 
 
 def _or_none(index: int | None) -> int:
@@ -106,7 +117,7 @@ def _position(finding: Finding) -> tuple[int, int]:
     return finding.step, finding.index if finding.index is not None else -1
 
 
-def _wrong_before_failure(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+def _wrong_before_failure(made: list[Ranked]) -> list[Ranked]:
     """A kernel that gave wrong results before the first overflow or crash counts as much: what
     fails later may come of it. So does a graph in which that overflow is the compiler's.
     """
@@ -131,7 +142,7 @@ def _wrong_before_failure(made: list[tuple[int, Finding]]) -> list[tuple[int, Fi
     ]
 
 
-def _callers_last(made: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+def _callers_last(made: list[Ranked]) -> list[Ranked]:
     """A wrong operator whose kernel calls another wrong one comes after it: the fault is the
     other's.
     """
@@ -264,7 +275,7 @@ def slot_of(tensor: Tensor) -> Slot:
 Site = tuple[Any, ...]
 
 
-def _site(order: int, finding: Finding) -> Site:
+def site(order: int, finding: Finding) -> Site:
     """What makes two findings the same fault: the operator and the line; the call's name where no
     line is known.
     """
@@ -276,19 +287,21 @@ def _site(order: int, finding: Finding) -> Site:
     )
 
 
-def _once(made: list[tuple[int, Finding]]) -> tuple[Finding, ...]:
+def _once(made: Sequence[Ranked]) -> tuple[Ranked, ...]:
     """One finding for each site; where it comes back, in the same step and in later ones, is
     evidence of the first.
     """
-    first: dict[Site, Finding] = {}
+    first: dict[Site, Ranked] = {}
     again: dict[Site, list[Finding]] = {}
     for order, finding in made:
-        site = _site(order, finding)
-        if site in first:
-            again.setdefault(site, []).append(finding)
+        where = site(order, finding)
+        if where in first:
+            again.setdefault(where, []).append(finding)
         else:
-            first[site] = finding
-    return tuple(_repeated(finding, again.get(site, [])) for site, finding in first.items())
+            first[where] = (order, finding)
+    return tuple(
+        (order, _repeated(finding, again.get(site, []))) for site, (order, finding) in first.items()
+    )
 
 
 def _repeated(finding: Finding, again: list[Finding]) -> Finding:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 _BYTE = 12
-RECORDED_HERE = "opscope"
 _UNJUDGED = """
     SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index")
     WHERE status IS NULL AND op IN (SELECT unnest(?))
@@ -32,7 +31,7 @@ _UNJUDGED = """
 
 def integer_keys(tables: Tables) -> NDArray[np.int64]:
     """Keys of these calls, sorted."""
-    if tables.run.info.format == RECORDED_HERE:
+    if tables.run.info.coverage.integers:
         return merged([])
     candidates = _candidates(tables.run)
     if not candidates.size:

@@ -57,6 +57,8 @@ class Row(msgspec.Struct, gc=False):
     max_int: int | None = None
     digest: int | None = None
     l2norm: float | None = None
+    shape: Sequence[int] | None = None
+    stride: Sequence[int] | None = None
 
 
 class Node(msgspec.Struct, gc=False):

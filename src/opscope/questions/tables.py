@@ -92,8 +92,9 @@ def _by_process(keys: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
 class Tables:
     """A run and one duckdb connection to it, opened when the first query is made."""
 
-    def __init__(self, run: Run, opened: ExitStack) -> None:
+    def __init__(self, run: Run, opened: ExitStack, memory_limit: str | None = None) -> None:
         self.run = run
+        self._memory_limit = memory_limit
         self._opened = opened
         self._connection: Any = None
 
@@ -112,7 +113,9 @@ class Tables:
     ) -> Iterator[tuple[Any, ...]]:
         """The same, fetched as they are asked for."""
         if self._connection is None:
-            self._connection = self._opened.enter_context(connect(self.run))
+            self._connection = self._opened.enter_context(
+                connect(self.run, memory_limit=self._memory_limit)
+            )
         if wanted is not None:
             self._connection.register("wanted", _KeyTable(wanted))
             calls = _by_process(wanted)
@@ -124,7 +127,7 @@ class Tables:
 
 
 @contextmanager
-def open_tables(run: Run) -> Iterator[Tables]:
-    """Tables of a run, to be asked within the block."""
+def open_tables(run: Run, *, memory_limit: str | None = None) -> Iterator[Tables]:
+    """Tables of a run, to be asked within the block; memory_limit as in query.connect."""
     with ExitStack() as opened:
-        yield Tables(run, opened)
+        yield Tables(run, opened, memory_limit)

@@ -68,9 +68,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(word="tag", takes="NAME", help="name of the run where -o gives none"),
     Option(word="shared", help="others may read the run, as the umask says; else only you"),
-    Option(
-        word="keep-argv", help="keep the command line whole; else values that may be secret are ***"
-    ),
+    Option(word="keep-argv", help="keep the command line whole; else what may be secret is masked"),
     Option(
         word="values",
         takes="KIND",

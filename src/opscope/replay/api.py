@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
 from opscope.replay.signatures import spoken_for
 from opscope.replay.stale import stale
+from opscope.repro.answering import AnsweringProcess, ending
 from opscope.repro.worker import START
 from opscope.run.finding import Document, Finding, Slot
 from opscope.run.progress import Progress, nobody
@@ -259,65 +259,45 @@ def results_file(output: Path, plan: Plan, *, fresh: bool) -> Any:
 
 
 class Worker:
-    """One process that replays calls."""
+    """One process that replays calls, and the call it is at."""
 
     def __init__(self, path: str, plan: Plan) -> None:
-        arguments = (path, msgspec.to_builtins(plan))
         search = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry)]
-        code = BOOTSTRAP.format(path=search, arguments=arguments)
-        environment = {
+        code = BOOTSTRAP.format(path=search, arguments=(path, msgspec.to_builtins(plan)))
+        own = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("OPSCOPE", "PYTHON"))
         }
         # A process that is killed in a kernel removes nothing: where it puts its files is ours.
-        self._place = tempfile.TemporaryDirectory(
+        self._folder = tempfile.TemporaryDirectory(
             prefix="opscope-replay-", ignore_cleanup_errors=True
         )
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment | {"TMPDIR": self._place.name},
+        self.process = AnsweringProcess(
+            [sys.executable, "-I", "-c", code], own | {"TMPDIR": self._folder.name}
         )
         self.call: Call | None = None
         self.since = 0.0
 
+    def fileno(self) -> int:
+        return self.process.fileno()
+
     def ask(self, call: Call) -> None:
         self.call, self.since = call, time.monotonic()
-        if self.process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self.process.stdin.write(f"{call.process} {call.index}\n".encode())
-                self.process.stdin.flush()
+        self.process.send(f"{call.process} {call.index}".encode())
 
     def answer(self) -> dict[str, Any] | None:
         """The reply to what was asked; None when the process ended instead."""
-        line = self.process.stdout.readline() if self.process.stdout is not None else b""
-        try:
-            found: dict[str, Any] | None = msgspec.json.decode(line)
-        except msgspec.DecodeError:
-            return None
-        return found
+        line = self.process.receive()
+        return msgspec.json.decode(line, type=dict[str, Any]) if line else None
 
     def end(self) -> str:
         """End the process and say how it ended; it is asked first, so that it ends what it started,
         unless somebody is in a hurry.
         """
-        if self.process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
-        for asks in (False, True):
-            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-                if asks:
-                    self.process.terminate()
-                self.process.wait(1)
-        self.process.kill()
-        code = self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self._place.cleanup()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+        code = self.process.end(1.0)
+        self._folder.cleanup()
+        return ending(code)
 
 
 def spread(run: Run, waiting: Sequence[Call], plan: Plan) -> Generator[Line]:
@@ -357,13 +337,12 @@ def ready(workers: Sequence[Worker], timeout: float) -> list[tuple[int, Worker]]
     """Workers that have answered, died, or taken too long."""
     busy = [worker for worker in workers if worker.call is not None]
     first = min((worker.since for worker in busy), default=0.0)
-    pipes: list[Any] = [worker.process.stdout for worker in busy]
-    readable, _, _ = select.select(pipes, [], [], max(0.0, first + timeout - time.monotonic()))
+    readable, _, _ = select.select(busy, [], [], max(0.0, first + timeout - time.monotonic()))
     late = time.monotonic() - timeout
     return [
         (place, w)
         for place, w in enumerate(workers)
-        if w.call is not None and (w.process.stdout in readable or w.since <= late)
+        if w.call is not None and (w in readable or w.since <= late)
     ]
 
 

@@ -8,10 +8,8 @@ torch.library cannot vouch for itself.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,6 +20,7 @@ import msgspec
 
 from opscope.errors import OpscopeError, UnavailableError
 from opscope.replay.calls import again, call_at
+from opscope.repro.answering import AnsweringProcess, ending
 
 if TYPE_CHECKING:
     import torch
@@ -55,14 +54,14 @@ class Kernels:
     def __init__(self, path: str, imports: Sequence[str]) -> None:
         self._folder = tempfile.mkdtemp(prefix="opscope-replay-")
         search = [*dict.fromkeys((*sys.path, str(Path.cwd())))]
-        self._code = BOOTSTRAP.format(path=search, arguments=(path, list(imports), self._folder))
-        self._process: subprocess.Popen[bytes] | None = None
+        code = BOOTSTRAP.format(path=search, arguments=(path, list(imports), self._folder))
+        self._process = AnsweringProcess([sys.executable, "-I", "-c", code], os.environ)
 
     def __enter__(self) -> Kernels:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._end()
+        self._process.end(1.0)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def trials(
@@ -73,21 +72,12 @@ class Kernels:
         """
         import torch
 
-        process = self._process = self._process or self._start()
         request = Asked(
             process=call.process, index=call.index, other=other, device=device, repeat=repeat
         )
-        answer = b""
-        if process.stdin is not None and process.stdout is not None:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(msgspec.json.encode(request) + b"\n")
-                process.stdin.flush()
-            answer = process.stdout.readline()
+        answer = self._process.ask(msgspec.json.encode(request))
         if not answer:
-            code = self._end()
-            raise UnavailableError(
-                f"the process died in it ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
-            )
+            raise UnavailableError(f"the process died in it ({ending(self._process.end(1.0))})")
         reason = msgspec.json.decode(answer, type=str)
         if reason:
             raise UnavailableError(reason)
@@ -95,27 +85,6 @@ class Kernels:
             Path(self._folder) / RESULTS, weights_only=True
         )
         return found
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-c", self._code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def _end(self) -> int:
-        process, self._process = self._process, None
-        if process is None:
-            return 0
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(1)
-        process.kill()
-        return process.wait()
 
 
 def load_libraries(imports: Sequence[str]) -> None:

@@ -170,7 +170,7 @@ def updated(run: Run, material: Material) -> bool:
     """Whether the call writes its operands: MindSpore dumps them once it is done, so that they are
     not what it read.
     """
-    return run.info.format == "mindspore" and bool(
+    return not run.info.coverage.before and bool(
         material.case.args["kwargs"].get("side_effect_mem")
     )
 

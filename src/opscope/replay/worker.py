@@ -152,9 +152,10 @@ class Replayer:
 
     def _lacks(self, call: Call) -> bool:
         """Whether the operator is that of a library which is loaded where calls are made alone."""
+        from opscope.substitute.references import reference_of
         from opscope.substitute.schema import find_operator
 
-        if self.kernels is None or "::" not in call.op:
+        if self.kernels is None or "::" not in call.op or reference_of(call.op) is not None:
             return False
         try:
             find_operator(call.op)
@@ -176,9 +177,11 @@ def check_allowed(op: str, allowed: Sequence[str]) -> None:
     allowed.
     """
     from opscope.repro.scripts.allowing import why_refused
+    from opscope.substitute.references import reference_of
     from opscope.substitute.schema import find_operator
 
-    refused = why_refused(op, find_operator(op), (), allowed) if "::" in op else ""
+    known = "::" in op and reference_of(op) is None
+    refused = why_refused(op, find_operator(op), (), allowed) if known else ""
     if refused:
         raise UnavailableError(refused)
 
@@ -187,7 +190,7 @@ def complete(run: Run, call: Call) -> bool:
     """Whether the recorded arguments are all that the call had: ptdbg never wrote keyword
     arguments.
     """
-    return run.info.format != "ptdbg_ascend" or call.op.rpartition(".")[2].strip("_") in BARE
+    return run.info.coverage.keywords or call.op.rpartition(".")[2].strip("_") in BARE
 
 
 def overwritten(run: Run, call: Call) -> bool:
@@ -196,7 +199,7 @@ def overwritten(run: Run, call: Call) -> bool:
     """
     from opscope.substitute.perform import writes_first
 
-    return run.info.format == "ptdbg_ascend" and call.phase == "forward" and writes_first(call.op)
+    return not run.info.coverage.before and call.phase == "forward" and writes_first(call.op)
 
 
 def conjugated(run: Run, call: Call) -> bool:

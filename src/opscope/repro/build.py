@@ -349,7 +349,7 @@ def _uninitialised(run: Run, row: Tensor) -> bool:
     has written yet.
     """
     return (
-        run.info.format == "opscope"
+        run.info.coverage.statistics
         and row.size is None
         and row.value is None
         and row.device == "cpu"
@@ -381,10 +381,10 @@ def _hold_against(run: Run, row: Tensor, values: np.ndarray[Any, Any]) -> None:
     """
     if row.io != "input" or row.nan is None or row.partial or row.size != values.size:
         return
-    native = run.info.format == "opscope"
+    exact = run.info.coverage.statistics
     known = (
         row
-        if native
+        if exact
         else Tensor(
             process=row.process,
             index=row.index,
@@ -394,7 +394,7 @@ def _hold_against(run: Run, row: Tensor, values: np.ndarray[Any, Any]) -> None:
             nan=row.nan,
         )
     )
-    held = contradiction(known, values) if native or values.dtype.kind not in "biu" else None
+    held = contradiction(known, values) if exact or values.dtype.kind not in "biu" else None
     if held is not None:
         raise UsageError(
             f"input {row.slot}: its statistics do not tell of what the run holds ({held}): "

@@ -109,7 +109,7 @@ def _judged_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
     """The rows, those without values pointing to what run --check kept of a call that it found
     wrong.
     """
-    if all(row.value is not None for row in rows) or run.info.format != "opscope":
+    if all(row.value is not None for row in rows) or not run.info.coverage.samples:
         return list(rows)
     kept: dict[str, ValueRef] = {}
     for sample in judged(run, process=rows[0].process, index=rows[0].index):

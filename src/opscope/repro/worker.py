@@ -5,14 +5,9 @@ imported once.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import select
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,18 +15,20 @@ from typing import Any
 import msgspec
 
 from opscope.errors import UnavailableError
+from opscope.repro.answering import AnsweringProcess
 
 SCRIPTS = Path(__file__).parent / "scripts"
 START = 300.0  # seconds a process has to import its framework
+NO_START = b'{"status": "cannot", "told": "the worker did not start"}'
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What making a candidate gave.
 
-    status: done, cannot (the call cannot be made or judged), died, hang. pattern: by output slot
-    its classes of non-finite values and what exact arithmetic gives there; grade: the largest error
-    in units of what is allowed; undefined: slots of outputs in which a trusted kernel leaves what
-    fresh memory held; seconds: what it took.
+    status: ready (said once it has started), done, cannot (the call cannot be made or judged),
+    died, hang. pattern: by output slot its classes of non-finite values and what exact arithmetic
+    gives there; grade: the largest error in units of what is allowed; undefined: slots of outputs
+    in which a trusted kernel leaves what fresh memory held; seconds: what it took.
     """
 
     status: str
@@ -62,87 +59,46 @@ class Worker:
         allowed: Sequence[str] = (),
     ) -> None:
         lists = [json.dumps(list(words)) for words in (imports, allowed)]
-        self.command = [
+        command = [
             python or sys.executable,
             str(worker),
             str(script),
             *lists,
             *(["--clean"] if clean else []),
         ]
-        self._process: subprocess.Popen[bytes] | None = None
+        own = {name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")}
+        self._process = AnsweringProcess(command, own)
 
     def ask(self, request: dict[str, Any], timeout: float) -> Trial:
         """The answer to a request; a worker that dies or does not answer in time counts as the
         candidate's end.
         """
-        process = self._process or self._start()
-        assert process.stdin is not None  # noqa: S101 - for the type checker
+        if not self._process.running:
+            self._start()
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-            line = self._line(process, timeout)
-        except BrokenPipeError:
-            line = b""
-        except BaseException:
-            self.close()
-            raise
+            line = self._process.ask(json.dumps(request).encode(), timeout)
+        except TimeoutError:
+            return Trial(status="hang")
         if line:
             return msgspec.json.decode(line, type=Trial)
-        code = process.poll()
-        self.close()
-        return Trial(status="hang") if code is None else Trial(status="died", code=code)
+        return Trial(status="died", code=self._process.end(1.0))
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")
-        }
-        process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-        self._process = process
+    def _start(self) -> None:
+        self.close()
+        self._process.start()
         try:
-            said = json.loads(
-                self._line(process, START)
-                or b'{"status": "cannot", "told": "the worker did not start"}'
-            )
+            greeting = msgspec.json.decode(self._process.receive(START) or NO_START, type=Trial)
+        except TimeoutError:
+            greeting = msgspec.json.decode(NO_START, type=Trial)
         except BaseException:
             self.close()
             raise
-        if said["status"] != "ready":
+        if greeting.status != "ready":
             self.close()
             raise UnavailableError(
-                f"cannot be tried here: {said['told']}; python repro.py in that folder says more"
+                f"cannot be tried here: {greeting.told}; python repro.py in that folder says more"
             )
-        return process
-
-    @staticmethod
-    def _line(process: subprocess.Popen[bytes], timeout: float) -> bytes:
-        assert process.stdout is not None  # noqa: S101
-        text, deadline = b"", time.monotonic() + timeout
-        while not text.endswith(b"\n"):
-            ready, _, _ = select.select(
-                [process.stdout], [], [], max(0.0, deadline - time.monotonic())
-            )
-            part = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
-            if not part:
-                return b""
-            text += part
-        return text
 
     def close(self) -> None:
         """End the process and what it forked."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        self._process.end()

@@ -65,6 +65,10 @@ KINDS: dict[str, tuple[str, str]] = {
         "an optimizer left a parameter as it was, though its update is large enough to show",
         "opscope show RUN CALL",
     ),
+    "row-crossing": (
+        "an operator that works row by row carried NaN of one row into another",
+        "opscope show RUN CALL",
+    ),
     "unset-memory": (
         "a call read memory that nothing had written",
         "opscope show RUN CALL",

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from opscope.errors import MissingValueError
+from opscope.run.access import Access
 from opscope.run.arrow import RowsTable
 from opscope.run.relation import Relations
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
@@ -16,6 +17,7 @@ from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 if TYPE_CHECKING:
     import numpy as np
 
+    from opscope.run.access import TensorRow
     from opscope.run.protocol import ArrowStream, RunInfo
 
 Value = Callable[[Tensor], "np.ndarray[Any, Any]"]
@@ -31,7 +33,7 @@ class MemoryRun(Relations):
     """A run given by its rows and a function that loads the values of a tensor row.
 
     problems is one line for each thing that is missing or torn. value raises MissingValueError
-    where none were kept.
+    where none were kept. norms: see Access.
     """
 
     def __init__(  # noqa: PLR0913 - one for each table of the schema
@@ -45,6 +47,7 @@ class MemoryRun(Relations):
         *,
         value: Value = _nothing_kept,
         problems: Iterable[str] = (),
+        norms: Mapping[TensorRow, float] | None = None,
     ) -> None:
         self.info = info
         self.processes = tuple(processes)
@@ -57,6 +60,9 @@ class MemoryRun(Relations):
             "judgements": tuple(judgements),
         }
         self._value = value
+        self.access = Access(
+            rows=self.rows, tensors_of=self.tensors_of, norms={} if norms is None else norms
+        )
 
     def table(self, name: str) -> ArrowStream:
         """Table "calls", "tensors", "stacks" or "judgements"."""

@@ -23,9 +23,32 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rows of a run say by what wrote them, whatever program it was.
+
+    versions: rows name the version of every tensor and the call around a call, so that who wrote
+    what is read is known; inputs: every input has a row; phases: calls of optimizers say that they
+    are; statistics: every tensor on the CPU that anybody has written has them, of the values that
+    the run holds; integers: a call in which integers wrapped says so in its status; samples: calls
+    that were judged while the program ran keep their inputs; seeds: the run says how it was seeded;
+    keywords: keyword arguments are there; before: inputs are what the call was given, also of one
+    that writes to them.
+    """
+
+    versions: bool = False
+    inputs: bool = False
+    phases: bool = False
+    statistics: bool = False
+    integers: bool = False
+    samples: bool = False
+    seeds: bool = False
+    keywords: bool = True
+    before: bool = True
+
+
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a run as a whole; format names what wrote it ("opscope", "msprobe", "mindspore",
-    "cann", …).
+    "cann", …), coverage what such runs can be relied on to say.
     """
 
     path: str
@@ -40,6 +63,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     overhead: float | None = None
     hidden_calls: int = 0
     sealed: bool = True
+    coverage: Coverage = Coverage()
 
 
 class Table(ArrowStream, Protocol):
@@ -55,7 +79,7 @@ class Table(ArrowStream, Protocol):
 @runtime_checkable
 class Run(Protocol):
     """A table of operator calls, a table of the tensors they read and wrote, and a store of tensor
-    values.
+    values; attribute `access` (run.access) may tell shorter ways to them.
     """
 
     @property

@@ -9,12 +9,14 @@ variables.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from opscope.errors import UsageError
+from opscope.run.access import access_of
 from opscope.run.arrow import (
     Column,
     RowsTable,
@@ -44,9 +46,8 @@ _SETTINGS = (
 )
 
 
-@contextmanager
-def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A duckdb connection with the views calls, tensors, stacks, judgements and processes of a run.
+def database(*, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
+    """An empty database in memory, silent on stdout.
 
     memory_limit ("256MB") bounds what duckdb keeps in memory; larger sorts and joins go to a
     temporary directory that is removed at the end.
@@ -57,22 +58,28 @@ def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.Duc
 
     import duckdb
 
+    connection = duckdb.connect(":memory:")
     # The database makes this folder when it first needs it, and removes it when it closes.
     spill = Path(tempfile.gettempdir(), f"opscope-{uuid.uuid4().hex}")
-    with duckdb.connect(":memory:") as connection:
+    connection.execute("SET temp_directory = ?", [str(spill)])
+    if memory_limit is not None:
+        connection.execute("SET memory_limit = ?", [memory_limit])
+    ((bar,),) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+    # stdout is the document's; a notebook without ipywidgets has no bar and refuses to be told so
+    if bar:
+        connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+@contextmanager
+def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A duckdb connection with the views calls, tensors, stacks, judgements and processes of a run;
+    memory_limit as in database.
+    """
+    with database(memory_limit=memory_limit) as connection:
         for table in TABLES:
             connection.register(table, run.table(table))
         connection.register("processes", _processes(run))
-        connection.execute("SET temp_directory = ?", [str(spill)])
-        if memory_limit is not None:
-            connection.execute("SET memory_limit = ?", [memory_limit])
-        (bar,) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() or (
-            True,
-        )
-        # stdout is the document's; a notebook without ipywidgets has no bar and refuses to be told
-        # so
-        if bar:
-            connection.execute("SET enable_progress_bar = false")
         for setting in _SETTINGS:
             connection.execute(setting)
         yield connection
@@ -88,7 +95,8 @@ class Often:
         self._open = ExitStack()
 
     def __enter__(self) -> Often:
-        self.connection = self._open.enter_context(connect(self._run))
+        connection = self._open.enter_context(connect(self._run))
+        self.access = dataclasses.replace(access_of(self._run), connection=connection)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -110,7 +118,7 @@ def sql(
     """
     import duckdb
 
-    kept: duckdb.DuckDBPyConnection | None = getattr(run, "connection", None)
+    kept = access_of(run).connection
     with (
         connect(run, memory_limit=memory_limit) if kept is None else nullcontext(kept) as connection
     ):
@@ -133,16 +141,15 @@ def sql(
 def calls(run: Run, selection: Selection | None = None) -> Iterator[Call]:
     """The calls that are meant, by rank, process, step and index."""
     wanted = Selection() if selection is None else selection
-    in_memory = getattr(run, "rows", None)
-    if in_memory is not None:
+    access = access_of(run)
+    if access.rows is not None:
         rows = sorted(
-            in_memory("calls"), key=lambda call: (call.rank, call.process, call.step, call.index)
+            access.rows("calls"), key=lambda call: (call.rank, call.process, call.step, call.index)
         )
         yield from (call for call in rows if wanted.wants_call(call))
         return
-    ordered = getattr(run, "ordered_calls", None)
-    if ordered is not None:
-        yield from ordered(wanted)
+    if access.calls is not None:
+        yield from access.calls(wanted)
         return
     where, parameters = _where(wanted)
     query = f'SELECT * FROM calls {where} ORDER BY rank, process, step, "index"'  # noqa: S608 - built from fixed text
@@ -161,10 +168,9 @@ def tensors_of(run: Run, call: Call, *, io: str = "both") -> tuple[Tensor, ...]:
 
 def tensors_at(run: Run, process: int, index: int) -> Sequence[Tensor]:
     """Tensor rows of the call of this number, in the order they were recorded."""
-    find = getattr(run, "tensors_of", None)
-    if find is not None:
-        rows: Sequence[Tensor] = find(process, index)
-        return rows
+    tensors_of_call = access_of(run).tensors_of
+    if tensors_of_call is not None:
+        return tensors_of_call(process, index)
     return [
         _tensor(row)
         for row in sql(
@@ -181,7 +187,7 @@ def columns(
     Numbers and bool come as arrays of the column's type, masked (np.ma) where rows are null; text,
     lists and structs as object arrays with None where null.
     """
-    own = getattr(run, "columns", None)
+    own = access_of(run).columns
     if own is not None:
         yield from own(table, names)
         return
@@ -195,7 +201,7 @@ def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
     """All columns of a table as they lie in Arrow, a batch at a time: no Python object is made for
     a row.
     """
-    own = getattr(run, "arrow_columns", None)
+    own = access_of(run).arrow_columns
     if own is not None:
         yield from own(table)
         return
@@ -211,16 +217,15 @@ def near(
     """A table from which batches may be left out that hold none of these calls, sorted numbers by
     process.
     """
-    own = getattr(run, "near", None)
-    found: ArrowStream = run.table(table) if own is None else own(table, calls)
-    return found
+    own = access_of(run).near
+    return run.table(table) if own is None else own(table, calls)
 
 
 def release(run: Run, table: str) -> None:
     """Gives back memory in which a table lies mapped from its files, where it does: its columns are
     read again when looked at again.
     """
-    own = getattr(run, "release", None)
+    own = access_of(run).release
     if own is not None:
         own(table)
 
@@ -229,18 +234,16 @@ def records_at(run: Run, table: str, rows: Sequence[int]) -> list[Any]:
     """Records of a table by their number among the rows of arrow_columns, in the order asked
     for.
     """
-    own = getattr(run, "records_at", None)
+    own = access_of(run).records_at
     if own is not None:
-        found: list[Any] = own(table, rows)
-        return found
-    in_memory = getattr(run, "rows", None)
-    every = list(decode_stream(table, run.table(table))) if in_memory is None else in_memory(table)
+        return own(table, rows)
+    every = list(records(run, table))
     return [every[row] for row in rows]
 
 
 def records(run: Run, table: str) -> Iterator[Any]:
     """Every row of a table as its record, in the order of the table."""
-    in_memory = getattr(run, "rows", None)
+    in_memory = access_of(run).rows
     yield from decode_stream(table, run.table(table)) if in_memory is None else in_memory(table)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from opscope.operators.catalogue import traits_of
 from opscope.questions.findings import Accusation
 from opscope.questions.tables import Tables
+from opscope.run.access import access_of
 from opscope.run.finding import Forward
 from opscope.run.query import tensors_at
 
@@ -118,7 +119,7 @@ def forward_of(run: Run, process: int, index: int) -> Forward | None:
 
     Its row may never have been written. None when several operators of the line may be meant.
     """
-    read = getattr(run, "blackbox", None)
+    read = access_of(run).blackbox
     box = None if read is None else read(process)
     call = None if box is None else next((call for call in box.open if call.index == index), None)
     if box is None or call is None or call.phase != "backward" or call.source is None:
@@ -145,7 +146,7 @@ def forward_named(run: Run, process: int, op: str) -> Forward | None:
     """
     space, found, rest = op.partition("::")
     forward = f"{space}::{rest.replace('_backward.', '.', 1)}"
-    read = getattr(run, "blackbox", None)
+    read = access_of(run).blackbox
     box = (
         read(process)
         if read is not None and found and "_backward." in rest and space != "aten"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -120,6 +121,7 @@ class Flow:
         )  # parts, where somebody read what they are of
         self.unsound: set[int] = set()
         self.sending: dict[tuple[int, str], set[int]] = defaultdict(set)
+        self.began_elsewhere: frozenset[int] = frozenset()  # steps, of ranks that are not here
         self._conditions: dict[Identity, Condition] = {}
         self._storages: dict[tuple[int, int], list[Mark]] = defaultdict(list)
         self._names: dict[tuple[int, str], Mark] = {}
@@ -318,9 +320,13 @@ class Flow:
         if is_handing(node):
             self.handed |= given
         known = traits_of(node.op)
-        computes = not (known.moves or known.guards or known.silent)
         hider = self._hider(node) if hides else node
-        guards = removes(hider.op, masked=any(row.dtype == "bool" for row in hider.inputs))
+        # a graph that leaves no trace may hold a guard: nobody saw what it does
+        guards = hider.level == "graph" or removes(
+            hider.op, masked=any(row.dtype == "bool" for row in hider.inputs)
+        )
+        computes = not (known.moves or known.guards or known.silent)
+        computes = computes and not (hides and node.level == "graph")
         if is_collective(node.op, node.phase):
             self.sending[node.step, family(node.op)].add(node.rank)
         for origin in self.of(given):
@@ -388,6 +394,7 @@ class Flow:
         ]
         return [key for key in keys if key is not None]
 
+    @cached_property
     def left_open(self) -> int:
         """Bits of the origins of results that nobody read: what became of those is not known."""
         bits = 0
@@ -402,6 +409,17 @@ class Flow:
             ):
                 bits |= mark.condition.taint
         return bits
+
+    def removed(self, origin: Origin) -> bool:
+        """Whether the program itself removed all of an origin: by guards, in the same step, before
+        it stopped anything.
+        """
+        return (
+            origin.hidden_by is not None
+            and origin.guarded
+            and origin.failed_in is None
+            and not origin.bit & self.left_open
+        )
 
     def only_overwritten(self, node: Node) -> bool:
         """Whether every result of a call that is not finite was looked at only where another call
@@ -617,8 +635,7 @@ def _picked_by_mask(mark: Mark) -> bool:
     """
     node, row, known = mark.node, mark.row, traits_of(mark.node.op)
     unsound = (row.nan or 0) + (row.pos_inf or 0) + (row.neg_inf or 0)
-    picks = known.moves and known.guards and not known.places
-    return picks and row.size == unsound and any(one.dtype == "bool" for one in node.inputs)
+    return known.picks and row.size == unsound and any(one.dtype == "bool" for one in node.inputs)
 
 
 def identity_of(row: Row) -> Identity | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from opscope.questions.tables import Tables
     from opscope.run.protocol import Run
 
+BETWEEN_RANKS = "rank-mismatch"
 _DEPTH = 6
 _MAX_RANKS = 1 << 20
 _CALLS = """
@@ -84,17 +85,22 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 def exchange_accusations(
-    tables: Tables, recorded: Set[tuple[int, int]], *, parted: bool
+    tables: Tables,
+    recorded: Set[tuple[int, int]],
+    *,
+    parted: bool,
+    among: frozenset[int] | None = None,
 ) -> Iterator[Accusation]:
     """The first collective of each process group in which its ranks do not do the same, or do not
     get the same.
 
-    recorded: rank and step of all that was recorded; parted: whether parameters went apart.
+    recorded: rank and step of all that was recorded; parted: whether parameters went apart; among:
+    the ranks that are looked at, where the tables hold some of a job's.
     """
     groups: dict[tuple[str, tuple[int, ...]], dict[int, dict[int, list[Exchange]]]] = defaultdict(
         lambda: defaultdict(dict)
     )
-    for one in _exchanges(tables):
+    for one in _exchanges(tables, among):
         groups[one.group][one.step].setdefault(one.rank, []).append(one)
     ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
     lasts = dict(sorted(recorded))  # the last step of each rank
@@ -159,7 +165,7 @@ def _unseen(whole: Mapping[int, Sequence[Exchange]]) -> bool:
     return min(map(len, signs)) < len(most)
 
 
-def _exchanges(tables: Tables) -> Iterator[Exchange]:
+def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchange]:
     inputs: dict[tuple[int, int], list[tuple[int, ...]]] = defaultdict(list)
     outputs: dict[tuple[int, int], dict[str, tuple[Any, ...]]] = defaultdict(dict)
     for process, index, op, io, slot, dtype, shape, *state in tables.stream(_TENSORS):
@@ -171,6 +177,8 @@ def _exchanges(tables: Tables) -> Iterator[Exchange]:
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
         group = group_of(args)
         if group is not None and rank in group[1] and not traits_of(op).alone:
+            if among is not None:
+                group = (group[0], tuple(member for member in group[1] if member in among))
             place = (process, index)
             yield Exchange(
                 process, rank, step, index, op, name, group, tuple(inputs[place]), outputs[place]
@@ -281,11 +289,17 @@ def between_ranks(
     return Accusation(
         process=mine.process,
         index=mine.index,
-        kind="rank-mismatch",
+        kind=BETWEEN_RANKS,
         reasons=reasons,
         evidence={**evidence, "odd_ranks": list(odd)[:64], "other": other},
         judged=False,
     )
+
+
+def process_groups(tables: Tables) -> set[tuple[int, ...]]:
+    """Ranks of every process group that a collective names."""
+    texts = tables.rows(f"SELECT DISTINCT args FROM ({_CALLS})")  # noqa: S608 - fixed text
+    return {group[1] for (args,) in texts if (group := group_of(args)) is not None}
 
 
 def group_of(args: str | None) -> tuple[str, tuple[int, ...]] | None:

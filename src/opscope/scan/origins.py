@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -65,7 +65,7 @@ def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> So
     skipped = []
     for origin in flow.origins:
         reached = reach.of(origin)
-        if not _accused(origin, reached, flow, reach):
+        if not _accused(origin, reached, flow, reach, context):
             continue
         if skips.excuses(origin, reach.damaged_parameters):
             skipped.append((origin, reached))
@@ -83,10 +83,10 @@ def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> So
         if primary is not None:
             followers.setdefault(primary.bit, []).append(origin)
     following = {origin.bit for found in followers.values() for origin in found}
-    left_open, found = flow.left_open(), []
+    found = []
     for bit, (origin, reached) in accused.items():
         if bit not in following:
-            guarded = _is_guarded(origin, reached, left_open)
+            guarded = reached is None and flow.removed(origin)
             one = _accusation(origin, reached, followers.get(bit, []), context)
             found.append(
                 msgspec.structs.replace(one, evidence={**one.evidence, "guarded": True})
@@ -132,7 +132,9 @@ class _Primaries:
         return first if first is not None and first.node.index < node.index else None
 
 
-def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) -> bool:
+def _accused(
+    origin: Origin, reached: Reached | None, flow: Flow, reach: Reach, context: Context
+) -> bool:
     if not origin.confirmed or (reached is None and _guarded_by_its_own_node(origin)):
         return False
     if origin.node.again is not None and not origin.bit & flow.handed:
@@ -145,20 +147,20 @@ def _accused(origin: Origin, reached: Reached | None, flow: Flow, reach: Reach) 
         return not _was_sent(origin, flow, reach)
     if origin.cause in {"moved", "constant"} or _is_placeholder(origin):
         # NaN that marks what is missing is made and guarded on purpose; an accusation needs
-        # somebody who computed with it.
-        return origin.used or reached is not None
+        # somebody who computed with it. What a composite operator returned no text of the program
+        # holds.
+        returned = origin.hidden_by is None and _composite(origin, context) is not None
+        return origin.used or reached is not None or returned
     if origin.cause == "arrived":
         return origin.used or reached is not None or origin.hidden_by is not None
     return True
 
 
-def _is_guarded(origin: Origin, reached: Reached | None, left_open: int) -> bool:
-    """Whether the program itself removed all of it: by a guard, in the same step, before it reached
-    or stopped anything.
-    """
-    if reached is not None or origin.failed_in is not None or origin.bit & left_open:
-        return False
-    return origin.hidden_by is not None and origin.guarded
+def _composite(origin: Origin, context: Context) -> str | None:
+    """The composite operator that put a constant in, where the program itself called one."""
+    if origin.cause != "constant":
+        return None
+    return context.note(origin.node, "composites", f"{origin.node.op} {origin.node.source}")
 
 
 def _is_placeholder(origin: Origin) -> bool:
@@ -192,14 +194,19 @@ def _was_sent(origin: Origin, flow: Flow, reach: Reach) -> bool:
     node = origin.node
     if flow.sending[node.step, family(node.op)] - {node.rank}:
         return True
-    return any(
-        other.cause != "received"
-        and other.node.step == node.step
-        and other.bit in reach.first
-        and not (other.cause == "moved" and flow.only_overwritten(other.node))
+    return node.step in flow.began_elsewhere or any(
+        other.node.step == node.step
         and (other.node.rank != node.rank or other.node.index < node.index)
-        for other in flow.origins
+        for other in got_somewhere(flow, reach)
     )
+
+
+def got_somewhere(flow: Flow, reach: Reach) -> Iterator[Origin]:
+    """Origins of these ranks that may be in what a collective of their step carries."""
+    for other in flow.origins:
+        moved = other.cause == "moved" and flow.only_overwritten(other.node)
+        if other.cause != "received" and other.bit in reach.first and not moved:
+            yield other
 
 
 def _accusation(
@@ -233,11 +240,7 @@ def _accusation(
     repetition = context.repetition(node)
     if repetition is not None:
         evidence["again"] = {"graph": repetition.graph, "agrees": repetition.agrees}
-    inside = (
-        context.note(node, "composites", f"{node.op} {node.source}")
-        if origin.cause == "constant"
-        else None
-    )
+    inside = _composite(origin, context)
     return Accusation(
         process=node.process,
         index=node.index,

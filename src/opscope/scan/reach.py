@@ -73,12 +73,20 @@ class Reach:
                 and identity_of(origin.row) == identity_of(mark.row)
             ):
                 continue  # what arrived reached nothing yet
+            if what == "loss" and self._is_replaced(origin, mark):
+                continue
             origin.confirmed = True
             if what == "parameter":
                 self.damaged_parameters.add(origin.bit)
             known = self.first.get(origin.bit)
             if known is None or mark.node.index < known[1].node.index:
                 self.first[origin.bit] = (what, mark)
+
+    def _is_replaced(self, origin: Origin, mark: Mark) -> bool:
+        """Whether the program trains on something else than what an operator of losses returned:
+        `ctc_loss(zero_infinity=True)`, `nan_to_num` of a mean over no target.
+        """
+        return identity_of(mark.row) not in self._losses and self._flow.removed(origin)
 
     def _sink_of_output(self, mark: Mark) -> str | None:
         node, row = mark.node, mark.row

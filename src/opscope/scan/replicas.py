@@ -40,9 +40,10 @@ _STATES = """
         AND version IS NOT NULL AND digest IS NOT NULL
         GROUP BY ALL) s JOIN calls c USING (process, "index")
 """
-# One gradient on several ranks, whose parameter they leave unlike at the end of the step; and a
-# gradient that is shared in other steps but not in this one, in which others are, and which parts a
-# parameter that was equal before.
+# One gradient on several ranks, whose parameter they leave unlike at the end of the step; one
+# that is shared in other steps but not in this one, in which others are, and which parts a
+# parameter that was equal before; and one rank that shares it with these others in another step,
+# and with nobody in this one.
 _PARTED = f"""
     WITH states AS ({_STATES}),
     kept AS (SELECT rank, step, tensor_name, shape,
@@ -61,9 +62,23 @@ _PARTED = f"""
         FROM shared)
             AND (k.step, k.tensor_name) NOT IN (SELECT (step, tensor_name) FROM shared)
         GROUP BY ALL HAVING count(DISTINCT k.rank) > 1 AND count(DISTINCT p.after) = 1
-        AND count(DISTINCT k.after) > 1)
+        AND count(DISTINCT k.after) > 1),
+    left_out AS (SELECT s.step, s.tensor_name, s.shape, list_append(s.ranks, k.rank) AS ranks
+        FROM shared s
+        JOIN kept k ON k.step = s.step AND k.tensor_name = s.tensor_name AND k.shape = s.shape
+        JOIN kept o ON o.rank = s.ranks[1] AND o.step = s.step
+        AND o.tensor_name = s.tensor_name AND o.shape = s.shape AND o.after != k.after
+        JOIN kept p ON p.rank = k.rank AND p.step = s.step - 1
+        AND p.tensor_name = s.tensor_name AND p.shape = s.shape
+        JOIN kept b ON b.rank = s.ranks[1] AND b.step = s.step - 1
+        AND b.tensor_name = s.tensor_name AND b.shape = s.shape AND b.after = p.after
+        WHERE s.states = 1 AND NOT EXISTS (SELECT 1 FROM shared v WHERE v.step = s.step
+            AND v.tensor_name = s.tensor_name AND list_contains(v.ranks, k.rank))
+        AND EXISTS (SELECT 1 FROM shared w WHERE w.tensor_name = s.tensor_name
+            AND w.step > s.step AND list_has_all(w.ranks, list_append(s.ranks, k.rank))))
     SELECT step, tensor_name, shape, ranks FROM shared WHERE states > 1
-    UNION ALL SELECT step, tensor_name, shape, ranks FROM alone ORDER BY step, tensor_name
+    UNION ALL SELECT step, tensor_name, shape, ranks FROM alone
+    UNION ALL SELECT step, tensor_name, shape, ranks FROM left_out ORDER BY step, tensor_name
 """  # noqa: S608 - fixed text
 _HISTORY = f"""
     SELECT role, rank, step, process, "index", digest, op, phase FROM ({_STATES})

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +14,8 @@ from opscope.questions.tables import filled, keys_of
 from opscope.run.query import columns, records
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from opscope.run.finding import Finding
@@ -24,14 +27,12 @@ NOTICED = 1.0  # seconds that a program waits for the disk before it is said
 class Counts(msgspec.Struct, frozen=True):
     """What table calls says in numbers.
 
-    steps: how many were recorded and ended; calls_per_step: median over steps and processes, all
-    levels; first_steps: by process;
+    sizes: how often a step of a process had so many calls, of all levels; first_steps: by process;
     spans: first and last index of each (process, rank, step); status: keys of the calls that have a
     status bit.
     """
 
-    steps: int
-    calls_per_step: int
+    sizes: dict[int, int]
     ranks: list[int]
     first_steps: dict[int, int]
     spans: dict[tuple[int, int, int], tuple[int, int]]
@@ -58,8 +59,7 @@ def counts(run: Run) -> Counts:
     for process, _, step in sizes:
         first[process] = min(step, first.get(process, step))
     return Counts(
-        steps=_ended_steps(run, {step for _, _, step in sizes}),
-        calls_per_step=int(np.median(list(sizes.values()))) if sizes else 0,
+        sizes=dict(Counter(sizes.values())),
         ranks=sorted({rank for _, rank, _ in sizes}),
         first_steps=first,
         spans=spans,
@@ -67,7 +67,15 @@ def counts(run: Run) -> Counts:
     )
 
 
-def _ended_steps(run: Run, recorded: set[int]) -> int:
+def middle(sizes: Mapping[int, int]) -> int:
+    """The median of sizes, each as often as it came; 0 where none did."""
+    if not sizes:
+        return 0
+    ordered = sorted(sizes)
+    return int(np.median(np.repeat(ordered, [sizes[size] for size in ordered])))
+
+
+def ended_steps(run: Run, recorded: set[int]) -> int:
     """How many recorded steps have ended; calls after the last one (a loss that is printed) begin
     none of their own.
     """
@@ -230,6 +238,15 @@ def _sample_words(sample: str | None) -> tuple[str, ...]:
         witness,
     )
     return tuple(each[:300] for each in words if each)
+
+
+def unmeasured(run: Run) -> tuple[str, ...]:
+    """One line for each kind of tensor that a device was not asked about: what is wrong there is
+    not seen.
+    """
+    tables = [process.torch.get("not measured") for process in run.processes]
+    told = {(what, why) for each in tables if isinstance(each, dict) for what, why in each.items()}
+    return tuple(sorted(f"tensors without statistics: {what} ({why})" for what, why in told)[:8])
 
 
 def slow_disk(run: Run) -> tuple[str, ...]:

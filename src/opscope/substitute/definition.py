@@ -32,14 +32,24 @@ class Definition:
 
     def lacks(self, op: str) -> str | None:
         return (
-            None if op.partition(".")[0] in DEFINITIONS else f"no definition of {op} is known here"
+            None
+            if op.partition(".")[0] in {*DEFINITIONS, *OF_COMPLEX}
+            else f"no definition of {op} is known here"
         )
 
     def run(self, bound: Bound) -> Performed:
-        function = DEFINITIONS.get(bound.call.op.partition(".")[0])
+        function = defined(bound)
         if function is None:
             raise UnavailableError(self.lacks(bound.call.op) or "")
         return perform(bound, Conditions(device="cpu", wide=torch.float64), function)
+
+
+def defined(bound: Bound) -> Callable[..., Any] | None:
+    """The definition of a call's operator; some speak of complex numbers alone."""
+    name = bound.call.op.partition(".")[0]
+    if any(laid.dtype.startswith("complex") for laid in bound.call.tensors.values()):
+        return DEFINITIONS.get(name) or OF_COMPLEX.get(name)
+    return DEFINITIONS.get(name)
 
 
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
@@ -77,6 +87,28 @@ def polygamma(n: int, x: Tensor) -> Tensor:
     poles = (x <= 0) & (x == x.floor())
     values: Tensor = torch.ops.aten.polygamma(n, x)
     return torch.where(poles, math.inf, values) if n % 2 else values
+
+
+def igamma(a: Tensor, x: Tensor) -> Tensor:
+    """The regularised incomplete gamma function, which has no value where an argument has none."""
+    return torch.where(a.isnan() | x.isnan(), math.nan, torch.igamma(a, x))
+
+
+def igammac(a: Tensor, x: Tensor) -> Tensor:
+    return torch.where(a.isnan() | x.isnan(), math.nan, torch.igammac(a, x))
+
+
+def complex_sum(x: Any, y: Any, *, alpha: Any = 1, sign: int = 1) -> Tensor:
+    """Real and imaginary parts added by themselves: none of them reaches the other."""
+    if alpha != 1:
+        raise NotImplementedError("a factor mixes the parts")
+    x, y = (torch.as_tensor(each, dtype=torch.complex128) for each in (x, y))
+    parts = torch.view_as_real(x.resolve_conj()) + sign * torch.view_as_real(y.resolve_conj())
+    return torch.view_as_complex(parts)
+
+
+def complex_difference(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
+    return complex_sum(x, y, alpha=alpha, sign=-1)
 
 
 def embedding_bag(
@@ -159,7 +191,16 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
     "aten::special_i1": i1,
     "aten::special_zeta": zeta,
     "aten::polygamma": polygamma,
+    "aten::igamma": igamma,
+    "aten::igammac": igammac,
+    "aten::special_gammainc": igamma,
+    "aten::special_gammaincc": igammac,
     "aten::_embedding_bag": embedding_bag,
     "aten::_embedding_bag_forward_only": embedding_bag,
     "aten::_embedding_bag_backward": embedding_bag_backward,
+}
+# The same, of calls on complex numbers.
+OF_COMPLEX: dict[str, Callable[..., Any]] = {
+    "aten::add": complex_sum,
+    "aten::sub": complex_difference,
 }

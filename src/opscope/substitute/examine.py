@@ -32,10 +32,12 @@ from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import dtype_name
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.determined import QUANTITIES, judge_determined
+from opscope.substitute.integers import judge_integers
 from opscope.substitute.layout import WRITTEN, Laid
 from opscope.substitute.perform import Bound
 from opscope.substitute.places import judge_sharing, start_of
-from opscope.substitute.shared import judge_integers, judge_shared
+from opscope.substitute.references import form_of
+from opscope.substitute.shared import judge_shared
 from opscope.substitute.terms import terms_of
 from opscope.substitute.truth import (
     Attempt,
@@ -109,6 +111,11 @@ def examine(
             for slot, tensor in target.items()
         ]
     found = gravest(judged)
+    form = form_of(bound.call.op, devices(bound)) if found.verdict == "wrong" else None
+    if form is not None and form is not bound.func:
+        other = examine(Bound(bound.call, bound.memories, form, bound.writes), target)
+        if other.verdict.verdict == "agree":
+            return other
     if found.verdict == "wrong" and own.performed is not None:
         unsure = undefined(bound, found.slot, own)
         if unsure is not None:

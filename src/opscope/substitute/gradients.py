@@ -16,9 +16,14 @@ import torch
 
 from opscope.kernels.arguments import Tree
 from opscope.substitute.apis import find_api
-from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
-from opscope.substitute.perform import LEAVES
+from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED, Call
+from opscope.substitute.perform import LEAVES, reference_for
 from opscope.substitute.schema import find_operator
+
+
+def function_of(call: Call) -> Callable[..., Any]:
+    """The function to make a call again with on the CPU."""
+    return reference_for(call) or function_named(call.op)
 
 
 def function_named(op: str) -> Callable[..., Any]:

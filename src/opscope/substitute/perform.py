@@ -16,6 +16,7 @@ from opscope.kernels.arguments import Tree
 from opscope.kernels.calls import writes_to
 from opscope.substitute.arguments import Conditions, dtype_name, dtype_named, values_of
 from opscope.substitute.layout import GRADIENT, WRITTEN, Call, Laid, Memory
+from opscope.substitute.references import reference_of
 from opscope.substitute.schema import find_operator, written_arguments
 
 LINE = 64  # bytes: the alignment that kernels ask for
@@ -53,7 +54,7 @@ class Bound:
 
     def __post_init__(self) -> None:
         if self.func is None:
-            self.func = find_operator(self.call.op)
+            self.func = reference_for(self.call) or find_operator(self.call.op)
         schema = getattr(self.func, "_schema", None)
         self.promised = (
             frozenset({"0"} if writes_first(self.call.op) else ())
@@ -111,6 +112,19 @@ class Bound:
                 whole = memory[: memory.numel() // dtype.itemsize * dtype.itemsize]
                 made[key] = typed(whole, dtype).to(device=device, dtype=wide, copy=True)
         return strided(made[key], laid, wide)
+
+
+def reference_for(call: Call) -> Callable[..., Any] | None:
+    """The reference of a call that was made on an accelerator, whose operator may have no kernel
+    here; None where there is none.
+    """
+    return reference_of(call.op) if on_accelerator(call) else None
+
+
+def on_accelerator(call: Call) -> bool:
+    """Whether the program's call was made on another device than the CPU."""
+    places = (call.device, *(laid.device for laid in call.tensors.values()))
+    return any(place.partition(":")[0] not in ("", "cpu") for place in places)
 
 
 def writes_first(op: str) -> bool:

@@ -18,7 +18,7 @@ from opscope.judge.replayed import Replayed
 from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions, dtype_named
 from opscope.substitute.examine import Answer, examine, same_bits
-from opscope.substitute.gradients import function_named
+from opscope.substitute.gradients import function_of
 from opscope.substitute.layout import WRITTEN, Call
 from opscope.substitute.perform import Bound, perform
 from opscope.substitute.schema import draws_random
@@ -146,7 +146,7 @@ def bind(recorded: Recorded) -> Bound:
         ]
         for memory in recorded.memories
     ]
-    return Bound(recorded.call, memories, function_named(recorded.call.op))
+    return Bound(recorded.call, memories, function_of(recorded.call))
 
 
 def usable(device: str) -> str:

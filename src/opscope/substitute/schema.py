@@ -14,7 +14,7 @@ from opscope.errors import UnavailableError
 
 # Arguments that torch's own operators write to though no schema marks them.
 UNMARKED = {"fsdp::all_gather_copy_in": "all_gather_output"}
-DROPOUTS = frozenset({"dropout_p", "dropout"})
+DROPOUTS = {"dropout_p": 0.0, "dropout": 0.0, "keep_prob": 1.0}  # and what draws nothing
 
 
 def find_operator(op: str) -> Any:
@@ -49,13 +49,14 @@ def written_arguments(schema: Any) -> frozenset[str]:
 def draws_random(
     func: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
 ) -> bool:
-    """Whether the result depends on a generator: dropout of probability 0 draws nothing."""
+    """Whether the result depends on a generator: dropout that drops nothing draws nothing."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     for place, argument in enumerate(func._schema.arguments):
         if argument.name in DROPOUTS:
-            given = args[place] if place < len(args) else (kwargs or {}).get(argument.name, 0.0)
-            return bool(given)
+            idle = DROPOUTS[argument.name]
+            given = args[place] if place < len(args) else (kwargs or {}).get(argument.name, idle)
+            return bool(given != idle)
     return True
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,8 +23,8 @@ from opscope.judge.replayed import EASE, ILL, ROUNDOFF, Replayed, Sides, Terms, 
 from opscope.judge.tolerance import LAMBDA
 from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions, dtype_name
-from opscope.substitute.cpu import Cpu
-from opscope.substitute.definition import Definition
+from opscope.substitute.definition import Definition, defined
+from opscope.substitute.integers import judge_integers
 from opscope.substitute.layout import GRADIENT, WRITTEN
 from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.terms import terms_of
@@ -34,7 +35,6 @@ from opscope.substitute.truth import (
     magnitude,
     roundoff,
     slack,
-    with_filled_memory,
 )
 from opscope.substitute.updates import is_update, judge_update
 from opscope.substitute.wider import Float64
@@ -48,7 +48,6 @@ IN_FORCE = {"medium": 2.0**-8, "high": 2.0**-11}
 DOCUMENTED = frozenset({"_cdist_forward", "cdist", "_euclidean_dist"})
 BY_EQUALITY = frozenset({"_cdist_backward", "_pdist_backward"})
 HEADROOM = 2  # what rounds to infinity on the way is this near the largest number
-INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "bool"})
 HALF = frozenset({"float16", "bfloat16"})
 # part of the magnitudes of its terms that a sum in a half type loses only where it stops growing
 STAGNANT = 0.25
@@ -103,56 +102,6 @@ def is_free(bound: Bound, slot: str) -> bool:
     return bound.name in BY_EQUALITY and {"float": "inf"} in bound.call.args["args"]
 
 
-def judge_integers(bound: Bound, slot: str, tensor: torch.Tensor) -> Replayed:
-    """The verdict of integers that came of integers alone: contiguous arguments give the same ones.
-
-    A choice among equal elements may be another one there; what shares memory or is written says
-    nothing.
-    """
-    agrees = Replayed(verdict="agree", slot=slot, size=tensor.numel())
-    laid = list(bound.call.tensors.values())
-    if (
-        traits_of(bound.call.op).chooses
-        or bound.writes
-        or len({each.memory for each in laid}) < len(laid)
-        or any(each.dtype not in INTEGERS for each in laid)
-    ):
-        return agrees
-    set_apart = apart(bound)
-    if set_apart is None:
-        return agrees
-    made = [Attempt(Cpu.name, run).output(slot) for run in of_any_memory(set_apart)]
-    other = made[0]
-    if other is None or other.shape != tensor.shape or other.dtype is not tensor.dtype:
-        return agrees
-    if not all(again is not None and torch.equal(again, other) for again in made):
-        return agrees  # it is undefined in this form as well
-    wrong = (other != tensor).nonzero()
-    if not len(wrong):
-        return agrees
-    place = tuple(map(int, wrong[0]))
-    told = other[place].item()
-    return Replayed(
-        verdict="wrong",
-        slot=slot,
-        reason=f"other numbers; with its arguments contiguous the operator gives {told!r}",
-        size=tensor.numel(),
-        elements=len(wrong),
-        worst=place,
-        got=repr(tensor[place].item()),
-        expected=repr(told),
-        tolerance=0.0,
-        witnesses=2,
-    )
-
-
-def of_any_memory(bound: Bound) -> Iterator[Callable[[], Performed]]:
-    """The call twice, and with fresh memory filled with the largest integers."""
-    yield lambda: Cpu().run(bound)
-    yield lambda: Cpu().run(bound)
-    yield lambda: with_filled_memory(lambda: Cpu().run(bound))
-
-
 WORDS = {
     Float64.name: "in float64 the operator gives it",
     "decomposition": "PyTorch's decomposition gives it in float64",
@@ -169,7 +118,7 @@ def truths(bound: Bound, true: Attempt) -> Iterator[Truth]:
     if set_apart is not None and true.name == Float64.name:
         yield Truth(set_apart, in_float64, Attempt(Float64.name, lambda: in_float64(set_apart)))
     definition = Definition()
-    if definition.lacks(bound.call.op) is None:
+    if defined(bound) is not None:
         yield Truth(bound, definition.run, Attempt(Definition.name, lambda: definition.run(bound)))
 
 
@@ -254,7 +203,7 @@ def is_gross(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
     A sum in a half type loses digits in every library that adds in that type: gross is what stopped
     growing.
     """
-    target, true = as_array(tensor), as_array(truth.attempt.output(slot))
+    target, true = components(tensor), components(truth.attempt.output(slot))
     largest = torch.finfo(tensor.dtype).max
     with np.errstate(all="ignore"):
         sound, held = np.isfinite(true), np.isfinite(target)
@@ -268,6 +217,12 @@ def is_gross(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:
     if dtype_name(tensor) in HALF:
         return stagnant(truth, slot, tensor)
     return scale > 0 and bool((error > CRUDE * scale).any())
+
+
+def components(tensor: torch.Tensor | None) -> Any:
+    """A tensor's elements in float64, real and imaginary parts as numbers of their own."""
+    values = as_array(tensor)
+    return np.stack((values.real, values.imag)) if np.iscomplexobj(values) else values
 
 
 def stagnant(truth: Truth, slot: str, tensor: torch.Tensor) -> bool:

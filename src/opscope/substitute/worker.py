@@ -20,7 +20,7 @@ from opscope.kernels.calls import head_of
 from opscope.run.descriptor import Descriptor
 from opscope.substitute.arguments import dtype_named
 from opscope.substitute.examine import examine, examine_places, not_defined
-from opscope.substitute.gradients import function_named
+from opscope.substitute.gradients import function_of
 from opscope.substitute.inside import called_inside
 from opscope.substitute.layout import WRITTEN, Flags, Given
 from opscope.substitute.overlay import package, run_substitute
@@ -75,13 +75,13 @@ class Worker:
             fresh = [
                 torch.empty(memory.size, dtype=torch.uint8) for memory in request.call.memories
             ]
-            bound = Bound(request.call, fresh, function_named(request.call.op))
+            bound = Bound(request.call, fresh, function_of(request.call))
             return Reply.of(request.ticket, examine_places(bound, request.given.outputs))
         memories = self._memories(request)
         bound = Bound(
             request.call,
             memories[: len(request.call.memories)],
-            function_named(request.call.op),
+            function_of(request.call),
             written(request.given),
         )
         replaced = request.given.replaced

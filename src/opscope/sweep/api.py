@@ -5,16 +5,14 @@ against all witnesses.
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
+import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
+from opscope.repro.answering import AnsweringProcess, ending
 from opscope.run.finding import Document, Finding
 from opscope.sweep.tasks import Answer, Counts, Swept, Task
 from opscope.version import VERSION
@@ -41,69 +39,25 @@ def sweep_names(
     """An answer for each name, made in a process of its own that is started again where a kernel
     ends it.
     """
-    with contextlib.ExitStack() as stack:
-        worker: Worker | None = None
-        for place, name in enumerate(names):
-            progress("sweep", place, len(names))
-            if worker is None or not worker.alive:
-                worker = stack.enter_context(Worker(plan.timeout))
-            yield worker.answer(
-                Task(name=name, pattern=plan.pattern, dtypes=plan.dtypes, device=plan.device)
-            )
+    with AnsweringProcess([sys.executable, "-m", "opscope.sweep.worker"], os.environ) as process:
+        for number, name in enumerate(names):
+            progress("sweep", number, len(names))
+            task = Task(name=name, pattern=plan.pattern, dtypes=plan.dtypes, device=plan.device)
+            yield answer_of(process, task, plan.timeout)
 
 
-class Worker:
-    """A process that answers tasks, one at a time."""
-
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
-        command = [sys.executable, "-m", "opscope.sweep.worker"]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def answer(self, task: Task) -> Answer:
-        """The answer to a task; where the process died in it, or took too long, that stands in its
-        reason.
-        """
-        stdin, stdout = self.process.stdin, self.process.stdout
-        if stdin is None or stdout is None:
-            return Answer(name=task.name, reason="the process has no pipes")
-        late = threading.Timer(self.timeout, self.process.kill)
-        late.start()
-        try:
-            stdin.write(msgspec.json.encode(task).decode() + "\n")
-            stdin.flush()
-            line = stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        finally:
-            late.cancel()
-        if line:
-            return msgspec.json.decode(line, type=Answer)
-        status = self.process.wait()
-        return Answer(
-            name=task.name, reason=f"the process that made its calls ended with status {status}"
-        )
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):  # of what waited to be written
-                    pipe.close()
+def answer_of(process: AnsweringProcess, task: Task, timeout: float) -> Answer:
+    """The answer to a task; where the process ended in it, or took too long, that stands in its
+    reason.
+    """
+    try:
+        line = process.ask(msgspec.json.encode(task), timeout)
+    except TimeoutError as error:
+        return Answer(name=task.name, reason=f"the process that made its calls: {error}")
+    if line:
+        return msgspec.json.decode(line, type=Answer)
+    status = ending(process.end(1.0))
+    return Answer(name=task.name, reason=f"the process that made its calls ended with {status}")
 
 
 def document_of(answers: Iterable[Answer], plan: Plan, asked: str) -> Document:

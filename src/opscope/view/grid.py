@@ -27,9 +27,9 @@ NONE, SOUND, MASK, NEAR, UNSOUND, ORIGIN = range(6)  # health; of several calls 
 MOST_CELLS = 2_000_000
 PLANES = ("health", "magnitude", "zeros")
 # 0 is nothing known. magnitude: 128 + floor(log2 of the largest); zeros: their share, 1 to 255.
-_NUMBERS = """max(CASE WHEN size IS NULL THEN 0 WHEN nan + pos_inf > 0 THEN 4
-        WHEN coalesce(near_limit, 0) > 0 THEN 3 WHEN neg_inf > 0 THEN 2 ELSE 1 END)::UTINYINT
-    AS health,
+HEALTH = """max(CASE WHEN size IS NULL THEN 0 WHEN nan + pos_inf > 0 THEN 4
+        WHEN coalesce(near_limit, 0) > 0 THEN 3 WHEN neg_inf > 0 THEN 2 ELSE 1 END)"""
+_NUMBERS = f"""{HEALTH}::UTINYINT AS health,
     coalesce(max(CASE WHEN greatest(abs(min), abs(max)) > 0 THEN
         least(255, greatest(1, 128 + floor(log2(greatest(abs(min), abs(max))))))
         WHEN min IS NOT NULL THEN 1 END), 0)::UTINYINT AS magnitude,

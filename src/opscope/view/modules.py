@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opscope.view.grid import HEALTH
 from opscope.view.layout import chain
 from opscope.view.references import finest_level, reference
 
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 60  # of a sparkline
 MOST_MODULES, MOST_PARTS = 5000, 60
-# health as in grid.py: 1 sound, 2 mask, 3 near the limit, 4 unsound
-_MODULES = """SELECT coalesce(module, ''), step * ? // ? AS part,
+_MODULES = f"""SELECT coalesce(module, ''), step * ? // ? AS part,
     count(DISTINCT (process, "index")),
-    max(CASE WHEN size IS NULL THEN 0 WHEN nan + pos_inf > 0 THEN 4
-        WHEN coalesce(near_limit, 0) > 0 THEN 3 WHEN neg_inf > 0 THEN 2 ELSE 1 END),
+    {HEALTH},
     max(greatest(abs(min), abs(max))),
     min((process, "index")) FILTER (WHERE nan + pos_inf > 0)
     FROM calls LEFT JOIN (SELECT * FROM tensors WHERE io = 'output') USING (process, "index")
-    WHERE level = ? GROUP BY ALL ORDER BY part"""
+    WHERE level = ? GROUP BY ALL ORDER BY part"""  # noqa: S608 - built from fixed text
 _FIRST = """SELECT coalesce(module, ''), min("index") FROM calls
     WHERE level = ? AND rank = ? AND step = ? AND phase = 'forward' GROUP BY ALL"""
 _FLOW = """WITH here AS (SELECT process, "index", coalesce(module, '') AS module FROM calls

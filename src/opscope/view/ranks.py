@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from opscope.judge.operators import is_collective
+from opscope.view.grid import HEALTH
 from opscope.view.references import finest_level, reference
 
 if TYPE_CHECKING:
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
     from opscope.run.finding import Finding
 
 MOST_RANKS, MOST_STEPS, MOST_COLLECTIVES = 256, 400, 400
-_MATRIX = """SELECT rank, step, count(DISTINCT (process, "index")),
-    max(CASE WHEN size IS NULL THEN 0 WHEN nan + pos_inf > 0 THEN 4
-        WHEN coalesce(near_limit, 0) > 0 THEN 3 WHEN neg_inf > 0 THEN 2 ELSE 1 END),
+_MATRIX = f"""SELECT rank, step, count(DISTINCT (process, "index")),
+    {HEALTH},
     (min((process, "index")) FILTER (WHERE nan + pos_inf > 0))
     FROM calls LEFT JOIN (SELECT * FROM tensors WHERE io = 'output') USING (process, "index")
-    WHERE level = ? GROUP BY ALL ORDER BY rank, step"""
+    WHERE level = ? GROUP BY ALL ORDER BY rank, step"""  # noqa: S608 - built from fixed text
 _COLLECTIVES = """SELECT rank, process, "index", step, op, name, any_value(dtype), any_value(shape)
     FROM calls LEFT JOIN (SELECT * FROM tensors WHERE io = 'input') USING (process, "index")
     WHERE op IN (SELECT unnest(?)) AND level = ? GROUP BY ALL ORDER BY rank, process, "index" """

@@ -30,9 +30,11 @@ from opscope.formats.writing.job import Job
 from opscope.kernels.reference import statistics
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Run, RunInfo
+from opscope.run.query import records
 from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
 from opscope.run.selection import parse_selection
 
+TABLES_ALONE = {"parquet"}
 LOSSLESS = [kind for kind in TYPES if kind not in {"msnpy", "cann"}]
 SOURCES = ("ms_half", "ms_conv", "mp_tensor_mix", "mp_stats_mix")
 
@@ -48,29 +50,31 @@ def run_job(path: Path, out: Path, kind: str, **fields: Any) -> Report:
 
 
 def rows(run: Run) -> dict[tuple[int, int, str, str], Tensor]:
-    return {(row.process, row.index, row.io, row.slot): row for row in run.rows("tensors")}  # type: ignore[attr-defined]
+    return {(row.process, row.index, row.io, row.slot): row for row in records(run, "tensors")}
 
 
 def calls(run: Run) -> list[Call]:
-    return sorted(run.rows("calls"), key=lambda call: (call.process, call.index))  # type: ignore[attr-defined]
+    return sorted(records(run, "calls"), key=lambda call: (call.process, call.index))
 
 
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("kind", LOSSLESS)
 def test_nothing_is_lost(name: str, kind: str, tmp_path: Path) -> None:
-    """Calls, stacks, rows with statistics and digests, and every value come back as they were."""
+    """Calls, stacks, rows with statistics and digests, and every value come back as they were, but
+    for values where tables alone are written.
+    """
     report = run_job(source(name), tmp_path / "out", kind)
     assert report.failures == []
     before, after = open_run(source(name)), open_run(tmp_path / "out")
     assert calls(before) == calls(after)
-    assert set(before.rows("stacks")) == set(after.rows("stacks"))  # type: ignore[attr-defined]
+    assert set(records(before, "stacks")) == set(records(after, "stacks"))
     ours, theirs = rows(before), rows(after)
     assert ours.keys() == theirs.keys()
     for key, row in ours.items():
         assert msgspec.structs.replace(row, value=None) == msgspec.structs.replace(
             theirs[key], value=None
         )
-        assert (row.value is None) == (theirs[key].value is None)
+        assert (row.value is None or kind in TABLES_ALONE) == (theirs[key].value is None)
     assert after.problems == ()
 
 
@@ -288,7 +292,8 @@ def test_a_torch_run_in_every_kind(kind: str, made: MemoryRun, tmp_path: Path) -
             row.digest,
             row.role,
         )
-        assert after.value(found).tobytes() == made.value(row).tobytes()
+        if kind not in TABLES_ALONE:
+            assert after.value(found).tobytes() == made.value(row).tobytes()
 
 
 def test_mindspores_layout(made: MemoryRun, tmp_path: Path) -> None:

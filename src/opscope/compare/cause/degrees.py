@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from opscope.compare.cause.origins import ARRIVED, MISSING, OTHERWISE, Cause
-from opscope.compare.cause.regions import BACKWARD, FINER, MAX_REGION, MOVED, ROUNDED
+from opscope.compare.cause.regions import BACKWARD, FINER, MOVED, ROUNDED
+from opscope.compare.cause.walks import MAX_REGION
 from opscope.compare.cause.what_matters import endings
 from opscope.compare.pair.meetings import AGREEING, COARSEST
 from opscope.compare.pair.tensors import product_unit
@@ -59,8 +60,8 @@ class Judged(NamedTuple):
 
 def across_degrees(pairing: Pairing, causes: list[Cause]) -> Judged:
     """The causes of a pairing of runs of other degrees; what was found call by call elsewhere."""
-    native = all(side.run.info.format == "opscope" for side in (pairing.target, pairing.golden))
-    if not native or pairing.between is not None:
+    versions = all(side.run.info.coverage.versions for side in (pairing.target, pairing.golden))
+    if not versions or pairing.between is not None:
         return Judged(pairing, causes)
     degrees = Degrees(pairing)
     if not degrees.differ or not degrees.one_model:

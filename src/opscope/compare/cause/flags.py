@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_BLOCK = 1 << 16  # rows that are looked at at once
 _COARSE = 64.0  # roundings that what two sides compose of other operators may be apart
 # of them, as far as they may be alike in all elements: a scale that was rounded itself
 _SYSTEMATIC = 4.0
@@ -56,6 +57,10 @@ class Medians:
         if len(upper) > len(lower):
             heapq.heappush(lower, -heapq.heappop(upper))
         self._found.append(-lower[0] if len(lower) > len(upper) else (upper[0] - lower[0]) / 2)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(start, start + _BLOCK) for start in range(0, count, _BLOCK))
 
 
 def _of_rows(flags: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -181,25 +186,40 @@ class Signs:
     @cached_property
     def viewed_otherwise(self) -> NDArray[np.bool_]:
         """Rows that read the same named tensor on both sides, shaped or turned otherwise."""
-        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        found = np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        if not len(self.pairing.target.tensors) or not len(self.pairing.golden.tensors):
+            return found
+        for part in _blocks(len(found)):
+            found[part] = self._viewed_otherwise(part)
+        return found
+
+    def _viewed_otherwise(self, part: slice) -> NDArray[np.bool_]:
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
-        chosen = np.flatnonzero((rows.target >= 0) & (rows.golden >= 0))
-        left, right = rows.target[chosen], rows.golden[chosen]
+        left, right = self.pairing.rows.target[part], self.pairing.rows.golden[part]
+        found: NDArray[np.bool_] = (left >= 0) & (right >= 0) & (mine.named[left] != 0)
+        chosen = np.flatnonzero(found)
+        left, right = left[chosen], right[chosen]
         turned = (mine.shape[left] != theirs.shape[right]) | (
             mine.stride[left] != theirs.stride[right]
         )
-        same = (
-            (mine.named[left] != 0)
+        found[chosen] = (
+            turned
             & (mine.named[left] == theirs.named[right])
             & (mine.l2norm[left] == theirs.l2norm[right])
+            & (mine.sorted_shape[left] == theirs.sorted_shape[right])
         )
-        found[chosen] = turned & same & (mine.sorted_shape[left] == theirs.sorted_shape[right])
         return found
 
     def identities(self, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
         """A hash of what makes two rows the same difference: the version on the target's side, else
         the states on both.
         """
+        found = np.empty(len(chosen), dtype=np.uint64)
+        for part in _blocks(len(chosen)):
+            found[part] = self._identities(chosen[part])
+        return found
+
+    def _identities(self, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
         rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
         left, right = rows.target[chosen], rows.golden[chosen]
         process, version = self.calls.process[tensors.call[left]], tensors.version[left]

@@ -31,7 +31,7 @@ from opscope.compare.pair.tensors import SAME, UNKNOWN
 from opscope.compare.pair.unpaired import enclosing
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.conditions import SLACK, STATISTICAL
-from opscope.compare.side.hashes import mixed
+from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.verdict.allowance import Measures, forward_calls
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ class Search:
         if not len(self.calls):
             return []
         called = {int(self.calls.rank[cause.target]) for cause in self.causes} | self._reached
+        if called.issuperset(distinct(self.calls.rank).tolist()):
+            return []
         chosen = np.flatnonzero(
             self._signs.unequal
             & ~self._signs.overwritten
@@ -267,10 +269,9 @@ class Search:
             signs.begins_forward[calls] & signs.owned[chosen],
             signs.viewed_otherwise[chosen],
         )
-        chosen, flags = (
-            column[~(late & outside) | own | viewed]
-            for column in (chosen, 4 * outside + 2 * own + viewed)
-        )
+        flags = np.uint8(4) * outside + np.uint8(2) * own + viewed
+        wanted = ~(late & outside) | own | viewed
+        chosen, flags = chosen[wanted], flags[wanted]
         _, first = np.unique(
             mixed(signs.identities(chosen), flags.astype(np.uint64)), return_index=True
         )

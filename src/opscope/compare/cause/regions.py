@@ -9,15 +9,17 @@ whose inputs all meet; those of which a result agrees again further on are only 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from opscope.compare.cause.crossed_inputs import crossed
+from opscope.compare.cause.gradient_paths import one_sided
 from opscope.compare.cause.origins import (
     ARGUMENT,
     ARRIVED,
@@ -28,6 +30,7 @@ from opscope.compare.cause.origins import (
     REWIRED,
     Cause,
 )
+from opscope.compare.cause.walks import LEAST, Walk, inputs_of
 from opscope.compare.cause.what_matters import (
     CLIPPED,
     FORWARD,
@@ -46,7 +49,8 @@ from opscope.compare.pair.meetings import (
     sketch,
     vague,
 )
-from opscope.compare.side.columns import NONE, place_of
+from opscope.compare.pair.tensors import statistic_error
+from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
@@ -57,19 +61,21 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
-    Held = tuple[Names, list[list[int]]]
+    Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
     Apart = tuple[Place, int, tuple[list[int], list[int]]]  # stage, and the rows of either side
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
-LEAST = 4  # elements of a tensor that agrees by more than chance
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 FINER = 0.125  # of the limits, where a difference that is sure is followed
 _PHASES = {"forward", "backward", "optimizer"}
 MAX_STARTS = 16
-MAX_REGION = 256
-MAX_AROUND = 2
-MAX_ABOVE = 200  # calls that build a constant
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
+REORDERED = 1e-6  # by which statistics of the same numbers in another order are apart
+TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
+CUT = (
+    "the gradients of the step part; its batch is cut into other parts than golden's, so what its "
+    "passes compute was not compared"
+)
 CROSSED = "what it reads is in each other's place: its inputs are swapped, or hold each other's"
 
 
@@ -82,9 +88,11 @@ class Parting(msgspec.Struct, frozen=True):
     stage: int
     start: tuple[int, int]
     region: tuple[tuple[int, ...], tuple[int, ...]]
-    row: tuple[int, int] = (NONE, NONE)
+    row: int = NONE  # of the target's start: what came from outside and differs
     reader: int = NONE
+    words: str = ""  # how what the starts do differs, where their values do not tell
     crossed: bool = False  # whether the starts read the same, in each other's place
+    alike: bool = False  # whether the starts read the same, and nothing else
 
 
 def written_otherwise(pairing: Pairing) -> bool:
@@ -96,10 +104,31 @@ def written_otherwise(pairing: Pairing) -> bool:
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
     out = bool(steps[0].any() != steps[1].any())
-    return all(
-        side.run.info.format == "opscope" and _lonely(side, match)[~step | out].any()
+    if not all(side.run.info.coverage.versions for side, _ in sides):
+        return False
+    alone = [
+        bool(_lonely(side, match)[~step | out].any())
         for (side, match), step in zip(sides, steps, strict=True)
-    )
+    ]
+    return all(alone) or (any(alone) and bool(cut_otherwise(pairing)))
+
+
+def cut_otherwise(pairing: Pairing) -> set[Place]:
+    """Ranks and steps in which both go back from losses, but from more of them on one side: of
+    parts of a batch.
+    """
+    counted: list[Counter[Place]] = []
+    for side in (pairing.target, pairing.golden):
+        backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+        roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
+        rows = np.flatnonzero(backward & roots)
+        counted.append(
+            Counter(
+                zip(side.calls.rank[rows].tolist(), side.calls.step[rows].tolist(), strict=True)
+            )
+        )
+    both = counted[0].keys() & counted[1].keys()
+    return {place for place in both if counted[0][place] != counted[1][place]}
 
 
 def _lonely(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -169,26 +198,63 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
     mine, theirs = parting.start
     if mine < 0:
         return Cause(MISSING, parting.reader, theirs, sure=False, region=parting.region)
-    if parting.row[0] >= 0 and parting.stage == FORWARD:
-        rows = np.flatnonzero(pairing.rows.target == parting.row[0])
+    if parting.row >= 0 and parting.stage == FORWARD:
+        rows = np.flatnonzero(pairing.rows.target == parting.row)
         if len(rows):
             row = int(rows[0])
             return Cause(ARRIVED, mine, theirs, row, sure=False, region=parting.region)
     if theirs < 0:
         return Cause(EXTRA, mine, NONE, sure=False, region=parting.region)
+    if parting.words:
+        words = (parting.words,)
+        return Cause(OTHERWISE, mine, theirs, sure=False, words=words, region=parting.region)
     if parting.crossed:
         words = (CROSSED,)
         return Cause(REWIRED, mine, theirs, sure=False, words=words, region=parting.region)
+    turned = _turned(pairing, mine, theirs)
+    if turned != NONE:
+        return Cause(
+            ARRIVED, mine, theirs, turned, sure=False, words=(TURNED,), region=parting.region
+        )
     differing = difference_of(pairing, mine, theirs)
     ops = [
         family(side.words.get(int(side.calls.op[call]), ""))
         for side, call in ((pairing.target, mine), (pairing.golden, theirs))
     ]
     alike = ops[0] == ops[1]
-    kind = ARGUMENT if alike and differing else COMPUTED if alike else OTHERWISE
+    computed = COMPUTED if alike and parting.alike else OTHERWISE
+    kind = ARGUMENT if alike and differing else computed
     told = (differing,) if alike and differing else ()
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=told, region=parting.region)
+
+
+def _ends(apart: list[Apart], number: int) -> list[int]:
+    """The rows of a side of what is apart."""
+    return sorted({row for *_, rows in apart for row in rows[number]})
+
+
+def _turned(pairing: Pairing, mine: int, theirs: int) -> int:
+    """The row of a parameter that holds golden's numbers in another order, as two calls read it in
+    the same shape and layout; NONE where there is none.
+    """
+    tensors, other = pairing.target.tensors, pairing.golden.tensors
+    for row, partner in product(inputs_of(pairing.target, mine), inputs_of(pairing.golden, theirs)):
+        alike = (
+            tensors.parameter[row]
+            and other.parameter[partner]
+            and tensors.size[row] > 1
+            and tensors.shape[row] == other.shape[partner]
+            and tensors.stride[row] == other.stride[partner]
+            and tensors.dtype[row] == other.dtype[partner]
+        )
+        if not alike or not (tensors.digested[row] and other.digested[partner]):
+            continue
+        error = statistic_error(tensors, other, np.array([row]), np.array([partner]))[0]
+        if tensors.digest[row] != other.digest[partner] and error <= REORDERED:
+            found = np.flatnonzero(pairing.rows.target == row)
+            return int(found[0]) if len(found) else NONE
+    return NONE
 
 
 def _equal_inputs(pairing: Pairing, mine: int, theirs: int) -> bool:
@@ -197,7 +263,7 @@ def _equal_inputs(pairing: Pairing, mine: int, theirs: int) -> bool:
     for side, flow, call in zip(
         (pairing.target, pairing.golden), pairing.flows, (mine, theirs), strict=True
     ):
-        rows = _inputs(side, call)
+        rows = inputs_of(side, call)
         if not flow.whole[rows].all():
             return False
         read.append(flow.state[rows].tolist())
@@ -263,12 +329,64 @@ class Regions:
         found.extend(self._results())
         found.extend(one for one in self._states(FINER) if one[0] < place)
         place = min(one[0] for one in found)
-        stage = min(one[1] for one in found if one[0] == place)
-        chosen = [one for one in found if one[:2] == (place, stage)]
-        ends = tuple(sorted({row for one in chosen for row in one[2][side]}) for side in (0, 1))
+        chosen = self._before_results([one for one in found if one[0] == place])
+        stage = min(one[1] for one in chosen)
+        chosen = [one for one in chosen if one[1] == stage]
+        ends = _ends(chosen, 0), _ends(chosen, 1)
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
-        return self._located(place, stage, (ends[0], ends[1]))
+        return self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
+
+    def _before_results(self, apart: list[Apart]) -> list[Apart]:
+        """What of a step comes before any result that is apart, all of it where nothing does: an
+        optimizer may step before another loss is computed.
+        """
+        calls = self.pairing.target.tensors.call
+        results = [calls[rows[0][0]] for _, stage, rows in apart if stage == FORWARD and rows[0]]
+        if not results:
+            return apart
+        first = min(results)
+        early = [
+            one
+            for one in apart
+            if one[1] != FORWARD and one[2][0] and all(calls[row] < first for row in one[2][0])
+        ]
+        return early or apart
+
+    def _by_gradients(
+        self, place: Place, stage: int, ends: tuple[list[int], list[int]]
+    ) -> Parting | None:
+        """What gradients tell where they part first: that they flow through a layer on one side
+        alone; and all that they tell where a batch is cut otherwise.
+        """
+        told = stage == GRADIENT or (stage != FORWARD and self._alone(place))
+        found = one_sided(self.pairing, self.meetings, self._vague[0], place) if told else None
+        if found is not None:
+            region = (found.mine,), (found.theirs,)
+            return Parting(place, stage, (found.mine, found.theirs), region, words=found.words)
+        if stage != GRADIENT or place not in self._cut:
+            return None
+        mine, theirs = (
+            int(side.tensors.call[rows[0]]) for side, rows in zip(self._sides, ends, strict=True)
+        )
+        return Parting(place, stage, (mine, theirs), ((mine,), (theirs,)), words=CUT)
+
+    @cached_property
+    def _last_states(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
+        return tuple(map(last_states, self._sides))
+
+    def _alone(self, place: Place) -> bool:
+        """Whether parameters that both sides have get gradients on one side alone."""
+        graded = [
+            [all((place, GRADIENT, name) in known for name in some) for some in sides]
+            for known, sides in zip(self._last_states, zip(*self.names, strict=True), strict=True)
+        ]
+        return graded[0] != graded[1]
+
+    @cached_property
+    def _cut(self) -> set[Place]:
+        """Ranks and steps in which the two go back from other numbers of losses."""
+        return cut_otherwise(self.pairing)
 
     def _limited(self, number: int, stage: int) -> NDArray[np.bool_]:
         """What does not meet by the limits for tensors before a stage."""
@@ -304,55 +422,65 @@ class Regions:
             apart = self.unmet[number][rows] & ~self._vague[number][rows]
             for at in np.flatnonzero(apart).tolist():
                 row, place = int(rows[at]), places[number][at]
-                if place in known[1 - number]:
+                if place in known[1 - number] and place not in self._cut:
                     yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
 
     def _states(self, share: float = 1.0) -> Iterator[Apart]:
         """Gradients and parameters that are not what those of the same parameters are on the other
         side, by so much of their limits.
         """
-        last = last_states(self._sides[0]), last_states(self._sides[1])
+        last = self._last_states
         places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
         for place in sorted(places):
             nothing: set[Names] = set()  # of which the gradient is rounding alone
+            reach = 0.0  # of the gradients of the step
             for stage in (GRADIENT, CLIPPED, PARAMETER):
-                held = []
-                for names in self.names:
-                    rows = [
-                        [last[number].get((place, stage, name), NONE) for name in names[number]]
-                        for number in (0, 1)
-                    ]
-                    if all(row >= 0 for side in rows for row in side):
-                        held.append((names, rows))
-                for apart in self._apart(stage, held, nothing, share=share):
+                held = [
+                    (names, mine, theirs)
+                    for names in self.names
+                    for mine, theirs in [self._last(last, (place, stage), names)]
+                    if min(*mine, *theirs) >= 0
+                ]
+                if stage != PARAMETER:
+                    reach = max([reach, *(self._reach(one) for one in held)])
+                    nothing |= {one[0] for one in held if self._least(one) <= ROUNDED * reach}
+                judged = [one for one in held if one[0] not in nothing]
+                for apart in self._apart(stage, judged, share):
                     yield place, stage, apart
 
-    def _apart(
-        self, stage: int, held: list[Held], nothing: set[Names], *, share: float
-    ) -> list[tuple[list[int], list[int]]]:
-        """Those of a step; a gradient that is rounding alone is none, nor what comes of it."""
-        sketches = [
-            (names, rows, sketch(self._sides[0], rows[0]), sketch(self._sides[1], rows[1]))
-            for names, rows in held
+    @staticmethod
+    def _last(
+        last: tuple[dict[tuple[Place, int, int], int], ...], at: tuple[Place, int], names: Names
+    ) -> list[list[int]]:
+        """The rows of parameters of either side at a place and stage, NONE where there is none."""
+        return [
+            [known.get((*at, name), NONE) for name in some]
+            for known, some in zip(last, names, strict=True)
         ]
-        reach = max((one.reach for *_, one in sketches), default=0.0)
-        if stage == GRADIENT:
-            nothing |= {
-                names
-                for names, rows, *both in sketches
-                if any(
-                    sketch(side, [row]).reach <= ROUNDED * reach
-                    for side, some in zip(self._sides, rows, strict=True)
-                    for row in some
-                )
-            }
-        judged = [one for one in sketches if one[0] not in nothing]
+
+    def _reach(self, held: Held) -> float:
+        return max(
+            sketch(side, rows).reach for side, rows in zip(self._sides, held[1:], strict=True)
+        )
+
+    def _least(self, held: Held) -> float:
+        return min(
+            sketch(side, [row]).reach
+            for side, rows in zip(self._sides, held[1:], strict=True)
+            for row in rows
+        )
+
+    def _apart(
+        self, stage: int, judged: list[Held], share: float
+    ) -> list[tuple[list[int], list[int]]]:
+        """The rows of what is apart at a stage."""
+        limits = self.meetings.limit[0]
         apart = [
-            (rows[0], rows[1])
-            for _, rows, mine, theirs in judged
-            if mine.error(theirs)
+            (mine, theirs)
+            for _, mine, theirs in judged
+            if sketch(self._sides[0], mine).error(sketch(self._sides[1], theirs))
             > (share if stage == PARAMETER else share * BACKWARD)
-            * max(float(self.meetings.limit[0][row]) for row in rows[0])
+            * max(float(limits[row]) for row in mine)
         ]
         return apart if stage != PARAMETER or len(apart) > MOVED * len(judged) else []
 
@@ -363,7 +491,10 @@ class Regions:
     ) -> Parting | None:
         walks = [self._walk(number, stage, ends[number]) for number in (0, 1)]
         starts = [walk.starts() for walk in walks]
-        if starts[0] and starts[1] and starts[0][0] in walks[0].given:
+        prepared = [walk.preparing(some) for walk, some in zip(walks, starts, strict=True)]
+        if all(prepared):
+            starts = prepared
+        if starts[0] and starts[1] and self._misses(walks, starts[0][0]):
             mine, theirs = starts[0][0], min(starts[1])
         else:
             mine, theirs = self._partners(*starts)
@@ -380,18 +511,35 @@ class Regions:
             walk.region(start, read[number]) if start >= 0 else ()
             for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
         ]
-        rows = [
-            walk.given.get(start, NONE) for walk, start in zip(walks, (mine, theirs), strict=True)
-        ]
+        row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,
             stage,
             (mine, theirs),
             (regions[0], regions[1]),
-            (rows[0], rows[1]),
+            row,
             walks[0].last if mine < 0 else mine,
-            bool(swapped),
+            crossed=bool(swapped),
+            alike=mine >= 0 and theirs >= 0 and self._shared(mine, theirs)[1],
         )
+
+    def _misses(self, walks: list[Walk], start: int) -> bool:
+        """Whether what a start was given differs from something: golden is given another of as many
+        elements, or it is trained; a mask that is kept in a buffer may be made on the other side.
+        """
+        row = walks[0].given.get(start, NONE)
+        if row < 0:
+            return False
+        target, golden = (side.tensors for side in self._sides)
+        other = {int(golden.size[one]) for one in walks[1].given.values()}
+        return int(target.size[row]) in other or int(target.named[row]) in self._trained
+
+    @cached_property
+    def _trained(self) -> set[int]:
+        """Names of the target's parameters that get gradients."""
+        tensors = self.pairing.target.tensors
+        rows = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
+        return set(tensors.named[rows].tolist())
 
     def _walk(self, number: int, stage: int, ends: Iterable[int]) -> Walk:
         side = self._sides[number]
@@ -438,213 +586,10 @@ class Regions:
         else.
         """
         flow = self.pairing.flows[1]
-        read = [_inputs(side, call) for side, call in zip(self._sides, (mine, theirs), strict=True)]
-        met = self.meetings.partner[0]
+        read = [
+            inputs_of(side, call) for side, call in zip(self._sides, (mine, theirs), strict=True)
+        ]
+        met = np.where(self.unmet[0], NONE, self.meetings.partner[0])
         one = {int(flow.state[met[row]]) if met[row] >= 0 else NONE for row in read[0]}
         other = {int(flow.state[row]) for row in read[1]}
         return bool(one & other), one == other
-
-
-class Walk:
-    """What matters on one side and meets nothing, followed back through what does not either."""
-
-    def __init__(
-        self,
-        pairing: Pairing,
-        number: int,
-        flags: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-        ends: list[int],
-    ) -> None:
-        self._side = (pairing.target, pairing.golden)[number]
-        self._flow = pairing.flows[number]
-        self._unmet, self._dim = flags
-        self._first = first_read(self._side)
-        self.given: dict[int, int] = {}  # rows that differ and came from outside, by their readers
-        self._above: dict[int, set[int]] = {}
-        self._follow(ends)
-
-    def _follow(self, ends: list[int]) -> None:
-        tensors, calls = self._side.tensors, self._side.calls
-        waiting = [int(tensors.call[row]) for row in ends]
-        steps = {int(calls.step[call]) for call in waiting}
-        while waiting:
-            call = waiting.pop()
-            if call in self._above:
-                continue
-            above = self._above[call] = set[int]()
-            for row in _inputs(self._side, call):
-                producer = int(self._flow.producer[row])
-                if not self._unmet[row] and not self._dim[row]:
-                    continue
-                own = self._loaded(row, producer)
-                if producer >= 0 and int(calls.step[producer]) in steps and not own:
-                    above.add(producer)
-                elif own and self._unmet[row] and not self._dim[row]:
-                    self.given.setdefault(call, row)
-            waiting.extend(above)
-
-    def _loaded(self, row: int, producer: int) -> bool:
-        """Whether a row is of a parameter as it was when a model first read it."""
-        tensors = self._side.tensors
-        first = self._first.get(int(tensors.named[row])) if tensors.parameter[row] else None
-        return first is not None and producer <= tensors.call[first]
-
-    @cached_property
-    def _readers(self) -> dict[int, list[int]]:
-        """Calls of the walk's first to last that read what others wrote, by those."""
-        tensors, calls = self._side.tensors, self._side.calls
-        first, last = min(self._above), max(self._above)
-        begin, end = np.searchsorted(tensors.call, [first, last + 1]).tolist()
-        found: dict[int, list[int]] = defaultdict(list)
-        rows = np.arange(begin, end)
-        rows = rows[
-            ~tensors.output[rows]
-            & (self._unmet[rows] | self._dim[rows])
-            & (self._flow.producer[rows] >= first)
-            & calls.leaf[tensors.call[rows]]
-        ]
-        for row in rows.tolist():
-            found[int(self._flow.producer[row])].append(int(tensors.call[row]))
-        return found
-
-    def starts(self) -> list[int]:
-        """Calls of the walk, in their order, that read nothing of it and whose results agree
-        nowhere with anything again.
-        """
-        bright = self._bright
-        found, below = list[int](), set[int]()  # below: what reads something of the walk, by and by
-        for call, above in sorted(self._above.items()):
-            if above & below or any(self._fed(one) for one in above & bright):
-                below.add(call)
-            if (call in self.given and not above & bright) or (
-                call in bright and call not in below
-            ):
-                found.append(call)
-        kept = [call for call in found if not self._heals(call)]
-        return sorted(kept, key=lambda call: not self._fed(call)) or found[-1:] or [self.last]
-
-    @cache  # noqa: B019 - a walk lives as long as its question
-    def _fed(self, call: int) -> bool:
-        """Whether a call reads what was computed from what the program was given: a constant that
-        is built otherwise is no fault by itself.
-        """
-        waiting, seen = [call], set[int]()
-        while waiting and len(seen) < MAX_ABOVE:
-            at = waiting.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            for row in _inputs(self._side, at):
-                producer = int(self._flow.producer[row])
-                if producer < 0 or self._side.tensors.named[row]:
-                    return True
-                waiting.append(producer)
-        return len(seen) >= MAX_ABOVE
-
-    @cached_property
-    def _bright(self) -> set[int]:
-        """Calls of the walk of which something differs, not only something that nobody can tell."""
-        found = set[int]()
-        for call in sorted(self._above):
-            outputs = [row for row in _rows(self._side, call) if self._side.tensors.output[row]]
-            told = [row for row in outputs if not self._dim[row]]
-            if any(self._unmet[row] for row in told) or (self._above[call] & found):
-                found.add(call)
-        return found
-
-    def _heals(self, start: int) -> bool:
-        waiting, seen = [start], set[int]()
-        while waiting:
-            call = waiting.pop()
-            if call in seen:
-                continue
-            seen.add(call)
-            for reader in self._readers.get(call, ()):
-                if self._agrees(reader):
-                    return True
-                waiting.append(reader)
-        return False
-
-    def _agrees(self, call: int) -> bool:
-        """Whether what a call writes agrees, by more than chance, with something of the other
-        side.
-        """
-        tensors = self._side.tensors
-        return any(
-            tensors.output[row]
-            and not self._unmet[row]
-            and not self._dim[row]
-            and tensors.size[row] >= LEAST
-            and tensors.min[row] < tensors.max[row]
-            and tensors.min_int[row] == np.iinfo(np.int64).min
-            for row in _rows(self._side, call)
-        )
-
-    @property
-    def last(self) -> int:
-        """The last call of the walk."""
-        return max(self._above, default=NONE)
-
-    def _around(self, start: int) -> list[int]:
-        """The calls that made what a start reads, and those of the modules that were given it."""
-        calls, tensors = self._side.calls, self._side.tensors
-        rows = [
-            row
-            for row in _inputs(self._side, start)
-            if not tensors.parameter[row] and calls.phase[start] == calls.phase[0]
-        ]
-        made = {self._computed(int(self._flow.producer[row])) for row in rows} - {NONE}
-        versions = {int(tensors.version[row]) for row in rows}
-        found, at = sorted(made)[-MAX_AROUND:], start
-        while calls.parent[at] >= 0 and len(found) < 2 * MAX_AROUND:
-            at = int(place_of((calls.process[[at]] << 40) | calls.parent[[at]], calls.key)[0])
-            given = {int(tensors.version[row]) for row in _inputs(self._side, at)}
-            if at < 0 or not given & versions:
-                break
-            found.append(at)
-        return found
-
-    def _computed(self, call: int) -> int:
-        """A call, or what computed that of which it is a view or a copy."""
-        side = self._side
-        while call >= 0 and traits_of(side.words.get(int(side.calls.op[call]), "")).idle:
-            rows = _inputs(side, call)
-            if len(rows) != 1 or self._flow.producer[rows[0]] < 0:
-                break
-            call = int(self._flow.producer[rows[0]])
-        return call
-
-    def head(self, start: int) -> set[int]:
-        """Names of the parameters that a start reads."""
-        return self._names(start)
-
-    def _names(self, call: int) -> set[int]:
-        tensors = self._side.tensors
-        return {
-            int(tensors.named[row])
-            for row in _inputs(self._side, call)
-            if tensors.parameter[row] and tensors.named[row]
-        }
-
-    def region(self, start: int, read: set[int]) -> tuple[int, ...]:
-        """The start, and the calls of the walk that follow it, up to those that compute with other
-        parameters than some that were read.
-        """
-        reached, found = {start}, [start, *self._around(start)]
-        phase = self._side.calls.phase
-        for call in sorted(self._above):
-            if call > start and self._above[call] & reached and phase[call] == phase[start]:
-                if self._names(call) - read:
-                    continue
-                reached.add(call)
-                found.append(call)
-        return tuple(found[:MAX_REGION])
-
-
-def _rows(side: Side, call: int) -> range:
-    first, last = np.searchsorted(side.tensors.call, [call, call + 1]).tolist()
-    return range(first, last)
-
-
-def _inputs(side: Side, call: int) -> list[int]:
-    return [row for row in _rows(side, call) if not side.tensors.output[row]]

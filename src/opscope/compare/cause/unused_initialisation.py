@@ -41,8 +41,8 @@ def dead_calls(
     rows, match = pairing.rows, (pairing.match.target, pairing.match.golden)[number]
     places, owners = ((rows.target, rows.target_call), (rows.golden, rows.golden_call))[number]
     found = np.zeros(len(side.calls), dtype=np.bool_)
-    native = all(one.run.info.format == "opscope" for one in (pairing.target, pairing.golden))
-    if pairing.between is not None or not native or not len(side.calls):
+    versions = all(side.run.info.coverage.versions for side in (pairing.target, pairing.golden))
+    if pairing.between is not None or not versions or not len(side.calls):
         return found
     differing = np.zeros(len(side.calls), dtype=np.bool_)
     here = places >= 0

@@ -24,7 +24,9 @@ from opscope.compare.side.producers import Flow
 from opscope.judge.operators import is_workspace
 from opscope.judge.tolerance import PRECISIONS
 from opscope.operators.catalogue import traits_of
+from opscope.run.access import access_of
 from opscope.run.dtypes import DType, find_dtype
+from opscope.run.query import records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -526,12 +528,12 @@ def foreign_hashes(side: Side, maker: str) -> NDArray[np.uint64] | None:
     """The hashes that a dump's own tool took of tensors, as numbers, 0 where there is none; None
     where they are not of this maker.
     """
-    hashes = getattr(side.run, "hashes", None)
+    hashes = access_of(side.run).hashes
     if not maker or not hashes or maker != hash_maker(side):
         return None
-    records = side.run.rows("tensors")  # type: ignore[attr-defined]
     found = [
-        hashes.get((record.process, record.index, record.io, record.slot)) for record in records
+        hashes.get((record.process, record.index, record.io, record.slot))
+        for record in records(side.run, "tensors")
     ]
     codes = np.array(
         [0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in found],
@@ -545,7 +547,7 @@ def hash_maker(side: Side) -> str:
     """What made a dump's own hashes: those of two frameworks, and a CRC and an xor, are not
     comparable. Empty where there are none.
     """
-    hashes = getattr(side.run, "hashes", None)
+    hashes = access_of(side.run).hashes
     if not hashes:
         return ""
     form = "xor" if any(text.startswith("0x") for text in hashes.values()) else "crc"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.compare.side.hashes import distinct
+from opscope.run.access import access_of
 from opscope.run.arrow import column_values, sliced
 from opscope.run.query import arrow_columns
 
@@ -55,7 +56,7 @@ class _Table:
     """One table: records where the run holds them, else batches of Arrow columns."""
 
     def __init__(self, run: Run, table: str) -> None:
-        own = getattr(run, "rows", None)
+        own = access_of(run).rows
         self._records = None if own is None else own(table)
         self._batches = list(arrow_columns(run, table)) if own is None else []
         self._ends = np.cumsum([batch["index"].length for batch in self._batches], dtype=np.int64)

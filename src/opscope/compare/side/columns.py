@@ -43,7 +43,7 @@ _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tens
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
 _TEXT = 32  # bytes of a row of text, about
-_MAPPED = 128 << 20  # bytes of a table's files that may lie in memory at once
+_MAPPED = 24 << 20  # bytes of a table's files that may lie in memory at once, about
 _WIDE = 1 << 30  # rows from which on twice their number is more than 32 bits hold
 # numbers from the least to the largest of a table, for each of its rows, up to which a place for
 # each is kept

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.run.access import access_of
+from opscope.run.query import records
+
 if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
     from opscope.run.protocol import Run
@@ -17,17 +20,19 @@ if TYPE_CHECKING:
 
 def norms_alone(*runs: Run) -> bool:
     """Whether all of these runs keep such norms."""
-    return all(getattr(run, "norms", None) for run in runs)
+    return all(access_of(run).norms for run in runs)
 
 
 def with_norms(side: Side) -> Side:
     """The side with those norms in column l2norm; a relative error of one is as good as that of the
     other.
     """
-    norms = side.run.norms  # type: ignore[attr-defined]
-    records = side.run.rows("tensors")  # type: ignore[attr-defined]
+    norms = access_of(side.run).norms
     found = np.array(
-        [norms.get((row.process, row.index, row.io, row.slot), np.nan) for row in records],
+        [
+            norms.get((row.process, row.index, row.io, row.slot), np.nan)
+            for row in records(side.run, "tensors")
+        ],
         dtype=np.float64,
     )
     tensors = side.tensors

@@ -27,7 +27,7 @@ def optimizing(side: Side) -> NDArray[np.bool_]:
     """Calls of optimizers."""
     calls = side.calls
     told: NDArray[np.bool_] = side.which(calls.phase, lambda phase: phase == "optimizer")
-    if side.run.info.format == "opscope" or told.any():
+    if side.run.info.coverage.phases or told.any():
         return told
     backward = side.which(calls.phase, lambda phase: phase == "backward")
     _, step = np.unique(
@@ -45,7 +45,7 @@ def unrecorded(side: Side, other: Side) -> NDArray[np.bool_]:
     them.
     """
     none = np.zeros(len(side.calls), dtype=np.bool_)
-    if other.run.info.format == "opscope" or int(np.count_nonzero(optimizing(other))) > LONG:
+    if other.run.info.coverage.phases or int(np.count_nonzero(optimizing(other))) > LONG:
         return none
     found = optimizing(side)
     return found if int(np.count_nonzero(found)) > LONG else none

@@ -69,7 +69,7 @@ def without_enclosing(side: Side) -> Side:
     module was entered first. Constant content says nothing, nor do two calls of one operator.
     """
     calls, tensors = side.calls, side.tensors
-    if side.run.info.format == "opscope" or not len(calls) or (calls.parent >= 0).any():
+    if side.run.info.coverage.versions or not len(calls) or (calls.parent >= 0).any():
         return side
     state, whole = _states(tensors, _identity(calls, tensors))
     telling = whole & (tensors.size > 1) & (tensors.min != tensors.max)

@@ -381,7 +381,7 @@ class _Book:
 
     def _unread(self, cause: Cause) -> bool:
         """Whether nothing that a call reads was compared, in dumps that may leave inputs out."""
-        if all(side.run.info.format == "opscope" for side in self._sides):
+        if all(side.run.info.coverage.inputs for side in self._sides):
             return False
         rows = self.pairing.rows
         own = (rows.target_call == cause.target) & ~rows.output

@@ -278,7 +278,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
             "by their size, so what is named first is suspected alone"
         )
     mine, theirs = pairing.target.run.info, pairing.golden.run.info
-    if mine.format == theirs.format == "opscope":
+    if mine.coverage.seeds and theirs.coverage.seeds:
         if mine.seed != theirs.seed:
             yield (
                 f"the runs were not seeded alike: target {_seed(mine.seed)}, golden "

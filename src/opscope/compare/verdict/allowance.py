@@ -31,6 +31,7 @@ from opscope.compare.side.conditions import (
     kind_of_result,
 )
 from opscope.compare.side.hashes import distinct
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +76,7 @@ def measure(pairing: Pairing) -> Measures:
     unread[rows.target_call[read[rows.status[read] == UNKNOWN]]] = True
     readers = np.zeros(count, dtype=np.bool_)
     readers[rows.target_call[read]] = True
-    if pairing.target.run.info.format != "opscope" or pairing.between is not None:
+    if not pairing.target.run.info.coverage.inputs or pairing.between is not None:
         unread |= ~readers
         agree &= readers
     differs = np.zeros(count, dtype=np.bool_)
@@ -86,10 +87,27 @@ def measure(pairing: Pairing) -> Measures:
     ] = True
     _with_forward(pairing.target, in_error, agree, (out_error, differs))
     allowed, own = _allowed(pairing, in_error)
-    over = written[rows.error[written] > allowed[written]]
+    burst = _bursts(pairing, in_error)[written]
+    over = written[(rows.error[written] > allowed[written]) | burst]
     exceeds = np.zeros(count, dtype=np.bool_)
     exceeds[rows.target_call[over]] = True
     return Measures(in_error, out_error, agree, unread, differs, exceeds, allowed, own)
+
+
+def _bursts(pairing: Pairing, in_error: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Rows that are not finite on one side alone, of inputs near golden's, however steep the call
+    is: on ranks of which a parameter, a gradient or what the program reads is not finite then. What
+    a mask removes is nobody's.
+    """
+    rows, target = pairing.rows, pairing.target
+    found = np.isinf(rows.error) & (rows.target_call >= 0)
+    places = np.flatnonzero(found)
+    calls = rows.target_call[places]
+    leaves = target.told(target.calls.op[calls], lambda op: traits_of(op).leaves, np.bool_)
+    lasting = leaves | (target.tensors.named[rows.target[places]] != 0)
+    reached = distinct(target.calls.rank[calls[lasting]])
+    found[places] = np.isfinite(in_error[calls]) & np.isin(target.calls.rank[calls], reached)
+    return found
 
 
 def _with_forward(

@@ -21,7 +21,7 @@ from opscope.formats.mindspore.metadata import read_order, read_settings
 from opscope.formats.mindspore.pb import read_pb
 from opscope.formats.mindspore.rows import Drafter
 from opscope.formats.mindspore.values import load_value
-from opscope.run.protocol import RunInfo
+from opscope.run.protocol import Coverage, RunInfo
 from opscope.run.schema import Process
 
 if TYPE_CHECKING:
@@ -65,7 +65,11 @@ def open_dump(path: Path, *, failed: Failed | None = None) -> Run:
     late: list[str] = []
     drafter = Drafter(path, builder.files, builder.held, late)
     info = RunInfo(
-        path=str(path), format="mindspore", version=_text(settings, "ms_version"), config=settings
+        path=str(path),
+        format="mindspore",
+        version=_text(settings, "ms_version"),
+        config=settings,
+        coverage=Coverage(before=False),  # operands are dumped once a kernel is done
     )
     return ForeignRun(info, path, tables, drafter, load=load_value, late=late)
 

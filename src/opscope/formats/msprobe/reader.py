@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.errors import FormatError
 from opscope.formats.bounded_json import load_json_or_note
 from opscope.formats.folders import file_names
-from opscope.formats.foreign import ForeignRun, Tables
+from opscope.formats.foreign import ForeignRun
 from opscope.formats.manifest import has_manifest, open_manifest
 from opscope.formats.msprobe.entries import Entry, entries_of, module_of, phase_of, read_construct
 from opscope.formats.msprobe.layout import Place, find_places
@@ -24,9 +23,11 @@ from opscope.formats.msprobe.names import forward_name
 from opscope.formats.msprobe.stacks import read_stacks, user_line
 from opscope.formats.npy import as_true_type, read_npy
 from opscope.formats.pt import read_pt
+from opscope.formats.run_builder import RunBuilder
+from opscope.run.access import TensorRow
 from opscope.run.dtypes import DType
 from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
+from opscope.run.schema import Call, Tensor, ValueRef
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -58,36 +59,12 @@ def open_dump(path: Path) -> Run:
     places = find_places(path)
     root = path if path.is_dir() else path.parent
     builder = _Builder(root)
-    processes = []
-    for process, owned in enumerate(_by_owner(places)):
-        processes.append(builder.add_process(process, owned))
-    if not builder.read:
-        raise FormatError(
-            path, builder.problems[0] if builder.problems else "no dump.json or debug.json below it"
-        )
-    tables = Tables(
-        calls=tuple(builder.calls),
-        processes=tuple(processes),
-        stacks=tuple(builder.stacks),
-        problems=tuple(builder.problems),
-    )
+    for owned in _by_owner(places):
+        builder.add_process(owned)
+    nothing = "no dump.json or debug.json below it"
+    tables = builder.rows.tables(path, nothing, builder.hashes)
     info = RunInfo(path=str(path), format="msprobe", config=builder.header)
-    return MsprobeRun(info, root, tables, builder.draft, load=load_value, hashes=builder.hashes)
-
-
-class MsprobeRun(ForeignRun):
-    """A run of msprobe. hashes holds msprobe's own hash of tensors, by process, index, side and
-    slot, once tensor rows were read.
-
-    A CRC-32 of the bytes, or an xor of their words, is no digest of ours, but two dumps of msprobe
-    can be compared by it.
-    """
-
-    def __init__(
-        self, *args: Any, hashes: dict[tuple[int, int, str, str], str], **more: Any
-    ) -> None:
-        super().__init__(*args, **more)
-        self.hashes = hashes
+    return ForeignRun(info, root, tables, builder.draft, load=load_value)
 
 
 def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:  # noqa: ARG001 - the signature of all loaders
@@ -113,57 +90,40 @@ class _Builder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.calls: list[Call] = []
-        self.stacks: list[Stack] = []
-        self.problems: list[str] = []
+        self.rows = RunBuilder()
         self.header: dict[str, Any] = {}
-        self.hashes: dict[tuple[int, int, str, str], str] = {}
-        self.read = False
+        # msprobe's own hash of tensors, once their rows were read: a CRC-32 of the bytes, or an xor
+        # of their words, is no digest of ours, but two dumps of msprobe can be compared by it
+        self.hashes: dict[TensorRow, str] = {}
         self._sources: dict[tuple[int, int], _Source] = {}
-        self._known: dict[tuple[str, ...], int] = {}
-        self._index = 0
 
-    def add_process(self, process: int, places: list[Place]) -> Process:
+    def add_process(self, places: list[Place]) -> None:
         """All steps of one process."""
-        self._known, self._index = {}, 0
-        rank = places[0].rank if places[0].rank is not None else process
-        names: dict[tuple[int, str], int] = defaultdict(int)
+        rank = places[0].rank if places[0].rank is not None else len(self.rows.processes)
+        self.rows.start_process(str(places[0].folder), rank)
         for place in places:
             for name in place.files:
-                for call, source in self._folder(place, name, process, rank):
-                    names[call.step, call.name] += 1
-                    count = names[call.step, call.name]
-                    unique = (
-                        call
-                        if count == 1
-                        else msgspec.structs.replace(call, name=f"{call.name}#{count}")
-                    )
-                    self.calls.append(unique)
-                    self._sources[process, call.index] = source
-        return Process(process=process, directory=str(places[0].folder), rank=rank)
+                self._folder(place, name)
 
-    def _folder(
-        self, place: Place, name: str, process: int, rank: int
-    ) -> Iterator[tuple[Call, _Source]]:
+    def _folder(self, place: Place, name: str) -> None:
         """Calls of one json; its stacks and parents are those beside it."""
-        path = place.folder / name
-        value = load_json_or_note(path, self.problems)
+        path, problems = place.folder / name, self.rows.problems
+        value = load_json_or_note(path, problems)
         data = value.get("data") if isinstance(value, dict) else None
         if not isinstance(data, dict):
             if value is not None:
-                self.problems.append(f'{path}: no object "data" in it; not a dump of msprobe')
+                problems.append(f'{path}: no object "data" in it; not a dump of msprobe')
             return
-        self.read = True
+        self.rows.read = True
         self.header = {key: item for key, item in value.items() if key != "data"}
-        stacks = read_stacks(load_json_or_note(place.folder / "stack.json", self.problems))
-        parents = read_construct(load_json_or_note(place.folder / "construct.json", self.problems))
+        stacks = read_stacks(load_json_or_note(place.folder / "stack.json", problems))
+        parents = read_construct(load_json_or_note(place.folder / "construct.json", problems))
         entries = entries_of(data, parents)
-        indices = {entry.name: self._index + i for i, entry in enumerate(entries)}
-        self._index += len(entries)
+        indices = {entry.name: self.rows.index + i for i, entry in enumerate(entries)}
         prefix, files = self._files(place.folder)
         for entry in entries:
-            call = self._call(entry, indices, stacks, (process, rank, place.step, bool(parents)))
-            yield call, _Source(entry, prefix, files)
+            call = self._call(entry, indices, stacks, (place.step, bool(parents)))
+            self._sources[call.process, call.index] = _Source(entry, prefix, files)
 
     def _files(self, folder: Path) -> tuple[str, frozenset[str]]:
         """The folder of tensor files beside a json; the path that dump.json names is relative to
@@ -181,19 +141,16 @@ class _Builder:
         entry: Entry,
         indices: dict[str, int],
         stacks: dict[str, tuple[str, ...]],
-        about: tuple[int, int, int, bool],
+        about: tuple[int, bool],
     ) -> Call:
-        process, rank, step, constructed = about
+        step, constructed = about
         frames = stacks.get(entry.name, ())
         forward = forward_name(entry.name)
         source = user_line(frames) or (
             user_line(stacks.get(forward, ())) if forward is not None else None
         )
-        return Call(
-            process=process,
-            rank=rank,
+        return self.rows.add_call(
             step=step,
-            index=indices[entry.name],
             level=entry.parts.level,
             parent=indices.get(entry.parent) if entry.parent is not None else None,
             phase=phase_of(entry),
@@ -201,18 +158,10 @@ class _Builder:
             module=module_of(entry, constructed=constructed),
             name=entry.name,
             forward_index=indices.get(forward) if forward is not None else None,
-            stack=self._stack(process, frames),
+            stack=self.rows.add_stack(frames),
             source=source,
             args=_arguments(entry.body),
         )
-
-    def _stack(self, process: int, frames: tuple[str, ...]) -> int | None:
-        if not frames:
-            return None
-        if frames not in self._known:
-            self._known[frames] = len(self._known)
-            self.stacks.append(Stack(process=process, stack=self._known[frames], frames=frames))
-        return self._known[frames]
 
     def draft(self, call: Call) -> list[Tensor]:
         """Rows of one call: the file's values where it is there, else what dump.json says."""

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import OpscopeError
+from opscope.run.access import access_of
 from opscope.run.schema import Call, Tensor, ValueRef
 from opscope.run.selection import Selection
 
@@ -71,7 +72,7 @@ def rows_of(run: Run, wanted: Wanted) -> Iterator[tuple[Call, list[Tensor]]]:
     from opscope.run.query import calls as calls_of
     from opscope.run.query import records, tensors_of
 
-    if hasattr(run, "tensors_of"):
+    if access_of(run).tensors_of is not None:
         for call in calls_of(run, wanted.selection):
             yield call, [row for row in tensors_of(run, call) if wanted.wants(row)]
         return

@@ -17,6 +17,7 @@ from opscope.formats.writing.array_files import ArrayFiles, SafetensorsFiles
 from opscope.formats.writing.engine import Writer, Written, rows_of, write_rows
 from opscope.formats.writing.mindspore_files import MindSporeFiles, kernel_level, plan_graphs
 from opscope.formats.writing.msprobe_files import EntryNames, MsprobeFiles
+from opscope.formats.writing.parquet_files import write_parquet
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
@@ -33,6 +34,8 @@ def write_run(run: Run, job: Job, done: Callable[[int], None]) -> Written:
     for what a kind cannot hold.
     """
     job.out.mkdir(parents=True, exist_ok=True)
+    if job.kind == "parquet":
+        return write_parquet(run, job)
     stacks = {(stack.process, stack.stack): stack for stack in records(run, "stacks")}
     if job.kind == "mindspore":
         return _to_mindspore(run, job, stacks, done)

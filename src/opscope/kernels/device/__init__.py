@@ -3,6 +3,6 @@
 module is handed in.
 
 Small tensors need nothing of this: they are copied to the host in stream order and read by the
-host's kernels (record/torch/staging.py). `lean` reads large ones by plain tensor operators where no
-kernel of our own can be had.
+host's kernels (record/torch/staging.py). Large ones are read by one kernel (`fused`, in
+Triton) where that has a back end for the device, by plain tensor operators (`lean`) elsewhere.
 """

@@ -25,6 +25,12 @@ CHUNK = 1 << 22  # elements whose masks are on the device at once
 FLOAT_COUNTS = 20  # int16 words: NaN, +Inf, -Inf, zero and negative elements as int64
 INTEGER_ENDS = 16  # zero and negative elements, least and largest as int64
 SUMS = 4  # sum and norm as float32
+# Types that every accelerator computes with: an NPU makes float32 of float64 and has no 8-bit
+# floats.
+NAMES = (
+    *("float16", "bfloat16", "float32", "complex64"),
+    *("bool", "uint8", "int8", "int16", "int32", "int64"),
+)
 
 
 def ends_of(dtype: Any) -> np.dtype[Any]:

@@ -71,7 +71,9 @@ class TorchBinding:
         self.sentinel = sentinel
         self.modules = modules
         self.stacks = Stacks()
-        self.staging = Staging(session.device_lost)
+        self.staging = Staging(
+            session.device_lost, lambda what, why: session.note("not measured", what, why)
+        )
         self.arrivals = Arrivals(self.fail)
         self.selection = session.config.selection
         narrowed = any(

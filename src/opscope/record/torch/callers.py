@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from opscope.record.torch.stacks import OPSCOPE, TORCH, inside, user_line
+from opscope.record.torch.stacks import OPSCOPE, TORCH, inside, is_user
 
 # torch.linalg.slogdet is aten::linalg_slogdet.
 SPACES = ("", "linalg_", "special_", "fft_")
@@ -45,11 +45,9 @@ def _operator_of(frame: FrameType) -> str | None:
 
 
 def _user_line(frame: FrameType | None) -> str | None:
-    frames = []
-    while frame is not None:
-        frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
+    while frame is not None and not is_user(frame.f_code.co_filename):
         frame = frame.f_back
-    return user_line(frames)
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno or 0}"
 
 
 def callee(frame: FrameType) -> str | None:

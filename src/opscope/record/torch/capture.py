@@ -14,6 +14,7 @@ import torch
 from opscope.judge.operators import is_workspace
 from opscope.kernels.arguments import Tree
 from opscope.kernels.calls import declined, head_of, writes_to
+from opscope.operators.catalogue import traits_of
 from opscope.record.torch.aside import PLAIN
 from opscope.record.torch.binding import encode
 from opscope.run.dtypes import find_dtype
@@ -107,7 +108,10 @@ class Captured:
     def given(self, result: Any) -> tuple[Given, list[torch.Tensor]]:
         """What the call gave, and the memories that takes beyond its own."""
         first = len(self.call.memories)
-        unasked = declined(self.call.args["args"], self.asks)
+        unasked = {
+            *declined(self.call.args["args"], self.asks),
+            *traits_of(self.call.op).scratch.split(","),
+        }
         outputs: dict[str, Laid] = {}
         fresh: list[tuple[str, torch.Tensor]] = []
         changed = {

@@ -29,11 +29,11 @@ from opscope.record.torch.aside import aside
 from opscope.record.torch.budget import NEVER, Budget, Rest, Signature
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.determinism import Difference, differences, repeat
+from opscope.record.torch.devices import captures, current_stream
 from opscope.record.torch.held import Held
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, unhindered
 from opscope.record.torch.randomness import devices
-from opscope.record.torch.staging import captures, current_stream
 from opscope.run.contain import contain, is_the_programs, reason, tell
 from opscope.run.schema import Judgement
 from opscope.substitute.apart import Apart

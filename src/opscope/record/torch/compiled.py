@@ -83,6 +83,8 @@ class CompiledCheck:
         self._told: Counter[int] = Counter()
         self._cuts: dict[tuple[int, bool], Cut | None] = {}
         self._learned: dict[tuple[int, bool], Learned] = {}
+        # graphs compiled once more for their forward pass, until their backward pass is judged
+        self._again: dict[int, Callable[..., Any]] = {}
         self._seconds: defaultdict[int, float] = defaultdict(float)  # that checks of a graph took
         self._sampled = 0.0
 
@@ -179,11 +181,7 @@ class CompiledCheck:
         inputs = [plainly(each) for each in given]
         if not self._judges(execution, [*inputs, *gradients]):
             return
-        wanted = [
-            place
-            for place, each in enumerate(execution.originals())
-            if isinstance(each, torch.Tensor) and each.requires_grad and each.is_floating_point()
-        ]
+        wanted = trained_inputs(execution)
         shift = len(result) - len(inputs)
 
         def run(fresh: list[Any]) -> Sequence[Any]:
@@ -260,19 +258,35 @@ class CompiledCheck:
         captured = held.execution.captured
         if held.key in self._cuts:
             return
-        if captured.seconds > QUICK and not self._affords(captured.seconds):
+        known = held.trained and id(captured) in self._again
+        if not known and captured.seconds > QUICK and not self._affords(captured.seconds):
             self._miss(held.execution, "it draws random numbers, and takes long to compile again")
             return
         self._cuts[held.key] = None
-        cutter = self._cutter(held, random=torch.get_rng_state())
-        if cutter is None:
+        if captured.compiler is None:
             self._miss(held.execution, "it draws random numbers, and its compiler is not known")
             return
-        whole = cutter.whole()
+        cutter = self._cutter(held, random=torch.get_rng_state())
+        whole = cutter.whole(self._compiled_again(held))
         if whole is None:
             self._checker.tally.count("agree")
         elif self._stands(held):
             self._cut_again(held, cutter, whole)
+
+    def _compiled_again(self, held: Pass) -> Callable[..., Any]:
+        """The graph, compiled once more: with its backward pass where it has one, and then only
+        once for both.
+        """
+        key, trained = id(held.execution.captured), held.trained
+        if trained and key in self._again:
+            return self._again.pop(key)
+        if any(getattr(each, "requires_grad", False) for each in held.made):
+            trained = trained_inputs(held.execution)
+        both = msgspec.structs.replace(held, trained=trained)
+        compiled = self._cutter(both, random=torch.get_rng_state()).compiled()
+        if trained and not held.trained:
+            self._again[key] = compiled
+        return compiled
 
     def _cut_again(self, held: Pass, cutter: Cutter, whole: Cut) -> None:
         captured = held.execution.captured
@@ -289,8 +303,8 @@ class CompiledCheck:
         self._told[id(captured)] += 1
         if held.key not in self._cuts:
             tell(f"{captured.name} deviates from its own operators; looking for those that do")
-            cutter = self._cutter(held)
-            self._cuts[held.key] = None if cutter is None else cutter.cut()
+            known = captured.compiler is not None
+            self._cuts[held.key] = self._cutter(held).cut() if known else None
         cut = self._cuts[held.key]
         # nodes that deviate when they alone are compiled are a second witness; where they draw,
         # they were compiled with another switch than the program's
@@ -311,10 +325,8 @@ class CompiledCheck:
         return found if None in kept.values() else {**found, "window": window, "inputs": kept}
 
     @staticmethod
-    def _cutter(held: Pass, random: torch.Tensor | None = None) -> Cutter | None:
+    def _cutter(held: Pass, random: torch.Tensor | None = None) -> Cutter:
         captured = held.execution.captured
-        if captured.compiler is None:
-            return None
         places = input_places(captured)
         return Cutter(
             captured.module,
@@ -324,6 +336,15 @@ class CompiledCheck:
             trained=frozenset(name for name, place in places.items() if place in held.trained),
             random=random,
         )
+
+
+def trained_inputs(execution: Execution) -> list[int]:
+    """Places of the inputs of which a graph gives gradients."""
+    return [
+        place
+        for place, each in enumerate(execution.originals())
+        if isinstance(each, torch.Tensor) and each.requires_grad and each.is_floating_point()
+    ]
 
 
 def input_places(captured: Captured) -> dict[str, int]:

@@ -96,13 +96,13 @@ def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
             watcher.missing(f"torch {torch.__version__} has no {MODULE}.{OWNER}.{HOOK}")
             return
 
-        def call_user_compiler(output: Any, module: Any, inputs: Any) -> Any:
+        def call_user_compiler(output: Any, module: Any, *given: Any) -> Any:
             own = _attempted(watcher.missed, copied, module)
             name = graph_name(output)
             chosen = _attempted(watcher.missed, watcher.choose, name, output.compiler_fn)
             begun = time.perf_counter()
             with _compiled_by(output, chosen):
-                compiled = previous(output, module, inputs)
+                compiled = previous(output, module, *given)  # torch 2.4 asks for inputs later
             if own is None or getattr(output, "package", None) is not None:
                 return compiled  # what is packed to be stored has to be the back end's own
             seconds = time.perf_counter() - begun

@@ -53,11 +53,7 @@ class Interpreted(torch.fx.Interpreter):
             return self._interpreted(args[0])(*args[1:])
         if plain is None or hasattr(target, "_schema"):
             return super().call_function(target, args, kwargs)
-        given = [self._interpreted(each) for each in args]
-        if target is torch.ops.higher_order.cond:  # whose plain form refuses every mode
-            chosen, taken, other, operands = given
-            return (taken if chosen else other)(*operands)
-        return plain(*given, **kwargs)
+        return under_modes(plain)(*(self._interpreted(each) for each in args), **kwargs)
 
     def _interpreted(self, value: Any) -> Any:
         """A graph among the arguments as a function that interprets it."""
@@ -67,6 +63,24 @@ class Interpreted(torch.fx.Interpreter):
 
     def _function(self, graph: torch.fx.GraphModule) -> Callable[..., Any]:
         return Interpreted(graph, graph.graph).run
+
+
+def under_modes(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain form of an operator of higher order that does not refuse to run below modes, as those
+    of cond and scan do.
+    """
+    asks = "_get_current_dispatch_mode"
+    if asks not in getattr(plain, "__globals__", {}):
+        return plain
+    made = FunctionType(
+        plain.__code__, {**plain.__globals__, asks: _no_mode}, None, plain.__defaults__
+    )
+    made.__kwdefaults__ = plain.__kwdefaults__
+    return made
+
+
+def _no_mode() -> None:
+    return None
 
 
 def wraps(node: torch.fx.Node) -> bool:

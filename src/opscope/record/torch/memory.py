@@ -34,9 +34,13 @@ def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
     )
     memory = (ctypes.c_char * (span * dtype.itemsize)).from_address(tensor.data_ptr())
     memory.tensor = tensor  # type: ignore[attr-defined]  # the array keeps the memory, the memory its tensor
-    flat: np.ndarray[Any, Any] = np.frombuffer(memoryview(memory), dtype=dtype)
     strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
-    return np.lib.stride_tricks.as_strided(flat, tuple(tensor.shape), strides, writeable=False)
+    # as_strided names the type to NumPy by text, which has none for float8_e5m2
+    array: np.ndarray[Any, Any] = np.ndarray(
+        tuple(tensor.shape), dtype, memoryview(memory), strides=strides
+    )
+    array.flags.writeable = False
+    return array
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -44,6 +44,7 @@ class Modules:
         self._classes: Counter[str] = Counter()
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._lent: dict[int, str] = {}  # prefixes of roots that were met with lent parameters
         # Buffers and shards with role and name, of roots learnt since the recorder asked last.
         self.memories: list[tuple[torch.Tensor, str, str]] = []
         self.learnt: list[weakref.ref[torch.nn.Module]] = []  # since the recorder asked last
@@ -63,6 +64,8 @@ class Modules:
             return within.paths[id(module)]
         known = self._paths.get(id(module))
         if known is not None and known[0]() is module:
+            if parent is None and id(module) in self._lent:
+                self._take_parameters(module, self._lent[id(module)])
             return known[1]
         if parent is None:
             return self.learn(module)
@@ -99,15 +102,24 @@ class Modules:
         for module in modules.values():
             if not prefix or self.path_of(module) is None:
                 self._paths[id(module)] = (weakref.ref(module), paths[id(module)])
+        self._take_parameters(root, prefix)
+        for name, buffer in named(root, "_buffers"):
+            self.memories.append((buffer, "buffer", _below(prefix, name)))
+        return prefix
+
+    def _take_parameters(self, root: torch.nn.Module, prefix: str) -> None:
+        """Names of what a root has as parameters; it is looked at again where some are lent, as
+        torch.func.functional_call lends tensors for one call.
+        """
+        self._lent.pop(id(root), None)
         for name, parameter in named(root, "_parameters"):
-            if not prefix or self.label(parameter)[1] is None:
+            if not isinstance(parameter, torch.nn.Parameter):
+                self._lent[id(root)] = prefix
+            elif not prefix or self.label(parameter)[1] is None:
                 self._names[id(parameter)] = (weakref.ref(parameter), _below(prefix, name))
                 shard = shard_of(parameter)
                 if shard is not None:
                     self.memories.append((shard, "shard", _below(prefix, name)))
-        for name, buffer in named(root, "_buffers"):
-            self.memories.append((buffer, "buffer", _below(prefix, name)))
-        return prefix
 
     def _prefix(self, root: torch.nn.Module) -> str:
         name = type(root).__name__
@@ -125,6 +137,10 @@ class Modules:
         known = self._names.get(id(tensor))
         return "parameter", known[1] if known is not None and known[0]() is tensor else None
 
+    def may_have_used(self, parameter: torch.Tensor) -> bool:
+        """Whether a model that was called holds it; of a program that calls none nobody knows."""
+        return not self._names or self.label(parameter)[1] is not None
+
 
 @contextmanager
 def uncounted(own: Callable[[], Iterable[int]]) -> Iterator[None]:
@@ -133,7 +149,10 @@ def uncounted(own: Callable[[], Iterable[int]]) -> Iterator[None]:
 
     It asks before it warns of what such hooks do to a compiled model.
     """
-    genuine: Any = module_hooks._has_any_global_hook
+    genuine: Any = getattr(module_hooks, "_has_any_global_hook", None)
+    if genuine is None:  # torch 2.4, which warns of nothing
+        yield
+        return
 
     @functools.wraps(genuine)
     def asked() -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,15 +36,15 @@ class LiveOptimizers:
     """Tells the optimizers that exist and take part in the recording, by id.
 
     One that a notebook or an earlier training left behind would be waited for in vain: what had
-    trained before the recording counts once a gradient of it has changed.
+    trained before the recording counts once a gradient of it has changed, what was made before it
+    once a model that holds a parameter of it is called, which used tells.
     """
 
-    def __init__(self) -> None:
-        self._before = {
-            id(optimizer): before
-            for optimizer in optimizers()
-            if any(before := gradients(optimizer)) or optimizer.state
-        }
+    def __init__(self, used: Callable[[torch.Tensor], bool]) -> None:
+        self._used = used
+        found = [(id(each), gradients(each), bool(each.state)) for each in optimizers()]
+        self._before = {known: before for known, before, _ in found}
+        self._fresh = {known for known, before, trained in found if not (trained or any(before))}
 
     def __call__(self) -> set[Hashable]:
         return {id(optimizer) for optimizer in optimizers() if self._takes_part(optimizer)}
@@ -53,10 +53,11 @@ class LiveOptimizers:
         before, now = self._before.get(id(optimizer)), list(parameters(optimizer))
         if before is None or len(before) != len(now):
             return True
-        return not all(
+        changed = not all(
             parameter.grad is None if seen is None else seen.remains(parameter.grad)
             for seen, parameter in zip(before, now, strict=True)
         )
+        return changed or (id(optimizer) in self._fresh and any(map(self._used, now)))
 
 
 def optimizers() -> Iterator[Optimizer]:

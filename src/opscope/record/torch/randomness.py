@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from opscope.record.torch.staging import captures
+from opscope.record.torch.devices import captures
 
 
 def random_states(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:

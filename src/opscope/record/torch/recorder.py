@@ -68,7 +68,9 @@ class TorchRecorder:
         self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
         self.book = make_book(self.binding, config)
         session.cleanup.callback(self.binding.arrivals.watch(self.book))
-        self.steps = Steps(self._step_ended, LiveOptimizers(), module=config.step_module)
+        self.steps = Steps(
+            self._step_ended, LiveOptimizers(self.modules.may_have_used), module=config.step_module
+        )
         self._worked = False
         self.levels = config.levels
         self._autocast: dict[str, None] = {}

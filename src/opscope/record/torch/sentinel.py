@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from opscope.judge.arguments import Arguments
@@ -16,8 +17,9 @@ from opscope.judge.integer_values import integer_overflow
 from opscope.judge.integers import needs_values
 from opscope.judge.overflow import status_of
 from opscope.judge.soundness import NEGATIVE, POSITIVE, Condition, Held, judge
+from opscope.kernels import digest
 from opscope.record.torch.callers import called_composite, calling_frame
-from opscope.record.torch.memory import block_bytes, compact
+from opscope.record.torch.memory import block_bytes, compact, view
 from opscope.record.torch.suspects import SeenTensor, Suspect
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 
 MOST_RAISED = 16
+MOST_PLACED = 64  # tensors of which it is told where they are not finite
+LARGEST_PLACED = 1 << 24  # elements
+MOST_RANGES = 64
 
 
 class Sentinel:
@@ -36,6 +41,7 @@ class Sentinel:
         self.session = session
         self._raised = 0
         self._asked: set[object] = set()
+        self._placed: set[str] = set()
 
     def judge(self, suspect: Suspect) -> int | None:
         """Overflow bits of a call, None where there are none; its inputs are kept when it may be an
@@ -49,6 +55,7 @@ class Sentinel:
                 self._keep_inputs(suspect)
             return None
         arguments = suspect.arguments
+        self._note_places(suspect)
         if arrived(suspect):
             self._keep_inputs(suspect)
             return None
@@ -76,6 +83,23 @@ class Sentinel:
         found = called_composite(frame)
         if found is not None:
             self.session.note("composites", f"{suspect.op} {found[1]}", found[0])
+
+    def _note_places(self, suspect: Suspect) -> None:
+        """Tell which elements are not finite, of tensors in which that is new: by their digest, so
+        that it holds of whatever has these elements, in any shape.
+        """
+        for seen in (*suspect.inputs, *suspect.outputs):
+            if len(self._placed) >= MOST_PLACED:
+                return
+            if not (seen.nan or seen.pos_inf or seen.neg_inf):
+                continue
+            array = view(seen.tensor) if seen.tensor.device.type == "cpu" else None
+            told = None if array is None else places_of(array)
+            if array is None or told is None:
+                continue
+            name = f"{digest(array)} {seen.dtype}"
+            self._placed.add(name)
+            self.session.note("unsound_places", name, told)
 
     def _keep_inputs(self, suspect: Suspect) -> None:
         if self.session.config.values == "none":
@@ -114,6 +138,23 @@ class Sentinel:
         return self.session.keep_value(
             block_bytes(block), dtype=dtype, shape=(block.numel(),), seal=seal
         )
+
+
+def places_of(array: np.ndarray[Any, Any]) -> str | None:
+    """Elements that are not finite, in C order, as "3,7-9"; None of a single number, of large
+    arrays, and where they lie far apart.
+    """
+    if array.ndim < 1 or array.size > LARGEST_PLACED:
+        return None
+    wrong = np.zeros(array.size + 2, dtype=np.bool_)  # one before and one after, both finite
+    wrong[1:-1] = ~np.isfinite(array).reshape(-1)
+    edges = np.flatnonzero(wrong[1:] != wrong[:-1])
+    if len(edges) > 2 * MOST_RANGES:
+        return None
+    return ",".join(
+        str(first) if first + 1 == end else f"{first}-{end - 1}"
+        for first, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    )
 
 
 def arrived(suspect: Suspect) -> bool:

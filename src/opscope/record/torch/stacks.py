@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import TypeVar
 
 import torch
 
@@ -25,6 +27,48 @@ LIBRARIES = tuple(
     }
 )
 ENGINE = "_engine_run_backward"
+Absent = TypeVar("Absent")
+STEPPING = (f"{TORCH}/optim/", f"{TORCH}/amp/grad_scaler", f"{TORCH}/nn/utils/clip_grad")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Frame:
+    """One frame of a stack, and what it tells: which code it is in, of which part of torch."""
+
+    code: CodeType  # held, so that its address is not used again
+    text: str
+    place: str
+    ours: bool
+    user: bool
+    engine: bool
+    graph: bool
+    checkpoint: bool
+    optimizer: bool
+    stepping: bool  # of an optimizer, or of what is called around one
+    gradient: bool
+    file: str
+    name: str
+
+
+def frame_of(code: CodeType, instruction: int) -> Frame:
+    """What an instruction of some code tells when it stands on a stack."""
+    file, name = code.co_filename, code.co_name
+    place = f"{file}:{line_of(code, instruction)}"
+    return Frame(
+        code=code,
+        text=f"{place} in {name}",
+        place=place,
+        ours=inside(file, OPSCOPE),
+        user=is_user(file),
+        engine=name == ENGINE and inside(file, TORCH),
+        graph=file in GRAPHS,
+        checkpoint=inside(file, f"{TORCH}/utils/checkpoint.py"),
+        optimizer=file.startswith(f"{TORCH}/optim/"),
+        stepping=file.startswith(STEPPING),
+        gradient=name in {"backward", "grad"} and inside(file, f"{TORCH}/autograd/__init__.py"),
+        file=file,
+        name=name,
+    )
 
 
 class Stacks:
@@ -35,6 +79,8 @@ class Stacks:
     def __init__(self) -> None:
         self.fresh: list[tuple[int, tuple[str, ...]]] = []
         self._sites: dict[tuple[CodeType | int, ...], Site] = {}
+        # A recursion makes stacks of the same frames over and over: what one tells is asked once.
+        self._frames: dict[tuple[int, int], Frame] = {}
         self._count = 0
 
     def take(self) -> list[tuple[int, tuple[str, ...]]]:
@@ -62,61 +108,49 @@ class Stacks:
         """Number a new stack and say what its frames tell; codes run from the innermost frame
         outwards.
         """
-        frames = [
-            (code.co_filename, line_of(code, at), code.co_name)
-            for code, at in zip(codes, instructions, strict=True)
-        ]
-        frames = [frame for frame in frames if not inside(frame[0], OPSCOPE)]
+        every = map(self._frame, codes, instructions)
+        frames = [frame for frame in every if not frame.ours]
+        told = set(frames)  # few of a deep recursion
         number = self._count
         self._count += 1
-        self.fresh.append(
-            (number, tuple(f"{file}:{line} in {name}" for file, line, name in frames))
-        )
-        engine = next(
-            (
-                i
-                for i, (file, _, name) in enumerate(frames)
-                if name == ENGINE and inside(file, TORCH)
-            ),
-            len(frames),
-        )
-        graph = next((i for i, (file, _, _) in enumerate(frames) if file in GRAPHS), None)
+        self.fresh.append((number, tuple([frame.text for frame in frames])))
+        engine = _first(frames, {frame for frame in told if frame.engine}, len(frames))
+        graph = _first(frames, {frame for frame in told if frame.graph}, None)
         user = (
             frames[:engine] if graph is None or graph > engine else frames[graph:engine]
         )  # generated code is not the user's
-        gradient = any(
-            inside(file, f"{TORCH}/autograd/__init__.py") and name in {"backward", "grad"}
-            for file, _, name in frames
-        )
         return Site(
             stack=number,
             source=user_line(user),
             outer=user_line(frames if graph is None else frames[graph:]) or library_line(frames),
-            checkpoint=any(
-                inside(file, f"{TORCH}/utils/checkpoint.py") for file, _, _ in frames[:engine]
-            ),
-            optimizer=any(
-                file.startswith(
-                    (f"{TORCH}/optim/", f"{TORCH}/amp/grad_scaler", f"{TORCH}/nn/utils/clip_grad")
-                )
-                for file, _, _ in frames
-            ),
-            gradient=gradient,
-            closure=in_closure(frames),
+            checkpoint=any(frame.checkpoint for frame in set(frames[:engine])),
+            optimizer=any(frame.stepping for frame in told),
+            gradient=any(frame.gradient for frame in told),
+            closure=any(frame.optimizer for frame in told) and in_closure(frames),
             compiled=graph is not None,
             api=api_name(frames),
         )
 
+    def _frame(self, code: CodeType, instruction: int) -> Frame:
+        key = (id(code), instruction)
+        found = self._frames.get(key)
+        if found is None:
+            found = self._frames[key] = frame_of(code, instruction)
+        return found
 
-def in_closure(frames: list[tuple[str, int, str]]) -> bool:
+
+def _first(frames: list[Frame], wanted: set[Frame], absent: Absent) -> int | Absent:
+    """Place of the first of those frames."""
+    return next(i for i, frame in enumerate(frames) if frame in wanted) if wanted else absent
+
+
+def in_closure(frames: list[Frame]) -> bool:
     """Whether an optimizer of torch called back the user's closure: what it computes is a forward
     pass.
     """
-    user = next((i for i, (file, _, _) in enumerate(frames) if is_user(file)), len(frames))
-    optimizer = next(
-        (i for i, (file, _, _) in enumerate(frames) if file.startswith(f"{TORCH}/optim/")), -1
-    )
-    return user < optimizer and not frames[optimizer][0].endswith("/optim/optimizer.py")
+    user = next((i for i, frame in enumerate(frames) if frame.user), len(frames))
+    optimizer = next((i for i, frame in enumerate(frames) if frame.optimizer), -1)
+    return user < optimizer and not frames[optimizer].file.endswith("/optim/optimizer.py")
 
 
 def line_of(code: CodeType, instruction: int) -> int:
@@ -142,32 +176,32 @@ def is_user(file: str) -> bool:
     )
 
 
-def user_line(frames: list[tuple[str, int, str]]) -> str | None:
-    return next((f"{file}:{line}" for file, line, _ in frames if is_user(file)), None)
+def user_line(frames: list[Frame]) -> str | None:
+    return next((frame.place for frame in frames if frame.user), None)
 
 
-def library_line(frames: list[tuple[str, int, str]]) -> str | None:
+def library_line(frames: list[Frame]) -> str | None:
     """Innermost line outside torch and the standard library, for programs that are wholly
     installed.
     """
     return next(
         (
-            f"{file}:{line}"
-            for file, line, _ in frames
-            if "-packages/" in file and not inside(file, TORCH)
+            frame.place
+            for frame in frames
+            if "-packages/" in frame.file and not inside(frame.file, TORCH)
         ),
         None,
     )
 
 
-def api_name(frames: list[tuple[str, int, str]]) -> str | None:
+def api_name(frames: list[Frame]) -> str | None:
     """The torch function of Python code that the user's line called, where there is one."""
     name = None
-    for file, _, function in frames:
-        if not inside(file, TORCH):
+    for frame in frames:
+        if not inside(frame.file, TORCH):
             break
-        if file.endswith("/nn/functional.py"):
-            name = f"torch.nn.functional.{function}"
-        elif file.endswith(("/functional.py", "/_tensor.py")):
-            name = f"torch.{function}"
+        if frame.file.endswith("/nn/functional.py"):
+            name = f"torch.nn.functional.{frame.name}"
+        elif frame.file.endswith(("/functional.py", "/_tensor.py")):
+            name = f"torch.{frame.name}"
     return name

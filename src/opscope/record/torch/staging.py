@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistics of tensors on an accelerator, fetched once a step: small tensors are copied in stream
-order and read on the host by the host's kernels; of large ones plain operators work out the
-statistics where they lie.
+order and read on the host by the host's kernels; the statistics of large ones are worked out where
+they lie (devices.py).
 
 No call waits for the device, and nothing here is seen, checked or substituted by a mode. Between
 the ends of steps the rows of staged tensors wait too; a program without steps is fetched when so
@@ -12,8 +12,7 @@ cannot compute with, a private format, a device that failed) has no statistics; 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,7 +21,18 @@ import torch
 from numpy.typing import NDArray
 
 from opscope.kernels import Statistics, statistics
-from opscope.kernels.device import lean
+from opscope.record.torch.devices import (
+    Capability,
+    InOrder,
+    Way,
+    answers,
+    captures,
+    current_stream,
+    host_memory,
+    on,
+    reason_of,
+    unseen,
+)
 from opscope.record.torch.memory import view
 from opscope.run.contain import is_surfaced, surface
 
@@ -43,12 +53,13 @@ class Copied:
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A large tensor whose statistics are being worked out: pieces of words on the device, for
-    lean.read.
+    """A large tensor whose statistics are being worked out: pieces of words on the device, for the
+    way's `read`.
     """
 
     ticket: int
     pieces: list[torch.Tensor]
+    way: Way
     dtype: torch.dtype
     size: int
 
@@ -58,12 +69,11 @@ class Device:
     """What is under way on one device, in which of its streams."""
 
     ring: torch.Tensor
+    capability: Capability
     used: int = 0
     copies: list[Copied] = field(default_factory=list)
     launches: list[Launched] = field(default_factory=list)
     streams: set[Any] = field(default_factory=set)
-    # whether plain operators compute with a type, found by trying once
-    computes: dict[torch.dtype, bool] = field(default_factory=dict)
 
     @property
     def tickets(self) -> list[int]:
@@ -73,13 +83,22 @@ class Device:
 class Staging:
     """Tickets and what has been asked of the devices for each."""
 
-    def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
-        """failed is told once for each device that could not be asked any more, and why."""
+    def __init__(
+        self,
+        failed: Callable[[str, BaseException], None],
+        unmeasured: Callable[[str, str], None] = lambda *_: None,
+        capability: Callable[[torch.device], Capability] = Capability,
+    ) -> None:
+        """failed is told once for each device that could not be asked any more, and why; unmeasured
+        which tensors of a device have no statistics, and why.
+        """
         self._next = 0
         self._devices: dict[torch.device, Device] = {}
         self._lost: set[torch.device] = set()
         self._ready: list[tuple[int, Statistics | None]] = []
-        self._failed = failed
+        self._failed, self._unmeasured = failed, unmeasured
+        self._capability = capability
+        self._capabilities: dict[torch.device, Capability] = {}
         self._lock = threading.RLock()
 
     @property
@@ -119,6 +138,7 @@ class Staging:
                 raise
             if not answers(tensor.device):
                 self._lose(tensor.device, error)
+            self._unmeasured(named(tensor), reason_of(error))
             return False
 
     def _tried(self, device: torch.device, action: Callable[[], Result]) -> Result:
@@ -144,12 +164,15 @@ class Staging:
     def _device(self, device: torch.device) -> Device:
         found = self._devices.get(device)
         if found is None:
-            found = self._devices[device] = Device(host_memory(RING))
+            capability = self._capabilities.get(device) or self._capability(device)
+            self._capabilities[device] = capability
+            found = self._devices[device] = Device(host_memory(RING), capability)
         found.streams.add(current_stream(device))
         return found
 
     def _ask(self, ticket: int, tensor: torch.Tensor) -> bool:
         if captures(tensor.device):
+            self._unmeasured(str(tensor.device), "operators that a graph captures run later")
             return False
         under_way = self._device(tensor.device)
         if tensor.is_conj() or tensor.is_neg():
@@ -167,29 +190,14 @@ class Staging:
                 self._collect(tensor.device, under_way)
             under_way.copies.append(Copied(ticket, sent(tensor, under_way)))
             return True
-        if not self._computes(tensor, under_way):
+        way = under_way.capability.way(tensor.dtype)
+        if way is None:
+            self._unmeasured(named(tensor), under_way.capability.unmeasured[tensor.dtype])
             return False
-        pieces = lean.launch(torch, tensor)
-        under_way.launches.append(Launched(ticket, pieces, tensor.dtype, tensor.numel()))
+        with on(tensor.device):
+            pieces = way.launch(torch, tensor)
+        under_way.launches.append(Launched(ticket, pieces, way, tensor.dtype, tensor.numel()))
         return True
-
-    def _computes(self, tensor: torch.Tensor, under_way: Device) -> bool:
-        """Whether plain operators take elements of a type, tried once and waited for: where calls
-        are queued an operator fails after it has returned, and the program would be told.
-        """
-        dtype, stream = tensor.dtype, current_stream(tensor.device)
-        if dtype not in LEAN:
-            return False
-        if dtype not in under_way.computes:
-            stream.synchronize()
-            try:
-                lean.launch(torch, tensor.new_ones(1))
-                stream.synchronize()
-            except (RuntimeError, TypeError):
-                under_way.computes[dtype] = False
-            else:
-                under_way.computes[dtype] = True
-        return under_way.computes[dtype]
 
     def _collect(self, device: torch.device, under_way: Device) -> None:
         """Wait until the device has done what it was asked, and read it."""
@@ -206,7 +214,7 @@ class Staging:
             for each in launches:
                 count = sum(piece.numel() for piece in each.pieces)
                 found[each.ticket], words = (
-                    lean.read(words[:count], each.dtype, each.size),
+                    each.way.read(words[:count], each.dtype, each.size),
                     words[count:],
                 )
         except Exception as error:
@@ -222,55 +230,8 @@ class Staging:
             self._failed(str(device), error)
 
 
-@contextmanager
-def unseen() -> Iterator[None]:
-    """Run operators of our own: below every dispatch and function mode, outside of autograd and
-    autocast.
-    """
-    with ExitStack() as stack:
-        stack.enter_context(torch._C._DisableTorchDispatch())
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(torch._C._DisableAutocast())
-        stack.enter_context(torch.no_grad())
-        yield
-
-
-class InOrder:
-    """Stands for the stream of a device that has none: what it is asked is done before the call
-    returns.
-    """
-
-    def synchronize(self) -> None:
-        return
-
-
-def current_stream(device: torch.device) -> Any:
-    """The stream in which the calling thread's operators on a device run."""
-    found = getattr(getattr(torch, device.type, None), "current_stream", None)
-    return InOrder() if found is None or device.type == "cpu" else found(device)
-
-
-def answers(device: torch.device) -> bool:
-    """Whether a device still does what it is asked."""
-    try:
-        current_stream(device).synchronize()
-    except Exception:  # noqa: BLE001 - whatever it is, it is no answer
-        return False
-    return True
-
-
-def captures(device: torch.device) -> bool:
-    """Whether the operators of the calling thread are written into a graph, to run later."""
-    found = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
-    return found is not None and device.type != "cpu" and bool(found())
-
-
-def host_memory(size: int) -> torch.Tensor:
-    """Bytes that a device can write to while the host goes on, where there is such memory."""
-    try:
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    except RuntimeError:
-        return torch.empty(size, dtype=torch.uint8)
+def named(tensor: torch.Tensor) -> str:
+    return f"{tensor.device} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def span_of(tensor: torch.Tensor) -> int:
@@ -307,14 +268,6 @@ def fetched(
         words.copy_(joined, non_blocking=True)
     here.synchronize()
     return words.numpy()
-
-
-# Types that every accelerator computes with: an NPU makes float32 of float64 and has no 8-bit
-# floats.
-LEAN = {
-    *(torch.float16, torch.bfloat16, torch.float32, torch.complex64),
-    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-}
 
 
 def read(tensor: torch.Tensor) -> Statistics | None:

@@ -183,6 +183,11 @@ def together(values: Sequence[Any]) -> list[Any]:
     return found
 
 
+def trained_places(window: Window) -> list[int]:
+    """Places of what a window is given for which gradients are collected."""
+    return [place for place, each in enumerate(window.given) if each.requires_grad]
+
+
 def leaves(values: Sequence[torch.Tensor], places: Sequence[int]) -> list[torch.Tensor]:
     """The same, gradients being collected for some of them."""
     return [each.requires_grad_() if place in places else each for place, each in enumerate(values)]
@@ -266,11 +271,23 @@ class Cutter:
         self._until = time.monotonic() + SECONDS
         self._drawing: set[torch.fx.Node] = set()
 
-    def whole(self) -> Cut | None:
-        """What deviates of all calls, compiled once more; raises what the compiler does, and
-        ValueError where that draws other random numbers.
+    def compiled(self) -> Callable[..., Any]:
+        """All calls compiled once more, gradients being collected; raises what the compiler does.
+
+        What is made and the gradients are judged of this one: see `whole`.
         """
-        return self._test(0, len(self._calls))
+        window = self._window(0, len(self._calls))
+        draws, places = Draws(window.random), trained_places(window)
+        given = leaves(together([each.detach() for each in window.given]), places)
+        with draws.as_operators(), torch.set_grad_enabled(bool(places)):
+            made: Callable[..., Any] = self._compiler(copied(window.module)[0], given)
+        return made
+
+    def whole(self, compiled: Callable[..., Any]) -> Cut | None:
+        """What deviates of all calls, as they were compiled once more; raises what they do, and
+        ValueError where they draw other random numbers.
+        """
+        return self._test(0, len(self._calls), lambda *_: compiled)
 
     def cut(self) -> Cut | None:
         """The smallest window that deviates, None where not even all nodes alone do, or time is
@@ -318,13 +335,16 @@ class Cutter:
         except Exception:  # noqa: BLE001 - a window that cannot be compiled is none
             return None
 
-    def _test(self, first: int, last: int) -> Cut | None:
+    def _test(
+        self, first: int, last: int, compiler: Callable[..., Any] | None = None
+    ) -> Cut | None:
         window = self._window(first, last)
         apart, graph = copied(window.module)  # a back end may change one of the two
         plain = Interpreted(window.module, graph).run
-        places = [place for place, each in enumerate(window.given) if each.requires_grad]
+        places = trained_places(window)
         tried = self._gradients if self._trained else self._results
-        found = tried(msgspec.structs.replace(window, module=apart), plain, places)
+        window = msgspec.structs.replace(window, module=apart)
+        found = tried(window, compiler or self._compiler, plain, places)
         if found is None:
             return None
         names = [window.read[place] for place in places]
@@ -334,20 +354,26 @@ class Cutter:
         drawing = len(self._drawing.intersection(nodes))
         return Cut(nodes, found, graph, window.given, places, names[found.place], drawing)
 
-    def _results(self, window: Window, plain: Run, _: Sequence[int]) -> Deviating | None:
+    @staticmethod
+    def _results(
+        window: Window, compiler: Callable[..., Any], plain: Run, _: Sequence[int]
+    ) -> Deviating | None:
         """What deviates of what a compiled window makes and writes."""
         draws, given = Draws(window.random), window.given
         with draws.as_operators():
-            compiled = self._compiler(window.module, together(given))
+            compiled = compiler(window.module, together(given))
             fresh = together(given)
             made = (*draws.run(compiled, *fresh), *fresh)
         return judge(made, lambda inputs: (*draws.run(plain, *inputs), *inputs), given)
 
-    def _gradients(self, window: Window, plain: Run, places: Sequence[int]) -> Deviating | None:
+    @staticmethod
+    def _gradients(
+        window: Window, compiler: Callable[..., Any], plain: Run, places: Sequence[int]
+    ) -> Deviating | None:
         """What deviates of the gradients that a compiled window gives."""
         draws, given = Draws(window.random), [each.detach() for each in window.given]
         with draws.as_operators(), torch.enable_grad():
-            compiled = self._compiler(window.module, leaves(together(given), places))
+            compiled = compiler(window.module, leaves(together(given), places))
             made = gradients(partial(draws.run, compiled), leaves(together(given), places))
         operators = partial(draws.run, plain)
         return judge(made, lambda inputs: gradients(operators, leaves(inputs, places)), given)

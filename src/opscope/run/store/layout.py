@@ -218,7 +218,7 @@ def claim_process(directory: Path, facts: Process) -> Process:
 
 def number_process(processes: Path, name: str) -> int:
     """Claim the lowest free number of the run for the process directory of this name."""
-    for number in range(_MAX_NUMBER):
+    for number in range(_free_number(processes), _MAX_NUMBER):
         try:
             handle = os.open(
                 processes / f"number-{number}",
@@ -233,6 +233,21 @@ def number_process(processes: Path, name: str) -> int:
             os.close(handle)
         return number
     raise UsageError(f"{processes}: more than {_MAX_NUMBER} processes")
+
+
+def _free_number(processes: Path) -> int:
+    """The lowest number nobody has claimed, found by halves: they are claimed in order."""
+    taken, free = -1, 1
+    while (processes / f"number-{free - 1}").exists():
+        taken, free = free - 1, 2 * free
+    free -= 1
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        if (processes / f"number-{middle}").exists():
+            taken = middle
+        else:
+            free = middle
+    return free
 
 
 def process_facts(

@@ -14,20 +14,38 @@ import numpy as np
 from nanoarrow.ipc import InputStream
 
 from opscope.errors import FormatError, MissingValueError, UsageError
+from opscope.run.access import Access
 from opscope.run.arrow import Column, column_array, encode_rows, owned, struct_columns, table_schema
-from opscope.run.protocol import RunInfo
+from opscope.run.protocol import Coverage, RunInfo
 from opscope.run.relation import Relations
 from opscope.run.schema import TABLES, Call, Process, Tensor
 from opscope.run.selection import Selection, parse_ranges
 from opscope.run.store.blackbox import BlackBoxContents
 from opscope.run.store.ipc import END_OF_STREAM
-from opscope.run.store.layout import RUN_FILE, RunFile, process_directories, read_run_file
+from opscope.run.store.layout import (
+    PROCESSES,
+    RUN_FILE,
+    RunFile,
+    process_directories,
+    read_run_file,
+)
 from opscope.run.store.process_reader import ProcessReader
 from opscope.run.store.stored_table import StoredTable
 from opscope.run.store.tables import batch_bytes, schema_bytes
 
 if TYPE_CHECKING:
     from opscope.run.protocol import ArrowStream
+
+
+RECORDED = Coverage(
+    versions=True,
+    inputs=True,
+    phases=True,
+    statistics=True,
+    integers=True,
+    samples=True,
+    seeds=True,
+)
 
 
 class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
@@ -72,17 +90,33 @@ class NativeRun(Relations):
     and named in problems.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], directories: Sequence[str] | None = None
+    ) -> None:
+        """A whole run, or its processes of these directories, by name and in this order."""
         self._directory = Path(path)
+        self._part = None if directories is None else tuple(directories)
         self._file = _open_run_file(self._directory)
         self.info = _info(self._directory, self._file)
+        self.access = Access(
+            calls=self.ordered_calls,
+            tensors_of=self.tensors_of,
+            columns=self.columns,
+            arrow_columns=self.arrow_columns,
+            near=self.near,
+            release=self.release,
+            records_at=self.records_at,
+            blackbox=self.blackbox,
+        )
 
     @cached_property
     def _processes(self) -> tuple[ProcessReader, ...]:
-        readers = [
-            ProcessReader(entry, number)
-            for number, entry in enumerate(process_directories(self._directory))
-        ]
+        entries = (
+            process_directories(self._directory)
+            if self._part is None
+            else [self._directory / PROCESSES / name for name in self._part]
+        )
+        readers = [ProcessReader(entry, number) for number, entry in enumerate(entries)]
         numbers = [reader.process.process for reader in readers]
         # directories gathered from several hosts: number them anew
         if len(set(numbers)) < len(numbers):
@@ -103,11 +137,13 @@ class NativeRun(Relations):
         Damage inside a batch is found when the batch is read; ask again after reading.
         """
         lines = [line for reader in self._checked_processes for line in reader.problems]
-        return (
-            *lines,
-            *([] if self._processes else [f"{self._directory}: no process recorded into it"]),
-            *self._missing_ranks(),
-        )
+        return (*lines, *(self.gaps if self._part is None else ()))
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Of problems those that no table shows: processes that are not there at all."""
+        nobody = [] if self._processes else [f"{self._directory}: no process recorded into it"]
+        return (*nobody, *self._missing_ranks())
 
     @cached_property
     def _checked_processes(self) -> tuple[ProcessReader, ...]:
@@ -370,4 +406,5 @@ def _info(directory: Path, file: RunFile) -> RunInfo:
         overhead=file.overhead,
         hidden_calls=file.hidden_calls,
         sealed=file.sealed,
+        coverage=RECORDED,
     )

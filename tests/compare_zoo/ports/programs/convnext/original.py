@@ -60,7 +60,7 @@ class ConvNeXt(nn.Module):
 
     def forward(self, x):
         for down, stage in zip(self.downsample_layers, self.stages):
-            x = stage(down(x))
+            x = stage(down(x))  # <- kernel
         return self.head(self.norm(x.mean([-2, -1])))  # <- pool
 
 

@@ -60,7 +60,7 @@ class Network(nn.Module):
         self.classifier = nn.Conv2d(CHANNELS[1], LABELS, 1)
 
     def forward(self, images):
-        x = self.pool(self.features(images))  # <- pool
+        x = self.pool(self.features(images))  # <- pool kernel
         return self.classifier(self.last(x)).flatten(1)  # <- pool
 
 

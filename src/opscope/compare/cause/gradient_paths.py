@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers through which gradients flow on one side alone: a detach that is missing, or one too many.
+
+A call of the forward pass lets gradients through where a call of the backward pass belongs to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from opscope.compare.side.columns import NONE, place_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.meetings import Meetings
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+MISSES = "gradients flow back through it, through golden's they do not: a detach is missing"
+CUTS = "no gradients flow back through it, through golden's they do: it is detached, or frozen"
+
+
+class Path(NamedTuple):
+    """The last calls of either side that compute the same, with gradients on one side alone."""
+
+    mine: int
+    theirs: int
+    words: str
+
+
+def one_sided(
+    pairing: Pairing, meetings: Meetings, vague: NDArray[np.bool_], place: tuple[int, int]
+) -> Path | None:
+    """The last calls of a rank and step behind a layer with parameters that meet though gradients
+    flow through one side's alone; None where there are none.
+
+    vague: rows of the target of which statistics tell nothing.
+    """
+    target, golden = pairing.target, pairing.golden
+    if not any(map(_tell, (target, golden))):
+        return None
+    back = _with_gradients(target), _with_gradients(golden)
+    written = _contents(pairing, 0, back[0]), _contents(pairing, 1, back[1])
+    touched = (
+        _contents(pairing, 0, back[0], read=True),
+        _contents(pairing, 1, back[1], read=True),
+    )
+    tensors, calls = target.tensors, target.calls
+    here = (calls.rank == place[0]) & (calls.step == place[1]) & _forward(target) & calls.leaf
+    rows = np.flatnonzero(
+        tensors.output & here[tensors.call] & ~meetings.unmet(0) & ~vague & ~tensors.parameter
+    )
+    rows = rows[(meetings.partner[0][rows] >= 0) & (tensors.size[rows] > 1)]
+    rows = rows[_forward(golden)[golden.tensors.call[meetings.partner[0][rows]]]]
+    partner = meetings.partner[0][rows]
+    content = pairing.flows[0].state[rows], pairing.flows[1].state[partner]
+    flows = [np.isin(content[number], written[number]) for number in (0, 1)]
+    still = [~np.isin(content[number], touched[number]) for number in (0, 1)]
+    for apart, words in ((flows[0] & still[1], MISSES), (still[0] & flows[1], CUTS)):
+        found = _behind_a_layer(pairing, rows[apart])
+        if found != NONE:
+            call = int(golden.tensors.call[meetings.partner[0][found]])
+            return Path(int(tensors.call[found]), call, words)
+    return None
+
+
+def _tell(side: Side) -> bool:
+    return bool((side.calls.forward >= 0).any())
+
+
+def _forward(side: Side) -> NDArray[np.bool_]:
+    return side.which(side.calls.phase, lambda phase: phase == "forward")
+
+
+def _with_gradients(side: Side) -> NDArray[np.bool_]:
+    """Calls to which one of the backward pass belongs."""
+    calls = side.calls
+    rows = np.flatnonzero(calls.forward >= 0)
+    found = np.zeros(len(calls), dtype=np.bool_)
+    forward = place_of((calls.process[rows] << 40) | calls.forward[rows], calls.key)
+    found[forward[forward >= 0]] = True
+    return found
+
+
+def _contents(
+    pairing: Pairing, number: int, flowing: NDArray[np.bool_], *, read: bool = False
+) -> NDArray[np.uint64]:
+    """What calls with gradients write, or read as well: a teacher that begins as a copy makes it,
+    too, without.
+    """
+    side = (pairing.target, pairing.golden)[number]
+    rows = np.flatnonzero((side.tensors.output | read) & flowing[side.tensors.call])
+    return np.unique(pairing.flows[number].state[rows])
+
+
+def _behind_a_layer(pairing: Pairing, rows: NDArray[np.int64]) -> int:
+    """The last of rows of the target that comes, by whatever calls, of a layer with parameters
+    among them; NONE where there is none.
+    """
+    if not len(rows):
+        return NONE
+    side, producer = pairing.target, pairing.flows[0].producer
+    tensors = side.tensors
+    wanted = {int(tensors.call[row]): int(row) for row in rows.tolist()}
+    first, stop = np.searchsorted(tensors.call, [min(wanted), max(wanted) + 1]).tolist()
+    reached, last = set[int](), NONE
+    for row in range(first, stop):
+        call = int(tensors.call[row])
+        if tensors.output[row]:
+            last = wanted[call] if call in reached and call in wanted else last
+        elif int(producer[row]) in reached or (call in wanted and tensors.parameter[row]):
+            reached.add(call)
+    return last

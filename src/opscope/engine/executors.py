@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What --executor names, as a concurrent.futures.Executor: scheduling, moving data and trying again
+are the engine's.
+
+    processes:4              processes of this machine
+    dask://scheduler:8786    a Dask cluster (dask.distributed's Client.get_executor)
+    ray, ray://head:10001    a Ray cluster (opscope.engine.ray)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from opscope.errors import OpscopeError, UnavailableError, UsageError
+
+MAX_PROCESSES = 1024
+Task = TypeVar("Task")
+
+
+@contextmanager
+def executor_of(name: str | None) -> Iterator[Executor | None]:
+    """The engine of this name within the block; None where none is named.
+
+    UsageError for a name that is none, UnavailableError for an engine that is not installed or
+    cannot be reached.
+    """
+    kind, _, rest = (name or "").partition(":")
+    if name is None:
+        yield None
+    elif kind == "processes":
+        yield from _processes(name, rest)
+    elif kind == "dask" and rest.startswith("//"):
+        yield from _dask(f"tcp:{rest}")
+    elif kind == "ray":
+        yield from _ray(None if not rest else name)
+    else:
+        raise UsageError(
+            f"--executor {name}: wants processes:N, dask://HOST:PORT, ray or ray://HOST:PORT"
+        )
+
+
+def _processes(name: str, count: str) -> Iterator[Executor]:
+    import multiprocessing
+
+    if not count.isdecimal() or not 0 < int(count) <= MAX_PROCESSES:
+        raise UsageError(f"--executor {name}: wants processes:N, N from 1 to {MAX_PROCESSES}")
+    with ProcessPoolExecutor(int(count), multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def _dask(address: str) -> Iterator[Executor]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UnavailableError(
+            f"dask.distributed is not installed here ({error}); pip install distributed, or take "
+            "--executor processes:N"
+        ) from error
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise UnavailableError(f"{address}: no Dask scheduler answers: {error}") from error
+    with client, client.get_executor() as pool:
+        yield pool
+
+
+def _ray(address: str | None) -> Iterator[Executor]:
+    from opscope.engine.ray import RayExecutor
+
+    try:
+        pool = RayExecutor(address)
+    except ImportError as error:
+        raise UnavailableError(
+            f"Ray is not installed here ({error}); pip install ray, or take --executor processes:N"
+        ) from error
+    except ConnectionError as error:
+        raise UnavailableError(f"{address}: no Ray cluster answers: {error}") from error
+    with pool:
+        yield pool
+
+
+def answers(
+    pool: Executor, function: Callable[..., bytes], tasks: Iterable[Task], *given: Any
+) -> Iterator[tuple[Task, bytes | str]]:
+    """function(task, *given) of every task as it ends: its bytes, or why there are none.
+
+    What a worker raises is told and hides nothing of the others; so is a worker that died where
+    its engine does not try again.
+    """
+    futures = [(task, _submitted(pool, function, task, *given)) for task in tasks]
+    for place, (task, future) in enumerate(futures):
+        futures[place] = (task, "")  # what was answered is not held
+        yield task, future if isinstance(future, str) else _answer(future)
+
+
+def _submitted(pool: Executor, function: Callable[..., bytes], *given: Any) -> Future[bytes] | str:
+    try:
+        return pool.submit(function, *given)
+    except RuntimeError as error:  # a pool that lost a worker takes no more
+        return _why(error)
+
+
+def _answer(future: Future[bytes]) -> bytes | str:
+    try:
+        return future.result()
+    except Exception as error:  # noqa: BLE001 - an engine raises what it likes, and a rank is lost
+        return _why(error)
+
+
+def _why(error: Exception) -> str:
+    """One line of what happened to a worker."""
+    words = " ".join(str(error).split())[:300]
+    return words if isinstance(error, OpscopeError) else f"{type(error).__name__}: {words}"

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a run as Parquet, for any lakehouse: what `opscope convert --type parquet` writes.
+
+    DIR/opscope-parquet.json                    {version, info, processes}
+    DIR/calls/rank=0/step=3/data_0.parquet      the columns of docs/schema.md but rank and step,
+    DIR/tensors/rank=0/step=3/data_0.parquet    and `row`, the place in the table (tensors: of their
+    DIR/stacks.parquet, DIR/judgements.parquet  call's rank and step)
+
+Values of tensors are not in it. Files of other names are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opscope.errors import FormatError, MissingValueError, NewerFormatError
+from opscope.formats.bounded import read_bounded
+from opscope.formats.folders import file_names, folder_names
+from opscope.formats.registry import Format
+from opscope.run.access import Access
+from opscope.run.protocol import RunInfo
+from opscope.run.relation import Relations
+from opscope.run.schema import TABLES, Process
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from opscope.run.schema import Tensor
+
+NAME = "opscope-parquet.json"
+VERSION = 1
+PARTS = ("calls", "tensors")  # tables in parts, a folder for each rank and step
+_LIMIT = 256 << 20  # bytes of the list
+_MOST_FILES = 1 << 20
+_PART = re.compile(r"(?:rank|step)=-?\d{1,18}")
+_FILE = re.compile(r"data_\d{1,9}\.parquet")
+_OPTIONS = "hive_partitioning = false, filename = true"
+# Folders above the run may have such names, too: the last two count.
+_OF_FOLDERS = {
+    name: f"regexp_extract(filename, 'rank=([^/]+)/step=([^/]+)/[^/]+$', {group})"
+    for group, name in ((1, "rank"), (2, "step"))
+}
+_SQL = {
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "uint64": "UBIGINT",
+    "float64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "string": "VARCHAR",
+    "list<int64>": "BIGINT[]",
+    "list<string>": "VARCHAR[]",
+    "struct<shard:string,key:string>": 'STRUCT("shard" VARCHAR, "key" VARCHAR)',
+}
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What no table holds."""
+
+    version: int
+    info: RunInfo
+    processes: tuple[Process, ...] = ()
+
+
+def detect(path: Path) -> bool:
+    """Whether this is a folder that such a list lies in."""
+    return (path / NAME).is_file()
+
+
+class ParquetRun(Relations):
+    """A run of which each table is read from its files whenever it is asked for.
+
+    Opening reads the list alone. Raises FormatError for a list that is none, NewerFormatError for
+    one of a newer opscope.
+    """
+
+    def __init__(self, path: Path) -> None:
+        head = _head(path / NAME)
+        self.info = msgspec.structs.replace(head.info, path=str(path))
+        self.processes = head.processes
+        self._files = {table: _files(path, table) for table in TABLES}
+        self.problems = tuple(
+            f"{path}: has no file of table {table}"
+            for table in PARTS
+            if not self._files[table] and any(process.rows.get(table) for process in self.processes)
+        )
+        self.access = Access(tensors_of=self.tensors_of)
+
+    def table(self, name: str) -> ParquetTable:
+        """Table "calls", "tensors", "stacks" or "judgements"."""
+        return ParquetTable(name, self._files[name])
+
+    def tensors_of(self, process: int, index: int) -> tuple[Tensor, ...]:
+        """Tensor rows of one call, in their order; files that hold none of it are not read."""
+        from opscope.run.arrow import decode_stream
+
+        table = ParquetTable("tensors", self._files["tensors"], (process, index))
+        return tuple(decode_stream("tensors", table))
+
+    def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+        """Nothing: MissingValueError."""
+        raise MissingValueError(
+            f"values of {tensor.io} {tensor.slot} of call #{tensor.index} are not in "
+            f"{self.info.path}, which holds tables alone; ask the run that it was made of"
+        )
+
+
+class ParquetTable:
+    """One table as an Arrow stream that can be opened any number of times, of one call if given."""
+
+    def __init__(
+        self, name: str, files: Sequence[str], call: tuple[int, int] | None = None
+    ) -> None:
+        self._name, self._files, self._call = name, files, call
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        from opscope.run.arrow import RowsTable
+
+        if not self._files:
+            return RowsTable(self._name, ()).__arrow_c_stream__(requested_schema)
+        import duckdb
+
+        from opscope.run.query import database
+
+        where, parameters = "", list[Any]()
+        if self._call is not None:
+            where, parameters = ' WHERE process = ? AND "index" = ?', list(self._call)
+        named = _OF_FOLDERS if self._name == "calls" else {}
+        columns = ", ".join(
+            f"CAST({named.get(name, quoted)} AS {_SQL[kind]}) AS {quoted}"
+            for name, kind in TABLES[self._name].items()
+            for quoted in [f'"{name}"']
+        )
+        order = ' ORDER BY "row"' if self._name in PARTS else ""
+        query = f"SELECT {columns} FROM read_parquet(?, {_OPTIONS}){where}{order}"  # noqa: S608 - fixed text
+        try:
+            connection = database()  # held until the stream holds it
+            found = connection.sql(query, params=[list(self._files), *parameters])
+            return found.__arrow_c_stream__(requested_schema)
+        except duckdb.Error as error:
+            raise FormatError(
+                Path(self._files[0]).parent,
+                f"table {self._name} cannot be read: {' '.join(str(error).split())[:300]}",
+            ) from error
+
+
+def _head(path: Path) -> Head:
+    try:
+        head = msgspec.json.decode(read_bounded(path, limit=_LIMIT, what="a list"), type=Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FormatError(path, f"is no list of a run in Parquet: {error}") from error
+    if head.version > VERSION:
+        raise NewerFormatError(
+            path, f"is version {head.version}; this opscope reads {VERSION}: install a newer one"
+        )
+    return head
+
+
+def _files(path: Path, table: str) -> list[str]:
+    """Files of a table."""
+    if table not in PARTS:
+        single = path / f"{table}.parquet"
+        return [str(single)] if single.is_file() else []
+    found: list[str] = []
+    for rank in filter(_PART.fullmatch, folder_names(path / table)):
+        for step in filter(_PART.fullmatch, folder_names(path / table / rank)):
+            folder = path / table / rank / step
+            names = filter(_FILE.fullmatch, file_names(folder))
+            found.extend(str(folder / name) for name in names)
+            if len(found) > _MOST_FILES:
+                raise FormatError(path, f"holds more than {_MOST_FILES} files of {table}")
+    return found
+
+
+FORMAT = Format("parquet", detect, ParquetRun)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a device of torch can be asked, whatever its kind: its streams, memory that it writes to
+while the host goes on, and how statistics of each element type are worked out on it.
+
+Nothing is known by name: a way to work statistics out is tried once, on one element whose
+statistics are known, and waited for. What no way takes is not measured, and why is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from opscope.kernels import Statistics
+from opscope.kernels.device import fused, lean
+
+
+@dataclass(frozen=True)
+class Way:
+    """How statistics are worked out on a device: `launch` asks for words of a tensor, `read` makes
+    a record of them on the host.
+    """
+
+    title: str
+    names: Sequence[str]
+    launch: Callable[[Any, Any], list[Any]]
+    read: Callable[[NDArray[np.int16], Any, int], Statistics]
+
+
+FUSED = Way("fused kernel", fused.NAMES, fused.launch, fused.read)
+LEAN = Way("plain operators", lean.NAMES, lean.launch, lean.read)
+# Kinds of devices on which a kernel of our own is tried in the watched program: one that fails
+# there could take the program with it. `opscope doctor --device` tries it on any, in a process of
+# its own.
+FUSED_ON = ("cuda", "xpu")
+
+
+@dataclass(eq=False)
+class Capability:
+    """What one device was found to do; element types are tried when they are met."""
+
+    device: torch.device
+    fused_on: Sequence[str] = FUSED_ON
+    ways: dict[torch.dtype, Way | None] = field(default_factory=dict)
+    unmeasured: dict[torch.dtype, str] = field(default_factory=dict)
+
+    def way(self, dtype: torch.dtype) -> Way | None:
+        """How statistics of a type are worked out; None where they are not, for the reason in
+        `unmeasured`.
+
+        A type that is tried is waited for: where calls are queued an operator fails after it has
+        returned, and the program would be told.
+        """
+        if dtype not in self.ways:
+            self.ways[dtype] = self._try(dtype)
+        return self.ways[dtype]
+
+    def _try(self, dtype: torch.dtype) -> Way | None:
+        reasons = []
+        for way in (FUSED, LEAN):
+            why_not = self.why_not(way, dtype)
+            if why_not is None:
+                return way
+            reasons.append(f"{way.title}: {why_not}")
+        self.unmeasured[dtype] = "; ".join(reasons)
+        return None
+
+    def why_not(self, way: Way, dtype: torch.dtype) -> str | None:
+        """Why a type is not measured this way; None where it is."""
+        if fused.name_of(dtype) not in way.names:
+            return "does not know the type"
+        return (self.without_fused() if way is FUSED else None) or self._fails(way, dtype)
+
+    def without_fused(self) -> str | None:
+        """Why the fused kernel is not tried; None where it is."""
+        if self.device.type not in self.fused_on:
+            return f"not tried on {self.device.type}"
+        return None if find_spec("triton") is not None else "triton is not installed"
+
+    def _fails(self, way: Way, dtype: torch.dtype) -> str | None:
+        """What goes wrong with one element that is 1."""
+        stream = current_stream(self.device)
+        stream.synchronize()
+        try:
+            with on(self.device):
+                one = torch.ones(1, dtype=torch.uint8, device=self.device).to(dtype)
+                words = torch.cat(way.launch(torch, one)).cpu().numpy()
+            found = way.read(words, dtype, 1)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no way for this type
+            return reason_of(error)
+        right = (found.pos, found.min, found.max, found.l2norm) == (1, 1.0, 1.0, 1.0)
+        return None if right else f"answers {found}"
+
+
+def reason_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:200]
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Run operators of our own: below every dispatch and function mode, outside of autograd and
+    autocast.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(torch._C._DisableTorchDispatch())
+        stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(torch._C._DisableAutocast())
+        stack.enter_context(torch.no_grad())
+        yield
+
+
+class InOrder:
+    """Stands for the stream of a device that has none: what it is asked is done before the call
+    returns.
+    """
+
+    def synchronize(self) -> None:
+        return
+
+
+def current_stream(device: torch.device) -> Any:
+    """The stream in which the calling thread's operators on a device run."""
+    found = getattr(getattr(torch, device.type, None), "current_stream", None)
+    return InOrder() if found is None or device.type == "cpu" else found(device)
+
+
+def on(device: torch.device) -> Any:
+    """Makes a device the current one: a kernel of our own is launched on that, in its stream."""
+    found = getattr(getattr(torch, device.type, None), "device", None)
+    return nullcontext() if found is None or device.type == "cpu" else found(device)
+
+
+def answers(device: torch.device) -> bool:
+    """Whether a device still does what it is asked."""
+    try:
+        current_stream(device).synchronize()
+    except Exception:  # noqa: BLE001 - whatever it is, it is no answer
+        return False
+    return True
+
+
+def captures(device: torch.device) -> bool:
+    """Whether the operators of the calling thread are written into a graph, to run later."""
+    found = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
+    return found is not None and device.type != "cpu" and bool(found())
+
+
+def host_memory(size: int) -> torch.Tensor:
+    """Bytes that a device can write to while the host goes on, where there is such memory."""
+    try:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    except RuntimeError:
+        return torch.empty(size, dtype=torch.uint8)

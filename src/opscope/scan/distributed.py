@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scan by many workers: each reads some processes of a run where they lie and sends back what it
+found (scan.part); the rules that compare ranks are asked of few ranks at a time.
+
+Which ranks: those that exchange anything, by the process groups that collectives name, in blocks of
+BLOCK beside the first rank of their group, so that all of a group are held against one. In a job of
+no more ranks than that all are beside each other, as in one process.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opscope.engine.executors import answers
+from opscope.errors import OpscopeError, UsageError
+from opscope.questions.findings import Ranked, site
+from opscope.questions.tables import open_tables
+from opscope.run.progress import percent
+from opscope.run.store.reader import NativeRun
+from opscope.scan.exchanges import BETWEEN_RANKS, process_groups
+from opscope.scan.part import Asked, Part, scan_apart, scan_part, shared, together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from opscope.run.progress import Progress
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Process
+
+BLOCK = 16  # ranks beside the first one of their group
+MAX_TOGETHER = 16  # processes that one task reads
+MAX_FINDINGS = 64  # of one process; what is sent back is bounded
+_MEMORY = "512MB"  # of a worker's queries; larger ones go over its disk
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Some process directories of a run; among: compare these ranks, and nothing else."""
+
+    run: str
+    directories: tuple[str, ...]
+    among: tuple[int, ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a worker sends: its part, and ranks of process groups as first, last and step."""
+
+    part: Part
+    groups: tuple[tuple[int, ...], ...] = ()
+
+
+def scan_by(executor: Executor, run: Run, asked: Asked, progress: Progress) -> Part:
+    """What every worker found, as one part. UsageError for a run that is not opscope's own."""
+    if not isinstance(run, NativeRun):
+        raise UsageError(
+            f"{run.info.path}: --executor reads opscope's own runs, this is of {run.info.format}"
+        )
+    told = percent(progress, "scan")
+    found = _parts(executor, list(_chunks(run)), asked, told)
+    elsewhere = shared([answer.part for answer in found.values()])
+    again = [work for work, answer in found.items() if answer.part.received]
+    if again and (elsewhere.sent or elsewhere.began):
+        known = msgspec.structs.replace(asked, elsewhere=elsewhere)
+        found.update(_parts(executor, again, known, told))
+    groups = {_spread(one) for answer in found.values() for one in answer.groups}
+    blocks = [
+        _work(run, block)
+        for block in blocks_of(groups, sorted({process.rank for process in _ranks(run)}))
+    ]
+    apart = _parts(executor, blocks, asked, told)
+    whole = together([answer.part for answer in (*found.values(), *apart.values())])
+    problems = dict.fromkeys((*whole.problems, *run.gaps))
+    return msgspec.structs.replace(whole, problems=tuple(problems), found=_once(whole.found))
+
+
+def _parts(
+    executor: Executor, works: Sequence[Work], asked: Asked, told: Callable[[int], None]
+) -> dict[Work, Answer]:
+    """Answers to these tasks; one that got none is a problem of the run."""
+    found: dict[Work, Answer] = {}
+    tasks = {msgspec.msgpack.encode(work): work for work in works}
+    for task, answer in answers(executor, scan_work, tasks, msgspec.msgpack.encode(asked)):
+        work = tasks[task]
+        if isinstance(answer, str):
+            found[work] = Answer(Part(problems=(_lost(work, answer),)))
+        else:
+            found[work] = msgspec.msgpack.decode(answer, type=Answer)
+        told(100 * len(found) // len(works))
+    return found
+
+
+def scan_work(task: bytes, asked: bytes) -> bytes:
+    """The task of a worker: a Work and what is asked, as msgpack; answers an Answer."""
+    work = msgspec.msgpack.decode(task, type=Work)
+    wanted = msgspec.msgpack.decode(asked, type=Asked)
+    try:
+        run = NativeRun(work.run, work.directories)
+        with open_tables(run, memory_limit=_MEMORY) as tables:
+            if work.among:
+                answer = Answer(scan_apart(tables, wanted, frozenset(work.among)))
+            else:
+                part = scan_part(tables, wanted, apart=False)
+                groups = tuple(sorted(map(_told, process_groups(tables))))
+                answer = Answer(_bounded(part, MAX_FINDINGS * len(work.directories)), groups)
+    except (OpscopeError, OSError) as error:
+        answer = Answer(Part(problems=(_lost(work, str(error)),)))
+    return msgspec.msgpack.encode(answer)
+
+
+def blocks_of(groups: Iterable[tuple[int, ...]], ranks: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Ranks to compare with one another; no block that another one holds."""
+    there = set(ranks)
+    if len(ranks) <= BLOCK:
+        yield from [tuple(ranks)] if len(ranks) > 1 else []
+        return
+    known = {tuple(rank for rank in group if rank in there) for group in groups} or {tuple(ranks)}
+    within: dict[int, set[int]] = defaultdict(set)
+    number = 0
+    for group in sorted(known, key=lambda one: (-len(one), one)):
+        for start in range(0, len(group), BLOCK):
+            block = tuple(dict.fromkeys((group[0], *group[start : start + BLOCK])))
+            if len(block) > 1 and not set.intersection(*(within[rank] for rank in block)):
+                for rank in block:
+                    within[rank].add(number)
+                number += 1
+                yield block
+
+
+def _chunks(run: NativeRun) -> Iterator[Work]:
+    """All processes, some for each task."""
+    names = [process.directory for process in run.processes]
+    size = max(1, min(MAX_TOGETHER, len(names) // 64))
+    for start in range(0, len(names), size):
+        yield Work(run.info.path, tuple(names[start : start + size]))
+
+
+def _ranks(run: NativeRun) -> list[Process]:
+    """Processes that are ranks: launchers know of no world."""
+    known = [process for process in run.processes if process.world is not None]
+    return known or list(run.processes)
+
+
+def _work(run: NativeRun, ranks: tuple[int, ...]) -> Work:
+    """The task that compares these ranks; how a job ended its launchers know."""
+    by_rank = _directories(run)
+    launchers = [process.directory for process in run.processes if process.world is None]
+    names = [name for rank in ranks for name in by_rank.get(rank, ())]
+    return Work(run.info.path, tuple(dict.fromkeys((*names, *launchers[:BLOCK]))), ranks)
+
+
+def _directories(run: NativeRun) -> Mapping[int, Sequence[str]]:
+    found: dict[int, list[str]] = defaultdict(list)
+    for process in _ranks(run):
+        found[process.rank].append(process.directory)
+    return found
+
+
+def _bounded(part: Part, most: int) -> Part:
+    left = max(0, len(part.found) - most)
+    return msgspec.structs.replace(
+        part,
+        found=part.found[:most],
+        left_out=left,
+        warnings=part.warnings[:most],
+        notes=part.notes[:most],
+        skipped=part.skipped[:most],
+    )
+
+
+def _told(ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Ranks of a group as first, last and step where they are that."""
+    if len(ranks) > 3:
+        step = ranks[1] - ranks[0]
+        if step > 0 and ranks == tuple(range(ranks[0], ranks[-1] + 1, step)):
+            return (-1, ranks[0], ranks[-1], step)
+    return ranks
+
+
+def _spread(told: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(range(told[1], told[2] + 1, told[3])) if told[:1] == (-1,) else told
+
+
+def _lost(work: Work, why: str) -> str:
+    names = ", ".join(work.directories[:3]) + (", …" if len(work.directories) > 3 else "")
+    return f"{work.run}: {len(work.directories)} processes were not read ({names}): {why}"
+
+
+def _once(found: Sequence[Ranked]) -> tuple[Ranked, ...]:
+    """Findings in which several blocks name one place are one."""
+    kept: dict[object, Ranked] = {}
+    for number, (order, finding) in enumerate(found):
+        place = site(order, finding) if finding.kind == BETWEEN_RANKS else number
+        kept.setdefault(place, (order, finding))
+    return tuple(kept.values())

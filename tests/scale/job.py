@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of any size as the product's writer leaves them: ranks that train one model together, no two
+rows alike, with a fault in one place or none.
+
+    python -m tests.scale.job OUT --ranks 1000 --steps 30 --layers 8 --fault nan_forward --seed 1
+
+prints what was planted as JSON. A rank has steps x layers x 13 + steps x 5 rows of tensors, about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import xxhash
+
+from opscope.run.arrow import encode_columns
+from opscope.run.schema import TABLES, Process
+from opscope.run.store.layout import create_run, seal_run
+from opscope.run.store.writer import ProcessWriter
+
+FAULTS = (
+    "nan_forward",  # one call makes NaN of sound inputs
+    "inf_forward",
+    "nan_backward",
+    "nan_optimizer",
+    "nan_data",  # what the program was given
+    "half_overflow",  # a result beyond float16, its status bit recorded
+    "nan_reduced",  # a collective returns what nobody sent
+    "weights_part",  # one rank's update leaves another weight
+    "gradients_part",  # one rank clips by another number
+    "no_exchange",  # one rank leaves a collective out
+    "other_epsilon",  # one rank runs a layer norm with another eps
+    "other_result",  # one rank's kernel gives something else of the same bits
+)
+MADE = (("nan_forward", "nan"), ("inf_forward", "inf"), ("half_overflow", "inf"))
+PARTING = ("weights_part", "gradients_part", "no_exchange")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How large, and what is wrong where."""
+
+    ranks: int
+    steps: int = 10
+    layers: int = 4
+    fault: str | None = None
+    rank: int = 0
+    step: int = 0
+    layer: int = 0
+    seed: int = 0
+
+    def here(self, fault: str, *, rank: int, step: int, layer: int | None = None) -> bool:
+        """Whether this fault is to be planted here."""
+        place = (self.fault, self.rank, self.step)
+        return place == (fault, rank, step) and layer in (None, self.layer)
+
+
+def planned(fault: str | None, *, ranks: int, steps: int, layers: int, seed: int) -> Plan:
+    """A plan with its fault at a random place; never in the first step, which has no before."""
+    at = random.Random(f"{seed} {fault}")
+    return Plan(
+        ranks=ranks,
+        steps=steps,
+        layers=layers,
+        fault=fault,
+        rank=at.randrange(ranks),
+        step=at.randrange(1, steps - 1),
+        layer=at.randrange(layers),
+        seed=seed,
+    )
+
+
+class _Rank:
+    """The rows of one rank, column by column."""
+
+    def __init__(self, plan: Plan, rank: int, process: int) -> None:
+        self.plan, self.rank, self.process = plan, rank, process
+        self._random = random.Random(f"{plan.seed} {rank}")
+        self._version = self.index = self.step = 0
+        self._words = json.dumps(
+            {
+                "args": [
+                    [{"tensor": "0.0"}],
+                    {"object": {"process_group": "0", "ranks": f"0-{plan.ranks - 1}"}},
+                ],
+                "kwargs": {},
+            }
+        )
+        self.clear()
+
+    def clear(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.tensors: list[dict[str, Any]] = []
+
+    def shared(self, what: str, *place: int) -> int:
+        """A digest that every rank has."""
+        return xxhash.xxh3_64_intdigest(repr((self.plan.seed, what, *place)).encode())
+
+    def own(self) -> int:
+        """A digest that nobody else has."""
+        return self._random.getrandbits(64)
+
+    def tensor(self, digest: int, *, bad: str | None = None, **columns: Any) -> dict[str, Any]:
+        """A state of 64 elements; bad: "nan" or "inf" in them."""
+        self._version += 1
+        spread = random.Random(digest).random() + 0.5
+        return {
+            "version": self._version,
+            "storage": self._version,
+            "offset": 0,
+            "dtype": "float32",
+            "shape": (8, 8),
+            "stride": (8, 1),
+            "device": "cpu",
+            "size": 64,
+            "nan": 3 if bad == "nan" else 0,
+            "pos_inf": 2 if bad == "inf" else 0,
+            "neg_inf": 0,
+            "zero": 0,
+            "neg": 30,
+            "pos": 31 if bad else 34,
+            "near_limit": 0,
+            "min": -spread,
+            "max": spread,
+            "mean": spread / 64,
+            "l2norm": 4 * spread,
+            "digest": digest,
+            **columns,
+        }
+
+    def call(
+        self,
+        op: str,
+        inputs: list[dict[str, Any]],
+        outputs: list[dict[str, Any]],
+        *,
+        line: int,
+        phase: str = "forward",
+        layer: int | None = None,
+        **columns: Any,
+    ) -> int:
+        where = {"process": self.process, "index": self.index}
+        self.calls.append(
+            {
+                **where,
+                "rank": self.rank,
+                "step": self.step,
+                "level": "operator",
+                "phase": phase,
+                "op": op,
+                "thread": 1,
+                "module": None if layer is None else f"layers.{layer}",
+                "name": f"{op.rpartition('::')[2]}#{self.index}",
+                "source": f"/job/train.py:{line}",
+                "args": json.dumps(
+                    {"args": [{"tensor": str(i)} for i in range(len(inputs))], "kwargs": {}}
+                ),
+                **columns,
+            }
+        )
+        for io, tensors in (("input", inputs), ("output", outputs)):
+            for place, tensor in enumerate(tensors):
+                self.tensors.append({**where, "io": io, "slot": str(place), **tensor})
+        self.index += 1
+        return self.index - 1
+
+    # -- a training ------------------------------------------------------------------------------
+
+    def trained(self) -> Iterator[int]:
+        """Makes the rows of each step."""
+        weights = [
+            self.tensor(
+                self.shared("w", layer, 0), role="parameter", tensor_name=f"layers.{layer}.w"
+            )
+            for layer in range(self.plan.layers)
+        ]
+        for self.step in range(self.plan.steps):
+            x, bad = self._forward(weights)
+            self._backward(weights, x, bad)
+            yield self.step
+
+    def _fault(self, name: str, layer: int | None = None) -> bool:
+        return self.plan.here(name, rank=self.rank, step=self.step, layer=layer)
+
+    def _forward(self, weights: list[dict[str, Any]]) -> tuple[dict[str, Any], str | None]:
+        """The last activation, and what is wrong with it."""
+        bad = "nan" if self._fault("nan_data") else None
+        x = self.tensor(self.own(), bad=bad, role="input")
+        for layer, weight in enumerate(weights):
+            bad = "nan" if bad or weight["nan"] else None
+            made = next((kind for name, kind in MADE if self._fault(name, layer)), bad)
+            columns = {"parent": self.index, "layer": layer}
+            half = self._fault("half_overflow", layer)
+            output = self.tensor(self.own(), bad=made, dtype="float16" if half else "float32")
+            module = {"level": "module", "name": f"layers.{layer}#{self.step}"}
+            self.call("Layer", [x], [output], line=9, layer=layer, **module)
+            self.call(
+                "aten::mul.Tensor",
+                [weight, weight],
+                [self._scale(layer, weight)],
+                line=11,
+                **columns,
+            )
+            last = {**x, "slot": "0"}, {**weight, "slot": "1"}
+            self.call("aten::mm.default", [*last], [output], line=12, **columns)
+            eps = (
+                1e-3
+                if (self.plan.fault, self.plan.rank, self.plan.layer)
+                == ("other_epsilon", self.rank, layer)
+                else 1e-5
+            )
+            x, bad = self.tensor(self.own(), bad="nan" if made else None), made
+            self.call(
+                "aten::native_layer_norm.default",
+                [output],
+                [x],
+                line=13,
+                args=json.dumps({"args": [{"tensor": "0"}, [8], None, None, eps], "kwargs": {}}),
+                **columns,
+            )
+        return x, "nan" if bad else None
+
+    def _scale(self, layer: int, weight: dict[str, Any]) -> dict[str, Any]:
+        """What every rank computes of the same bits."""
+        odd = self._fault("other_result", layer)
+        digest = self.own() if odd else self.shared("scale", layer, weight["digest"])
+        return self.tensor(digest, bad="nan" if weight["nan"] else None, l2norm=9.0 if odd else 2.0)
+
+    def _backward(self, weights: list[dict[str, Any]], x: dict[str, Any], bad: str | None) -> None:
+        loss = self.tensor(self.own(), bad=bad, size=1, shape=(), stride=())
+        self.call("aten::mean.default", [x], [loss], line=14)
+        seed = self.tensor(self.shared("ones"), min=1.0, max=1.0, size=1, shape=(), stride=())
+        self.call("aten::ones_like.default", [loss], [seed], line=15, phase="backward")
+        gradient = seed
+        for layer in reversed(range(len(weights))):
+            named = {"role": "gradient", "tensor_name": f"layers.{layer}.w"}
+            bad = (
+                "nan"
+                if bad or weights[layer]["nan"] or self._fault("nan_backward", layer)
+                else None
+            )
+            local = self.tensor(self.own(), bad=bad, **named)
+            handed = self.tensor(self.own(), bad=bad)
+            made = [local, handed]
+            self.call(
+                "aten::mm.default", [gradient, x], made, line=12, phase="backward", layer=layer
+            )
+            weights[layer] = self._updated(
+                layer, weights[layer], self._reduced(layer, local, weights)
+            )
+            gradient = handed
+
+    def _reduced(
+        self, layer: int, local: dict[str, Any], weights: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The gradient that all ranks get, but one that leaves the exchange out."""
+        if self._fault("no_exchange", layer):
+            return local
+        plan, named = self.plan, {"role": "gradient", "tensor_name": f"layers.{layer}.w"}
+        spoils = plan.fault in {"nan_data", *(name for name, _ in MADE)} or (
+            plan.fault == "nan_backward" and layer <= plan.layer
+        )
+        bad = (
+            local["nan"]
+            or (self.step == plan.step and spoils)
+            or self._fault("nan_reduced", layer)
+            or any(weight["nan"] for weight in weights)
+        )
+        digest = (
+            self.own() if self._fault("nan_reduced", layer) else self.shared("g", layer, self.step)
+        )
+        reduced = self.tensor(digest, bad="nan" if bad else None, **named)
+        self.call(
+            "c10d::allreduce_",
+            [{**local, "slot": "0.0"}],
+            [{**reduced, "slot": "0.0"}],
+            line=16,
+            phase="communication",
+            args=self._words,
+        )
+        if not self._fault("gradients_part", layer):
+            return reduced
+        clipped = self.tensor(self.own(), **named)
+        args = '{"args": [{"tensor": "0"}, 0.5], "kwargs": {}}'
+        self.call("aten::mul_.Tensor", [reduced], [clipped], line=17, phase="optimizer", args=args)
+        return clipped
+
+    def _updated(
+        self, layer: int, weight: dict[str, Any], gradient: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The weight after its update; of one that parted once every state is the rank's own."""
+        plan, odd = self.plan, self._fault("weights_part", layer)
+        parted = plan.fault in PARTING and (plan.rank, plan.layer) == (self.rank, layer)
+        digest = (
+            self.own()
+            if parted and self.step >= plan.step
+            else self.shared("w", layer, self.step + 1)
+        )
+        bad = weight["nan"] or gradient["nan"] or self._fault("nan_optimizer", layer)
+        found = self.tensor(
+            digest,
+            bad="nan" if bad else None,
+            role="parameter",
+            tensor_name=f"layers.{layer}.w",
+        )
+        rate = 0.2 if odd else 0.1
+        self.call(
+            "aten::add_.Tensor",
+            [weight, gradient],
+            [found],
+            line=18,
+            phase="optimizer",
+            args=json.dumps(
+                {"args": [{"tensor": "0"}, {"tensor": "1"}], "kwargs": {"alpha": rate}}
+            ),
+        )
+        return found
+
+
+def write_rank(run: Path, plan: Plan, rank: int) -> int:
+    """One rank by the product's writer; how many rows of tensors it has."""
+    facts = Process(
+        process=-1,
+        directory="",
+        host="node",
+        pid=1000 + rank,
+        rank=rank,
+        world=plan.ranks,
+        start=1.0,
+    )
+    writer = ProcessWriter(run, facts, keep=None)
+    rows, one = 0, _Rank(plan, rank, writer.process.process)
+    for step in one.trained():
+        if one.index and (step == plan.steps - 1 or len(one.tensors) > 4096):
+            rows += len(one.tensors)
+            for table, found in (("calls", one.calls), ("tensors", one.tensors)):
+                columns = [[row.get(name) for row in found] for name in TABLES[table]]
+                writer.append(table, encode_columns(TABLES[table], columns), step=step)
+            one.clear()
+        writer.end_step(step, finding=False)
+    writer.update(steps=plan.steps)
+    writer.close(exit_code=0)
+    return rows
+
+
+def write_job(out: Path, plan: Plan) -> tuple[Path, int]:
+    """The run of every rank, sealed, and its rows of tensors."""
+    run = create_run(out, command=["torchrun", "train.py"])
+    rows = sum(write_rank(run, plan, rank) for rank in range(plan.ranks))
+    seal_run(run)
+    return run, rows
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    for name, usual in (("ranks", 8), ("steps", 10), ("layers", 4), ("seed", 0)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--fault", choices=FAULTS)
+    given = parser.parse_args()
+    plan = planned(
+        given.fault, ranks=given.ranks, steps=given.steps, layers=given.layers, seed=given.seed
+    )
+    run, rows = write_job(given.out, plan)
+    print(json.dumps({"run": str(run), "rows": rows, **msgspec.to_builtins(plan)}))
+
+
+if __name__ == "__main__":
+    main()

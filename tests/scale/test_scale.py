@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scan by workers of runs that the product's writer wrote: as in one process, and of more ranks
+than are looked at together.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opscope.report.json import json_text
+from opscope.run.finding import Document
+from opscope.scan import distributed
+from opscope.scan.api import scan
+from opscope.scan.distributed import blocks_of
+from tests.scale.job import FAULTS, Plan, planned, write_job
+
+MANY = 20  # ranks, more than are looked at together
+PLACES = {
+    "nan_forward": "12",
+    "inf_forward": "12",
+    "half_overflow": "12",
+    "nan_backward": "12",
+    "nan_optimizer": "18",
+    "nan_data": "12",
+    "nan_reduced": "16",
+    "weights_part": "18",
+    "gradients_part": "17",
+    "no_exchange": "16 18",
+    "other_epsilon": "13",
+    "other_result": "11",
+}
+
+
+class Here(Executor):
+    """Runs what is submitted at once; sent holds the size of every answer."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        answer = fn(*args, **kwargs)
+        self.sent.append(len(answer))
+        future.set_result(answer)
+        return future
+
+
+def named(document: Document, plan: Plan) -> bool:
+    """Whether the first finding is the planted fault: rank, step and line."""
+    first = document.findings[0]
+    step = 0 if plan.fault == "other_epsilon" else plan.step  # which it is in every step
+    lines = [f"/job/train.py:{line}" for line in PLACES[plan.fault or ""].split()]
+    odd = first.evidence[0].get("odd_ranks", [first.rank])
+    return (list(odd), first.step) == ([plan.rank], step) and first.source in lines
+
+
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_workers_find_what_one_process_finds(fault: str | None, tmp_path: Path) -> None:
+    plan = planned(fault, ranks=3, steps=5, layers=2, seed=7)
+    run, _ = write_job(tmp_path / "run", plan)
+    alone = scan(run)
+    assert json.loads(json_text(scan(run, executor=Here()))) == json.loads(json_text(alone))
+    assert alone.verdict == ("clean" if fault is None else "found")
+    assert fault is None or named(alone, plan)
+
+
+@pytest.mark.parametrize("fault", [None, "nan_forward", "no_exchange"])
+def test_of_many_ranks_the_one_is_named(fault: str | None, tmp_path: Path) -> None:
+    plan = planned(fault, ranks=MANY, steps=4, layers=2, seed=5)
+    run, _ = write_job(tmp_path / "run", plan)
+    document = scan(run, executor=Here())
+    assert document.complete
+    assert document.verdict == ("clean" if fault is None else "found")
+    assert fault is None or named(document, plan)
+    told = {
+        rank for one in document.findings for rank in one.evidence[0].get("odd_ranks", [one.rank])
+    }
+    assert told <= {plan.rank}
+
+
+def test_what_is_sent_of_a_rank_does_not_grow_with_its_steps(tmp_path: Path) -> None:
+    sent = []
+    for steps in (5, 20):
+        plan = planned("nan_forward", ranks=2, steps=steps, layers=2, seed=1)
+        run, _ = write_job(tmp_path / f"run{steps}", plan)
+        here = Here()
+        scan(run, executor=here)
+        sent.append(max(here.sent))
+    assert sent[1] < 2 * sent[0]
+
+
+def test_a_rank_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    run, _ = write_job(tmp_path / "run", planned(None, ranks=3, steps=3, layers=1, seed=1))
+    (torn,) = (path for path in run.glob("processes/p-*-1001-*") if path.is_dir())
+    (torn / "tensors.arrow").write_bytes(b"nothing of the kind")
+    document = scan(run, executor=Here())
+    assert not document.complete
+    assert any(torn.name in line for line in document.summary["warnings"])
+
+
+def test_a_worker_that_raises_costs_its_ranks_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned("nan_forward", ranks=3, steps=4, layers=1, seed=1)
+    run, _ = write_job(tmp_path / "run", plan)
+    work = distributed.scan_work
+
+    def fails_once(task: bytes, asked: bytes) -> bytes:
+        if b"p-node-1000-" in task and plan.rank != 0:
+            raise MemoryError
+        return work(task, asked)
+
+    class Failing(Here):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            try:
+                return super().submit(fails_once, *args, **kwargs)
+            except MemoryError as error:
+                future: Future[Any] = Future()
+                future.set_exception(error)
+                return future
+
+    document = scan(run, executor=Failing())
+    assert named(document, plan)
+    assert document.complete == (plan.rank == 0)
+
+
+def test_blocks_hold_every_rank_beside_the_first_of_its_groups() -> None:
+    groups = {tuple(range(100)), *(tuple(range(part, 100, 10)) for part in range(10))}
+    blocks = list(blocks_of(groups, range(100)))
+    assert all(len(block) <= distributed.BLOCK + 1 for block in blocks)
+    for group in groups:
+        for rank in group:
+            assert rank == group[0] or any({rank, group[0]} <= {*block} for block in blocks)
+    assert list(blocks_of(groups, range(8))) == [tuple(range(8))]
+    assert list(blocks_of(set(), [0])) == []
