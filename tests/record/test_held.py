@@ -58,6 +58,20 @@ def test_a_kernel_that_goes_wrong_in_the_last_fifth_is_named_and_no_bit_changes(
 
 
 @pytest.mark.usefixtures("one_process")
+def test_a_kernel_that_ships_wrong_is_named_where_the_budget_pays_for_no_sample(
+    tmp_path: Path,
+) -> None:
+    """The first window holds zeros alone, and torch's own copy is as wrong in any process."""
+    window = torch.zeros(4, 8)
+    with opscope.record(tmp_path / "run", check=True, budget="0.001%"):
+        for step in range(FIRST + 1):
+            window[:, 1:] = window[:, :-1]
+            window[:, 0] = float(step) + torch.arange(4)
+    found = opscope.scan(opscope.open_run(tmp_path / "run")).findings
+    assert [finding.op for finding in found] == ["aten::copy_.default"]
+
+
+@pytest.mark.usefixtures("one_process")
 def test_steps_that_the_run_dropped_accuse_nobody(tmp_path: Path) -> None:
     late = Override("aten::tanh_backward.default", "CPU", doubled)
     with opscope.record(tmp_path / "run", check=True, keep="last:1"):

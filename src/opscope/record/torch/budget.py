@@ -142,7 +142,9 @@ class Budget:
         program ends.
         """
         return (
-            bool(self.share) and signature.sampling and signature.seen >= LATER * signature.latest
+            bool(self.share)
+            and signature.sampling
+            and signature.seen >= int(LATER * signature.latest)
         )
 
     def rest(self, signature: Signature, now: float, elsewhere: float) -> Rest:
@@ -157,7 +159,7 @@ class Budget:
         own = now - self._started - self.spent - elsewhere
         within = (self.spent + signature.cost + elsewhere) / self.share
         floor = (self.sampled + signature.cost) / (FLOOR * self.share)
-        calls = math.ceil(LATER * signature.latest) - signature.seen - 1
+        calls = int(LATER * signature.latest) - signature.seen - 1
         return Rest(
             max(0.0, min(within, floor) - own), signature.sampled * len(self.signatures), calls
         )
@@ -172,7 +174,7 @@ class Budget:
         trusted kernel gives the same bits.
 
         The first call of a signature may be the only one that is wrong; by the first that is
-        sampled the program's values have changed.
+        sampled, or held until the end where none was, the program's values have changed.
         """
         return signature.checked in (0, signature.first)
 

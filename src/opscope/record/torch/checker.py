@@ -515,15 +515,11 @@ class Checker:
         for held in self._held.take():
             begun = time.perf_counter()
             held.request.signature.holding = False
-            self._submit(held.request, held.pieces, held.given, thorough=False)
+            self._submit(held.request, held.pieces, held.given)
             self.budget.took(held.request.signature, time.perf_counter() - begun, new=True)
 
-    def _submit(
-        self, request: UnderWay, pieces: list[torch.Tensor], given: Given, *, thorough: bool = True
-    ) -> None:
-        """Hand a call over; where no cores are to spare, wait for its verdict. thorough asks for
-        the true result if the budget allows.
-        """
+    def _submit(self, request: UnderWay, pieces: list[torch.Tensor], given: Given) -> None:
+        """Hand a call over; where no cores are to spare, wait for its verdict."""
         while (
             apart := self._apart
         ) is not None and apart.full:  # another one where it ends meanwhile
@@ -535,7 +531,7 @@ class Checker:
             request.call,
             pieces,
             given,
-            thorough=thorough and self.budget.affords_truth(request.signature),
+            thorough=self.budget.affords_truth(request.signature),
             accumulation=request.accumulation,
             flaky={each.slot: each.error for each in request.flaky},
         )
