@@ -133,7 +133,7 @@ def test_every_option_of_run_is_documented_and_no_other() -> None:
     )
     rows = "\n".join(line.split(" | ")[0] for line in section.splitlines() if line.startswith("|"))
     documented = set(re.findall(r"--([a-z][a-z-]*)", rows))
-    assert documented == {option.word for option in OPTIONS} | {"beside", "json-file"}
+    assert documented == {option.word for option in OPTIONS} | {"beside", "json-file", "no-status"}
 
 
 def test_every_verb_is_documented_and_no_other() -> None:

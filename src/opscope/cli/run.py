@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note, report_bug
 from opscope.cli.printing import tell_page
+from opscope.cli.status import status_line
 from opscope.errors import OpscopeError, UsageError
 from opscope.formats.settings.mindspore import VARIABLE
 from opscope.record.config import (
@@ -25,7 +26,7 @@ from opscope.record.config import (
     read_words,
     split_command,
 )
-from opscope.record.launch import LaunchResult, launch
+from opscope.record.launch import LaunchResult, launch, nothing_beside
 from opscope.run.finding import Document
 from opscope.run.selection import Selection
 from opscope.version import VERSION
@@ -74,6 +75,10 @@ def run(
             "record it without --substitute."
         ),
     ] = None,
+    status: Annotated[
+        bool,
+        Parameter(negative="--no-status", help="How far it is, on the last row of a terminal."),
+    ] = True,
 ) -> int:
     """Run any command under recording, its children and ranks included, and say what was found.
 
@@ -94,7 +99,7 @@ def run(
             msgspec.structs.replace(config, substitute=None, output=str(beside)), command
         )
         conclude(first, config.selection.ops)
-    result = launch(config, command)
+    result = launch(config, command, beside=status_line if status else nothing_beside)
     try:
         document = conclude(result, config.selection.ops, earlier=beside)
         if config.layout is not None and document is not None and document.complete:

@@ -38,7 +38,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     nearest: the call of the last two steps whose result is nearest to the limit of its type, the
     largest magnitude in it, that as a share of the limit, the type. flagged: step and name of the
-    first that overflowed.
+    first that overflowed. overhead: time of the whole beside that without the recorder's own work.
     """
 
     calls: int
@@ -46,6 +46,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int
     nearest: tuple[str, float, float, str] | None = None
     flagged: tuple[int, str] | None = None
+    overhead: float | None = None
 
     def line(self) -> str:
         """All of it in one line."""
@@ -54,6 +55,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         words = [f"step {self.step}", f"{self.calls:,} calls"]
         if self.ranks > 1:
             words.append(f"{self.ranks} ranks")
+        if self.overhead is not None:
+            words.append(f">{self.overhead:.2f}x")
         if self.flagged is not None:
             words.append(f"overflow in step {self.flagged[0]}: {self.flagged[1]}")
         elif self.nearest is not None:
@@ -130,7 +133,14 @@ def look(run: Run) -> Seen:
         if (limit := largest_finite(dtype)) is not None
     ]
     nearest = max(shares, key=lambda each: each[2], default=None)
-    return Seen(calls=calls, step=step, ranks=ranks, nearest=nearest, flagged=flagged)
+    return Seen(
+        calls=calls,
+        step=step,
+        ranks=ranks,
+        nearest=nearest,
+        flagged=flagged,
+        overhead=run.info.overhead,
+    )
 
 
 def _teller() -> Callable[[str], None]:

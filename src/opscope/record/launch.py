@@ -23,7 +23,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ NO_GRAPH = "nothing recorded: MindSpore was imported, and ended before it had ru
 _MAX_NOTE = 4096
 _PACKAGES = ("torch", "torch_npu", "mindspore", "numpy", "transformers")
 Say = Callable[[str], None]
+Beside = Callable[[Path], AbstractContextManager[None]]
 
 
 class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,13 +77,25 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+def nothing_beside(_: Path) -> AbstractContextManager[None]:
+    """What is entered while a command runs unless there is something else."""
+    return nullcontext()
+
+
 def say(line: str) -> None:
     """One line on stderr; stdout belongs to the command."""
     print(f"opscope: {printable(line)}", file=sys.stderr, flush=True)
 
 
-def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> LaunchResult:
+def launch(
+    config: RecordConfig,
+    command: Sequence[str],
+    *,
+    tell: Say = say,
+    beside: Beside = nothing_beside,
+) -> LaunchResult:
     """Run a command under recording and wait for it; UsageError when there is no such command.
+    beside is entered while it runs, with the run.
 
     Inside an outer `opscope run` the command joins its recording. A run directory that cannot be
     made is told, and the command runs without recording.
@@ -95,7 +108,10 @@ def launch(config: RecordConfig, command: Sequence[str], *, tell: Say = say) -> 
     else:
         run, environment = _prepare(config, command, tell)
     made = directory_identity(run)
-    with watching(run, config) if run is not None else nullcontext() as dumps:
+    with (
+        watching(run, config) if run is not None else nullcontext() as dumps,
+        beside(run) if run is not None else nullcontext(),
+    ):
         ending = supervise(command, environment)
         if dumps is not None and ending.signal is not None:
             dumps.died(ending.pid, ending.signal)

@@ -19,7 +19,7 @@ from opscope.record.rank import exchanging, known_rank, known_world
 from opscope.run.contain import contain, ignore, reason, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from opscope.record.config import RecordConfig
     from opscope.record.steps import Steps
@@ -122,14 +122,8 @@ class Session:
     def _facts(self, recorder: Recorder) -> dict[str, Any]:
         """What process.json says of the whole recording."""
         beneath = recorder.beneath.facts() if recorder.beneath is not None else {}
-        wall, watching = (
-            time.perf_counter() - self._started,
-            recorder.book.watching + beneath.get("checked", {}).get("seconds", 0.0),
-        )
         return {
-            "overhead": round(wall / max(wall - watching, 1e-9), 4)
-            if 0 < watching < wall
-            else None,
+            "overhead": self._overhead(recorder, beneath),
             "hidden_calls": max(captured_calls() - self._captured, 0),
             "steps": recorder.book.step + recorder.steps.begun,
             "skipped_steps": tuple(self.skipped),
@@ -140,6 +134,14 @@ class Session:
             "torch": self._about(recorder, settings=recorder.book.step == 0),
             **beneath,
         }
+
+    def _overhead(self, recorder: Recorder, beneath: Mapping[str, Any]) -> float | None:
+        """Time since the beginning beside that without the recorder's own work, and that of
+        checks.
+        """
+        wall = time.perf_counter() - self._started
+        watching = recorder.book.watching + beneath.get("checked", {}).get("seconds", 0.0)
+        return round(wall / max(wall - watching, 1e-9), 4) if 0 < watching < wall else None
 
     def _about(self, recorder: Recorder, *, settings: bool) -> dict[str, Any]:
         """What process.json says of torch: facts of the training, and its settings if these are
@@ -257,7 +259,11 @@ class Session:
         # Of the first step, since the program has set what it wants by now; of the 2nd, 4th, 8th …,
         # since it may be killed before it ends.
         if ended & (ended - 1) == 0:
-            self.writer.update(torch=self._about(recorder, settings=ended == 0))
+            beneath = recorder.beneath.facts() if recorder.beneath is not None else {}
+            self.writer.update(
+                torch=self._about(recorder, settings=ended == 0),
+                overhead=self._overhead(recorder, beneath),
+            )
         book.next_step()
         if finding and self.config.on_overflow == "stop":
             self._stop_program(1)

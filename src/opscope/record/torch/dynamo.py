@@ -18,8 +18,8 @@ from typing import Any, Protocol, TypeGuard
 import msgspec
 import torch
 
-from opscope.record.bootstrap.sitecustomize import AfterImport
 from opscope.record.exits import restore
+from opscope.record.torch.imports import once_imported
 from opscope.record.torch.uncompiled import leave_uncompiled
 
 MODULE = "torch._dynamo.output_graph"
@@ -89,7 +89,7 @@ def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
     the stack is closed. The compiler is not loaded for it.
     """
 
-    def begin(_: str = MODULE) -> None:
+    def begin() -> None:
         owner = getattr(sys.modules[MODULE], OWNER, None)
         previous = getattr(owner, HOOK, None)
         if owner is None or previous is None:
@@ -117,12 +117,7 @@ def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
         owner.call_user_compiler = call_user_compiler
         stack.callback(restore, owner, HOOK, call_user_compiler, previous)
 
-    if MODULE in sys.modules:
-        begin()
-        return
-    after = AfterImport([MODULE], begin)  # type: ignore[no-untyped-call] # old interpreters read it
-    sys.meta_path.insert(0, after)
-    stack.callback(lambda: sys.meta_path.remove(after) if after in sys.meta_path else None)
+    once_imported(MODULE, begin, stack)
 
 
 def _attempted(

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from torch.utils import _pytree as pytree
 
-from opscope.record.bootstrap.sitecustomize import AfterImport
 from opscope.record.exits import restore
+from opscope.record.torch.imports import once_imported
 
 MODULE = "torch.export.pt2_archive._package"
 OWNER = "AOTICompiledModel"
@@ -38,7 +38,7 @@ def watch_packages(stack: ExitStack, watcher: Watcher) -> None:
     loads them is not loaded for it; a torch without the class has no such models.
     """
 
-    def begin(_: str = MODULE) -> None:
+    def begin() -> None:
         owner = getattr(sys.modules[MODULE], OWNER, None)
         if owner is None:
             return
@@ -53,9 +53,4 @@ def watch_packages(stack: ExitStack, watcher: Watcher) -> None:
         owner.__call__ = __call__
         stack.callback(restore, owner, "__call__", __call__, previous)
 
-    if MODULE in sys.modules:
-        begin()
-        return
-    after = AfterImport([MODULE], begin)  # type: ignore[no-untyped-call] # old interpreters read it
-    sys.meta_path.insert(0, after)
-    stack.callback(lambda: sys.meta_path.remove(after) if after in sys.meta_path else None)
+    once_imported(MODULE, begin, stack)

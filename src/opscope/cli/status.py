@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The status line of `opscope run`: how far the recording is, on the last row of the terminal while
+the command has the others.
+
+A process of its own draws it, as nice as can be: what it takes, and what goes wrong in it, is not
+the command's. It keeps the row by the terminal's scroll region (DECSTBM, ECMA-48 and the VT100's
+manual), gives it back when the launcher ends in whatever way, and draws nothing while a program
+reads key by key (an editor, a pager) or the job is in the background.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+from opscope.cli.diagnosis import NOT_FROM_HERE
+
+PATIENCE = 2.0  # seconds of a command that is soon over, which sees no line
+EVERY = 1.0
+SHARE = 0.1  # of one core that reading may take: a long run is looked at less often
+ROWS = 8  # of a terminal that can spare one
+GOODBYE = 5.0  # seconds to give the row back
+
+
+@contextlib.contextmanager
+def status_line(run: Path) -> Iterator[None]:
+    """Show how far a run is as long as this lasts, where somebody sees it."""
+    if not seen(sys.stderr, os.environ):
+        yield
+        return
+    with contextlib.suppress(OSError):
+        process = subprocess.Popen(
+            [sys.executable, *NOT_FROM_HERE, "-m", __name__, str(run)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(GOODBYE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        return
+    yield
+
+
+def seen(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether a person looks at a stream, on a terminal that has rows to choose from. A notebook's
+    is none, nor is the log of a build.
+    """
+    if not stream.isatty() or environment.get("TERM", "dumb") == "dumb":
+        return False
+    return not environment.keys() & {"CI", "JPY_PARENT_PID", "INSIDE_EMACS"}
+
+
+class LastRow:
+    """The last row of a terminal, kept from whoever else writes to it; terminal is its
+    descriptor.
+    """
+
+    def __init__(self, terminal: int) -> None:
+        self.terminal = terminal
+        self._size: os.terminal_size | None = None  # for which the row is kept
+
+    def show(self, text: str) -> None:
+        """Draw a text there, or nothing where this is not the moment."""
+        size = os.get_terminal_size(self.terminal)
+        if size.lines < ROWS or not self._is_ours():
+            return
+        if size != self._size:
+            self._keep(size)
+        from rich.cells import set_cell_size
+
+        self._write(
+            f"\0337\033[{size.lines};1H\033[7m{set_cell_size(text, size.columns)}\033[0m\0338"
+        )
+
+    def give_back(self) -> None:
+        """All rows are everybody's again, and this one is empty."""
+        if self._size is not None:
+            self._write(f"\0337\033[r\033[{self._size.lines};1H\033[2K\0338")
+            self._size = None
+
+    def _keep(self, size: os.terminal_size) -> None:
+        """Rows scroll above the last one only. The cursor leaves the last row, and stays in its
+        column: a program may have written half a line.
+        """
+        self._write(f"\033D\0337\033[1;{size.lines - 1}r\0338\033[A")
+        self._size = size
+
+    def _is_ours(self) -> bool:
+        """Whether the job is in front, and no program has the keys one by one."""
+        import termios
+
+        lines = termios.tcgetattr(self.terminal)[3] & termios.ICANON
+        return bool(lines) and os.tcgetpgrp(self.terminal) == os.getpgrp()
+
+    def _write(self, codes: str) -> None:
+        os.write(self.terminal, codes.encode())  # whole, so that nobody else's stands inside
+
+
+def draw(run: Path, row: LastRow, launcher: int) -> None:
+    """Show how far a run is until its launcher is gone."""
+    import duckdb  # noqa: F401 - what looking imports is imported before it is timed
+
+    from opscope.cli.serve import state_of
+    from opscope.cli.watch import look
+    from opscope.errors import OpscopeError
+    from opscope.formats.registry import open_run
+    from opscope.run.printable import printable
+
+    known = text = ""
+    while os.getppid() == launcher:
+        began = time.process_time()
+        with contextlib.suppress(OpscopeError, OSError):  # a file in the middle of being written
+            state = state_of(run)
+            if state != known:
+                text, known = printable(f"opscope  {look(open_run(run)).line()}"), state
+        if text:
+            row.show(text)
+        wait(max(EVERY, (time.process_time() - began) / SHARE), launcher)
+
+
+def wait(seconds: float, launcher: int) -> None:
+    """Sleep, but no longer than the launcher lives."""
+    ends = time.monotonic() + seconds
+    while (left := ends - time.monotonic()) > 0 and os.getppid() == launcher:
+        time.sleep(min(left, EVERY))
+
+
+def main(run: str) -> None:
+    """The process that draws."""
+    launcher, row = os.getppid(), LastRow(sys.stderr.fileno())
+
+    def end(_: int, __: FrameType | None) -> None:
+        raise SystemExit
+
+    def stop(_: int, __: FrameType | None) -> None:
+        row.give_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)  # meant for the command, or for nobody
+    signal.signal(signal.SIGTSTP, stop)
+    signal.signal(signal.SIGTERM, end)
+    os.nice(19)
+    try:
+        wait(PATIENCE, launcher)
+        draw(Path(run), row, launcher)
+    except OSError:
+        pass  # the terminal is gone
+    finally:
+        with contextlib.suppress(OSError):
+            row.give_back()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
