@@ -68,7 +68,7 @@ zoo-all: build
 
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
 attack: build
-	env OPSCOPE_ATTACK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -m "(attack or zoo) and not interop" tests/attack
+	env OPSCOPE_ATTACK_SEEDS=$(SEEDS) $(BIN)/python -m pytest -o faulthandler_timeout=3600 -m "(attack or zoo) and not interop" tests/attack
 
 lint: build
 	$(BIN)/ruff check .
