@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,10 +22,22 @@ ran = True
 """
 
 
+class Formatter:
+    """What shows objects of a type."""
+
+    def __init__(self) -> None:
+        self.shown: dict[type, Callable[[Any], str]] = {}
+
+    def for_type(self, kind: type, show: Callable[[Any], str]) -> None:
+        self.shown[kind] = show
+
+
 class Shell:
     """What of IPython's shell an extension uses."""
 
     def __init__(self) -> None:
+        self.html = Formatter()
+        self.display_formatter = SimpleNamespace(formatters={"text/html": self.html})
         self.magics: dict[str, Callable[[str, str], Any]] = {}
         self.names: dict[str, Any] = {}
 
@@ -52,6 +65,9 @@ def test_a_cell_is_recorded_and_its_verdict_is_its_result(shell: Shell, tmp_path
     assert [each.op for each in document.findings] == ["aten::pow.Tensor_Scalar"]
     assert shell.names["ran"]
     assert (tmp_path / "run" / "run.json").exists()
+    said = shell.html.shown[Document](document)
+    assert said.startswith(document._repr_html_())
+    assert 'sandbox="allow-scripts"' in said
 
 
 def test_a_cell_that_raises_leaves_a_run_and_records_no_further(

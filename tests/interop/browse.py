@@ -4,9 +4,9 @@
     python browse.py PLAN.json
 
 A plan is a list of {"url", "steps"}; a step is [verb, argument]: "wait" for a selector, "press" a
-key, "click" a selector, "type" a text, "text" or "count" of a selector, "evaluate" an expression,
-"dark", "axe", "shot" (a file). What "text", "count", "evaluate" and "axe" give
-is under "saw", what the console and the page said wrong under "errors", what went beyond the page
+key, "click" a selector, "type" a text, "text" or "count" of a selector, "inside" the text of one in
+the first frame of the page, "evaluate" an expression, "dark", "axe", "shot" (a file). What "text",
+"count", "inside", "evaluate" and "axe" give is under "saw", what the console and the page said wrong under "errors", what went beyond the page
 under "requests".
 """
 
@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,36 +26,38 @@ from playwright.sync_api import Page, sync_playwright
 AXE = "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
 
 
-def seen(page: Page, verb: str, argument: Any) -> Any:
-    """Do one step; what it gives, None for one that gives nothing."""
-    if verb == "wait":
-        page.wait_for_selector(argument, timeout=60_000)
-    elif verb == "press":
-        page.keyboard.press(argument)
-    elif verb == "type":
-        page.keyboard.type(argument)
-    elif verb == "click":
-        page.click(argument, timeout=60_000)
-    elif verb == "dark":
-        page.emulate_media(color_scheme="dark")
-    elif verb == "shot":
-        page.screenshot(path=argument)
-    elif verb == "text":
-        return page.inner_text(argument, timeout=60_000)
-    elif verb == "count":
-        return page.locator(argument).count()
-    elif verb == "evaluate":
-        return page.evaluate(argument)
-    elif verb == "axe":
-        # Not by add_script_tag: the page's own policy refuses every script that is not its own.
-        found = importlib.util.find_spec("axe_playwright_python")
-        if found is None or found.origin is None:
-            raise LookupError("axe-playwright-python is missing; see tests/interop/browser.txt")
-        page.evaluate(Path(found.origin).with_name("axe.min.js").read_text("utf-8") + "\n;0")
-        return [
-            [one["impact"], one["id"], one["nodes"][0]["html"][:200]] for one in page.evaluate(AXE)
-        ]
-    return None
+def waits(page: Page, selector: str) -> None:
+    page.wait_for_selector(selector, timeout=60_000)
+
+
+def axe(page: Page, _: Any) -> list[list[str]]:
+    """What axe-core finds: impact, rule, markup."""
+    # Not by add_script_tag: the page's own policy refuses every script that is not its own.
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        raise LookupError("axe-playwright-python is missing; see tests/interop/browser.txt")
+    page.evaluate(Path(found.origin).with_name("axe.min.js").read_text("utf-8") + "\n;0")
+    return [[one["impact"], one["id"], one["nodes"][0]["html"][:200]] for one in page.evaluate(AXE)]
+
+
+def inside(page: Page, selector: str) -> str:
+    return page.frame_locator("iframe").first.locator(selector).inner_text(timeout=60_000)
+
+
+# What each verb does; what it gives is seen, None by what gives nothing.
+VERBS: dict[str, Callable[[Page, Any], Any]] = {
+    "wait": waits,
+    "press": lambda page, key: page.keyboard.press(key),
+    "type": lambda page, text: page.keyboard.type(text),
+    "click": lambda page, selector: page.click(selector, timeout=60_000),
+    "dark": lambda page, _: page.emulate_media(color_scheme="dark"),
+    "shot": lambda page, file: page.screenshot(path=file) and None,
+    "text": lambda page, selector: page.inner_text(selector, timeout=60_000),
+    "inside": inside,
+    "count": lambda page, selector: page.locator(selector).count(),
+    "evaluate": lambda page, expression: page.evaluate(expression),
+    "axe": axe,
+}
 
 
 def visit(page: Page, plan: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +69,7 @@ def visit(page: Page, plan: dict[str, Any]) -> dict[str, Any]:
     page.on("dialog", lambda dialog: (errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: requests.append(request.url[:200]))
     page.goto(plan["url"])
-    saw = [seen(page, *step) for step in plan["steps"]]
+    saw = [VERBS[verb](page, argument) for verb, argument in plan["steps"]]
     return {
         "saw": [one for one in saw if one is not None],
         "errors": errors,

@@ -13,12 +13,19 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from opscope.formats.registry import open_run
+from opscope.scan.api import scan
+from opscope.view.notebook import document_html
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("OPSCOPE_BROWSER_PYTHON")
@@ -84,7 +91,7 @@ def silent(found: list[dict[str, Any]]) -> None:
         assert {url.split("#")[0] for url in one["requests"]} == {one["requests"][0].split("#")[0]}
 
 
-VIEWS = ("verdict", "timeline", "model", "call/0.4015", "training")
+VIEWS = ("verdict", "timeline", "model", "call/0.4015", "call", "training")
 
 
 def test_every_view_of_the_demo_opens_from_disk(demo: Path, tmp_path: Path) -> None:
@@ -94,7 +101,7 @@ def test_every_view_of_the_demo_opens_from_disk(demo: Path, tmp_path: Path) -> N
     found = browse(tmp_path, *((f"{url}#{view}", steps) for view in VIEWS))
     silent(found)
     assert "bmm in blocks.0.attn" in found[0]["saw"][0]
-    assert found[3]["saw"][0] == "blocks.0.attn:bmm#1"
+    assert found[3]["saw"][0] == found[4]["saw"][0] == "blocks.0.attn:bmm#1"
 
 
 def test_the_path_leads_from_the_origin_to_the_loss(demo: Path, tmp_path: Path) -> None:
@@ -231,7 +238,7 @@ def accessible(found: list[dict[str, Any]]) -> None:
 
 def test_a_comparison_draws_its_difference(tmp_path: Path) -> None:
     """A change of one head and four positions, as a picture, with both module trees beside it."""
-    environment = {"wrong": "1", "right": ""}
+    environment = {"wrong": "1", "right": "", "again": ""}
     for name, value in environment.items():
         os.environ["WRONG"] = value
         words = ("run", "-o", name, "--values", "full", "--", sys.executable, NET)
@@ -259,6 +266,100 @@ def test_a_comparison_draws_its_difference(tmp_path: Path) -> None:
     assert rows >= fewer > 0
     assert "attn" in chosen
     assert "distance" in found[1]["saw"][0]
+
+    done = opscope("report", "right", "wrong", "again", "-o", "three.html", place=tmp_path)
+    assert done.returncode == 0, done.stderr
+    steps = [LOADED, ["text", ".several tbody tr:nth-child(2)"], ["text", "main h1"], ["axe", None],
+             ["click", ".several thead th:nth-child(4) a"], ["wait", ".several th.here:nth-child(4)"],
+             ["text", "main h1"], ["evaluate", "location.hash"]]  # fmt: skip
+    found = browse(tmp_path, ((tmp_path / "three.html").as_uri() + "#compare", steps))
+    silent(found)
+    accessible(found)
+    attention, first, _, second, where = found[0]["saw"]
+    assert [word in attention for word in ("attn", "origin", "same")] == [True] * 3
+    assert (first, second) == ("Where the two runs part", "The runs agree.")
+    assert "with=1" in where
+
+
+def notebook(path: Path, *shown: str) -> Path:
+    """A notebook whose cells show this HTML."""
+    cells = [
+        {
+            "id": f"cell{place}",
+            "cell_type": "code",
+            "source": f"# {path.stem}",
+            "metadata": {},
+            "execution_count": 1,
+            "outputs": [
+                {
+                    "output_type": "execute_result",
+                    "execution_count": 1,
+                    "metadata": {},
+                    "data": {"text/html": said, "text/plain": ""},
+                }
+            ],
+        }
+        for place, said in enumerate(shown)
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    written = {
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"kernelspec": kernel},
+        "cells": cells,
+    }
+    path.write_text(json.dumps(written), encoding="utf-8")
+    return path
+
+
+def test_jupyterlab_shows_it_with_scripts_and_without(demo: Path, tmp_path: Path) -> None:
+    """A verdict and a run as cells: a notebook that is trusted has the page, one that is not the
+    words, the tables and the picture.
+    """
+    run = open_run(demo.parent / "demo")
+    said = (document_html(scan(run)), run._repr_html_())
+    trusted = notebook(tmp_path / "trusted.ipynb", *said)
+    notebook(tmp_path / "strange.ipynb", *said)
+    environment = {**os.environ, "JUPYTER_DATA_DIR": str(tmp_path / "data"), "HOME": str(tmp_path)}
+    words = [str(PYTHON), "-m", "jupyter", "trust", str(trusted)]
+    subprocess.run(words, check=True, env=environment, capture_output=True, timeout=120)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [str(PYTHON), "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    words += ["--ServerApp.token=opscope", f"--ServerApp.port={port}"]
+    words += [f"--ServerApp.root_dir={tmp_path}"]
+    log = tmp_path / "jupyterlab.log"
+    with (
+        log.open("w") as file,
+        subprocess.Popen(words, env=environment, stdout=file, stderr=subprocess.STDOUT) as lab,
+    ):
+        try:
+            until(lambda: "is running at" in log.read_text() or lab.poll() is not None)
+            address = f"http://127.0.0.1:{port}/lab/tree/{{}}.ipynb?token=opscope&reset"
+            shown = ".jp-OutputArea-output"
+            whole = [["inside", "main#content h1"], ["text", shown], ["count", f"{shown} img"]]
+            poor = [["wait", f"{shown} table"], ["count", f"{shown} iframe"], *whole[1:]]
+            with_scripts, without = browse(
+                tmp_path, (address.format("trusted"), whole), (address.format("strange"), poor)
+            )
+        finally:
+            lab.terminate()
+    headline, words_of_it, pictures = with_scripts["saw"]
+    assert "bmm in blocks.0.attn" in headline
+    assert "aten::bmm" in words_of_it
+    assert pictures == 1
+    frames, same_words, pictures = without["saw"]
+    assert (frames, pictures) == (0, 1)
+    assert "aten::bmm" in same_words
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something; two minutes at most."""
+    ends = time.monotonic() + 120
+    while not holds() and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert holds()
 
 
 def test_ranks_stand_beside_one_another(tmp_path: Path) -> None:

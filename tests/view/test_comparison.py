@@ -11,9 +11,9 @@ from view_runs import overflowing
 
 from opscope.compare.api import compare
 from opscope.compare.tell.comparison import Comparison
-from opscope.view import comparison as shown
-from opscope.view import comparison_page
+from opscope.view import comparison_page, documents
 from opscope.view.comparison import (
+    MOST_ROWS,
     Compared,
     calls_that_part,
     comparison_document,
@@ -29,8 +29,8 @@ def parted() -> Comparison:
     return compare(overflowing(steps=3), overflowing(steps=4))
 
 
-def told(comparison: Comparison) -> dict[str, object]:
-    return comparison_document(Compared(comparison, comparison.document))
+def told(comparison: Comparison, most: int = MOST_ROWS) -> dict[str, object]:
+    return comparison_document(Compared(comparison, comparison.document), most=most)
 
 
 def test_rows_lead_to_their_calls_and_columns_are_those_of_every_table(parted: Comparison) -> None:
@@ -61,9 +61,9 @@ def test_runs_that_agree_have_no_error_and_no_picture() -> None:
 def test_the_furthest_rows_are_kept_and_the_others_counted(
     parted: Comparison, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shown, "MOST_ROWS", 3)
+    monkeypatch.setattr(documents, "MOST_ROWS", 3)
     monkeypatch.setattr(comparison_page, "MOST_ROWS", 3)
-    found = told(parted)
+    found = told(parted, most=3)
     assert len(found["rows"]) == 3
     left = len(parted.rows) - 3
     assert f"{left} rows" in found["left"]
@@ -76,15 +76,23 @@ def test_the_page_of_a_comparison_stands_alone(parted: Comparison, tmp_path: Pat
     assert "default-src 'none'" in text.replace("&#x27;", "'")
     assert " src=" not in text
     compared = Compared(parted, parted.document)
-    documents = Documents(parted.pairing.target.run, parted.document, compared=compared)
-    assert "compare" in documents.get("run")["views"]
-    assert documents.get("timeline")["planes"][-1] == "distance"
+    made = Documents(parted.pairing.target.run, parted.document, compared=[compared])
+    assert "compare" in made.get("run")["views"]
+    assert made.get("timeline")["planes"][-1] == "distance"
+
+
+def test_several_runs_share_the_rows_of_a_page(parted: Comparison) -> None:
+    agreeing = compare(overflowing(steps=3), overflowing(steps=3))
+    both = [Compared(each, each.document) for each in (parted, agreeing)]
+    found = Documents(parted.pairing.target.run, parted.document, compared=both).whole()
+    assert [each["agree"] for each in found["compare"]] == [False, True]
+    assert found["compare"][0]["rows"] == told(parted)["rows"]
 
 
 def test_the_page_holds_the_calls_that_part(parted: Comparison) -> None:
     compared = Compared(parted, parted.document)
-    found = Documents(parted.pairing.target.run, parted.document, compared=compared).whole()
-    leads = calls_that_part(found["compare"])
+    found = Documents(parted.pairing.target.run, parted.document, compared=[compared]).whole()
+    leads = calls_that_part(found["compare"][0])
     assert "0.6" in leads
     assert set(leads) <= set(found["calls"])
 

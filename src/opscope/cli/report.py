@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opscope report`: a run, or the comparison of two, as one HTML file that needs nothing else; its
-verdict as Markdown or as a picture, its calls as a trace.
+"""`opscope report`: a run, or its comparison with others, as one HTML file that needs nothing else;
+its verdict as Markdown or as a picture, its calls as a trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,9 +31,8 @@ COLOUR = "SQL over the columns of calls and tensors to colour the timeline by, t
 
 def report(
     run: str,
-    golden: str | None = None,
     /,
-    *,
+    *golden: str,
     output: Annotated[
         Path,
         Parameter(
@@ -56,7 +55,8 @@ def report(
     run
         A run, or any known dump.
     golden
-        The run to trust: the page is then of the comparison with it.
+        The run to trust: the page is then of the comparison with it. Of several each is compared
+        with, and the page has them beside one another.
     """
     from opscope.formats.registry import open_run
     from opscope.view.compare_files import free_file
@@ -65,10 +65,10 @@ def report(
     opened = open_run(run)
     wanted = selection.selection()
     with Progress() as progress:
-        if golden is None:
-            documents, text = _of_run(opened, run, wanted, progress)
+        if golden:
+            documents, text = _of_several(opened, (run, *golden), wanted, progress)
         else:
-            documents, text = _of_two(opened, (run, golden), wanted, progress)
+            documents, text = _of_run(opened, run, wanted, progress)
     title = "opscope" if left_out else f"opscope {Path(run).name}"
     if output.suffix.lower() == ".json":
         from opscope.view.trace import trace
@@ -117,19 +117,22 @@ def _of_run(
     return partial(Documents, opened, document), plain_text(document)
 
 
-def _of_two(
-    opened: Run, runs: tuple[str, str], selection: Selection, progress: Told
+def _of_several(
+    opened: Run, runs: Sequence[str], selection: Selection, progress: Told
 ) -> tuple[Callable[..., Documents], str]:
-    """The same of a comparison."""
+    """The same of comparisons of the first run with the others; the first comparison tells."""
     from opscope.compare.api import Policy, compare
     from opscope.view.comparison import Compared
     from opscope.view.comparison_page import comparison_text
     from opscope.view.documents import Documents
 
-    found = compare(opened, runs[1], Policy(selection=selection), progress=progress)
-    document = msgspec.structs.replace(found.document, runs=runs)
-    compared = Compared(found, document)
-    return partial(Documents, opened, document, compared=compared), comparison_text(document)
+    compared = []
+    for golden in runs[1:]:
+        found = compare(opened, golden, Policy(selection=selection), progress=progress)
+        document = msgspec.structs.replace(found.document, runs=(runs[0], golden))
+        compared.append(Compared(found, document))
+    first = compared[0].document
+    return partial(Documents, opened, first, compared=compared), comparison_text(first)
 
 
 def redacted_kinds(text: str) -> frozenset[str]:

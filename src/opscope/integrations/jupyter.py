@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook's cell under recording: %load_ext opscope, then %%opscope in a cell's first line."""
+"""A notebook's cell under recording: %load_ext opscope, then %%opscope in a cell's first line. From
+then on verdicts and comparisons show the page of `opscope report` as well.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from opscope.compare.tell.comparison import Comparison
 from opscope.errors import OpscopeError
 from opscope.record.config import config_from, read_words
 from opscope.record.join import Recording
 from opscope.run.contain import contain, reason, tell
+from opscope.run.finding import Document
 from opscope.scan.api import scan
-
-if TYPE_CHECKING:
-    from opscope.run.finding import Document
+from opscope.view.notebook import comparison_html, document_html
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -26,6 +28,9 @@ def load_ipython_extension(shell: Any) -> None:
         return run_cell(shell, line, cell)
 
     shell.register_magic_function(opscope, "cell", "opscope")
+    formatter = shell.display_formatter.formatters["text/html"]
+    formatter.for_type(Document, document_html)
+    formatter.for_type(Comparison, comparison_html)
 
 
 def run_cell(shell: Any, line: str, cell: str) -> Document | None:

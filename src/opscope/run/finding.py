@@ -14,6 +14,10 @@ from typing import Any
 import msgspec
 
 from opscope.run.printable import printable
+from opscope.run.relation import cell, html_table
+
+_TOLD = ("min", "max", "nan", "pos_inf", "neg_inf")  # of a tensor's statistics, in a notebook
+_SHOWN = 20  # findings, in a notebook
 
 # Each kind of finding: what it says, and what to type next.
 KINDS: dict[str, tuple[str, str]] = {
@@ -128,6 +132,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         reasons = f"; {', '.join(self.reasons)}" if self.reasons else ""
         return f"{self.kind} ({self.confidence}): {', '.join(where)}{reasons}"
 
+    def _repr_html_(self) -> str:
+        rows = [
+            [
+                cell(each)
+                for each in (word, slot.slot, slot.dtype, slot.shape, *map(slot.stats.get, _TOLD))
+            ]
+            for word, side in (("in", self.inputs), ("out", self.outputs))
+            for slot in side
+        ]
+        heads = ("", "tensor", "type", "shape", *_TOLD)
+        table = html_table("", heads, rows) if rows else ""
+        return f"<p>{html.escape(printable(self.line()))}</p>{table}"
+
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The one JSON document a verb prints."""
@@ -148,6 +165,12 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(map(printable, lines))
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<li>{html.escape(printable(each.line()))}</li>" for each in self.findings)
+        rows = "".join(f"<li>{each._repr_html_()}</li>" for each in self.findings[:_SHOWN])
+        more = len(self.findings) - _SHOWN
+        rest = f"<p>and {more} more</p>" if more > 0 else ""
+        warned = "".join(
+            f"<p>warning: {html.escape(printable(line))}</p>"
+            for line in self.summary.get("warnings", ())
+        )
         head = html.escape(repr(self).partition("\n")[0])
-        return f"<p>{head}</p><ol>{rows}</ol>"
+        return f"<p><b>{head}</b></p>{warned}<ol>{rows}</ol>{rest}"

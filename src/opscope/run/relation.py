@@ -81,7 +81,7 @@ class Relation:
         rows, more = self._first()
         head = f"<{self.name} of {printable(self._run.info.path)}: {len(self.columns)} columns>"
         names = _narrow(rows, self.columns)
-        cells = [list(names), *([_cell(row[name]) for name in names] for row in rows)]
+        cells = [list(names), *([cell(row[name]) for name in names] for row in rows)]
         wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join(text.ljust(size) for text, size in zip(row, wide, strict=True)).rstrip()
@@ -94,7 +94,7 @@ class Relation:
         return html_table(
             f"{self.name} of {self._run.info.path}" + (f", the first {_SHOWN}" if more else ""),
             self.columns,
-            ([_cell(row[name]) for name in self.columns] for row in rows),
+            ([cell(row[name]) for name in self.columns] for row in rows),
         )
 
 
@@ -153,16 +153,17 @@ def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -
     """A table for a notebook; every text is escaped."""
 
     def row(cells: Sequence[str], tag: str) -> str:
-        inside = "".join(f"<{tag}>{html.escape(printable(cell))}</{tag}>" for cell in cells)
+        inside = "".join(f"<{tag}>{html.escape(printable(text))}</{tag}>" for text in cells)
         return f"<tr>{inside}</tr>"
 
     named = f"<thead>{row(head, 'th')}</thead>" if any(head) else ""
     body = "".join(row(cells, "td") for cells in rows)
-    caption = f"<caption>{html.escape(printable(title))}</caption>"
+    caption = f"<caption>{html.escape(printable(title))}</caption>" if title else ""
     return f"<table>{caption}{named}<tbody>{body}</tbody></table>"
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value as a table shows it: six digits, forty characters."""
     text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
     text = printable(text)
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
@@ -173,7 +174,7 @@ def _narrow(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> tuple[
     chosen: list[str] = []
     room = _WIDTH
     for name in columns:
-        cells = [_cell(row[name]) for row in rows]
+        cells = [cell(row[name]) for row in rows]
         size = max(map(len, (name, *cells))) + 2
         if (any(cells) or not rows) and size <= room:
             chosen.append(name)

@@ -40,11 +40,13 @@ class Compared(msgspec.Struct, frozen=True):
     metrics: tuple[Metric, ...] = ()
 
 
-def comparison_document(compared: Compared) -> dict[str, Any]:
-    """Columns, rows, for each row the calls it belongs to, the modules of both sides, pictures."""
+def comparison_document(compared: Compared, *, most: int) -> dict[str, Any]:
+    """Columns, rows, for each row the calls it belongs to, the modules of both sides, pictures; of
+    the rows the furthest apart.
+    """
     comparison, document, metrics = compared.comparison, compared.document, compared.metrics
     kind = kind_of(comparison)
-    chosen = furthest(comparison, MOST_ROWS)
+    chosen = furthest(comparison, most)
     left = len(comparison.rows) - len(chosen)
     details = list(comparison.details(chosen.tolist()))
     return {

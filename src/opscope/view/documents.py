@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from opscope.questions.tables import Tables, open_tables
 from opscope.report.terminal import verdict_lines
 from opscope.view.calls import FEW_POINTS, call_documents
 from opscope.view.comparison import (
+    MOST_ROWS,
     Compared,
     calls_that_part,
     comparison_document,
@@ -47,8 +48,8 @@ class Documents:
     """What a page shows of one run, by name and key; nothing in it that redact names.
 
     colour is one more SQL expression to colour the timeline by. alone: for a page without a
-    server, which holds all that it will ever show. compared is a comparison of the run, the target,
-    with another.
+    server, which holds all that it will ever show. compared are comparisons of the run, the target,
+    with others; the first is that of the document.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Documents:
         redact: frozenset[str] = frozenset(),
         colour: str | None = None,
         alone: bool = True,
-        compared: Compared | None = None,
+        compared: Sequence[Compared] = (),
     ) -> None:
         self.run, self.document = run, document
         self._redact, self._colour, self._alone = redact, colour, alone
@@ -98,7 +99,7 @@ class Documents:
             "model": lambda: self._asked(lambda tables: model_document(tables, findings)),
             "ranks": lambda: self._asked(lambda tables: ranks_document(tables, findings)),
             "training": lambda: self._asked(training_document),
-            "compare": lambda: self._comparison,
+            "compare": lambda: self._comparisons,
         }
 
     @cached_property
@@ -106,12 +107,13 @@ class Documents:
         """Documents that say something of this run."""
         counts = "SELECT count(DISTINCT rank), count(DISTINCT step) FROM calls"
         ranks, steps = self._asked(lambda tables: tables.rows(counts))[0]
-        told = {"ranks": ranks > 1, "training": steps > 1, "compare": self._compared is not None}
+        told = {"ranks": ranks > 1, "training": steps > 1, "compare": bool(self._compared)}
         return [name for name in self._made if told.get(name, True)]
 
     @cached_property
-    def _comparison(self) -> dict[str, Any] | None:
-        return None if self._compared is None else comparison_document(self._compared)
+    def _comparisons(self) -> list[dict[str, Any]]:
+        most = MOST_ROWS // max(1, len(self._compared))
+        return [comparison_document(each, most=most) for each in self._compared]
 
     def _asked(self, question: Callable[[Tables], Any]) -> Any:
         with open_tables(self.run) as tables:
@@ -137,8 +139,10 @@ class Documents:
         they read.
         """
         chosen = list(dict.fromkeys(place for path in self._paths for place in path.calls))
-        if self._alone and self._comparison is not None:
-            parting = (place_of(call) for call in calls_that_part(self._comparison))
+        if self._alone:
+            parting = (
+                place_of(call) for each in self._comparisons for call in calls_that_part(each)
+            )
             chosen = list(dict.fromkeys([*chosen, *(place for place in parting if place)]))
         with open_tables(self.run) as tables:
             drawn = {
@@ -192,8 +196,8 @@ class Documents:
         limits: dict[str, int] = {} if self._alone else {"most_cells": LIVE_CELLS}
         found = self.document.findings
         grid = grid_of(self.run, found, expression=expression or None, **limits)
-        if self._compared is not None:
-            paint_distance(grid, self._compared.comparison)
+        if self._compared:
+            paint_distance(grid, self._compared[0].comparison)
         return grid
 
     def _timeline(self, expression: str) -> dict[str, Any]:

@@ -35,9 +35,11 @@ function Tensor({tensor, process, names}) {
 }
 
 export function Call({state}) {
-  const [call, names, run] = [useDocument(state.key ? 'calls' : '', state.key), useDocument('names'), useDocument('verdict')];
-  if (!state.key) return html`<p class="soft">${t('Choose a call in another view, or search for one.')}</p>`;
-  if (call === undefined || names === undefined || run === undefined) return html`<p class="soft">${t('loading')} …</p>`;
+  const [names, run] = [useDocument('names'), useDocument('verdict')];
+  const key = state.key || run?.findings?.find(one => one.id)?.id;
+  const call = useDocument(key ? 'calls' : '', key);
+  if (names === undefined || run === undefined || (key && call === undefined)) return html`<p class="soft">${t('loading')} …</p>`;
+  if (!key) return html`<p class="soft">${t('Choose a call in another view, or search for one.')}</p>`;
   if (call === null || call instanceof Error) return html`<p class="soft">${t('This file does not hold that call; opscope serve shows every one.')}</p>`;
   const known = call.names ?? names ?? {};
   const facts = [['operator', call.op], ['module', moduleOf(call.module)], ['phase', t(call.phase)], ['step', call.step], ['rank', call.rank], ['index', call.index], ['level', t(call.level)], ['device', call.device], ['status', call.status === undefined ? undefined : `0x${call.status.toString(16)}`], ['error', call.error]];

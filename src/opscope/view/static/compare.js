@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two runs side by side: the modules of both, the table of all tensors, and what differences look like.
+// Runs side by side: the modules of all, and of two the table of all tensors and what differences look like.
 import {html, link, useDocument, useEffect, useMemo, useRef, useState} from 'opscope/parts';
 import {palette} from 'opscope/timeline';
 import {t} from 'opscope/words';
@@ -16,16 +16,48 @@ function ordered(column, down) {
   };
 }
 
-function Tree({modules, chosen}) {
+// Which modules are open, and a path with all that is shown below it.
+function useTree(modules) {
   const worse = path => modules[path].parts.some(part => modules[part].verdict !== 'same');
   const [open, put] = useState(() => new Set(Object.keys(modules).length < 40 ? Object.keys(modules) : Object.keys(modules).filter(path => path.split('.').length < 3 && (path === '' || worse(path)))));
   const rows = (path = '', depth = 0) => [{path, depth}, ...(open.has(path) ? modules[path].parts.flatMap(part => rows(part, depth + 1)) : [])];
   const toggle = path => put(old => { const now = new Set(old); if (!now.delete(path)) now.add(path); return now; });
-  if (!modules['']) return null;
-  const side = (row, name) => modules[row.path][name] ? html`<b style=${{paddingLeft: `${row.depth * 14}px`}}>${row.path ? row.path.split('.').at(-1) : t('the model itself')}</b>` : html`<span class="soft" style=${{paddingLeft: `${row.depth * 14}px`}}>— ${t('not there')}</span>`;
-  return html`<div class="wide" tabindex="0" role="group" aria-label=${t('Model')}><table class="sides"><thead><tr><th></th><th scope="col">${t('target')}</th><th scope="col">${t('golden')}</th><th scope="col">${t('worst')}</th><th scope="col">${t('largest error')}</th></tr></thead><tbody>${rows().map(row => html`
-    <tr key=${row.path} class=${row.path === chosen ? 'chosen' : ''}><td>${modules[row.path].parts.length > 0 && html`<button class="turn" aria-expanded=${open.has(row.path)} aria-label=${row.path || t('the model itself')} onClick=${() => toggle(row.path)}>${open.has(row.path) ? '▾' : '▸'}</button>`}</td>
-      <td><a href=${link('compare', row.path === chosen ? '' : row.path)}>${side(row, 'target')}</a></td><td>${side(row, 'golden')}</td><td><${Verdict} word=${modules[row.path].verdict} /></td><td class="count">${modules[row.path].error ? Number(modules[row.path].error).toPrecision(3) : '0'}</td></tr>`)}</tbody></table></div>`;
+  const turn = path => modules[path].parts.length > 0 && html`<button class="turn" aria-expanded=${open.has(path)} aria-label=${path || t('the model itself')} onClick=${() => toggle(path)}>${open.has(path) ? '▾' : '▸'}</button>`;
+  return [modules[''] ? rows() : [], turn];
+}
+
+const Named = ({row}) => html`<b style=${{paddingLeft: `${row.depth * 14}px`}}>${row.path ? row.path.split('.').at(-1) : t('the model itself')}</b>`;
+const digits = error => error ? Number(error).toPrecision(3) : '0';
+const label = path => path.replace(/\/+$/, '').split('/').at(-1);
+
+// The modules of all runs that the target is set beside, a column a run; of a module that several have the parts of all.
+function together(all) {
+  const found = {};
+  for (const {modules} of all) for (const [path, {verdict, parts}] of Object.entries(modules)) {
+    const here = found[path] ??= {verdict: 'same', parts: []};
+    if (verdict !== 'same') here.verdict = verdict;
+    here.parts = [...new Set([...here.parts, ...parts])].sort();
+  }
+  return found;
+}
+
+function Several({all, chosen, pair}) {
+  const modules = useMemo(() => together(all), [all]), [rows, turn] = useTree(modules);
+  const cell = (one, place, {path}) => {
+    const module = one.modules[path];
+    return html`<td class=${place === pair ? 'here' : ''}>${module ? html`<a href=${link('compare', path, {with: place})}><${Verdict} word=${module.verdict} /> <span class="soft">${digits(module.error)}</span></a>` : html`<span class="soft">— ${t('not there')}</span>`}</td>`;
+  };
+  return html`<section><h2>${t('every run beside the target')}</h2><div class="wide" tabindex="0" role="group" aria-label=${t('every run beside the target')}><table class="sides several"><thead><tr><th></th><th scope="col">${t('target')}</th>${all.map((one, place) => html`<th scope="col" class=${place === pair ? 'here' : ''}><a href=${link('compare', chosen, {with: place})} aria-current=${place === pair ? 'true' : undefined} title=${one.runs[1]}>${label(one.runs[1])}</a></th>`)}</tr></thead>
+    <tbody>${rows.map(row => html`<tr key=${row.path} class=${row.path === chosen ? 'chosen' : ''}><td>${turn(row.path)}</td><th scope="row"><${Named} row=${row} /></th>${all.map((one, place) => cell(one, place, row))}</tr>`)}</tbody></table></div></section>`;
+}
+
+function Tree({modules, chosen, pair}) {
+  const [rows, turn] = useTree(modules);
+  if (!rows.length) return null;
+  const side = (row, name) => modules[row.path][name] ? html`<${Named} row=${row} />` : html`<span class="soft" style=${{paddingLeft: `${row.depth * 14}px`}}>— ${t('not there')}</span>`;
+  return html`<div class="wide" tabindex="0" role="group" aria-label=${t('Model')}><table class="sides"><thead><tr><th></th><th scope="col">${t('target')}</th><th scope="col">${t('golden')}</th><th scope="col">${t('worst')}</th><th scope="col">${t('largest error')}</th></tr></thead><tbody>${rows.map(row => html`
+    <tr key=${row.path} class=${row.path === chosen ? 'chosen' : ''}><td>${turn(row.path)}</td>
+      <td><a href=${link('compare', row.path === chosen ? '' : row.path, pair)}>${side(row, 'target')}</a></td><td>${side(row, 'golden')}</td><td><${Verdict} word=${modules[row.path].verdict} /></td><td class="count">${digits(modules[row.path].error)}</td></tr>`)}</tbody></table></div>`;
 }
 
 // A matrix of bytes as a picture; 255 stands for what is not finite.
@@ -73,12 +105,14 @@ function Table({compare, chosen}) {
 }
 
 export function Compare({state}) {
-  const compare = useDocument('compare');
-  if (compare === undefined) return html`<p class="soft">${t('loading')} …</p>`;
-  if (!compare || compare instanceof Error) return html`<p class="soft">${t('This page holds no comparison.')}</p>`;
+  const all = useDocument('compare');
+  if (all === undefined) return html`<p class="soft">${t('loading')} …</p>`;
+  if (!all?.length) return html`<p class="soft">${t('This page holds no comparison.')}</p>`;
+  const pair = all[state.options.with] ? Number(state.options.with) : 0, compare = all[pair];
   const head = compare.agree ? 'The runs agree.' : compare.two_models ? 'These look like two different models.' : 'Where the two runs part';
   return html`<div class="head"><h1>${t(head)}</h1><p class="soft">${t('target')} <code>${compare.runs[0]}</code> · ${t('golden')} <code>${compare.runs[1]}</code></p></div>
-    <div class="columns"><section class="left"><h2>${t('both models')}</h2><${Tree} modules=${compare.modules} chosen=${state.key} /></section>
+    ${all.length > 1 && html`<${Several} all=${all} chosen=${state.key} pair=${pair} />`}
+    <div class="columns"><section class="left"><h2>${t('both models')}</h2><${Tree} key=${pair} modules=${compare.modules} chosen=${state.key} pair=${pair ? {with: pair} : {}} /></section>
     <section class="right"><h2>${t('what the differences look like')}</h2>${compare.pictures.length ? html`<div class="pictures">${compare.pictures.map(picture => html`<${Picture} picture=${picture} />`)}</div>` : html`<p class="soft">${t('No values were kept on both sides; record with --values full to draw them.')}</p>`}</section></div>
-    <section><h2>${t('every tensor')}</h2><${Table} compare=${compare} chosen=${state.key} /></section>`;
+    <section><h2>${t('every tensor')}</h2><${Table} key=${pair} compare=${compare} chosen=${state.key} /></section>`;
 }
