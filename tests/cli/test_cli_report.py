@@ -60,7 +60,7 @@ def test_show_draws_a_call(run: Path, here: Path, capsys: pytest.CaptureFixture[
     assert "x.svg" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["blocks.0:mm#1", "--plot", "x.png"], ["--plot", "x.svg"]])
+@pytest.mark.parametrize("words", [["blocks.0:mm#1", "--plot", "x.gif"], ["--plot", "x.svg"]])
 def test_show_draws_one_call_as_svg_and_nothing_else(
     words: list[str], run: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,8 @@ from opscope.cli.printing import completeness, write_pieces
 from opscope.errors import MissingValueError, UsageError
 from opscope.version import VERSION
 
+DRAWN = (".svg", ".png")
+
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
@@ -44,8 +46,8 @@ def show(  # noqa: PLR0913 - one for each option
     plot: Annotated[
         Path | None,
         Parameter(
-            help="Also draw the call into this file, .svg: its tensors over the steps, and how "
-            "values that were kept are spread."
+            help="Also draw the call into this file, .svg or .png: its tensors over the steps, "
+            "and how values that were kept are spread."
         ),
     ] = None,
     limit: Annotated[
@@ -68,8 +70,8 @@ def show(  # noqa: PLR0913 - one for each option
     from opscope.run.query import calls
 
     positive(limit=limit)
-    if plot is not None and (call is None or plot.suffix.lower() != ".svg"):
-        raise UsageError(f"--plot {plot}: name one CALL, and a file that ends in .svg")
+    if plot is not None and (call is None or plot.suffix.lower() not in DRAWN):
+        raise UsageError(f"--plot {plot}: name one CALL, and a file that ends in .svg or .png")
     opened = open_run(run)
     if graphs:
         return _show_graphs(run, opened, json=json)
@@ -103,6 +105,7 @@ def _draw(run: Run, call: Call, wanted: Path) -> None:
     from opscope.view.calls import call_documents
     from opscope.view.compare_files import free_file
     from opscope.view.figure import call_figure
+    from opscope.view.raster import picture_file
     from opscope.view.references import reference
     from opscope.view.sources import Sources
 
@@ -110,7 +113,7 @@ def _draw(run: Run, call: Call, wanted: Path) -> None:
     with open_tables(run) as tables:
         document = call_documents(tables, [place], Sources())["calls"][reference(*place)]
     free = free_file(wanted)
-    free.write_text(call_figure(document), encoding="utf-8")
+    free.write_bytes(picture_file(call_figure(document), free))
     note(f"{call.name} drawn into {free}")
 
 

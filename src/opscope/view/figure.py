@@ -36,7 +36,8 @@ KINDS = {
     "sound": ("#00664a", "○"),
     "unread": ("#5b6470", "·"),
 }
-_STYLE = """text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1c2024}
+_STYLE = """text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',
+'Noto Sans Mono',monospace;fill:#1c2024}
 .title{font-size:15px;font-weight:700}.soft{fill:#5b6470}.bold{font-weight:700}.bad{fill:#b3400a}"""
 
 
