@@ -26,6 +26,7 @@ from opscope.report.terminal import code_line, headline, op_word
 from opscope.run.finding import Document, Finding
 
 MAX_OTHERS = 8
+_INFINITE = (float("inf"), "inf")
 
 
 def print_comparison(document: Document) -> None:
@@ -91,14 +92,31 @@ def finding_lines(
     off = _off(finding)
     if off:
         yield from folded("  off  ", off, width=width)
+    own, other = (_spans(finding, side, here) for side in ("target", "golden"))
+    if own and (own != short_place(source, here=here) if source is not None else True):
+        yield from folded("  in   ", own, width=width)
     golden = _evidence(finding).get("golden_call")
-    if golden is not None and golden != finding.call:
-        yield from folded("  gold ", str(golden), width=width)
+    named = [str(golden)] if golden is not None and golden != finding.call else []
+    if named or other not in ("", own):
+        yield from folded("  gold ", "  ".join([*named, *filter(None, [other])]), width=width)
+
+
+def _spans(finding: Finding, side: str, here: Path) -> str:
+    """The lines of a side within which the fault is, where they are known: `train.py:9, 23-24`."""
+    files: dict[str, list[str]] = {}
+    for span in _evidence(finding).get(f"{side}_lines") or ():
+        file, _, lines = short_place(str(span), here=here).rpartition(":")
+        files.setdefault(file, []).append(lines)
+    return "; ".join(f"{file}:{', '.join(lines)}" for file, lines in files.items())
 
 
 def _off(finding: Finding) -> str:
     evidence, parts = _evidence(finding), []
-    if evidence.get("error") is not None:
+    if evidence.get("other_shape"):
+        parts.append("output of another shape than golden's")
+    elif evidence.get("error") in _INFINITE:
+        parts.append("output not finite where golden's is, or the other way round")
+    elif evidence.get("error") is not None:
         allowed = evidence.get("allowed")
         bound = (
             f", {number(allowed)} is allowed"

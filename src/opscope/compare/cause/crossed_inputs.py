@@ -58,11 +58,14 @@ def crossed(
 
 
 def _products(side: Side, flow: Flow, starts: list[int]) -> list[int]:
-    """The products that are among calls, or that these read through few calls that compute."""
+    """The products that are among calls, or that these read through few calls that compute: of the
+    phase of the first, since what is done to gradients has no fault of theirs.
+    """
     found, seen, waiting = set[int](), set[int](), [(start, 0) for start in starts]
+    phase = side.calls.phase
     while waiting:
         call, hops = waiting.pop(0)
-        if call < 0 or call in seen or hops > MAX_HOPS:
+        if call < 0 or call in seen or hops > MAX_HOPS or phase[call] != phase[starts[0]]:
             continue
         seen.add(call)
         op = side.words.get(int(side.calls.op[call]), "")

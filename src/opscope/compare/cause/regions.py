@@ -20,6 +20,7 @@ import numpy as np
 
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.gradient_paths import one_sided
+from opscope.compare.cause.left_states import LeftStates
 from opscope.compare.cause.origins import (
     ARGUMENT,
     ARRIVED,
@@ -322,7 +323,7 @@ class Regions:
         """Where the two part first; None where all that matters agrees."""
         found = [*self._results(), *self._states()]
         if not found:
-            return None
+            return self._by_left_states()
         place, stage, _ = min(found, key=lambda one: one[:2])
         # What is known to part parts further up than where it is seen.
         self.unmet = self._limited(0, stage), self._limited(1, stage)
@@ -336,6 +337,15 @@ class Regions:
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
         return self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
+
+    def _by_left_states(self) -> Parting | None:
+        """Where all that training shows agrees: a call that leaves another state behind."""
+        left = LeftStates(self.pairing, self.meetings, self.unmet[0], self._vague[0]).first()
+        if left is None:
+            return None
+        calls = self.pairing.target.calls
+        place = int(calls.rank[left[0]]), int(calls.step[left[0]])
+        return Parting(place, PARAMETER, left, ((left[0],), (left[1],)), alike=True)
 
     def _before_results(self, apart: list[Apart]) -> list[Apart]:
         """What of a step comes before any result that is apart, all of it where nothing does: an

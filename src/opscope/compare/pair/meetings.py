@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from opscope.compare.pair.passes import joined
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.columns import NONE, Side
 from opscope.compare.side.hashes import mixed
@@ -64,9 +65,14 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
     ]
     errors, partners, limits = [], [], []
     coarse = max(2.0**-24, *map(product_unit, sides))
+    firsts = nodes[0][0], nodes[1][0]
+    nearest = [
+        _nearest(sides[number], sides[1 - number], firsts[number], firsts[1 - number])
+        for number in (0, 1)
+    ]
+    _join(sides, firsts, nearest, AGREEING * coarse)
     for number in (0, 1):
-        (first, inverse), (others, _) = nodes[number], nodes[1 - number]
-        error, partner = _nearest(sides[number], sides[1 - number], first, others)
+        (_, inverse), (error, partner) = nodes[number], nearest[number]
         whole = np.full(len(sides[number].tensors), np.nan)
         place = np.full(len(sides[number].tensors), NONE)
         whole[chosen[number]], place[chosen[number]] = error[inverse], partner[inverse]
@@ -76,6 +82,29 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
         unit = np.maximum(units, coarse)[np.searchsorted(known, sides[number].tensors.dtype)]
         limits.append(np.minimum(AGREEING * unit, COARSEST))
     return Meetings((errors[0], errors[1]), (partners[0], partners[1]), (limits[0], limits[1]))
+
+
+def _join(
+    sides: tuple[Side, Side],
+    firsts: tuple[NDArray[np.int64], NDArray[np.int64]],
+    nearest: list[tuple[NDArray[np.float64], NDArray[np.int64]]],
+    limit: float,
+) -> None:
+    """What meets nothing alone, but as several passes together; written into nearest."""
+    for number in (0, 1):
+        side, other = sides[number], sides[1 - number]
+        apart = [
+            rows[(error > limit) & ~vague(one)[rows]]
+            for one, rows, (error, _) in zip(sides, firsts, nearest, strict=True)
+        ]
+        places = [dict(zip(rows.tolist(), range(len(rows)), strict=True)) for rows in firsts]
+        for found in joined(side, apart[number], other, apart[1 - number], limit):
+            at = places[number][found.whole]
+            nearest[number][0][at], nearest[number][1][at] = found.error, found.parts[0]
+            for part in found.parts:
+                at = places[1 - number][part]
+                nearest[1 - number][0][at] = found.error
+                nearest[1 - number][1][at] = found.whole
 
 
 def vague(side: Side) -> NDArray[np.bool_]:

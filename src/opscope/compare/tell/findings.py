@@ -26,6 +26,7 @@ from opscope.compare.cause.origins import (
     Cause,
 )
 from opscope.compare.pair.pairing import Pairing
+from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.pair.unpaired import Block, blocks_of
 from opscope.compare.side.records import call_records, tensor_records
 from opscope.compare.tell.lines import lines_of
@@ -311,7 +312,11 @@ class _Book:
             else np.empty(0, dtype=np.int64)
         )
         outputs = own[rows.output[own] & ~np.isnan(rows.error[own])]
+        fits = rows.status[outputs] != SHAPE
         found: dict[str, Any] = {}
+        if len(outputs) and not fits.any():
+            found["other_shape"] = True
+        outputs = outputs[fits]
         if len(outputs):
             worst = int(outputs[np.argmax(rows.error[outputs])])
             found["error"] = float(rows.error[worst])

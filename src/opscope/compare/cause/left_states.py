@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that read what golden's read and leave another state behind: running statistics, which
+nobody reads before the model is evaluated or saved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.cause.walks import inputs_of
+from opscope.compare.pair.tensors import statistic_error
+from opscope.compare.side.columns import NONE
+from opscope.operators.catalogue import family
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.meetings import Meetings
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+
+class LeftStates:
+    """The states that calls of the models leave behind, of both sides; unmet and dim are the
+    target's rows that meet nothing, and those of which statistics tell nothing.
+    """
+
+    def __init__(
+        self,
+        pairing: Pairing,
+        meetings: Meetings,
+        unmet: NDArray[np.bool_],
+        dim: NDArray[np.bool_],
+    ) -> None:
+        self._pairing, self._meetings = pairing, meetings
+        self._unmet, self._dim = unmet, dim
+
+    def first(self) -> tuple[int, int] | None:
+        """The first call of the target that leaves another state than golden's call of the same
+        operator and the same inputs, and that call.
+        """
+        tensors = self._pairing.target.tensors
+        written = tensors.output & tensors.parameter & self._unmet & ~self._dim
+        for row in np.flatnonzero(written).tolist():
+            call = int(tensors.call[row])
+            partner = self._partner(call)
+            if partner != NONE and self._differs(row, partner):
+                return call, partner
+        return None
+
+    def _partner(self, call: int) -> int:
+        """Golden's call of the same operator that reads the same; NONE unless there is one."""
+        flow, partner = self._pairing.flows[1], self._meetings.partner[0]
+        read = [
+            row
+            for row in inputs_of(self._pairing.target, call)
+            if not self._pairing.target.tensors.parameter[row]
+        ]
+        if not read or any(self._unmet[row] or partner[row] < 0 for row in read):
+            return NONE
+        states = {int(flow.state[partner[row]]) for row in read}
+        found = self._readers.get((_operator(self._pairing.target, call), frozenset(states)), [])
+        return found[0] if len(found) == 1 else NONE
+
+    @cached_property
+    def _readers(self) -> dict[tuple[str, frozenset[int]], list[int]]:
+        """Golden's calls that leave states behind, by operator and what they read."""
+        side, flow = self._pairing.golden, self._pairing.flows[1]
+        found: dict[tuple[str, frozenset[int]], list[int]] = defaultdict(list)
+        rows = np.flatnonzero(side.tensors.output & side.tensors.parameter)
+        for call in np.unique(side.tensors.call[rows]).tolist():
+            states = {
+                int(flow.state[row])
+                for row in inputs_of(side, call)
+                if not side.tensors.parameter[row]
+            }
+            found[_operator(side, call), frozenset(states)].append(call)
+        return found
+
+    def _differs(self, row: int, partner: int) -> bool:
+        """Whether a state is not the one that a call of golden leaves in its place."""
+        target, golden = self._pairing.target.tensors, self._pairing.golden.tensors
+        first, last = np.searchsorted(golden.call, [partner, partner + 1]).tolist()
+        others = [
+            other
+            for other in range(first, last)
+            if golden.output[other]
+            and golden.slot[other] == target.slot[row]
+            and golden.size[other] == target.size[row]
+        ]
+        if len(others) != 1:
+            return False
+        error = statistic_error(target, golden, np.array([row]), np.array(others))
+        return bool(error[0] > self._meetings.limit[0][row])
+
+
+def _operator(side: Side, call: int) -> str:
+    return family(side.words.get(int(side.calls.op[call]), ""))

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one program computes in several passes and the other at once: the images of a triplet
+through a network one after the other, or as one batch.
+
+A tensor of the one holds what tensors of as many calls of one operator in one module of the other
+hold together. Counts, sums, sums of squares and extremes of parts are those of the whole.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from opscope.compare.side.hashes import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from opscope.compare.side.columns import Side
+
+MOST_PASSES = 16
+STRIDES = (1, 2, 3)  # how the calls of one pass stand among those of its operator and module
+FEWEST = 8  # elements of a whole that is parts by more than chance
+
+
+class Joined(NamedTuple):
+    """A row of one side, those of the other that hold the same together, and how far apart they
+    are, to the scale of the whole.
+    """
+
+    whole: int
+    parts: tuple[int, ...]
+    error: float
+
+
+def joined(
+    side: Side, wholes: NDArray[np.int64], other: Side, parts: NDArray[np.int64], limit: float
+) -> Iterator[Joined]:
+    """The wholes that hold, within a limit, what some parts do together: rows of either side."""
+    wanted: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    tensors, calls = side.tensors, side.calls
+    for row in wholes[tensors.size[wholes] >= FEWEST].tolist():
+        call = tensors.call[row]
+        place = int(calls.rank[call]), int(calls.step[call])
+        wanted[place][int(tensors.size[row])].append(row)
+    for group in _groups(other, parts):
+        call = other.tensors.call[group[0]]
+        sizes = wanted.get((int(other.calls.rank[call]), int(other.calls.step[call])), {})
+        size = int(other.tensors.size[group[0]])
+        for count in range(2, min(MOST_PASSES, len(group)) + 1):
+            rows = sizes.get(size * count)
+            if rows:
+                yield from _matched(side, np.array(rows), other, _windows(group, count), limit)
+
+
+def _groups(side: Side, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Rows of one operator, module, slot and size of a rank and step, in their order; several."""
+    tensors, calls = side.tensors, side.calls
+    owner = tensors.call[rows]
+    about = mixed(
+        calls.rank[owner].astype(np.uint64), calls.step[owner].astype(np.uint64),
+        calls.module[owner], calls.op[owner], tensors.slot[rows],
+        tensors.output[rows].astype(np.uint64), tensors.size[rows].astype(np.uint64),
+    )  # fmt: skip
+    order = np.lexsort((rows, about))
+    cuts = np.flatnonzero(np.diff(about[order])) + 1
+    return [rows[group] for group in np.split(order, cuts) if len(group) > 1]
+
+
+def _windows(group: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """So many neighbours each, at every stride."""
+    found = [
+        group[np.arange(last)[:, None] + stride * np.arange(count)]
+        for stride in STRIDES
+        if (last := len(group) - stride * (count - 1)) > 0
+    ]
+    return np.concatenate(found)
+
+
+def _matched(
+    side: Side, rows: NDArray[np.int64], other: Side, windows: NDArray[np.int64], limit: float
+) -> Iterator[Joined]:
+    whole, parts = side.tensors, other.tensors
+    size = parts.size[windows]
+    total, squares = (parts.mean[windows] * size).sum(1), (parts.l2norm[windows] ** 2).sum(1)
+    least, most = parts.min[windows].min(1), parts.max[windows].max(1)
+    for row in rows.tolist():
+        count = float(whole.size[row])
+        scale = max(float(whole.l2norm[row]) / count**0.5, 1e-300)
+        reach = max(abs(float(whole.min[row])), abs(float(whole.max[row])), scale)
+        with np.errstate(invalid="ignore"):
+            error = np.maximum.reduce(
+                [
+                    np.abs(np.sqrt(squares / count) - whole.l2norm[row] / count**0.5) / scale,
+                    np.abs(total / count - whole.mean[row]) / scale,
+                    np.abs(least - whole.min[row]) / reach,
+                    np.abs(most - whole.max[row]) / reach,
+                ]
+            )
+        error = np.where(np.isnan(error), np.inf, error)
+        best = int(np.argmin(error))
+        if error[best] <= limit:
+            yield Joined(row, tuple(windows[best].tolist()), float(error[best]))
