@@ -43,8 +43,12 @@ class LeftStates:
         """The first call of the target that leaves another state than golden's call of the same
         operator and the same inputs, and that call.
         """
-        tensors = self._pairing.target.tensors
+        side = self._pairing.target
+        tensors, calls = side.tensors, side.calls
         written = tensors.output & tensors.parameter & self._unmet & ~self._dim
+        # of models alone: what an optimizer makes of a gradient that is rounding is nobody's fault
+        models = side.which(calls.phase, lambda phase: phase == "forward") & (calls.parent >= 0)
+        written &= models[tensors.call]
         for row in np.flatnonzero(written).tolist():
             call = int(tensors.call[row])
             partner = self._partner(call)
