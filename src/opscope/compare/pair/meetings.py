@@ -91,20 +91,19 @@ def _join(
     limit: float,
 ) -> None:
     """What meets nothing alone, but as several passes together; written into nearest."""
+    told = [rows[~vague(one)[rows]] for one, rows in zip(sides, firsts, strict=True)]
     for number in (0, 1):
         side, other = sides[number], sides[1 - number]
-        apart = [
-            rows[(error > limit) & ~vague(one)[rows]]
-            for one, rows, (error, _) in zip(sides, firsts, nearest, strict=True)
-        ]
+        rows, (error, _) = firsts[1 - number], nearest[1 - number]
+        apart = np.intersect1d(rows[error > limit], told[1 - number])
         places = [dict(zip(rows.tolist(), range(len(rows)), strict=True)) for rows in firsts]
-        for found in joined(side, apart[number], other, apart[1 - number], limit):
-            at = places[number][found.whole]
-            nearest[number][0][at], nearest[number][1][at] = found.error, found.parts[0]
-            for part in found.parts:
-                at = places[1 - number][part]
-                nearest[1 - number][0][at] = found.error
-                nearest[1 - number][1][at] = found.whole
+        for found in joined(side, told[number], other, apart, limit):
+            pairs = [(number, found.whole, found.parts[0])]
+            pairs += [(1 - number, part, found.whole) for part in found.parts]
+            for which, row, partner in pairs:
+                at = places[which][row]
+                if found.error < nearest[which][0][at]:
+                    nearest[which][0][at], nearest[which][1][at] = found.error, partner
 
 
 def vague(side: Side) -> NDArray[np.bool_]:

@@ -43,6 +43,9 @@ def joined(
     """The wholes that hold, within a limit, what some parts do together: rows of either side."""
     wanted: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     tensors, calls = side.tensors, side.calls
+    sizes_of_parts = np.unique(other.tensors.size[parts])
+    made = np.unique(sizes_of_parts[:, None] * np.arange(2, MOST_PASSES + 1))
+    wholes = wholes[np.isin(tensors.size[wholes], made)]
     for row in wholes[tensors.size[wholes] >= FEWEST].tolist():
         call = tensors.call[row]
         place = int(calls.rank[call]), int(calls.step[call])
@@ -58,7 +61,9 @@ def joined(
 
 
 def _groups(side: Side, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Rows of one operator, module, slot and size of a rank and step, in their order; several."""
+    """Rows of one operator, module, slot and size of a rank and step, in their order, and what one
+    call gives (as split does); several each.
+    """
     tensors, calls = side.tensors, side.calls
     owner = tensors.call[rows]
     about = mixed(
@@ -66,6 +71,12 @@ def _groups(side: Side, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         calls.module[owner], calls.op[owner], tensors.slot[rows],
         tensors.output[rows].astype(np.uint64), tensors.size[rows].astype(np.uint64),
     )  # fmt: skip
+    given = np.flatnonzero(tensors.output[rows])
+    of_call = mixed(owner[given].astype(np.uint64), tensors.size[rows[given]].astype(np.uint64))
+    return [*_alike(rows, about), *_alike(rows[given], of_call)]
+
+
+def _alike(rows: NDArray[np.int64], about: NDArray[np.uint64]) -> list[NDArray[np.int64]]:
     order = np.lexsort((rows, about))
     cuts = np.flatnonzero(np.diff(about[order])) + 1
     return [rows[group] for group in np.split(order, cuts) if len(group) > 1]
