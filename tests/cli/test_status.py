@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from opscope.cli.status import seen
+from opscope.cli.status import seen, status_line
 
 KEPT, GIVEN_BACK = b"\x1b[1;23r", b"\x1b[r"
 SHOWN = b"\x1b[7mopscope  step"
@@ -114,6 +114,17 @@ def test_a_launcher_that_is_killed_leaves_the_terminal_whole(tmp_path: Path) -> 
     terminal.until(GIVEN_BACK)
     os.waitpid(terminal.pid, 0)
     (tmp_path / "enough").touch()
+
+
+def test_what_is_raised_meanwhile_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    for name, value in {"TERM": "xterm", "PATH": ""}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("CI", "JPY_PARENT_PID", "INSIDE_EMACS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError), status_line(tmp_path):
+        raise FileNotFoundError
 
 
 def test_nothing_is_drawn_where_it_is_not_wanted(tmp_path: Path) -> None:

@@ -33,26 +33,29 @@ GOODBYE = 5.0  # seconds to give the row back
 @contextlib.contextmanager
 def status_line(run: Path) -> Iterator[None]:
     """Show how far a run is as long as this lasts, where somebody sees it."""
-    if not seen(sys.stderr, os.environ):
+    process = started(run) if seen(sys.stderr, os.environ) else None
+    try:
         yield
-        return
-    with contextlib.suppress(OSError):
-        process = subprocess.Popen(
-            [sys.executable, *NOT_FROM_HERE, "-m", __name__, str(run)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            yield
-        finally:
+    finally:
+        if process is not None:
             process.terminate()
             try:
                 process.wait(GOODBYE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        return
-    yield
+
+
+def started(run: Path) -> subprocess.Popen[bytes] | None:
+    """The process that draws; None where none can be started."""
+    try:
+        return subprocess.Popen(
+            [sys.executable, *NOT_FROM_HERE, "-m", __name__, str(run)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
 
 
 def seen(stream: TextIO, environment: Mapping[str, str]) -> bool:

@@ -374,26 +374,29 @@ class Regions:
         if found is not None:
             region = (found.mine,), (found.theirs,)
             return Parting(place, stage, (found.mine, found.theirs), region, words=found.words)
-        if stage != GRADIENT or place not in self._cut or self._in_passes(place, ends):
+        if stage != GRADIENT or place not in self._cut:
             return None
+        in_passes = self._in_passes(place, ends)
+        if in_passes is not None:
+            return in_passes
         mine, theirs = (
             int(side.tensors.call[rows[0]]) for side, rows in zip(self._sides, ends, strict=True)
         )
         return Parting(place, stage, (mine, theirs), ((mine,), (theirs,)), words=CUT)
 
-    def _in_passes(self, place: Place, ends: tuple[list[int], list[int]]) -> bool:
-        """Whether what parts of a batch make together meets what the other side's batch does, up to
-        the forward calls at which the two part: calls that compute, since how a batch is cut tells
-        nothing.
+    def _in_passes(self, place: Place, ends: tuple[list[int], list[int]]) -> Parting | None:
+        """Where the passes of parts of a batch part from the other side's, which they meet together
+        until there: at forward calls that compute, since how a batch is cut tells nothing.
         """
         found = self._located(place, GRADIENT, ends)
         if found is None or min(found.start) < 0:
-            return False
-        return all(
+            return None
+        computed = all(
             side.words.get(int(side.calls.phase[call])) == "forward"
             and not traits_of(side.words.get(int(side.calls.op[call]), "")).idle
             for side, call in zip(self._sides, found.start, strict=True)
         )
+        return found if computed else None
 
     @cached_property
     def _last_states(self) -> tuple[dict[tuple[Place, int, int], int], ...]:

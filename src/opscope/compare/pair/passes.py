@@ -95,24 +95,29 @@ def _windows(group: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 def _matched(
     side: Side, rows: NDArray[np.int64], other: Side, windows: NDArray[np.int64], limit: float
 ) -> Iterator[Joined]:
+    """Of each row the nearest window, if it is near enough; those of other norms are passed by."""
     whole, parts = side.tensors, other.tensors
-    size = parts.size[windows]
-    total, squares = (parts.mean[windows] * size).sum(1), (parts.l2norm[windows] ** 2).sum(1)
-    least, most = parts.min[windows].min(1), parts.max[windows].max(1)
+    norms = np.sqrt((parts.l2norm[windows] ** 2).sum(1))
+    windows = windows[np.argsort(norms, kind="stable")]
+    norms = np.sort(norms, kind="stable")
     for row in rows.tolist():
-        count = float(whole.size[row])
-        scale = max(float(whole.l2norm[row]) / count**0.5, 1e-300)
+        norm, count = float(whole.l2norm[row]), float(whole.size[row])
+        near = slice(*np.searchsorted(norms, [norm * (1 - limit), norm * (1 + limit)]).tolist())
+        some = windows[near]
+        if not len(some):
+            continue
+        scale = max(norm / count**0.5, 1e-300)
         reach = max(abs(float(whole.min[row])), abs(float(whole.max[row])), scale)
-        with np.errstate(invalid="ignore"):
-            error = np.maximum.reduce(
-                [
-                    np.abs(np.sqrt(squares / count) - whole.l2norm[row] / count**0.5) / scale,
-                    np.abs(total / count - whole.mean[row]) / scale,
-                    np.abs(least - whole.min[row]) / reach,
-                    np.abs(most - whole.max[row]) / reach,
-                ]
-            )
+        total = (parts.mean[some] * parts.size[some]).sum(1)
+        error = np.maximum.reduce(
+            [
+                np.abs(norms[near] - norm) / (scale * count**0.5),
+                np.abs(total / count - whole.mean[row]) / scale,
+                np.abs(parts.min[some].min(1) - whole.min[row]) / reach,
+                np.abs(parts.max[some].max(1) - whole.max[row]) / reach,
+            ]
+        )
         error = np.where(np.isnan(error), np.inf, error)
         best = int(np.argmin(error))
         if error[best] <= limit:
-            yield Joined(row, tuple(windows[best].tolist()), float(error[best]))
+            yield Joined(row, tuple(some[best].tolist()), float(error[best]))
