@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -681,3 +682,28 @@ def test_a_table_is_appended_in_whole_batches(tmp_path: Path) -> None:
     table.abandon()
     assert sizes == sorted(set(sizes))
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # nothing here installs a handler
+
+
+def test_threads_that_tell_facts_at_once_end_nothing(tmp_path: Path) -> None:
+    """Two models trained in two threads end their steps together."""
+    path, writer = new_run(tmp_path)
+    patience = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def tell(kind: str) -> None:
+        for number in range(60):
+            writer.update(torch={**writer.process.torch, kind: number})
+
+    threads = [threading.Thread(target=tell, args=(f"kind{n}",)) for n in range(4)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(patience)
+    writer.close(0)
+    assert writer.failed is None
+    (process,) = NativeRun(path).processes
+    assert process.failed is None
+    assert not list(writer.directory.glob(".*"))

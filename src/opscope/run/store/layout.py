@@ -375,7 +375,8 @@ def _opener(path: str, flags: int) -> int:
 def write_json(path: Path, record: msgspec.Struct) -> None:
     """Write a record as JSON in one step; OSError when that fails, the old file then stays."""
     data = msgspec.json.format(msgspec.json.encode(record), indent=1)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # its own, since a signal handler of the program may have another one written meanwhile
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     try:
         with open(beside, "wb", opener=_opener) as file:
             file.write(data)

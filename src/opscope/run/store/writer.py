@@ -101,6 +101,7 @@ class ProcessWriter:
         """
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
+        self._telling = threading.RLock()  # of process.json: steps of two threads may end together
 
     def _claim(self, facts: Process, keep: int | None) -> None:
         self.process = claim_process(self.directory, facts)
@@ -201,8 +202,10 @@ class ProcessWriter:
 
     def update(self, **facts: Any) -> None:
         """Replace facts of process.json that became known late, such as rank."""
-        self.process = msgspec.structs.replace(self.process, **facts)
-        if not self._ended:
+        with self._telling:
+            self.process = msgspec.structs.replace(self.process, **facts)
+            if self._ended:
+                return
             with self._waiting():
                 contain(self._fail, write_json, self.directory / PROCESS_FILE, self.process)
 
@@ -367,7 +370,8 @@ class ProcessWriter:
     def _note_failure(self) -> None:
         """Have process.json say why recording ended, where the disk still takes that."""
         if self.process.failed is not None and hasattr(self, "_values"):
-            contain(ignore, write_json, self.directory / PROCESS_FILE, self.process)
+            with self._telling:
+                contain(ignore, write_json, self.directory / PROCESS_FILE, self.process)
 
 
 def _bytes_of(data: Any) -> memoryview:
