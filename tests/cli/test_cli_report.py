@@ -54,6 +54,14 @@ def test_report_writes_what_the_ending_says(name: str, begin: str, run: Path, he
     assert "blocks.0:mm#1" in text
 
 
+def test_report_writes_what_it_is_told_to(run: Path, here: Path) -> None:
+    assert main(["report", str(run), "--format", "md"]) == 0
+    assert (here / "report.md").read_text(encoding="utf-8").startswith("## ")
+    assert main(["report", str(run), "--format", "svg", "-o", "picture"]) == 0
+    assert (here / "picture").read_text(encoding="utf-8").startswith("<svg")
+    assert main(["report", str(run), "--format", "pdf"]) == 2
+
+
 def test_show_draws_a_call(run: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(run), "blocks.0:mm#1", "--plot", "x.svg"]) == 0
     assert "blocks.0:mm#1" in (here / "x.svg").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -41,6 +41,10 @@ def report(
             "issue; .svg: its picture; .json: a trace for Perfetto and Chrome.",
         ),
     ] = Path("report.html"),
+    form: Annotated[
+        Literal["html", "md", "svg", "json"] | None,
+        Parameter(name="--format", help="What to write, whatever the file is called."),
+    ] = None,
     redact: Annotated[str, Parameter(help=REDACT)] = "",
     colour: Annotated[str | None, Parameter(help=COLOUR)] = None,
     selection: Selected = EVERYTHING,
@@ -61,6 +65,9 @@ def report(
     from opscope.formats.registry import open_run
     from opscope.view.compare_files import free_file
 
+    ending = output.suffix.lower() if form is None else f".{form}"
+    if form is not None and output == Path("report.html"):
+        output = output.with_suffix(ending)
     left_out = redacted_kinds(redact)
     opened = open_run(run)
     wanted = selection.selection()
@@ -70,14 +77,14 @@ def report(
         else:
             documents, text = _of_run(opened, run, wanted, progress)
     title = "opscope" if left_out else f"opscope {Path(run).name}"
-    if output.suffix.lower() == ".json":
+    if ending == ".json":
         from opscope.view.trace import trace
 
         made: Iterable[str] = trace(opened, redact=left_out)
     else:
         made = _written(
             documents(redact=left_out, colour=colour),
-            output.suffix.lower(),
+            ending,
             title,
             "" if left_out else text,
         )
