@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import opscope
 from opscope.compare.api import compare
-from opscope.compare.pair.meetings import Sketch
+from opscope.compare.pair.sketches import Sketch
 from opscope.compare.pair.wholes import distance, simple
 from opscope.compare.tell.comparison import Comparison
 from opscope.formats.registry import open_run

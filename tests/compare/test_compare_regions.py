@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import opscope
-from opscope.compare.pair.meetings import Sketch
+from opscope.compare.pair.sketches import Sketch
 from opscope.compare.tell.comparison import Comparison
 
 WIDE, HEADS, STEPS = 16, 2, 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -14,6 +14,7 @@ from opscope.cli.options import EVERYTHING, Json, Selected
 from opscope.cli.printing import INCOMPLETE, say
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
+from opscope.formats.writing.kinds import Kind
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
@@ -23,26 +24,12 @@ if TYPE_CHECKING:
 UNREADABLE = 2
 _LISTED = 20  # failures named on stderr; all are in the --json document
 
-Type = Literal[
-    "npy",
-    "bin",
-    "msnpy",
-    "pt",
-    "txt",
-    "csv",
-    "safetensors",
-    "mindspore",
-    "msprobe",
-    "cann",
-    "parquet",
-]
-
 
 def convert(  # noqa: PLR0913 - the options of the manual
     *sources: str,
     out: Annotated[str, Parameter(name=("-o", "--out"), help="Folder to write into.")],
     kind: Annotated[
-        Type,
+        Kind,
         Parameter(
             name="--type",
             help="What to write; mindspore, msprobe and cann are whole layouts, parquet tables.",

@@ -69,25 +69,22 @@ def report(
     if form is not None and output == Path("report.html"):
         output = output.with_suffix(ending)
     left_out = redacted_kinds(redact)
-    opened = open_run(run)
+    opened, *goldens = map(open_run, (run, *golden))
     wanted = selection.selection()
-    with Progress() as progress:
-        if golden:
-            documents, text = _of_several(opened, (run, *golden), wanted, progress)
-        else:
-            documents, text = _of_run(opened, run, wanted, progress)
-    title = "opscope" if left_out else f"opscope {Path(run).name}"
     if ending == ".json":
         from opscope.view.trace import trace
 
         made: Iterable[str] = trace(opened, redact=left_out)
     else:
-        made = _written(
-            documents(redact=left_out, colour=colour),
-            ending,
-            title,
-            "" if left_out else text,
-        )
+        with Progress() as progress:
+            if goldens:
+                names = [(run, one) for one in golden]
+                documents, text = _of_several(opened, goldens, names, wanted, progress)
+            else:
+                documents, text = _of_run(opened, run, wanted, progress)
+        title = "opscope" if left_out else f"opscope {Path(run).name}"
+        shown = documents(redact=left_out, colour=colour)
+        made = [_written(shown, ending, title, "" if left_out else text)]
     free = free_file(output)
     if free != output:
         note(f"{output} exists; written to {free}")
@@ -97,19 +94,19 @@ def report(
     return completeness(opened)
 
 
-def _written(documents: Documents, ending: str, title: str, text: str) -> tuple[str]:
+def _written(documents: Documents, ending: str, title: str, text: str) -> str:
     """What a file of this ending holds; text is what is read of a page where no script runs."""
     if ending == ".md":
         from opscope.view.written import written
 
-        return (written(documents.get("verdict"), documents.get("run")),)
+        return written(documents.get("verdict"), documents.get("run"))
     if ending == ".svg":
         from opscope.view.figure import verdict_figure
 
-        return (verdict_figure(*map(documents.get, ("verdict", "calls", "names"))),)
+        return verdict_figure(*map(documents.get, ("verdict", "calls", "names")))
     from opscope.view.page import page
 
-    return (page(documents.whole(), title=title, text=text),)
+    return page(documents.whole(), title=title, text=text)
 
 
 def _of_run(
@@ -125,18 +122,22 @@ def _of_run(
 
 
 def _of_several(
-    opened: Run, runs: Sequence[str], selection: Selection, progress: Told
+    opened: Run,
+    goldens: Sequence[Run],
+    names: Sequence[tuple[str, str]],
+    selection: Selection,
+    progress: Told,
 ) -> tuple[Callable[..., Documents], str]:
-    """The same of comparisons of the first run with the others; the first comparison tells."""
+    """The same of comparisons of a run with others, by the names of both; the first tells."""
     from opscope.compare.api import Policy, compare
     from opscope.view.comparison import Compared
     from opscope.view.comparison_page import comparison_text
     from opscope.view.documents import Documents
 
     compared = []
-    for golden in runs[1:]:
+    for golden, runs in zip(goldens, names, strict=True):
         found = compare(opened, golden, Policy(selection=selection), progress=progress)
-        document = msgspec.structs.replace(found.document, runs=(runs[0], golden))
+        document = msgspec.structs.replace(found.document, runs=runs)
         compared.append(Compared(found, document))
     first = compared[0].document
     return partial(Documents, opened, first, compared=compared), comparison_text(first)

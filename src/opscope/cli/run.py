@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,7 @@ from opscope.record.config import (
     read_words,
     split_command,
 )
-from opscope.record.launch import LaunchResult, launch, nothing_beside
+from opscope.record.launch import LaunchResult, launch
 from opscope.run.finding import Document
 from opscope.run.selection import Selection
 from opscope.version import VERSION
@@ -99,7 +100,7 @@ def run(
             msgspec.structs.replace(config, substitute=None, output=str(beside)), command
         )
         conclude(first, config.selection.ops)
-    result = launch(config, command, beside=status_line if status else nothing_beside)
+    result = launch(config, command, beside=status_line if status else nullcontext)
     try:
         document = conclude(result, config.selection.ops, earlier=beside)
         if config.layout is not None and document is not None and document.complete:

@@ -22,10 +22,10 @@ from types import FrameType
 from typing import TextIO
 
 from opscope.cli.diagnosis import NOT_FROM_HERE
+from opscope.errors import OpscopeError
 
 PATIENCE = 2.0  # seconds of a command that is soon over, which sees no line
 EVERY = 1.0
-SHARE = 0.1  # of one core that reading may take: a long run is looked at less often
 ROWS = 8  # of a terminal that can spare one
 GOODBYE = 5.0  # seconds to give the row back
 
@@ -68,25 +68,26 @@ def seen(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 class LastRow:
-    """The last row of a terminal, kept from whoever else writes to it; terminal is its
-    descriptor.
+    """The last row of a terminal, kept from whoever else writes to it; terminal is its descriptor,
+    text what is to be read there.
     """
 
     def __init__(self, terminal: int) -> None:
         self.terminal = terminal
+        self.text = ""
         self._size: os.terminal_size | None = None  # for which the row is kept
 
-    def show(self, text: str) -> None:
-        """Draw a text there, or nothing where this is not the moment."""
+    def show(self) -> None:
+        """Draw the text, or nothing where this is not the moment."""
         size = os.get_terminal_size(self.terminal)
-        if size.lines < ROWS or not self._is_ours():
+        if not self.text or size.lines < ROWS or not self._is_ours():
             return
         if size != self._size:
             self._keep(size)
         from rich.cells import set_cell_size
 
         self._write(
-            f"\0337\033[{size.lines};1H\033[7m{set_cell_size(text, size.columns)}\033[0m\0338"
+            f"\0337\033[{size.lines};1H\033[7m{set_cell_size(self.text, size.columns)}\033[0m\0338"
         )
 
     def give_back(self) -> None:
@@ -117,29 +118,26 @@ def draw(run: Path, row: LastRow, launcher: int) -> None:
     """Show how far a run is until its launcher is gone."""
     import duckdb  # noqa: F401 - what looking imports is imported before it is timed
 
-    from opscope.cli.serve import state_of
-    from opscope.cli.watch import look
-    from opscope.errors import OpscopeError
-    from opscope.formats.registry import open_run
+    from opscope.cli.watch import follow
     from opscope.run.printable import printable
 
-    known = text = ""
-    while os.getppid() == launcher:
-        began = time.process_time()
-        with contextlib.suppress(OpscopeError, OSError):  # a file in the middle of being written
-            state = state_of(run)
-            if state != known:
-                text, known = printable(f"opscope  {look(open_run(run)).line()}"), state
-        if text:
-            row.show(text)
-        wait(max(EVERY, (time.process_time() - began) / SHARE), launcher)
+    def tell(line: str) -> None:
+        row.text = printable(f"opscope  {line}")
+        row.show()
+
+    follow(run, tell, sleep=lambda seconds: wait(seconds, row, launcher), every=EVERY)
 
 
-def wait(seconds: float, launcher: int) -> None:
-    """Sleep, but no longer than the launcher lives."""
+def wait(seconds: float, row: LastRow, launcher: int) -> None:
+    """Sleep, and draw the row again meanwhile: a program may have cleared the screen. SystemExit
+    once the launcher is gone.
+    """
     ends = time.monotonic() + seconds
-    while (left := ends - time.monotonic()) > 0 and os.getppid() == launcher:
+    while (left := ends - time.monotonic()) > 0:
         time.sleep(min(left, EVERY))
+        if os.getppid() != launcher:
+            raise SystemExit
+        row.show()
 
 
 def main(run: str) -> None:
@@ -159,10 +157,10 @@ def main(run: str) -> None:
     signal.signal(signal.SIGTERM, end)
     os.nice(19)
     try:
-        wait(PATIENCE, launcher)
+        wait(PATIENCE, row, launcher)
         draw(Path(run), row, launcher)
-    except OSError:
-        pass  # the terminal is gone
+    except (OpscopeError, OSError):
+        pass  # the run cannot be read, or the terminal is gone
     finally:
         with contextlib.suppress(OSError):
             row.give_back()

@@ -23,7 +23,7 @@ from opscope.errors import FormatError
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
-SHARE = 0.1  # of the time that reading may take: a long run is looked at less often
+SHARE = 0.1  # of one core that reading may take: a long run is looked at less often
 NEAR = 0.01  # a share of a type's limit from which on it is told
 _COUNTS = "SELECT count(*), max(step), count(DISTINCT rank) FROM calls"
 _LARGEST = """SELECT dtype, arg_max(name, v), max(v) FROM (
@@ -99,7 +99,7 @@ def follow(
 
     opened, known, told = open_run(path), "", ""
     while True:
-        began = time.perf_counter()
+        began = time.process_time()
         state = state_of(path)
         if state != known:
             try:
@@ -112,7 +112,7 @@ def follow(
                 known = ""  # a file in the middle of being written
         if opened.info.sealed and known:
             return opened
-        sleep(max(every, (time.perf_counter() - began) / SHARE))
+        sleep(max(every, (time.process_time() - began) / SHARE))
 
 
 def look(run: Run) -> Seen:

@@ -16,26 +16,13 @@ from opscope.formats.cann.output import KINDS as CANN_KINDS
 from opscope.formats.registry import find_format
 from opscope.formats.writing.engine import Written
 from opscope.formats.writing.job import Job
+from opscope.formats.writing.kinds import KINDS
 from opscope.run.selection import Selection
 
 if TYPE_CHECKING:
     from opscope.formats.registry import Format
     from opscope.run.progress import Progress
     from opscope.run.protocol import Run
-
-TYPES = (
-    "npy",
-    "bin",
-    "pt",
-    "txt",
-    "csv",
-    "safetensors",
-    "msnpy",
-    "mindspore",
-    "msprobe",
-    "cann",
-    "parquet",
-)
 
 
 class Report(msgspec.Struct):
@@ -54,8 +41,8 @@ def convert(sources: Sequence[Path], job: Job, progress: Progress) -> Report:
 
     A source that cannot be read at all is a failure like any other, and the next one goes on.
     """
-    if job.kind not in TYPES:
-        raise UsageError(f"--type {job.kind}: known are {', '.join(TYPES)}")
+    if job.kind not in KINDS:
+        raise UsageError(f"--type {job.kind}: known are {', '.join(KINDS)}")
     report = Report()
     names: set[str] = set()
     for source in sources:

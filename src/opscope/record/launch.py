@@ -58,7 +58,7 @@ NO_GRAPH = "nothing recorded: MindSpore was imported, and ended before it had ru
 _MAX_NOTE = 4096
 _PACKAGES = ("torch", "torch_npu", "mindspore", "numpy", "transformers")
 Say = Callable[[str], None]
-Beside = Callable[[Path], AbstractContextManager[None]]
+Beside = Callable[[Path], AbstractContextManager[object]]
 
 
 class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,11 +77,6 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def nothing_beside(_: Path) -> AbstractContextManager[None]:
-    """What is entered while a command runs unless there is something else."""
-    return nullcontext()
-
-
 def say(line: str) -> None:
     """One line on stderr; stdout belongs to the command."""
     print(f"opscope: {printable(line)}", file=sys.stderr, flush=True)
@@ -92,7 +87,7 @@ def launch(
     command: Sequence[str],
     *,
     tell: Say = say,
-    beside: Beside = nothing_beside,
+    beside: Beside = nullcontext,
 ) -> LaunchResult:
     """Run a command under recording and wait for it; UsageError when there is no such command.
     beside is entered while it runs, with the run.

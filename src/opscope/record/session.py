@@ -121,9 +121,8 @@ class Session:
 
     def _facts(self, recorder: Recorder) -> dict[str, Any]:
         """What process.json says of the whole recording."""
-        beneath = recorder.beneath.facts() if recorder.beneath is not None else {}
         return {
-            "overhead": self._overhead(recorder, beneath),
+            "overhead": self._overhead(recorder),
             "hidden_calls": max(captured_calls() - self._captured, 0),
             "steps": recorder.book.step + recorder.steps.begun,
             "skipped_steps": tuple(self.skipped),
@@ -132,15 +131,16 @@ class Session:
             if self._missed
             else None,
             "torch": self._about(recorder, settings=recorder.book.step == 0),
-            **beneath,
+            **_beneath(recorder),
         }
 
-    def _overhead(self, recorder: Recorder, beneath: Mapping[str, Any]) -> float | None:
+    def _overhead(self, recorder: Recorder) -> float | None:
         """Time since the beginning beside that without the recorder's own work, and that of
         checks.
         """
         wall = time.perf_counter() - self._started
-        watching = recorder.book.watching + beneath.get("checked", {}).get("seconds", 0.0)
+        checks = _beneath(recorder).get("checked", {}).get("seconds", 0.0)
+        watching = recorder.book.watching + checks
         return round(wall / max(wall - watching, 1e-9), 4) if 0 < watching < wall else None
 
     def _about(self, recorder: Recorder, *, settings: bool) -> dict[str, Any]:
@@ -259,11 +259,8 @@ class Session:
         # Of the first step, since the program has set what it wants by now; of the 2nd, 4th, 8th …,
         # since it may be killed before it ends.
         if ended & (ended - 1) == 0:
-            beneath = recorder.beneath.facts() if recorder.beneath is not None else {}
-            self.writer.update(
-                torch=self._about(recorder, settings=ended == 0),
-                overhead=self._overhead(recorder, beneath),
-            )
+            about = self._about(recorder, settings=ended == 0)
+            self.writer.update(torch=about, overhead=self._overhead(recorder))
         book.next_step()
         if finding and self.config.on_overflow == "stop":
             self._stop_program(1)
@@ -379,6 +376,11 @@ class Session:
     def _stop_program(self, code: int) -> None:
         self.close(code)
         raise SystemExit(code)
+
+
+def _beneath(recorder: Recorder) -> Mapping[str, Any]:
+    """What process.json says of checks and substitutes."""
+    return recorder.beneath.facts() if recorder.beneath is not None else {}
 
 
 def captured_calls() -> int:

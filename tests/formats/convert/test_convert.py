@@ -23,7 +23,7 @@ import pytest
 import opscope
 from opscope.errors import UsageError
 from opscope.formats import mindspore, msprobe
-from opscope.formats.convert import TYPES, Report, convert, convert_run
+from opscope.formats.convert import KINDS, Report, convert, convert_run
 from opscope.formats.registry import open_run
 from opscope.formats.writing.engine import Wanted, Written
 from opscope.formats.writing.job import Job
@@ -35,7 +35,7 @@ from opscope.run.schema import Call, Process, Stack, Tensor, ValueRef
 from opscope.run.selection import parse_selection
 
 TABLES_ALONE = {"parquet"}
-LOSSLESS = [kind for kind in TYPES if kind not in {"msnpy", "cann"}]
+LOSSLESS = [kind for kind in KINDS if kind not in {"msnpy", "cann"}]
 SOURCES = ("ms_half", "ms_conv", "mp_tensor_mix", "mp_stats_mix")
 
 

@@ -45,7 +45,7 @@ def _explained(pairing: Pairing, cause: Cause) -> bool:
     """Whether a batch of another size may be all that is behind a cause."""
     if cause.kind == ARRIVED:
         return bool(pairing.rows.status[cause.row] == SHAPE)
-    op = pairing.target.words.get(int(pairing.target.calls.op[cause.target]), "")
+    op = pairing.target.operator(cause.target)
     return cause.kind != ARGUMENT or traits_of(op).idle or traits_of(op).random
 
 

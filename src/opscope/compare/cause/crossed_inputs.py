@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.cause.walks import given_to
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.conditions import PRODUCT, kind_of
 from opscope.operators.catalogue import family, traits_of
@@ -32,17 +33,14 @@ def crossed(
     are of one operator, or products next above them or above what they meet on the other side.
     """
     sides = pairing.target, pairing.golden
-    ops = [
-        family(side.words.get(int(side.calls.op[call]), ""))
-        for side, call in zip(sides, starts, strict=True)
-    ]
+    ops = [family(side.operator(call)) for side, call in zip(sides, starts, strict=True)]
     if ops[0] == ops[1] and _swapped(pairing, meetings, starts):
         return starts
     above = []
     for number, side in enumerate(sides):
         met = [
             int(meetings.partner[1 - number][row])
-            for row in _read(sides[1 - number], starts[1 - number])
+            for row in given_to(sides[1 - number], starts[1 - number])
         ]
         made = [int(pairing.flows[number].producer[row]) for row in met if row >= 0]
         made += [int(side.tensors.call[row]) for row in met if row >= 0]
@@ -68,29 +66,20 @@ def _products(side: Side, flow: Flow, starts: list[int]) -> list[int]:
         if call < 0 or call in seen or hops > MAX_HOPS or phase[call] != phase[starts[0]]:
             continue
         seen.add(call)
-        op = side.words.get(int(side.calls.op[call]), "")
+        op = side.operator(call)
         if kind_of(op) == PRODUCT:
             found.add(call)
             continue
         waiting.extend(
-            (int(flow.producer[row]), hops + (not traits_of(op).idle)) for row in _read(side, call)
+            (int(flow.producer[row]), hops + (not traits_of(op).idle))
+            for row in given_to(side, call)
         )
     return sorted(found)
 
 
-def _read(side: Side, call: int) -> list[int]:
-    """The rows of what a call reads that is no parameter."""
-    first, last = np.searchsorted(side.tensors.call, [call, call + 1]).tolist()
-    return [
-        row
-        for row in range(first, last)
-        if not side.tensors.output[row] and not side.tensors.parameter[row]
-    ]
-
-
 def _swapped(pairing: Pairing, meetings: Meetings, calls: tuple[int, int]) -> bool:
     target, golden = pairing.target, pairing.golden
-    mine, theirs = _read(target, calls[0]), _read(golden, calls[1])
+    mine, theirs = given_to(target, calls[0]), given_to(golden, calls[1])
 
     def agree(i: int, j: int) -> bool:
         row, other = np.array([mine[i]]), np.array([theirs[j]])

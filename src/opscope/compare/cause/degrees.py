@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from opscope.compare.pair.meetings import Sketch
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.pair.sketches import Sketch
 
 LATER = 64.0  # of the limit, in later steps: roundings that a training has made larger
 LEAP = 16.0  # what is that much further apart than in the steps before did not grow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.walks import inputs_of
+from opscope.compare.cause.walks import given_to, outputs_of
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
-    from opscope.compare.side.columns import Side
 
 
 class LeftStates:
@@ -59,15 +58,12 @@ class LeftStates:
     def _partner(self, call: int) -> int:
         """Golden's call of the same operator that reads the same; NONE unless there is one."""
         flow, partner = self._pairing.flows[1], self._meetings.partner[0]
-        read = [
-            row
-            for row in inputs_of(self._pairing.target, call)
-            if not self._pairing.target.tensors.parameter[row]
-        ]
+        target = self._pairing.target
+        read = given_to(target, call)
         if not read or any(self._unmet[row] or partner[row] < 0 for row in read):
             return NONE
         states = {int(flow.state[partner[row]]) for row in read}
-        found = self._readers.get((_operator(self._pairing.target, call), frozenset(states)), [])
+        found = self._readers.get((family(target.operator(call)), frozenset(states)), [])
         return found[0] if len(found) == 1 else NONE
 
     @cached_property
@@ -77,30 +73,19 @@ class LeftStates:
         found: dict[tuple[str, frozenset[int]], list[int]] = defaultdict(list)
         rows = np.flatnonzero(side.tensors.output & side.tensors.parameter)
         for call in np.unique(side.tensors.call[rows]).tolist():
-            states = {
-                int(flow.state[row])
-                for row in inputs_of(side, call)
-                if not side.tensors.parameter[row]
-            }
-            found[_operator(side, call), frozenset(states)].append(call)
+            states = frozenset(int(flow.state[row]) for row in given_to(side, call))
+            found[family(side.operator(call)), states].append(call)
         return found
 
     def _differs(self, row: int, partner: int) -> bool:
         """Whether a state is not the one that a call of golden leaves in its place."""
         target, golden = self._pairing.target.tensors, self._pairing.golden.tensors
-        first, last = np.searchsorted(golden.call, [partner, partner + 1]).tolist()
         others = [
             other
-            for other in range(first, last)
-            if golden.output[other]
-            and golden.slot[other] == target.slot[row]
-            and golden.size[other] == target.size[row]
+            for other in outputs_of(self._pairing.golden, partner)
+            if golden.slot[other] == target.slot[row] and golden.size[other] == target.size[row]
         ]
         if len(others) != 1:
             return False
         error = statistic_error(target, golden, np.array([row]), np.array(others))
         return bool(error[0] > self._meetings.limit[0][row])
-
-
-def _operator(side: Side, call: int) -> str:
-    return family(side.words.get(int(side.calls.op[call]), ""))

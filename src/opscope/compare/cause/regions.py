@@ -47,9 +47,9 @@ from opscope.compare.pair.meetings import (
     first_read,
     meet,
     same_parameters,
-    sketch,
     vague,
 )
+from opscope.compare.pair.sketches import sketch
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family, traits_of
@@ -189,7 +189,7 @@ def _draws(pairing: Pairing, cause: Cause) -> bool:
 
 def _random(pairing: Pairing, call: int, *, golden: bool = False) -> bool:
     side = pairing.golden if golden else pairing.target
-    return call >= 0 and traits_of(side.words.get(int(side.calls.op[call]), "")).random
+    return call >= 0 and traits_of(side.operator(call)).random
 
 
 def _told(pairing: Pairing, parting: Parting) -> Cause:
@@ -219,7 +219,7 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
         )
     differing = difference_of(pairing, mine, theirs)
     ops = [
-        family(side.words.get(int(side.calls.op[call]), ""))
+        family(side.operator(call))
         for side, call in ((pairing.target, mine), (pairing.golden, theirs))
     ]
     alike = ops[0] == ops[1]
@@ -393,7 +393,7 @@ class Regions:
             return None
         computed = all(
             side.words.get(int(side.calls.phase[call])) == "forward"
-            and not traits_of(side.words.get(int(side.calls.op[call]), "")).idle
+            and not traits_of(side.operator(call)).idle
             for side, call in zip(self._sides, found.start, strict=True)
         )
         return found if computed else None
@@ -597,7 +597,7 @@ class Regions:
         if not mine or not theirs:
             return (mine or [NONE])[0], (theirs or [NONE])[0]
         ops = [
-            [family(side.words.get(int(side.calls.op[call]), "")) for call in calls]
+            [family(side.operator(call)) for call in calls]
             for side, calls in zip(self._sides, (mine, theirs), strict=True)
         ]
         best: tuple[tuple[bool, bool, int], int, int] | None = None

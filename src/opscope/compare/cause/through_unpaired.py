@@ -96,7 +96,7 @@ class Lonely:
     def computes(self, call: int, *, target: bool) -> bool:
         """Whether a call does more than view, convert or allocate."""
         side, _, _ = self._sides[target]
-        return not traits_of(side.words.get(int(side.calls.op[call]), "")).idle
+        return not traits_of(side.operator(call)).idle
 
     def written_over(self, call: int, mine: int, theirs: int) -> tuple[int, bool]:
         """A call of one side alone that wrote to what the other side's producer made, and whether

@@ -143,8 +143,7 @@ class Walk:
         """Calls of the walk of which something differs, not only something that nobody can tell."""
         found = set[int]()
         for call in sorted(self._above):
-            outputs = [row for row in _rows(self._side, call) if self._side.tensors.output[row]]
-            told = [row for row in outputs if not self._dim[row]]
+            told = [row for row in outputs_of(self._side, call) if not self._dim[row]]
             if any(self._unmet[row] for row in told) or (self._above[call] & found):
                 found.add(call)
         return found
@@ -168,13 +167,12 @@ class Walk:
         """
         tensors = self._side.tensors
         return any(
-            tensors.output[row]
-            and not self._unmet[row]
+            not self._unmet[row]
             and not self._dim[row]
             and tensors.size[row] >= LEAST
             and tensors.min[row] < tensors.max[row]
             and tensors.min_int[row] == np.iinfo(np.int64).min
-            for row in _rows(self._side, call)
+            for row in outputs_of(self._side, call)
         )
 
     @property
@@ -210,7 +208,7 @@ class Walk:
     def _computed(self, call: int) -> int:
         """A call, or what computed that of which it is a view or a copy."""
         side = self._side
-        while call >= 0 and traits_of(side.words.get(int(side.calls.op[call]), "")).idle:
+        while call >= 0 and traits_of(side.operator(call)).idle:
             rows = inputs_of(side, call)
             if len(rows) != 1 or self._flow.producer[rows[0]] < 0:
                 break
@@ -261,3 +259,13 @@ def _rows(side: Side, call: int) -> range:
 def inputs_of(side: Side, call: int) -> list[int]:
     """The rows of what a call reads."""
     return [row for row in _rows(side, call) if not side.tensors.output[row]]
+
+
+def outputs_of(side: Side, call: int) -> list[int]:
+    """The rows of what a call writes."""
+    return [row for row in _rows(side, call) if side.tensors.output[row]]
+
+
+def given_to(side: Side, call: int) -> list[int]:
+    """The rows of what a call reads that is no parameter."""
+    return [row for row in inputs_of(side, call) if not side.tensors.parameter[row]]

@@ -9,18 +9,19 @@ how far two tensors are apart at least.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from opscope.compare.pair.passes import joined
+from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.columns import NONE, Side
 from opscope.compare.side.hashes import mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -182,52 +183,6 @@ def _place(side: Side, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         calls.rank[owner].astype(np.uint64),
         calls.step[owner].astype(np.uint64),
         side.tensors.size[rows].astype(np.uint64),
-    )
-
-
-class Sketch(NamedTuple):
-    """What is known of a tensor, or of several as one, whatever their order."""
-
-    size: int
-    total: float
-    squares: float
-    least: float
-    most: float
-
-    @property
-    def filled(self) -> bool:
-        """Whether it holds one number everywhere, as biases and norms do at first."""
-        return self.least == self.most
-
-    @property
-    def reach(self) -> float:
-        """The largest magnitude."""
-        return max(abs(self.least), abs(self.most))
-
-    def error(self, other: Sketch) -> float:
-        """How far two are apart at least, to the scale of the other; inf for another size."""
-        if self.size != other.size:
-            return float("inf")
-        scale = max((other.squares / max(other.size, 1)) ** 0.5, 1e-300)
-        reach = max(abs(other.least), abs(other.most), scale)
-        norm = abs(self.squares**0.5 - other.squares**0.5) / max(other.squares**0.5, 1e-300)
-        mean = abs(self.total - other.total) / max(other.size, 1) / scale
-        ends = max(abs(self.least - other.least), abs(self.most - other.most)) / reach
-        if not np.isfinite([norm, mean, ends]).all():
-            return 0.0 if str(self) == str(other) else float("inf")
-        return float(max(norm, mean, ends))
-
-
-def sketch(side: Side, rows: Sequence[int]) -> Sketch:
-    """What is known of the tensors of some rows as one."""
-    tensors = side.tensors
-    size = [int(tensors.size[row]) for row in rows]
-    return Sketch(
-        sum(size),
-        sum(float(tensors.mean[row]) * count for row, count in zip(rows, size, strict=True)),
-        sum(float(tensors.l2norm[row]) ** 2 for row in rows),
-        min(float(tensors.min[row]) for row in rows),
-        max(float(tensors.max[row]) for row in rows),
     )
 
 

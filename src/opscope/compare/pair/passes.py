@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.hashes import mixed
 
 if TYPE_CHECKING:
@@ -101,23 +102,10 @@ def _matched(
     windows = windows[np.argsort(norms, kind="stable")]
     norms = np.sort(norms, kind="stable")
     for row in rows.tolist():
-        norm, count = float(whole.l2norm[row]), float(whole.size[row])
+        norm = float(whole.l2norm[row])
         near = slice(*np.searchsorted(norms, [norm * (1 - limit), norm * (1 + limit)]).tolist())
-        some = windows[near]
-        if not len(some):
-            continue
-        scale = max(norm / count**0.5, 1e-300)
-        reach = max(abs(float(whole.min[row])), abs(float(whole.max[row])), scale)
-        total = (parts.mean[some] * parts.size[some]).sum(1)
-        error = np.maximum.reduce(
-            [
-                np.abs(norms[near] - norm) / (scale * count**0.5),
-                np.abs(total / count - whole.mean[row]) / scale,
-                np.abs(parts.min[some].min(1) - whole.min[row]) / reach,
-                np.abs(parts.max[some].max(1) - whole.max[row]) / reach,
-            ]
-        )
-        error = np.where(np.isnan(error), np.inf, error)
-        best = int(np.argmin(error))
-        if error[best] <= limit:
-            yield Joined(row, tuple(some[best].tolist()), float(error[best]))
+        held = sketch(side, [row])
+        errors = [sketch(other, window).error(held) for window in windows[near].tolist()]
+        best = min(range(len(errors)), key=errors.__getitem__, default=None)
+        if best is not None and errors[best] <= limit:
+            yield Joined(row, tuple(windows[near][best].tolist()), errors[best])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.pair.meetings import Sketch, sketch
+from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.side.columns import MODULE, NONE
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.records import tensor_records

@@ -135,6 +135,10 @@ class Side(msgspec.Struct, frozen=True):
         """The text of each hash, "" where none is known."""
         return [self.words.get(value, "") for value in hashes.tolist()]
 
+    def operator(self, call: int) -> str:
+        """The operator of a call, "" where it is not known."""
+        return self.words.get(int(self.calls.op[call]), "")
+
     def which(self, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Of which rows of a column of hashes something holds, asked once for each text."""
         return self.told(column, holds, np.bool_)
