@@ -5,26 +5,23 @@ MindSpore.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from opscope.operators.catalogue import traits_of
-from opscope.replay.mindspore import (
-    APPROXIMATION,
-    Made,
-    alike,
-    approximate,
-    judged,
-    updated,
-)
+from opscope.replay.mindspore import APPROXIMATION, Made, alike, approximate, judged
 from opscope.repro.build import Material
 from opscope.repro.case import Buffer, Case, CaseOutput, CaseTensor, Failure
+from opscope.repro.form_mindspore import updated
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Coverage, RunInfo
+from opscope.run.schema import Call, Tensor
+from opscope.substitute.mindspore import definition
 
 Array = np.ndarray[Any, Any]
 X = np.linspace(0.1, 2, 32)
@@ -101,16 +98,35 @@ def test_a_recorded_result_is_held_against_float64() -> None:
 
 
 def test_approximations_of_the_back_end_accuse_nobody_but_what_is_further_off_does() -> None:
+    """Of operators that have no definition here; the others are held against that."""
     true = np.tanh(X)
     rough = single(true + 1700 * UNIT)
-    assert verdict("Tanh", rough, made(rough, wide=true))[0] != "wrong"
+    assert verdict("Elu", rough, made(rough, wide=true))[0] != "wrong"
     assert verdict("Square", rough, made(rough, wide=true))[0] == "wrong"
     far = single(true + 0.01)
-    assert verdict("Tanh", far, made(single(true), wide=true))[0] == "wrong"
-    assert approximate("Tanh", true + APPROXIMATION * UNIT * 0.9, true, unit=UNIT)
-    assert not approximate("Tanh", true + APPROXIMATION * UNIT * 2, true, unit=UNIT)
+    assert verdict("Elu", far, made(single(true), wide=true))[0] == "wrong"
+    assert approximate("Elu", true + APPROXIMATION * UNIT * 0.9, true, unit=UNIT)
+    assert not approximate("Elu", true + APPROXIMATION * UNIT * 2, true, unit=UNIT)
     assert not approximate("MatMul", true, true, unit=UNIT)
-    assert not approximate("Tanh", true[:3], true, unit=UNIT)
+    assert not approximate("Elu", true[:3], true, unit=UNIT)
+
+
+def test_what_a_definition_says_counts_and_not_what_float64_gives_there() -> None:
+    """MindSpore's Softplus is log(1 + exp(x)) in float64 as well; its Tanh is above 1 at 5."""
+    low = np.array([-30.0, -12.0, 1.0])
+    bad = np.log(1 + np.exp(low))
+    now = Made(
+        trials=[{"0": single(np.array([0.0, bad[1], bad[2]]))}],
+        wide={"0": bad},
+        nudged=[{"0": bad}, {"0": bad}],
+        types={"0": "float32"},
+        defined=definition("Softplus", [low], {}, types=["float32"], result="float32"),
+    )
+    found = judged(material("Softplus", {"0": now.trials[0]["0"]}), now, exact=True, device="cpu")
+    assert found["verdict"]["verdict"] == "wrong"
+    assert "by definition" in found["verdict"]["reason"]
+    assert found["verdict"]["worst"] == (0,)
+    assert float(found["verdict"]["expected"]) == pytest.approx(np.exp(-30.0))
 
 
 def test_of_several_results_only_the_first_accuses() -> None:
@@ -161,13 +177,25 @@ def test_equal_results() -> None:
 
 
 def test_operands_that_were_written_are_not_what_was_read() -> None:
-    dump, own = (
-        MemoryRun(RunInfo(path="x", format="x", coverage=Coverage(before=before)), (), (), ())
-        for before in (False, True)
-    )
-    assert updated(dump, material("Assign", side_effect_mem=True))
-    assert not updated(dump, material("Assign"))
-    assert not updated(own, material("Assign", side_effect_mem=True))
+    """MindSpore's dump takes them once the kernel is done, a recording of what was compiled too;
+    primitives that the recorder itself saw are read before.
+    """
+    written, plain = (
+        Call(process=0, rank=0, step=0, index=0, level="operator", phase="optimizer", op="Assign",
+             name="Assign", args=json.dumps({"args": [{"tensor": "0"}], "kwargs": kwargs}))
+        for kwargs in ({"side_effect_mem": True}, {})
+    )  # fmt: skip
+
+    def run(*, before: bool, version: int | None) -> MemoryRun:
+        info = RunInfo(path="x", format="x", coverage=Coverage(before=before))
+        row = Tensor(process=0, index=0, io="input", slot="0", version=version, dtype="float32",
+                     shape=(1,))  # fmt: skip
+        return MemoryRun(info, (), (written,), (row,))
+
+    assert updated(run(before=False, version=1), written)
+    assert updated(run(before=True, version=None), written)
+    assert not updated(run(before=True, version=1), written)
+    assert not updated(run(before=False, version=None), plain)
 
 
 @pytest.mark.parametrize(

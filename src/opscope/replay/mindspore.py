@@ -3,7 +3,8 @@
 
 The process of the MindSpore form makes the call in its own types, in float64, and in float64 on
 inputs that are off by one rounding. The last tells how far the call amplifies rounding, in place of
-a second kernel of the same type.
+a second kernel of the same type. Where opscope has the primitive's definition
+(substitute.mindspore) that is the true result, and MindSpore's own float64 is not asked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, gravest, ju
 from opscope.judge.terms import terms_of
 from opscope.operators.catalogue import traits_of
 from opscope.repro.case import FILE, encode_case
-from opscope.repro.form_mindspore import FORM
+from opscope.repro.form_mindspore import FORM, definition_of, updated
 from opscope.repro.tensorfile import write_tensors
 from opscope.repro.worker import SCRIPTS, Trial, Worker
 from opscope.repro.write import INPUTS, SCRIPT
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from opscope.repro.build import Material
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
+    from opscope.substitute.mindspore import Definition
 
     Array = np.ndarray[Any, Any]
 
@@ -50,13 +52,14 @@ APPROXIMATION = 4096
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """Results of a call by slot: every time it was made, in a wider type, and there on nudged
-    inputs; types are those of MindSpore.
+    inputs; types are those of MindSpore. defined is the first by its definition.
     """
 
     trials: list[dict[str, Array]]
     wide: dict[str, Array]
     nudged: list[dict[str, Array]]
     types: dict[str, str]
+    defined: Definition | None = None
 
 
 class MindSporeReplayer:
@@ -108,8 +111,8 @@ class MindSporeReplayer:
         device, found = self._make(material)
         result = judged(
             material,
-            made_from(self._place, found),
-            exact=values == "recorded" and not updated(self.run, material),
+            made_from(self._place, found, definition_of(material)),
+            exact=values == "recorded" and not updated(self.run, call),
             device=device,
         )
         return {
@@ -166,16 +169,7 @@ def filled_by(material: Material) -> str:
     return "synthesised" if "synthesised" in kinds else "recorded"
 
 
-def updated(run: Run, material: Material) -> bool:
-    """Whether the call writes its operands: MindSpore dumps them once it is done, so that they are
-    not what it read.
-    """
-    return not run.info.coverage.before and bool(
-        material.case.args["kwargs"].get("side_effect_mem")
-    )
-
-
-def made_from(folder: Path, found: Trial) -> Made:
+def made_from(folder: Path, found: Trial, defined: Definition | None) -> Made:
     """The results that the process left in its folder."""
 
     def load(name: str) -> dict[str, Array]:
@@ -189,6 +183,7 @@ def made_from(folder: Path, found: Trial) -> Made:
         wide=load("wide") if found.told else {},
         nudged=[load(f"nudged.{number}") for number in range(2)] if found.told else [],
         types={slot: str(told["dtype"]) for slot, told in found.seen.items()},
+        defined=defined,
     )
 
 
@@ -271,6 +266,9 @@ def judge_slot(
 ) -> Replayed:
     case = material.case
     now, dtype = made.trials[0][slot], type_of(material, made, slot)
+    if slot == "0" and made.defined is not None and made.defined.true.shape == target.shape:
+        own = None if trusted is None else shaped(trusted[slot], target)
+        return made.defined.judge(shaped(target, target), dtype=dtype, own=own)
     true = made.wide.get(slot)
     if (true if true is not None else now).size != target.size:
         return Replayed(

@@ -79,6 +79,12 @@ def _pair(value: Any) -> tuple[int, int]:
     return (numbers[-2], numbers[-1]) if len(numbers) > 1 else (numbers[0], numbers[0])
 
 
+def sort(x: Tensor, *_: Any, **attributes: Any) -> Tensor:
+    """The values that Sort gives, along axis; NaN last."""
+    axis, descending = attributes.get("axis", -1), attributes.get("descending", False)
+    return torch.sort(x, dim=int(axis), descending=bool(descending)).values
+
+
 def _plain(function: Callable[..., Any], tensors: int) -> Callable[..., Any]:
     """A function of so many tensors that no attribute changes."""
 
@@ -88,7 +94,7 @@ def _plain(function: Callable[..., Any], tensors: int) -> Callable[..., Any]:
     return run
 
 
-# The kernel's own name -> a function of its tensors, then its attributes.
+# Taken element by element: the kernel's own name -> a function of its tensors alone.
 UNARY: dict[str, Callable[..., Any]] = {
     "ReLU": torch.relu,
     "ReLU6": functional.relu6,
@@ -96,7 +102,9 @@ UNARY: dict[str, Callable[..., Any]] = {
     "Sigmoid": torch.sigmoid,
     "Tanh": torch.tanh,
     "Exp": torch.exp,
+    "Expm1": torch.expm1,
     "Log": torch.log,
+    "Log1p": torch.log1p,
     "Sqrt": torch.sqrt,
     "Rsqrt": torch.rsqrt,
     "Square": torch.square,
@@ -110,12 +118,25 @@ UNARY: dict[str, Callable[..., Any]] = {
     "Ceil": torch.ceil,
     "Sin": torch.sin,
     "Cos": torch.cos,
+    "Tan": torch.tan,
+    "Asin": torch.asin,
+    "ACos": torch.acos,
+    "Atan": torch.atan,
+    "Sinh": torch.sinh,
+    "Cosh": torch.cosh,
+    "Asinh": torch.asinh,
+    "Acosh": torch.acosh,
+    "Atanh": torch.atanh,
+    "Erfc": torch.erfc,
+    "Erfinv": torch.erfinv,
+    "Softplus": lambda x: torch.logaddexp(x, torch.zeros((), dtype=x.dtype)),
     "LogicalNot": torch.logical_not,
 }
 BINARY: dict[str, Callable[..., Any]] = {
     "Add": torch.add,
     "Sub": torch.sub,
     "Mul": torch.mul,
+    "Muls": torch.mul,
     "RealDiv": torch.div,
     "Div": torch.div,
     "Maximum": torch.maximum,
@@ -130,6 +151,12 @@ BINARY: dict[str, Callable[..., Any]] = {
     "LogicalAnd": torch.logical_and,
     "LogicalOr": torch.logical_or,
 }
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    **{name: _plain(function, 1) for name, function in UNARY.items()},
+    **{name: _plain(function, 2) for name, function in BINARY.items()},
+    "Select": _plain(torch.where, 3),
+}
+# The kernel's own name -> a function of its tensors, then its attributes.
 KERNELS: dict[str, Callable[..., Any]] = {
     "Conv2D": conv2d,
     "MatMul": matmul,
@@ -137,7 +164,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "MatMulV2": matmul,
     "BatchMatMulV2": matmul,
     "BiasAdd": bias_add,
-    "Select": _plain(torch.where, 3),
     "AddN": lambda *given, **_: torch.stack(
         [each for each in given if isinstance(each, Tensor)]
     ).sum(0),
@@ -148,6 +174,5 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "BiasAddGrad": lambda grad, *_, **__: grad.sum(
         [axis for axis in range(grad.dim()) if axis != 1]
     ),
-    **{name: _plain(function, 1) for name, function in UNARY.items()},
-    **{name: _plain(function, 2) for name, function in BINARY.items()},
+    **ELEMENTWISE,
 }
