@@ -29,6 +29,10 @@ MAPPING = (
     "YAML of names, opscope's own or msprobe's api, cell, data or layer mapping; or a graph "
     "as JSON, made by atc --mode=1."
 )
+NOISE = (
+    "A third run that differs from golden in rounding alone (other threads, another order of a "
+    "batch): by how much the target drifts away over the steps is held against its."
+)
 FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
 
 
@@ -50,6 +54,7 @@ def compare(  # noqa: PLR0913 - one for each option
     reference: Annotated[
         str | None, Parameter(help="A third run of higher precision that decides who is wrong.")
     ] = None,
+    noise_run: Annotated[str | None, Parameter(help=NOISE)] = None,
     values: Annotated[
         Literal["stored", "none"],
         Parameter(help="Measure stored values, or only statistics and digests."),
@@ -84,6 +89,7 @@ def compare(  # noqa: PLR0913 - one for each option
         values=values == "stored",
         selection=selection.selection(),
         reference=None if reference is None else open_run(reference),
+        noise=None if noise_run is None else open_run(noise_run),
     )
     with Progress() as progress:
         comparison = ask(open_run(target), open_run(golden), policy, progress=progress)

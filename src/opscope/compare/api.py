@@ -37,6 +37,7 @@ from opscope.compare.side.lowering import foreign
 from opscope.compare.side.producers import Flow, follow, without_enclosing
 from opscope.compare.side.tokens import Naming, tokens_of
 from opscope.compare.tell.comparison import Comparison
+from opscope.compare.tell.drifting import with_drift
 from opscope.compare.tell.findings import findings_of
 from opscope.compare.tell.reference import decide
 from opscope.compare.tell.summary import summary_of, two_models, warnings_of
@@ -59,12 +60,13 @@ if TYPE_CHECKING:
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """How to compare: a user's mapping of names, whether to read stored values, a third run of
-    higher precision.
+    higher precision, and one that differs from golden in rounding alone (noise).
     """
 
     mapping: Mapping | None = None
     values: bool = True
     reference: Run | None = None
+    noise: Run | None = None
     selection: Selection | None = None
 
 
@@ -106,6 +108,10 @@ def compare(
     if chosen.reference is not None:
         document = decide(
             document, pairing, pair_runs(pairing.golden.run, chosen.reference, Policy())
+        )
+    if chosen.noise is not None:
+        document = with_drift(
+            document, pairing, pair_runs(chosen.noise, pairing.golden.run, Policy())
         )
     return Comparison(pairing, measures, causes, measured, document)
 

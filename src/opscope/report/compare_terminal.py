@@ -12,6 +12,7 @@ next  opscope show runs/b Functional.conv1d.1.forward
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,11 +42,41 @@ def comparison_lines(document: Document, *, width: int, here: Path) -> Iterator[
     if document.findings:
         yield from finding_lines(document.findings[0], document, width=width, here=here)
         yield from _others(document.findings[1:], document, here)
+    yield from _drift_lines(document, width)
     for warning in document.summary.get("warnings", ()):
         yield from folded("warning  ", str(warning), width=width, style="yellow")
     command = _next(document)
     if command is not None:
         yield line(("next  ", "bold"), command)
+
+
+def _drift_lines(document: Document, width: int) -> Iterator[Text]:
+    """How far the target went from golden beside the noise run, where one was given."""
+    drift = document.summary.get("drift")
+    if not drift or not drift["steps"]:
+        return
+    said = (
+        f"at most {drift['most']:.3g} times as far from golden as the noise run came, over "
+        f"{drift['steps'][-1] - drift['steps'][0] + 1} steps ({drift['allowed']:g} are allowed)"
+    )
+    yield from folded("drift  ", said, width=width)
+    for word in ("target", "noise"):
+        ends = f"  {number(drift[word][0])} to {number(drift[word][-1])}"
+        yield line(f"  {word:<7}{_sparks(drift[word], width - len(ends) - 9)}{ends}")
+
+
+def _sparks(values: Sequence[float], columns: int) -> str:
+    """A curve in one line of blocks, by its logarithm over the decades it covers."""
+    count = max(min(columns, 40, len(values)), 1)
+    shown = [values[place * len(values) // count] for place in range(count)]
+    logs = [math.log10(value) if value > 0 else -math.inf for value in shown]
+    known = [each for each in logs if math.isfinite(each)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    levels = [
+        0 if not math.isfinite(each) else round((each - low) / max(high - low, 1e-9) * 7)
+        for each in logs
+    ]
+    return "".join("▁▂▃▄▅▆▇█"[level] for level in levels)
 
 
 def facts_of(document: Document) -> str:

@@ -33,6 +33,10 @@ KINDS: dict[str, tuple[str, str]] = {
         "one run makes a call that the other does not, or with other arguments",
         "opscope show RUN CALL, on both sides",
     ),
+    "drift": (
+        "a training goes away from golden faster than rounding takes another run (--noise-run)",
+        "opscope run --check -- COMMAND, on the target's side",
+    ),
     "replay-mismatch": (
         "an operator, made again, differs from a trusted substitute beyond rounding",
         "opscope repro RUN CALL -o case",

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.side.columns import NONE
 from opscope.run.query import records_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.compare.side.columns import Side
+    from opscope.run.finding import Finding
     from opscope.run.schema import Call, Tensor
 
 
@@ -28,6 +30,17 @@ def call_records(side: Side, calls: Iterable[int]) -> dict[int, Call]:
             strict=True,
         )
     )
+
+
+def call_of(side: Side, finding: Finding) -> int:
+    """The place in Side.calls of the call that a finding names; NONE where the side has none."""
+    calls = side.calls
+    found = np.flatnonzero(
+        (calls.rank == finding.rank)
+        & (calls.step == finding.step)
+        & (calls.index == (NONE if finding.index is None else finding.index))
+    )
+    return int(found[0]) if len(found) else NONE
 
 
 def tensor_records(side: Side, places: NDArray[np.int64]) -> dict[int, Tensor]:

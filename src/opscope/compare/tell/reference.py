@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.tensors import statistic_error
-from opscope.compare.side.records import tensor_records
+from opscope.compare.side.records import call_of, tensor_records
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.judge.agreement import DIFFER, Agreement
 from opscope.judge.dual import dual_by_statistics, dual_standard
@@ -114,7 +114,7 @@ def _told(finding: Finding, verdicts: Sequence[Verdict]) -> Finding:
 
 def _verdicts(finding: Finding, pairing: Pairing, reference: Pairing) -> Iterator[Verdict]:
     """Of each output of a finding's call that all three runs have."""
-    call = _call(finding, pairing.target)
+    call = call_of(pairing.target, finding)
     rows = pairing.rows
     own = (
         np.flatnonzero(
@@ -173,16 +173,6 @@ def _by_statistics(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
         dual_by_statistics(theirs, mine, dtype=dtype),
         by_values=False,
     )
-
-
-def _call(finding: Finding, side: Side) -> int:
-    calls = side.calls
-    found = np.flatnonzero(
-        (calls.rank == finding.rank)
-        & (calls.step == finding.step)
-        & (calls.index == (-1 if finding.index is None else finding.index))
-    )
-    return int(found[0]) if len(found) else -1
 
 
 def _value(side: Side, place: int) -> np.ndarray[Any, Any]:

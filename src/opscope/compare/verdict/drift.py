@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far two trainings have gone apart step by step, beside a third that differs from golden in
+rounding alone.
+
+Any two trainings that round otherwise part, slowly at first and then as the loss surface makes of
+it, so no bound of an operator tells how far is too far. The noise run does: what counts is
+
+    d(s) / max(n(0), ..., n(s))
+
+where d and n are the medians, over the parameters that optimizers write in step s, of the relative
+differences of target and noise run from golden: gradients that are rounding alone (an attention's
+bias of keys under Adam) make of single parameters what they like. The target leaves the noise where
+that is above FACTOR for LASTING steps in a row, up to the end or to where the noise run is a
+training of its own (APART).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.compare.side.columns import NONE
+from opscope.compare.side.optimizer_calls import optimizing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.pairing import Pairing
+
+# Trainings of an MLP, a transformer and a conv net over 300 steps, healthy ones with products
+# summed backwards, two threads, oneDNN off, each beside each: at most 6.05.
+FACTOR = 10.0
+LASTING = 8  # steps that the target has to stay away
+APART = 2.0**-6  # of the parameters' size: what no longer grows out of roundings
+LEAST = 2.0**-26  # differences that roundings of single elements make of a norm in float32
+SHARE = 0.5  # of the writes that differ from golden's, in a run that rounds otherwise
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The last writes of parameters in each step: the step, the parameter's name as a hash, the row
+    of the target's tensors and its relative difference from golden; in the order of steps.
+    """
+
+    step: NDArray[np.int64]
+    name: NDArray[np.uint64]
+    row: NDArray[np.int64]
+    error: NDArray[np.float64]
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """By step that all three runs have: the distances from golden of target and noise run.
+
+    leaves is the place of the first step beyond the noise, or NONE. alike: the noise run is golden
+    itself, or nearly, and tells nothing of roundings.
+    """
+
+    steps: NDArray[np.int64]
+    target: NDArray[np.float64]
+    noise: NDArray[np.float64]
+    leaves: int = NONE
+    alike: bool = False
+
+    @property
+    def envelope(self) -> NDArray[np.float64]:
+        """The largest distance that rounding had come to by each step."""
+        return np.maximum(np.maximum.accumulate(self.noise), LEAST)
+
+    @property
+    def ratio(self) -> NDArray[np.float64]:
+        """How many times as far the target is as rounding explains."""
+        return self.target / self.envelope
+
+    def noise_at(self, step: int) -> float:
+        """How far rounding took the noise run in a step, over all its parameters; 0 where it wrote
+        none.
+        """
+        return float(self.noise[self.steps == step].sum())
+
+    @property
+    def most(self) -> float:
+        """The largest ratio that lasts: single steps, the first ones above all, are chance."""
+        return float(lasting(self.ratio).max(initial=0.0))
+
+
+def written(pairing: Pairing) -> Written:
+    """What optimizers write to parameters in each step, of all ranks; empty where neither side
+    names any.
+    """
+    rows, tensors, calls = pairing.rows, pairing.target.tensors, pairing.target.calls
+    paired = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0))
+    place = rows.target[paired].astype(np.int64)
+    chosen = tensors.parameter[place] & (tensors.named[place] != 0) & ~np.isnan(rows.error[paired])
+    chosen &= optimizing(pairing.target)[tensors.call[place]]
+    paired, place = paired[chosen], place[chosen]
+    owner = tensors.call[place]
+    step, name, rank = calls.step[owner], tensors.named[place], calls.rank[owner]
+    order = np.lexsort((calls.index[owner], name, rank, step))
+    step, name, rank, place, paired = (x[order] for x in (step, name, rank, place, paired))
+    last = np.ones(len(step), dtype=np.bool_)
+    last[:-1] = (step[1:] != step[:-1]) | (name[1:] != name[:-1]) | (rank[1:] != rank[:-1])
+    return Written(step[last], name[last], place[last], rows.error[paired][last])
+
+
+def drift(target: Written, noise: Written) -> Drift:
+    """The distances of both from golden, and where the target leaves the noise."""
+    steps = np.intersect1d(target.step, noise.step)
+    curves = [_by_step(one, steps) for one in (target, noise)]
+    found = Drift(steps, curves[0], curves[1])
+    if np.count_nonzero(noise.error) < SHARE * len(noise.error):
+        return msgspec.structs.replace(found, alike=True)
+    far = np.flatnonzero(lasting(found.ratio[found.envelope < APART]) > FACTOR)
+    return msgspec.structs.replace(found, leaves=int(far[0])) if len(far) else found
+
+
+def lasting(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least of each so many steps in a row; empty where there are fewer."""
+    if len(ratio) < LASTING:
+        return ratio[:0]
+    found: NDArray[np.float64] = np.lib.stride_tricks.sliding_window_view(ratio, LASTING).min(
+        axis=1
+    )
+    return found
+
+
+def explained(pairing: Pairing, noise: Pairing, call: int, *, least: float) -> bool:
+    """Whether no tensor of a call is further from golden than rounding took the noise run at that
+    very tensor, or than least; FACTOR holds here too. Tensors of which nothing is known say
+    nothing.
+    """
+    rows, other = pairing.rows, noise.rows
+    own = np.flatnonzero((rows.target_call == call) & (rows.target >= 0) & (rows.golden >= 0))
+    place, met, at = np.intersect1d(
+        rows.golden[own], np.where(other.target >= 0, other.golden, NONE), return_indices=True
+    )
+    met, at = met[place >= 0], at[place >= 0]
+    error, allowed = rows.error[own[met]], FACTOR * np.maximum(other.error[at], max(least, LEAST))
+    known = ~np.isnan(error) & ~np.isnan(allowed)
+    return len(met) == len(own) and bool(known.any()) and bool((error <= allowed)[known].all())
+
+
+def _by_step(one: Written, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Median of the differences of each step."""
+    order = np.lexsort((one.error, one.step))
+    step, error = one.step[order], one.error[order]
+    begin, end = np.searchsorted(step, steps), np.searchsorted(step, steps, side="right")
+    found: NDArray[np.float64] = (error[(begin + end - 1) // 2] + error[(begin + end) // 2]) / 2
+    return found
+
+
+def strayed(target: Written, noise: Written, step: int, *, most: int) -> list[tuple[int, float]]:
+    """The parameters that are furthest beyond the noise at a step: rows of the target, and how many
+    times as far as the noise run had come by then, the furthest first.
+    """
+    there = noise.step <= step
+    names, place = np.unique(noise.name[there], return_inverse=True)
+    so_far = np.full(len(names), LEAST)
+    np.maximum.at(so_far, place, noise.error[there])
+    now = np.flatnonzero((target.step == step) & np.isin(target.name, names))
+    ratio = target.error[now] / so_far[np.searchsorted(names, target.name[now])]
+    order = np.argsort(-ratio, kind="stable")[:most]
+    return [(int(target.row[now[at]]), float(ratio[at])) for at in order]
