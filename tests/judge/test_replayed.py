@@ -5,8 +5,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
+from opscope.judge.replayed import (
+    Replayed,
+    Sides,
+    Terms,
+    allows_everywhere,
+    gravest,
+    judge_output,
+)
 
 RANDOM = np.random.default_rng(0)
 
@@ -150,3 +160,38 @@ def test_shapes_nothing_to_compare_with_and_the_gravest() -> None:
         == "wrong"
     )
     assert gravest([]).verdict == "agree"
+
+
+@given(
+    true=arrays.arrays(
+        np.float64,
+        5,
+        elements=st.sampled_from([0.0, 1e-300, 1e-9, -1.0, 3.7, 1e30, np.inf, np.nan]),
+    ),
+    off=st.sampled_from([0.0, 1e-45, 1e-20, 1e-9, 1e-7, 1e-5, 1e-3, np.inf, np.nan]),
+    op=st.sampled_from(
+        ["mm", "add", "tanh", "relu", "sum", "sort", "native_layer_norm", "ours::x"]
+    ),
+    dtype=st.sampled_from(["float16", "bfloat16", "float32", "float64"]),
+    count=st.sampled_from([1, 64, 8192]),
+)
+def test_an_error_that_is_allowed_everywhere_is_wrong_nowhere(
+    true: np.ndarray, off: float, op: str, dtype: str, count: int
+) -> None:
+    """What the check asks before it looks at the elements."""
+    target = true.copy()
+    target[2] += off
+    with np.errstate(all="ignore"):
+        error, largest = float(np.abs(true - target).max()), float(np.abs(true).max())
+    terms = Terms(op=op, count=count)
+    if allows_everywhere(error, largest, dtype=dtype, terms=terms):
+        beside = Sides(dtype=dtype, target=target, true=true, alone=2)
+        assert judge_output("0", beside, terms).verdict != "wrong"
+
+
+def test_most_errors_of_a_sum_need_no_look_at_its_elements() -> None:
+    terms = Terms(op="mm", count=512)
+    assert allows_everywhere(1e-6, 10.0, dtype="float32", terms=terms)
+    assert not allows_everywhere(1e-2, 10.0, dtype="float32", terms=terms)
+    assert not allows_everywhere(np.nan, np.nan, dtype="float32", terms=terms)
+    assert not allows_everywhere(1e-9, 10.0, dtype="float32", terms=Terms(op="sort"))

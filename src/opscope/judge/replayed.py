@@ -271,6 +271,16 @@ def _tolerance(sides: Sides, size: Array, own: Array | None, terms: Terms) -> Ar
     return allowed if sides.slack is None else allowed + EASE * sides.slack
 
 
+def allows_everywhere(error: float, largest: float, *, dtype: str, terms: Terms) -> bool:
+    """Whether an error is allowed at every element of a result whose largest true magnitude is
+    that: what judge_output would find, without a look at the elements. False where either is not
+    finite.
+    """
+    rule = one_side(terms.op, dtype, terms=terms.count, accumulation=terms.accumulation)
+    grown = 0.0 if rule.own == ONCE else rule.scaled * largest
+    return rule.judged and math.isfinite(largest) and error <= rule.absolute + grown
+
+
 def _accumulated_narrowly(
     sides: Sides, error: Array, own: Array | None, size: Array, partial: int
 ) -> bool:

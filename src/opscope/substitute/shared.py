@@ -19,7 +19,16 @@ import msgspec
 import numpy as np
 import torch
 
-from opscope.judge.replayed import EASE, ILL, ROUNDOFF, Replayed, Sides, Terms, judge_output
+from opscope.judge.replayed import (
+    EASE,
+    ILL,
+    ROUNDOFF,
+    Replayed,
+    Sides,
+    Terms,
+    allows_everywhere,
+    judge_output,
+)
 from opscope.judge.tolerance import LAMBDA
 from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions, dtype_name
@@ -39,7 +48,7 @@ from opscope.substitute.truth import (
 from opscope.substitute.updates import is_update, judge_update
 from opscope.substitute.wider import Float64
 from opscope.substitute.witness import CRUDE, near_by, testimony
-from opscope.substitute.witness.apart import apart
+from opscope.substitute.witness.apart import apart, is_product_of_transposes
 
 # Unit roundoff of float32 products under torch.set_float32_matmul_precision: bfloat16 or TF32
 # inside.
@@ -111,10 +120,11 @@ WORDS = {
 
 def truths(bound: Bound, true: Attempt) -> Iterator[Truth]:
     """The true result by the operator in float64; from contiguous arguments, where those of the
-    call are not; by another definition.
+    call are not (but for transposed matrices, of which products in float64 cost most of all); by
+    another definition.
     """
     yield Truth(bound, in_float64, true)
-    set_apart = apart(bound)
+    set_apart = None if is_product_of_transposes(bound) else apart(bound)
     if set_apart is not None and true.name == Float64.name:
         yield Truth(set_apart, in_float64, Attempt(Float64.name, lambda: in_float64(set_apart)))
     definition = Definition()
@@ -134,7 +144,9 @@ def near_truth(slot: str, tensor: torch.Tensor, true: Attempt) -> Replayed:
         or tensor.numel() == 0
     ):
         return Replayed(verdict="agree", slot=slot, size=tensor.numel())
-    if well_conditioned(tensor, expected):
+    error, size = true.distance(slot, tensor)
+    # all is finite and near the true result: nothing more needs to be asked
+    if math.isfinite(size) and error <= ILL * ROUNDOFF.get(dtype_name(tensor), 0.0) * size:
         return Replayed(verdict="agree", slot=slot, size=tensor.numel())
     values = as_array(tensor)
     return judge_output(
@@ -149,21 +161,20 @@ def beyond_bound(
     errs; None where nothing is.
     """
     bound, expected = truth.bound, truth.attempt.output(slot)
-    if expected is None or expected.shape != tensor.shape or within_rounding(tensor, expected):
+    if expected is None or expected.shape != tensor.shape or not tensor.numel():
         return None
     if is_update(bound.call.op, slot) and tensor.dtype.is_floating_point:
-        before = bound.tensors(Conditions(device="cpu", wide=torch.float64))[
-            slot.removeprefix(WRITTEN)
-        ]
-        moved = judge_update(
-            slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected)
-        )
-        return moved if moved.verdict == "wrong" and not shaken_more(truth, slot, moved) else None
+        return None if within_rounding(tensor, expected) else misplaced(truth, slot, tensor)
     terms = terms_of(bound, slot, tensor)
     allowed = accumulation or IN_FORCE.get(bound.call.flags.matmul_precision)
     terms = (
         msgspec.structs.replace(terms, accumulation=allowed) if terms.kind == "linear" else terms
     )
+    error, largest = truth.attempt.distance(slot, tensor)
+    if allows_everywhere(error, largest, dtype=dtype_name(tensor), terms=terms):
+        return None
+    if within_rounding(tensor, expected):
+        return None
     sides = Sides(
         dtype=dtype_name(tensor), target=as_array(tensor), true=as_array(expected), alone=2
     )
@@ -181,6 +192,20 @@ def beyond_bound(
     )
     found = judge_output(slot, unexplained, terms)
     return found if found.verdict == "wrong" else None
+
+
+def misplaced(truth: Truth, slot: str, tensor: torch.Tensor) -> Replayed | None:
+    """What is wrong with what an optimizer wrote, beside the update that it made; None where
+    nothing is.
+    """
+    before = truth.bound.tensors(Conditions(device="cpu", wide=torch.float64))[
+        slot.removeprefix(WRITTEN)
+    ]
+    expected = truth.attempt.output(slot)
+    moved = judge_update(
+        slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected)
+    )
+    return moved if moved.verdict == "wrong" and not shaken_more(truth, slot, moved) else None
 
 
 def shaken_more(truth: Truth, slot: str, moved: Replayed) -> bool:
@@ -257,10 +282,3 @@ def within_rounding(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
         return True
     near = (expected - tensor.to(expected.dtype)).abs() <= 2 * unit * expected.abs()
     return bool((near & expected.isfinite() | (expected.to(tensor.dtype) == tensor)).all())
-
-
-def well_conditioned(tensor: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether all is finite and near the true result: then nothing more needs to be asked."""
-    error = float((expected.to(torch.float64) - tensor).abs().max())
-    size = float(expected.abs().max())
-    return math.isfinite(size) and error <= ILL * ROUNDOFF.get(dtype_name(tensor), 0.0) * size

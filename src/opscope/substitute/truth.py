@@ -6,6 +6,7 @@ inputs move it.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,8 +52,23 @@ class Attempt:
                 f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"[:300]
             )
 
+        self._distances: dict[str, tuple[float, float]] = {}
+
     def output(self, slot: str) -> torch.Tensor | None:
         return None if self.performed is None else self.performed.outputs.get(slot)
+
+    def distance(self, slot: str, tensor: torch.Tensor) -> tuple[float, float]:
+        """The largest error of what a kernel gave beside this, and the largest magnitude here; NaN
+        where either holds one, or there is no such output. Worked out once for each slot.
+        """
+        if slot not in self._distances:
+            expected = self.output(slot)
+            if expected is None:
+                return math.nan, math.nan
+            wide = expected if expected.is_complex() else expected.to(torch.float64)
+            error = float((wide - tensor).abs().max())
+            self._distances[slot] = error, float(wide.abs().max())
+        return self._distances[slot]
 
 
 def seeded(bound: Bound) -> Performed:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions
 from opscope.substitute.perform import Bound, perform
 
@@ -45,6 +46,27 @@ def apart(bound: Bound) -> Bound | None:
     ):
         return None
     return ApartBound(bound.call, bound.memories, bound.func, bound.writes)
+
+
+def is_product_of_transposes(bound: Bound) -> bool:
+    """Whether the call multiplies matrices that lie by columns where they do not lie by rows, each
+    in memory of its own: every library takes such by a flag, in the kernel that it has for others.
+    """
+    laid = list(bound.call.tensors.values())
+    return (
+        traits_of(bound.call.op).contraction
+        and len({each.memory for each in laid}) == len(laid)
+        and all(
+            is_dense(each.shape, each.stride)
+            or (len(each.shape) in (2, 3) and is_dense(swapped(each.shape), swapped(each.stride)))
+            for each in laid
+        )
+    )
+
+
+def swapped(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """Sizes or strides with the last two dimensions exchanged."""
+    return (*numbers[:-2], numbers[-1], numbers[-2])
 
 
 @dataclass(eq=False)
