@@ -68,6 +68,7 @@ TOGETHER = (
     Real("complex_add_infinite", 82510, "aten::add", overflow=True),
     Real("fmod_large", 193753, "aten::fmod", overflow=True),
     Real("remainder_large", 193753, "aten::remainder", overflow=True),
+    Real("index_put_half", 156173, "aten::index_put_"),
     Real("gammainc_missing", 132614, "aten::igamma"),
     Real("conv_transpose_half", 153700, "aten::convolution", overflow=True),
 )
