@@ -159,6 +159,17 @@ def test_the_first_calls_of_each_signature_are_checked_then_none_without_budget(
         assert wanted == [True] * FIRST + [False] * 3
 
 
+def test_of_large_tensors_two_calls_are_checked_without_budget() -> None:
+    budget = Budget(0.0)
+    for large in (torch.ones(1).expand(2 << 20), [torch.ones(2), torch.ones(1).expand(2 << 20)]):
+        signature, wanted = budget.signature(*key(large)), []
+        for _ in range(4):
+            wanted.append(budget.wants(signature, 1e9, 0.0))
+            if wanted[-1]:
+                budget.took(signature, 1.0, new=True)
+        assert wanted == [True, True, False, False]
+
+
 def test_numbers_that_change_every_step_are_one_signature() -> None:
     budget = Budget(0.2)
     found = {id(budget.signature(*key(torch.ones(2), 1.0 / step))) for step in range(1, 40)}

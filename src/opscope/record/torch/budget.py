@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import torch
 
 FIRST = 5  # calls of each signature that are checked whatever it costs
+# elements of the largest tensor from which on only so many are: the budget pays for more
+LARGE, FIRST_LARGE = 1 << 20, 2
 # part of the share that sampling has for itself, whatever recording and first checks take
 FLOOR = 0.25
 # times the calls a signature had at its latest check or copy, after which one is copied to be
@@ -110,7 +112,8 @@ class Budget:
                 known = self.signatures[("general", *general)] = Signature(first=self.first)
             return known
         shapes = self._shapes[func] = self._shapes.get(func, 0) + 1
-        found = self.signatures[key] = Signature(first=self.first if shapes <= SHAPES else 0)
+        first = min(self.first, FIRST_LARGE) if largest_of(key) > LARGE else self.first
+        found = self.signatures[key] = Signature(first=first if shapes <= SHAPES else 0)
         return found
 
     def wants(self, signature: Signature, now: float, elsewhere: float) -> bool:
@@ -214,6 +217,13 @@ def key_of(value: Any) -> Hashable:
     if kind is float and math.isnan(value):
         return "nan"
     return (kind, value) if isinstance(value, (bool, int, float)) else value
+
+
+def largest_of(key: Any) -> int:
+    """Elements of the largest tensor of a signature's key."""
+    if isinstance(key, torch.Size):
+        return key.numel()
+    return max(map(largest_of, key), default=0) if isinstance(key, tuple) else 0
 
 
 def without_numbers(key: Any) -> Hashable:
