@@ -62,6 +62,8 @@ def test_a_run_that_rounds_as_golden_does_is_no_noise() -> None:
 
 def test_where_the_noise_run_is_another_training_nothing_is_judged() -> None:
     assert drift(curve([0.9] * 20), curve([0.05] * 20)).leaves == NONE
+    found = drift(curve([1e-4] * 10 + [0.9] * 10), curve([1e-6] * 10 + [0.05] * 10))
+    assert (found.leaves, found.judged) == (0, 10)
 
 
 def test_only_steps_that_all_have_count() -> None:
@@ -142,6 +144,15 @@ def test_parameters_that_drifted_before_the_first_kept_step_are_no_origin(runs: 
     assert (code, again) == (1, 0)
     assert {finding["evidence"][0]["cause"] for finding in alone["findings"]} == {"arrived"}
     assert any("left out" in warning for warning in beside["summary"]["warnings"])
+
+
+def test_another_training_is_no_noise_run_and_clears_nothing(runs: Path) -> None:
+    recorded(runs, "another", "seed", "3", str(STEPS))
+    _, alone = compared(runs, "another")
+    code, document = compared(runs, "another", "--noise-run", "another")
+    assert code == 1
+    assert len(document["findings"]) == len(alone["findings"])
+    assert any("another training than golden" in each for each in document["summary"]["warnings"])
 
 
 def test_a_noise_run_without_a_common_step_is_said(runs: Path, tmp_path: Path) -> None:

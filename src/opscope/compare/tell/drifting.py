@@ -53,11 +53,20 @@ def with_drift(document: Document, pairing: Pairing, noise: Pairing) -> Document
         words = ALIKE if found.alike else UNSEEN
         summary["warnings"] = [*summary.get("warnings", ()), words]
         return msgspec.structs.replace(document, summary=summary, complete=False)
+    if found.judged < len(found.steps):
+        summary["warnings"] = [*summary.get("warnings", ()), _parted(found)]
     summary["drift"] = _curves(found)
     if found.leaves == NONE:
         return msgspec.structs.replace(document, summary=summary)
     findings = (*document.findings, _finding(pairing, found, runs))
     return msgspec.structs.replace(document, findings=findings, verdict="found", summary=summary)
+
+
+def _parted(found: Drift) -> str:
+    """That the noise run has become a training of its own, and what was judged."""
+    step = int(found.steps[found.judged])
+    judged = "drift was judged until then" if found.judged else "drift was not judged"
+    return f"--noise-run: from step {step} on it is another training than golden, so {judged}"
 
 
 def _without_noise(document: Document, pairings: tuple[Pairing, Pairing], found: Drift) -> Document:

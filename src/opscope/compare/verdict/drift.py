@@ -72,6 +72,11 @@ class Drift(msgspec.Struct, frozen=True):
         """How many times as far the target is as rounding explains."""
         return self.target / self.envelope
 
+    @property
+    def judged(self) -> int:
+        """Steps, from the first on, in which the noise run is still the same training as golden."""
+        return int(np.count_nonzero(self.envelope < APART))
+
     def noise_at(self, step: int) -> float:
         """How far rounding took the noise run in a step, over all its parameters; 0 where it wrote
         none.
@@ -81,7 +86,7 @@ class Drift(msgspec.Struct, frozen=True):
     @property
     def most(self) -> float:
         """The largest ratio that lasts: single steps, the first ones above all, are chance."""
-        return float(lasting(self.ratio).max(initial=0.0))
+        return float(lasting(self.ratio[: self.judged]).max(initial=0.0))
 
 
 def written(pairing: Pairing) -> Written:
@@ -110,7 +115,7 @@ def drift(target: Written, noise: Written) -> Drift:
     found = Drift(steps, curves[0], curves[1])
     if np.count_nonzero(noise.error) < SHARE * len(noise.error):
         return msgspec.structs.replace(found, alike=True)
-    far = np.flatnonzero(lasting(found.ratio[found.envelope < APART]) > FACTOR)
+    far = np.flatnonzero(lasting(found.ratio[: found.judged]) > FACTOR)
     return msgspec.structs.replace(found, leaves=int(far[0])) if len(far) else found
 
 
@@ -127,7 +132,7 @@ def lasting(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
 def explained(pairing: Pairing, noise: Pairing, call: int, *, least: float) -> bool:
     """Whether no tensor of a call is further from golden than rounding took the noise run at that
     very tensor, or than least; FACTOR holds here too. Tensors of which nothing is known say
-    nothing.
+    nothing, and a noise run that is a training of its own explains nothing.
     """
     rows, other = pairing.rows, noise.rows
     own = np.flatnonzero((rows.target_call == call) & (rows.target >= 0) & (rows.golden >= 0))
@@ -135,7 +140,8 @@ def explained(pairing: Pairing, noise: Pairing, call: int, *, least: float) -> b
         rows.golden[own], np.where(other.target >= 0, other.golden, NONE), return_indices=True
     )
     met, at = met[place >= 0], at[place >= 0]
-    error, allowed = rows.error[own[met]], FACTOR * np.maximum(other.error[at], max(least, LEAST))
+    error, noisy = rows.error[own[met]], np.maximum(other.error[at], max(least, LEAST))
+    allowed = np.where(noisy >= APART, 0.0, FACTOR * noisy)
     known = ~np.isnan(error) & ~np.isnan(allowed)
     return len(met) == len(own) and bool(known.any()) and bool((error <= allowed)[known].all())
 
