@@ -161,6 +161,16 @@ def statistics_learnt_in_eval() -> None:
         model(torch.randn(4, 8))
 
 
+def nothing_is_trainable() -> None:
+    """pytorch forum 84911 (TrainCheck): all layers frozen, the loss made to require a gradient."""
+    model = network().requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for x, y in batches():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).requires_grad_().backward()
+        optimizer.step()
+
+
 def features_are_cut_off() -> None:
     class Cut(nn.Module):
         def __init__(self) -> None:
@@ -254,6 +264,7 @@ FAULTY = (
     Fault(dropout_that_knows_no_mode, "randomness-in-eval"),
     Fault(attention_that_drops_in_eval, "randomness-in-eval"),
     Fault(statistics_learnt_in_eval, "normalisation-in-eval"),
+    Fault(nothing_is_trainable, "nothing-trained", parameters=("0.weight",)),
     Fault(features_are_cut_off, "parameters-without-gradient", parameters=("body.weight",)),
     Fault(layers_added_after_the_optimizer, "parameters-without-optimizer", parameters=("3.bias",)),
     Fault(model_rebuilt_after_the_optimizer, "parameters-without-optimizer"),

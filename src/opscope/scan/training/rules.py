@@ -20,6 +20,7 @@ from opscope.scan.training.carried_gradients import carried_gradients
 from opscope.scan.training.eval_mode import eval_mode
 from opscope.scan.training.lost_updates import lost_updates
 from opscope.scan.training.repeated_data import repeated_data
+from opscope.scan.training.replicas_apart import replicas_apart
 from opscope.scan.training.story import Note, Spans, Story, read_story
 from opscope.scan.training.unread_inputs import unread_inputs
 from opscope.scan.training.unset_state import unset_state
@@ -37,6 +38,7 @@ RULES: tuple[Callable[[Story], Iterator[Note]], ...] = (
     eval_mode,
     untrained,
     unread_inputs,
+    replicas_apart,
 )
 
 

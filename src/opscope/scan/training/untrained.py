@@ -61,6 +61,7 @@ def untrained(story: Story) -> Iterator[Note]:
             continue
         fates = Fates(events, facts)
         learning = {event.step for event in events if event.role == "gradient"}
+        yield from _nothing_trained(process, fates, facts, events)
         yield from _without_gradient(process, fates, facts, learning)
         yield from _without_optimizer(process, fates, facts, events)
         names = sorted(facts.held & set(fates.thawed))
@@ -74,6 +75,32 @@ def untrained(story: Story) -> Iterator[Note]:
                 parameters=tuple(names),
             )
         yield from _parted(process, facts, events)
+
+
+def _nothing_trained(
+    process: int, fates: Fates, facts: Facts, events: Sequence[Event]
+) -> Iterator[Note]:
+    """Where optimizers step, and nothing that they hold gets a gradient or is written, ever."""
+    if fates.graded or fates.written or fates.changed:
+        return
+    used = [
+        event
+        for event in events
+        if event.io == "input" and event.phase == "forward" and event.name in facts.held
+    ]
+    if len({event.step for event in used}) < STEPS:
+        return
+    names = sorted({event.name for event in used})
+    yield Note(
+        kind="nothing-trained",
+        process=process,
+        index=used[0].index,
+        words=(
+            f"the optimizer steps and changes nothing: {listed(names)}, which it holds, never get "
+            "a gradient"
+        ),
+        parameters=tuple(names),
+    )
 
 
 def _without_gradient(
