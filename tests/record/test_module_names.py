@@ -82,3 +82,15 @@ def test_parameters_are_named_when_the_model_is_called_with_its_own() -> None:
     net.head._parameters["weight"] = own
     assert entered(modules, net) == ("", "encoder")
     assert modules.label(own) == ("parameter", "head.weight")
+
+
+def test_parameters_that_replace_others_are_named_from_the_next_call_on() -> None:
+    """As LoRA layers, quantisation and casts do in the middle of a training; of a twin too."""
+    modules, nets = Modules(), (Net(), Net())
+    for net in nets:
+        entered(modules, net)
+        net.head.weight = nn.Parameter(net.head.weight.detach().clone())
+        assert modules.label(net.head.weight) == ("parameter", None)
+        entered(modules, net)
+    assert modules.label(nets[0].head.weight)[1] == "head.weight"
+    assert modules.label(nets[1].head.weight)[1] == "Net@2.head.weight"

@@ -44,7 +44,8 @@ class Modules:
         self._classes: Counter[str] = Counter()
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
-        self._lent: dict[int, str] = {}  # prefixes of roots that were met with lent parameters
+        self._lent: set[int] = set()  # roots that were met with lent parameters
+        self._unnamed = False  # whether a parameter without a name was met since roots were read
         # Buffers and shards with role and name, of roots learnt since the recorder asked last.
         self.memories: list[tuple[torch.Tensor, str, str]] = []
         self.learnt: list[weakref.ref[torch.nn.Module]] = []  # since the recorder asked last
@@ -64,8 +65,8 @@ class Modules:
             return within.paths[id(module)]
         known = self._paths.get(id(module))
         if known is not None and known[0]() is module:
-            if parent is None and id(module) in self._lent:
-                self._take_parameters(module, self._lent[id(module)])
+            if parent is None:
+                self._look_again(module)
             return known[1]
         if parent is None:
             return self.learn(module)
@@ -107,14 +108,23 @@ class Modules:
             self.memories.append((buffer, "buffer", _below(prefix, name)))
         return prefix
 
+    def _look_again(self, module: torch.nn.Module) -> None:
+        """Take in parameters that a root holds by now: some were lent when it was read, or one
+        without a name was met, as those are that replace a model's in the middle of a training.
+        """
+        root = self._root(module)
+        if root is not None and (self._unnamed or id(module) in self._lent):
+            self._take_parameters(module, root.paths[id(module)])
+            self._unnamed = False
+
     def _take_parameters(self, root: torch.nn.Module, prefix: str) -> None:
         """Names of what a root has as parameters; it is looked at again where some are lent, as
         torch.func.functional_call lends tensors for one call.
         """
-        self._lent.pop(id(root), None)
+        self._lent.discard(id(root))
         for name, parameter in named(root, "_parameters"):
             if not isinstance(parameter, torch.nn.Parameter):
-                self._lent[id(root)] = prefix
+                self._lent.add(id(root))
             elif not prefix or self.label(parameter)[1] is None:
                 self._names[id(parameter)] = (weakref.ref(parameter), _below(prefix, name))
                 shard = shard_of(parameter)
@@ -135,7 +145,10 @@ class Modules:
         if not isinstance(tensor, torch.nn.Parameter):
             return None, None
         known = self._names.get(id(tensor))
-        return "parameter", known[1] if known is not None and known[0]() is tensor else None
+        if known is not None and known[0]() is tensor:
+            return "parameter", known[1]
+        self._unnamed = True
+        return "parameter", None
 
     def may_have_used(self, parameter: torch.Tensor) -> bool:
         """Whether a model that was called holds it; of a program that calls none nobody knows."""
