@@ -20,7 +20,7 @@ from opscope.judge.overflow import (
     UNSIGNED,
     WORDS,
 )
-from opscope.run.finding import CONFIDENCES, KINDS, Document
+from opscope.run.finding import CONFIDENCES, KINDS, WARNINGS, Document
 from opscope.version import VERSION
 
 # The contract of every verb; docs/cli.md has the same table, a test holds the two equal.
@@ -109,6 +109,8 @@ def words() -> Iterator[Meaning]:
     """Every word of opscope's own, from the tables that define it."""
     for kind, (text, following) in KINDS.items():
         yield Meaning(kind, "kind of finding", kind, f"{text}. Next: {following}")
+    for kind, text in WARNINGS.items():
+        yield Meaning(kind, "warning about a training", kind, text)
     for word, text in CONFIDENCES.items():
         yield Meaning(word, "confidence of a finding", word, text)
     for bit, text in WORDS.items():

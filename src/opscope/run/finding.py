@@ -19,6 +19,34 @@ from opscope.run.relation import cell, html_table
 _TOLD = ("min", "max", "nan", "pos_inf", "neg_inf")  # of a tensor's statistics, in a notebook
 _SHOWN = 20  # findings, in a notebook
 
+# Each kind of warning about a training (scan.training), which nobody but its author knows to be a
+# fault: what was seen.
+WARNINGS: dict[str, str] = {
+    "gradients-not-zeroed": "backward adds to gradients that the optimizer has used already, step "
+    "after step; optimizer.zero_grad() is missing, or is another optimizer's",
+    "repeated-batch": "the model gets the same batch in every step: a loader that is begun again, "
+    "a sampler that gives one index",
+    "repeated-order": "a shuffle draws the order that it drew before: a generator seeded in every "
+    "epoch, a DistributedSampler without set_epoch",
+    "randomness-in-eval": "a module in eval mode drops elements at random: a dropout that does not "
+    "look at the mode",
+    "normalisation-in-eval": "running statistics change while the model is in eval mode: a "
+    "normalisation was left in training mode",
+    "nothing-trained": "an optimizer steps, and nothing that it holds gets a gradient or changes: "
+    "frozen parameters, or a loss that does not depend on them",
+    "parameters-without-gradient": "parameters are computed with and held by an optimizer, and "
+    "never get a gradient though others do: detach, .data or no_grad in between",
+    "parameters-without-optimizer": "parameters get gradients and stay as they are: no optimizer "
+    "that steps holds them, as of layers added after it was made",
+    "frozen-parameter-changed": "an optimizer moves a parameter that requires no gradient, by the "
+    "momentum or the decay of what it was given before",
+    "tied-parameters-parted": "parameters that were one when the model was first called are not "
+    "any more: one of them was replaced",
+    "input-not-read": "no operator reads an input that the model is called with",
+    "replicas-apart": "ranks that begin with the same parameters train each by itself: the model "
+    "is called around its wrapper, or its parameters were replaced under it",
+}
+
 # Each kind of finding: what it says, and what to type next.
 KINDS: dict[str, tuple[str, str]] = {
     "overflow-origin": (

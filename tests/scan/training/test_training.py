@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.scan.training.faulty import FAULTY, Fault, gradients_pile_up
 from tests.scan.training.healthy import PROGRAMS
 
 import opscope
+from opscope.run.finding import KINDS, WARNINGS
+from opscope.scan.training import rules
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
@@ -31,6 +34,20 @@ def test_a_fault_is_told(fault: Fault, tmp_path: Path) -> None:
     assert (kinds[:1], told[:1]) == (([fault.kind], []) if fault.finding else ([], [fault.kind]))
     said = document.findings[0].evidence[0] if fault.finding else document.summary["training"][0]
     assert set(fault.parameters) <= set(said["parameters"])
+
+
+def test_every_kind_that_a_rule_may_say_is_explained() -> None:
+    """By opscope explain, from one table; and none is there that no rule says."""
+    places = Path(rules.__file__).parent.glob("*.py")
+    said = {
+        argument.value.value
+        for place in places
+        for node in ast.walk(ast.parse(place.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        for argument in node.keywords
+        if argument.arg == "kind" and isinstance(argument.value, ast.Constant)
+    }
+    assert said - set(KINDS) == set(WARNINGS)
 
 
 def test_a_recording_that_leaves_calls_out_says_nothing_of_what_it_did_not_see(
